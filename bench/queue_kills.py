@@ -24,13 +24,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests.support.sample_registry import a_figure, a_task, a_version, a_worker
+
 from modeldyno.adapters.stores import database
 from modeldyno.adapters.stores.registry.sql_registry import SqlRegistry
 from modeldyno.adapters.stores.registry.tasks import LOST
 from modeldyno.core.registry.records import TaskState
 from modeldyno.errors import StoreError
 from modeldyno.interfaces.registry import Outcome
-from modeldyno.testing.sample_registry import a_figure, a_task, a_version, a_worker
 from modeldyno.testing.sample_results import a_small_result
 
 if TYPE_CHECKING:

@@ -20,10 +20,14 @@ import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
+from pathlib import Path
 from statistics import NormalDist, median
 from typing import TYPE_CHECKING, Any
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
 import numpy as np
+from tests.support.sample_registry import a_figure, a_target, a_variant, a_version
 
 from modeldyno.adapters.stores import sql
 from modeldyno.adapters.stores.registry.documents import encode
@@ -38,7 +42,6 @@ from modeldyno.core.registry.records import FigureState, Measure
 from modeldyno.loadtest.replicas import CostOptions
 from modeldyno.registry.answer import answer
 from modeldyno.registry.targets import decisive, software_here, target_here
-from modeldyno.testing.sample_registry import a_figure, a_target, a_variant, a_version
 from modeldyno.testing.sample_results import a_small_result
 from modeldyno.testing.service_model import lognormal
 

@@ -17,18 +17,14 @@ import tempfile
 import time
 from datetime import UTC, datetime, timedelta
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from modeldyno.adapters.stores import sql
-from modeldyno.adapters.stores.registry.documents import encode
-from modeldyno.adapters.stores.registry.versions import _row
-from modeldyno.adapters.stores.schema import ALIASES, EVENTS, FIGURES, MODELS, TASKS, VARIANTS, VERSIONS
-from modeldyno.core.registry.events import event_hash
-from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.records import TaskState
-from modeldyno.testing.sample_registry import (
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests.support.sample_registry import (
     TARGET,
     a_figure,
     a_target,
@@ -37,6 +33,14 @@ from modeldyno.testing.sample_registry import (
     a_version,
     a_worker,
 )
+
+from modeldyno.adapters.stores import sql
+from modeldyno.adapters.stores.registry.documents import encode
+from modeldyno.adapters.stores.registry.versions import _row
+from modeldyno.adapters.stores.schema import ALIASES, EVENTS, FIGURES, MODELS, TASKS, VARIANTS, VERSIONS
+from modeldyno.core.registry.events import event_hash
+from modeldyno.core.registry.names import VersionName
+from modeldyno.core.registry.records import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

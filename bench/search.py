@@ -33,6 +33,14 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.support.random_surfaces import FAMILIES
+from tests.support.recorded_surfaces import (
+    Surface,
+    count_starts,
+    run_search,
+    simulate_trial,
+    study_of,
+    verify_best,
+)
 
 from modeldyno.adapters.strategies import bayesian, grid, optuna
 from modeldyno.adapters.strategies.study_history import (
@@ -45,16 +53,7 @@ from modeldyno.core.metrics.metric import Query
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.search_space import key
 from modeldyno.core.study.study import LOADS, Study, TrialPurpose, TrialRequest, TrialState
-from modeldyno.testing.recorded_surfaces import (
-    Surface,
-    count_starts,
-    make_goal,
-    run_search,
-    simulate_trial,
-    study_of,
-    verify_best,
-)
-from modeldyno.testing.sample_studies import a_study
+from modeldyno.testing.sample_studies import a_study, make_goal
 from modeldyno.testing.strategies import add_done_trial, plain_values
 
 if TYPE_CHECKING:

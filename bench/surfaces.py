@@ -15,6 +15,7 @@ import argparse
 import json
 import math
 import random
+import sys
 import tempfile
 import time
 import warnings
@@ -23,8 +24,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
 import numpy as np
 from minilm import batch, directory, export
+from tests.support.recorded_surfaces import clearest_bound
 
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.summary import trial_answers
@@ -35,7 +39,6 @@ from modeldyno.errors import ModelDynoError
 from modeldyno.profiling.request import Request
 from modeldyno.runtime.child_process import subprocess_executor
 from modeldyno.runtime.warm_worker import warm_executor
-from modeldyno.testing.recorded_surfaces import clearest_bound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -14,13 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
 from playwright.sync_api import sync_playwright
+from tests.support.sample_registry import a_figure, a_target, a_task, a_variant, a_version
 
 from modeldyno import plugins
 from modeldyno.adapters.reporters.pdf import find_browser
 from modeldyno.kinds import kind_of
 from modeldyno.registry.targets import target_here
-from modeldyno.testing.sample_registry import a_figure, a_target, a_task, a_variant, a_version
 from modeldyno.testing.sample_results import a_result
 from modeldyno.testing.sample_series import a_ladder
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.support.sample_explanations import LOADED, a_served_result
 
 import modeldyno
 from modeldyno import plugins
@@ -18,7 +19,6 @@ from modeldyno.core.load import explanation
 from modeldyno.core.load.explanation import HopName
 from modeldyno.core.metrics.doubt import CODES
 from modeldyno.loadtest.explanation import CONCURRENCY, MAX_TIME, ROUNDS
-from modeldyno.testing.sample_explanations import LOADED, a_served_result
 from modeldyno.testing.server import serve_in_subprocess
 from modeldyno.views.load.explanation import headline
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.sample_explanations import an_explanation
 from tests.support.sample_reports import a_large_study, a_measured_comparison
 
 from modeldyno import kinds
@@ -14,7 +15,6 @@ from modeldyno.core.report.blocks import Heading, Notice, Severity
 from modeldyno.errors import RequestError, UnreadableDocument
 from modeldyno.testing.reporters import full_result
 from modeldyno.testing.sample_conversions import a_conversion
-from modeldyno.testing.sample_explanations import an_explanation
 from modeldyno.testing.sample_series import a_capacity, a_comparison, a_ladder, a_trend
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pytest
+from tests.support import faulty_models
 from tests.support import tiny_onnx as models
 
 from modeldyno import codec, plugins
@@ -216,7 +217,7 @@ def test_of_100_redirections_none_is_followed(monkeypatch: pytest.MonkeyPatch) -
 # --- secrets ----------------------------------------------------------------------------------------------
 
 
-CRASHING = "call:modeldyno.testing.faulty_models:segfault"
+CRASHING = f"call:{faulty_models.__file__}:segfault"
 
 
 def test_of_200_secrets_none_is_kept(

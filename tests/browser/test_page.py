@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.sample_explanations import an_explanation
 from tests.support.sample_reports import (
     PAYLOADS,
     a_large_study,
@@ -18,7 +19,6 @@ from modeldyno.core.report.blocks import Align, Column, Table
 from modeldyno.core.report.charts import Picture
 from modeldyno.core.study.ranking import ranking
 from modeldyno.testing.reporters import full_result, hostile_result
-from modeldyno.testing.sample_explanations import an_explanation
 from modeldyno.testing.sample_results import an_inspection
 from modeldyno.testing.sample_series import a_capacity, a_ladder, a_trend
 from modeldyno.views import page

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support import faulty_models
 from tests.support.measured_once import measured_once
 
 from modeldyno import codec, plugins
@@ -235,7 +236,7 @@ def test_a_requested_percentile_makes_the_run_go_on(
 
 def test_a_failed_run_is_kept_and_exits_with_4(modeldyno: Callable[..., CommandResult]) -> None:
     """A crash is reported and stored, without a traceback."""
-    result = modeldyno("profile", "call:modeldyno.testing.faulty_models:segfault", *QUICK)
+    result = modeldyno("profile", f"call:{faulty_models.__file__}:segfault", *QUICK)
 
     assert result.code == 4
     assert "SIGSEGV" in result.out

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.sample_explanations import LOADED, a_called_result, a_served_result, an_explanation
 
 import modeldyno as package
 from modeldyno import kinds, plugins
@@ -14,7 +15,6 @@ from modeldyno.cli import defaults
 from modeldyno.core.load.explanation import STATISTICS
 from modeldyno.errors import RequestError
 from modeldyno.loadtest.explanation import CONCURRENCY, MAX_TIME, ROUNDS
-from modeldyno.testing.sample_explanations import LOADED, a_called_result, a_served_result, an_explanation
 
 if TYPE_CHECKING:
     from collections.abc import Callable

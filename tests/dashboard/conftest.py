@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from starlette.testclient import TestClient
+from tests.support.sample_registry import a_conversion, a_figure, a_target, a_task, a_variant, a_version
+from tests.support.sample_registry import a_worker as a_registry_worker
 
 from modeldyno import plugins
 from modeldyno.core.registry.names import VersionName
@@ -18,8 +20,6 @@ from modeldyno.interfaces.store import Store
 from modeldyno.kinds import kind_of
 from modeldyno.registry.targets import target_here
 from modeldyno.testing.sample_conversions import a_conversion as a_conversion_document
-from modeldyno.testing.sample_registry import a_conversion, a_figure, a_target, a_task, a_variant, a_version
-from modeldyno.testing.sample_registry import a_worker as a_registry_worker
 from modeldyno.testing.sample_results import a_failed_result, a_result
 from modeldyno.testing.sample_series import a_capacity, a_comparison, a_ladder
 from modeldyno.testing.sample_studies import a_study

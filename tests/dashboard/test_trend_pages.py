@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.dashboard.conftest import put, visitor_of
+from tests.support.sample_registry import TARGET, a_target
 
 from modeldyno import plugins
 from modeldyno.registry.canary import reading_tag
-from modeldyno.testing.sample_registry import TARGET, a_target
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.dashboard.conftest import PORT, fill_registry, put, visitor_of
+from tests.support.sample_registry import a_version
 
 from modeldyno import plugins
 from modeldyno.core.registry.names import VersionName
@@ -16,7 +17,6 @@ from modeldyno.core.registry.records import TaskKind, TaskState
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.dashboard import app as application
 from modeldyno.registry.register import located
-from modeldyno.testing.sample_registry import a_version
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:

@@ -9,6 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.support.sample_explanations import (
+    ALONE,
+    LOADED,
+    a_called_result,
+    a_served_result,
+    an_explanation,
+)
 
 from modeldyno.core.load.explanation import ECHO, RunLevel
 from modeldyno.core.metrics.measurement_plan import Plan
@@ -27,13 +34,6 @@ from modeldyno.loadtest.explanation import (
     results_of,
 )
 from modeldyno.profiling.request import Request
-from modeldyno.testing.sample_explanations import (
-    ALONE,
-    LOADED,
-    a_called_result,
-    a_served_result,
-    an_explanation,
-)
 from modeldyno.testing.sample_results import a_small_result
 from modeldyno.testing.sample_series import a_ladder
 from modeldyno.testing.server import serve_in_subprocess

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from tests.support.sample_registry import a_figure, a_target, a_variant, a_version
 
 import modeldyno
 from modeldyno import plugins
@@ -22,7 +23,6 @@ from modeldyno.registry import weights
 from modeldyno.registry.deployment import check_deployment, write_deployment
 from modeldyno.servers import triton
 from modeldyno.servers.server_process import Launch, http_ready, run_server
-from modeldyno.testing.sample_registry import a_figure, a_target, a_variant, a_version
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.sample_registry import a_task, a_version
 
 from modeldyno import plugins
 from modeldyno.core.registry.staleness import stale_because
 from modeldyno.registry.figures import figure_of
 from modeldyno.registry.targets import software_here
-from modeldyno.testing.sample_registry import a_task, a_version
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:

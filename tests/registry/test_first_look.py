@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.registry import ONCE
+from tests.support.sample_registry import a_variant
 
 from modeldyno.core.registry.policy import DEFAULT
 from modeldyno.core.registry.records import TaskState, VariantState
@@ -13,7 +14,6 @@ from modeldyno.registry.first_look import tasks_missing_on
 from modeldyno.registry.register import Registration, register
 from modeldyno.registry.targets import target_here
 from modeldyno.registry.worker import run_worker
-from modeldyno.testing.sample_registry import a_variant
 
 if TYPE_CHECKING:
     from collections.abc import Callable

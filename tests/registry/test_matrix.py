@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.sample_registry import TARGET, a_figure, a_target, a_task, a_version
 
 from modeldyno import plugins
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.registry.policy import Policy
 from modeldyno.core.registry.records import FigureState
 from modeldyno.registry.matrix import newest_speeds, version_speeds
-from modeldyno.testing.sample_registry import TARGET, a_figure, a_target, a_task, a_version
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.registry import ONCE
+from tests.support.sample_registry import a_variant
 
 from modeldyno.adapters.reporters import terminal
 from modeldyno.core.registry.names import VersionName
@@ -15,7 +16,6 @@ from modeldyno.registry.overview import version_overview
 from modeldyno.registry.register import Registration, register
 from modeldyno.registry.targets import target_here
 from modeldyno.registry.worker import run_worker
-from modeldyno.testing.sample_registry import a_variant
 from modeldyno.views.registry import version as version_view
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.sample_registry import a_version
 
 from modeldyno.adapters.stores import sql
 from modeldyno.core.registry.webhooks import MOST_ATTEMPTS, Webhook, signature
 from modeldyno.errors import RequestError
 from modeldyno.registry import webhooks as sending
 from modeldyno.registry.webhooks import post_message, read_hooks, run_hook, send_due
-from modeldyno.testing.sample_registry import a_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import fsspec
 import pytest
+from tests.support.sample_registry import a_version
 
 from modeldyno.core.registry.records import WeightFile
 from modeldyno.errors import RequestError, StoreError
 from modeldyno.registry import weights
-from modeldyno.testing.sample_registry import a_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from zipfile import ZipFile
 
 import pytest
+from tests.support import faulty_models
 
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.measurement_plan import Plan
@@ -34,7 +35,7 @@ LIMIT = 512 << 20
 def job(name: str, **plan: object) -> Job:
     settings = {**QUICK, "timeout": 60.0, "memory_limit": LIMIT, **plan}
     return Job(
-        model=ModelRef(scheme="call", locator=f"modeldyno.testing.faulty_models:{name}"),
+        model=ModelRef(scheme="call", locator=f"{faulty_models.__file__}:{name}"),
         backend="python",
         probes=("latency",),
         plan=Plan(**settings),  # type: ignore[arg-type]
@@ -392,7 +393,7 @@ def test_nothing_survives_the_death_of_the_parent(mark: str) -> None:
         "from modeldyno.core.spec.job import Job; from modeldyno.core.spec.model_ref import ModelRef;"
         "from modeldyno.runtime.child_process import subprocess_executor\n"
         "with subprocess_executor() as execute:\n"
-        "    execute(Job(model=ModelRef(scheme='call', locator='modeldyno.testing.faulty_models:hang'),"
+        f"    execute(Job(model=ModelRef(scheme='call', locator='{faulty_models.__file__}:hang'),"
         " backend='python', probes=('latency',)), watch=lambda e: print(e, flush=True))"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)

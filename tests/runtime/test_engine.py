@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support import faulty_models
 
 from modeldyno import codec, plugins
 from modeldyno.core.metrics.doubt import Doubt
@@ -197,7 +198,7 @@ def test_a_model_that_cannot_be_loaded_is_told_from_a_request_that_cannot_be() -
 
 def test_a_callable_may_return_nothing() -> None:
     """An output without arrays cannot be checked, which is a doubt, not a failure."""
-    result = run(job("modeldyno.testing.faulty_models:return_nothing"))
+    result = run(job(f"{faulty_models.__file__}:return_nothing"))
 
     assert result.failures == ()
     assert "unchecked-output" in {d.code for d in result.doubts}
@@ -207,7 +208,7 @@ def test_every_payload_is_looked_at() -> None:
     """A model that fails only on its second payload is detected."""
     result = run(
         job(
-            "modeldyno.testing.faulty_models:nan_for_negative",
+            f"{faulty_models.__file__}:nan_for_negative",
             inputs=(parse_input("x=scalar:float32:-1..1"),),
         )
     )
@@ -296,7 +297,7 @@ def test_replication_ends_with_the_first_failure() -> None:
     """A failure is not repeated; the other runs' numbers are kept, with a doubt."""
     good, bad = (
         job("modeldyno.testing.known_latency:steady"),
-        job("modeldyno.testing.faulty_models:raise_error"),
+        job(f"{faulty_models.__file__}:raise_error"),
     )
     jobs = iter((good, bad, good))
 

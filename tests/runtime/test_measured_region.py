@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support import faulty_models
 
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import Event, Found, Loaded, MeasuringBegan, MeasuringEnded, Progressed
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 ROOT = Path(__file__).parents[2]
-BRIEF = "modeldyno.testing.faulty_models:sleep_briefly"
+BRIEF = f"{faulty_models.__file__}:sleep_briefly"
 CRASHING = """
 import os
 calls = []

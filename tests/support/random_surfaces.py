@@ -10,10 +10,11 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
+from tests.support.recorded_surfaces import Surface, clearest_bound
 
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.study.search_space import Axis, Point, Space, key
-from modeldyno.testing.recorded_surfaces import Surface, clearest_bound, make_goal
+from modeldyno.testing.sample_studies import make_goal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

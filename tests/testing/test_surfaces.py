@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from tests.support.random_surfaces import FAMILIES
-
-from modeldyno.adapters.strategies import grid
-from modeldyno.core.metrics.metric import Query
-from modeldyno.core.study.study import TrialPurpose, TrialRequest, TrialState
-from modeldyno.testing.recorded_surfaces import (
+from tests.support.recorded_surfaces import (
     LOOK,
     Surface,
     count_starts,
@@ -20,6 +16,10 @@ from modeldyno.testing.recorded_surfaces import (
     study_of,
     verify_best,
 )
+
+from modeldyno.adapters.strategies import grid
+from modeldyno.core.metrics.metric import Query
+from modeldyno.core.study.study import TrialPurpose, TrialRequest, TrialState
 
 if TYPE_CHECKING:
     from pathlib import Path

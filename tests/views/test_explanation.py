@@ -6,6 +6,13 @@ from dataclasses import replace
 from math import inf
 
 import pytest
+from tests.support.sample_explanations import (
+    ALONE,
+    LOADED,
+    a_called_result,
+    a_served_result,
+    an_explanation,
+)
 
 from modeldyno import plugins
 from modeldyno.core.load.explanation import ECHO, Explanation, RunLevel
@@ -15,13 +22,6 @@ from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.report.blocks import Notice, Table
 from modeldyno.core.report.charts import Waterfall
 from modeldyno.core.result.result import Failure, FailureKind
-from modeldyno.testing.sample_explanations import (
-    ALONE,
-    LOADED,
-    a_called_result,
-    a_served_result,
-    an_explanation,
-)
 from modeldyno.testing.sample_results import a_small_result
 from modeldyno.views.load import explanation as explanation_views
 from modeldyno.views.load.explanation import blocks, brief, headline, numbers, page

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.api.error_wording import reword_errors
-from modeldyno.api.profile import as_tuple, offered, store_conclusion_if
+from modeldyno.api.profile import as_tuple, offered, parse_names, store_conclusion_if
 from modeldyno.conversion import ConversionRequest
 from modeldyno.conversion import convert as run_conversion
 from modeldyno.conversion.request import TIMEOUT
@@ -75,14 +75,14 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
         MissingExtra: the source needs a package that is not installed.
     """
     fields: dict[str, Any] = {
-        "to": _names(to, "to"),
+        "to": parse_names(to, "to"),
         "int8": int8,
         "fp16": fp16,
         "output": output,
         "opset": opset,
         "inputs": as_tuple(inputs, "inputs"),
         "data": data,
-        "evaluate": _names(evaluate, "evaluate"),
+        "evaluate": parse_names(evaluate, "evaluate"),
         "timeout": timeout,
         "tolerance": tolerance,
         "seed": seed,
@@ -99,9 +99,3 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
             conversion = run_conversion(request, in_process=True, watch=told)
     store_conclusion_if(conversion, wanted=store)
     return conversion
-
-
-def _names(given: str | Sequence[str], parameter: str) -> tuple[str, ...]:
-    """Return names that are given in a text or several, separated by commas."""
-    texts = as_tuple(given, parameter)
-    return tuple(part.strip() for text in texts for part in str(text).split(",") if part.strip())

@@ -131,13 +131,13 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         backend=backend,
         settings=settings,
         inputs=as_tuple(inputs, "inputs"),
-        probes=() if probes is None else _parse_names(probes, "probes"),
+        probes=() if probes is None else parse_names(probes, "probes"),
         require=tuple(text for text in bounds if live is None or text not in live.bounds),
         percentiles=as_tuple(percentiles, "percentiles"),
         plan=plan,
         inspection=inspection_options,
         observation=Observation(
-            layers=_parse_names(layers, "layers"),
+            layers=parse_names(layers, "layers"),
             prompts=_parse_token_counts(prompt, "prompt"),
             generated=_parse_token_counts(generate, "generate"),
             trace=None if trace is None else str(Path(trace).absolute()),
@@ -278,7 +278,7 @@ def as_tuple(values: Any, name: str) -> tuple[Any, ...]:
     return items
 
 
-def _parse_names(names: str | Sequence[str], name: str) -> tuple[str, ...]:
+def parse_names(names: str | Sequence[str], name: str) -> tuple[str, ...]:
     """Parse names: one, several, or text with commas as on the command line."""
     texts = as_tuple(names, name)
     return tuple(part.strip() for text in texts for part in str(text).split(",") if part.strip())
@@ -287,7 +287,7 @@ def _parse_names(names: str | Sequence[str], name: str) -> tuple[str, ...]:
 def parse_evaluation(evaluate: str | Sequence[str], data: str | Path | None) -> dict[str, Any]:
     """Return the fields of an Observation for `evaluate` and `data`; names as on the command line."""
     return {
-        "evaluate": _parse_names(evaluate, "evaluate"),
+        "evaluate": parse_names(evaluate, "evaluate"),
         "data": None if data is None else str(Path(data).absolute()),
     }
 

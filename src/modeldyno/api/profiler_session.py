@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from modeldyno import codec, plugins
-from modeldyno.core.report.blocks import Align, Column, Table
+from modeldyno.core.report.blocks import Table, make_columns
 from modeldyno.core.report.charts import Picture
 from modeldyno.core.result.result import Result
 from modeldyno.views import headline, numbers, page
@@ -57,7 +57,7 @@ def tabulate_session(steps: Sequence[SessionStep]) -> Table:
     columns = tables[0][2].columns
     return Table(
         title="Numbers",
-        columns=(*(Column(title=title, align=Align.LEFT) for title in ("step", "configuration")), *columns),
+        columns=(*make_columns("step", "configuration"), *columns),
         rows=tuple((name, shown, *row) for name, shown, table in tables for row in table.rows),
     )
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from modeldyno.conversion.reference import fitted, opened
 from modeldyno.core.agreement.task_metric import judge_task
 from modeldyno.data import labelled_samples
-from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,21 +33,10 @@ def task_outputs(model: Model, backend: str, like: Feed, source: str, *, batched
     Raises:
         RequestError: the samples do not fit the model.
     """
-    import numpy as np  # noqa: PLC0415 - slow to import
-
     data = labelled_samples.read_samples(source, like)
-    count = len(next(iter(data.values())))
     size = _BATCH if batched else len(next(iter(like.values())))
-    parts = []
     with opened(model, backend) as run:
-        for start in range(0, count, size):
-            rows = np.minimum(np.arange(start, start + size), count - 1)
-            feed = {name: array[rows] for name, array in data.items()}
-            first = next(iter(run(fitted(feed, model)).values()))
-            if first.shape[:1] != (size,):
-                raise RequestError("The first output of the model has not one row for each sample.")
-            parts.append(first[: count - start])
-    return np.concatenate(parts)
+        return labelled_samples.first_outputs(data, size, lambda feed: run(fitted(feed, model)))
 
 
 def task_metrics(

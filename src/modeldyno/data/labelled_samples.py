@@ -9,6 +9,8 @@ from modeldyno.data import data_files, random_arrays
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy import ndarray
 
     from modeldyno.interfaces.loader import Feed
@@ -36,6 +38,30 @@ def read_samples(source: str, like: Feed) -> Feed:
         name: random_arrays.convert_dtype(array, _dtype_name(like[name]), f"{path}: '{name}'")
         for name, array in data.items()
     }
+
+
+def first_outputs(data: Feed, size: int, call: Callable[[Feed], Feed]) -> ndarray:
+    """Call a model with all samples, and return its first output: a row for each sample.
+
+    Args:
+        data: the samples; not empty.
+        size: samples of one call; the last call is filled with the last sample.
+        call: inputs -> outputs.
+
+    Raises:
+        RequestError: the first output has not one row for each sample.
+    """
+    import numpy as np  # noqa: PLC0415 - slow to import
+
+    count = len(next(iter(data.values())))
+    parts = []
+    for start in range(0, count, size):
+        rows = np.minimum(np.arange(start, start + size), count - 1)
+        first = next(iter(call({name: array[rows] for name, array in data.items()}).values()), None)
+        if first is None or first.shape[:1] != (size,):
+            raise RequestError("The first output of the model has not one row for each sample.")
+        parts.append(first[: count - start])
+    return np.concatenate(parts)
 
 
 def _dtype_name(array: ndarray) -> str:

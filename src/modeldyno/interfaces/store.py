@@ -93,7 +93,11 @@ class ConclusionEntry:
 
 
 class Store(Protocol):
-    """Keeps Results, Studies and Conclusions; a context manager that closes it."""
+    """Keeps Results, Studies and Conclusions; a context manager that closes it.
+
+    Each method raises StoreError if the database cannot be read or written, and is unchanged then, or if a
+    document is damaged; and RequestError if a prefix names nothing, or several.
+    """
 
     @property
     def place(self) -> str:
@@ -110,13 +114,10 @@ class Store(Protocol):
         """Close the store."""
 
     def put(self, result: Result, *, headline: str) -> None:
-        """Store a Result; on return it is on disk. The same id replaces an earlier one."""
+        """Store a Result; on return it is on disk. The same id replaces an earlier one, whose tags stay."""
 
     def get(self, prefix: str) -> Result:
-        """Return the Result whose id begins with `prefix`, or that has it as a tag.
-
-        Raises RequestError if there is none, or several.
-        """
+        """Return the Result whose id begins with `prefix`, or the newest one that has it as a tag."""
 
     def change_mark(self) -> str:
         """Return a text that is another one after every write of any process; cheap enough to ask often."""
@@ -130,7 +131,7 @@ class Store(Protocol):
         where: Expression | None = None,
         before: str = "",
     ) -> Sequence[Entry]:
-        """List Results, newest first; those of trials only by a tag.
+        """List Results, newest first: all, those of a name, or those with a tag; of trials, only these.
 
         `before` is the `mark` of the last one of the page before. `where` holds as
         `modeldyno.core.result.where.matches` says. Raises RequestError if it names a setting or a scope that
@@ -138,13 +139,17 @@ class Store(Protocol):
         """
 
     def tag(self, prefix: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Entry:
-        """Add and remove tags of a Result."""
+        """Add and remove tags; adding an existing tag or removing a missing one changes nothing.
+
+        Without tags it only reads, and waits for no writer. Raises RequestError for a tag that is empty or
+        too long.
+        """
 
     def remove(self, prefix: str) -> str:
         """Delete a Result and its artifacts; return its id."""
 
     def expire(self, now: datetime) -> Sequence[str]:
-        """Delete expired artifacts; return their paths."""
+        """Delete the artifacts whose time is over, and return their paths; the Results stay."""
 
     def put_study(self, study: Study, *, headline: str) -> None:
         """Store a Study, with those of its trials that are not stored yet."""
@@ -157,13 +162,13 @@ class Store(Protocol):
         """
 
     def study(self, prefix: str) -> Study:
-        """Return the Study whose id begins with `prefix`, or the newest of that name, with ordered trials.
-
-        Raises RequestError if there is none, or several.
-        """
+        """Return the Study whose id begins with `prefix`, or the newest of that name, with ordered trials."""
 
     def studies(self, *, name: str | None = None, limit: int = 50, before: str = "") -> Sequence[StudyEntry]:
-        """List Studies, newest first; `before` is the `mark` of the last one of the page before."""
+        """List Studies, newest first: all, or those of a name.
+
+        `before` is the `mark` of the last one of the page before.
+        """
 
     def remove_study(self, prefix: str) -> str:
         """Delete a Study with its trials, and their Results that have no tag; return its id."""
@@ -172,12 +177,12 @@ class Store(Protocol):
         """Store a Conclusion; the same id replaces an earlier one."""
 
     def conclusion(self, prefix: str) -> Conclusion:
-        """Return the Conclusion whose id begins with `prefix`; raise RequestError for none, or several."""
+        """Return the Conclusion whose id begins with `prefix`."""
 
     def conclusions(
         self, *, name: str | None = None, kinds: Sequence[str] = (), limit: int = 50, before: str = ""
     ) -> Sequence[ConclusionEntry]:
-        """List Conclusions, newest first: all, or those of some kinds, such as ``comparison``.
+        """List Conclusions, newest first: all, or those of a name, or of kinds such as ``comparison``.
 
         `before` is the `mark` of the last one of the page before.
         """

@@ -35,11 +35,6 @@ class TritonRepository:
         """Configuration of the model itself."""
         return self.configs[self.name]
 
-    @property
-    def ensemble(self) -> bool:
-        """Whether the model is an ensemble."""
-        return is_ensemble(self.config)
-
     def with_called_models(self, names: Sequence[str]) -> TritonRepository:
         """Add models that the model calls itself, which its configuration does not list.
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from modeldyno import plugins
 from modeldyno.core.load import multi_model
 from modeldyno.core.spec.input_spec import parse_input
-from modeldyno.core.spec.knob import BATCH_SIZE, Knob, KnobValue, find_knob
+from modeldyno.core.spec.knob import BATCH_SIZE, Knob, KnobValue
 from modeldyno.core.study.search_space import Axis, Point, Space, axis, parse_axis
 from modeldyno.core.study.study import LOADS
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.interfaces.backend import HasSpace
 from modeldyno.profiling.request import SERVER
-from modeldyno.sweeps.point_to_job import BACKEND, knob_of
+from modeldyno.sweeps.point_to_job import BACKEND, canonical_name, knob_of
 from modeldyno.sweeps.schema import AXIS
 
 if TYPE_CHECKING:
@@ -94,12 +94,6 @@ def default_point(
         if value is not None:
             values[spec.name] = value
     return space.named(values)
-
-
-def canonical_name(name: str, knobs: Iterable[Knob]) -> str:
-    """Return the canonical name of a knob."""
-    match = find_knob(name, knobs)
-    return name if match is None else match[1]
 
 
 def read_axis(name: str, given: Any) -> Axis:

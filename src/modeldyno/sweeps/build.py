@@ -32,7 +32,7 @@ from modeldyno.identity import new_identity
 from modeldyno.profiling import request, resolve_model
 from modeldyno.sweeps import axes, value_parsers
 from modeldyno.sweeps.model_analyzer_keys import KEYS as ANALYZER_KEYS
-from modeldyno.sweeps.point_to_job import check_axes
+from modeldyno.sweeps.point_to_job import canonical_name, check_axes
 from modeldyno.sweeps.schema import AIMS, FOREIGN, KEYS, STRATEGY
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ def _read_settings(words: FileConfig, knobs: Iterable[Knob]) -> dict[str, KnobVa
             if isinstance(value, dict | list):
                 raise RequestError(f"The knob {name} takes one value; to vary it, move it below space:.")
             parsed = configure(all_knobs, {name: value})
-            canonical = axes.canonical_name(name, all_knobs)
+            canonical = canonical_name(name, all_knobs)
             if canonical in values:
                 raise RequestError(f"The knob {canonical} is set twice; {name} is another name of it.")
             values[canonical] = parsed.get(canonical, defaults.get(canonical, value))
@@ -277,7 +277,7 @@ def _read_neighbours(words: FileConfig) -> Iterator[CoHostedModelSpec]:
 def _neighbour_settings(beside: Iterable[CoHostedModelSpec], knobs: tuple[Knob, ...]) -> dict[str, KnobValue]:
     """Return the knobs of the other models, by their names in a space."""
     named = {
-        axes.canonical_name(f"{neighbour.name}.{name}", knobs): value
+        canonical_name(f"{neighbour.name}.{name}", knobs): value
         for neighbour in beside
         for name, value in neighbour.settings.items()
     }

@@ -41,12 +41,12 @@ def job_at_point(study: Study, point: Mapping[str, KnobValue]) -> Job:
     name = str(point.get(BACKEND, study.job.backend))
     knobs, beside = _knobs(study, name), _neighbour_names(study)
     loads = (BACKEND, *study.loads)
-    values = {_canonical_name(axis, knobs): value for axis, value in point.items() if axis not in loads}
+    values = {canonical_name(axis, knobs): value for axis, value in point.items() if axis not in loads}
     sizes = {axis: _parse_size(axis, value) for axis, value in values.items() if knob_of(axis, knobs) is None}
     missing = next((axis for axis in sizes if _is_knob(study, axis)), None)
     if missing is not None:
         raise RequestError(f"The backend '{name}' has no knob {missing}; give its axis a condition.")
-    settings = {_canonical_name(setting, knobs): value for setting, value in study.settings.items()}
+    settings = {canonical_name(setting, knobs): value for setting, value in study.settings.items()}
     chosen = {axis: value for axis, value in values.items() if axis not in sizes}
     configs = multi_model.split_config(configure(knobs, {**settings, **chosen}), beside)
     own, *neighbour_points = multi_model.split_config(point, beside)
@@ -168,7 +168,7 @@ def _check_duplicates(study: Study, knobs: Iterable[Knob]) -> None:
     """Refuse two axes of the same knob."""
     seen: dict[str, str] = {}
     for axis in study.space.axes:
-        name = _canonical_name(axis.name, knobs)
+        name = canonical_name(axis.name, knobs)
         if name in seen:
             raise RequestError(
                 f"The axes {seen[name]} and {axis.name} are the same knob; remove one of them."
@@ -192,7 +192,7 @@ def _is_knob(study: Study, name: str) -> bool:
     return any(knob_of(name, _knobs(study, backend)) is not None for backend in backends(study))
 
 
-def _canonical_name(name: str, knobs: Iterable[Knob]) -> str:
+def canonical_name(name: str, knobs: Iterable[Knob]) -> str:
     """Return the canonical name of a knob, as in a config."""
     match = find_knob(name, knobs)
     return name if match is None else match[1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,20 @@ if TYPE_CHECKING:
 DIGEST = "sha256:" + "5a" * 32
 HARDWARE = {"processor": "a test processor", "cores": 2}
 SOFTWARE = {"python": "3.11.7", "onnxruntime": "1.18.0"}
+
+
+def make_goal(
+    *, maximize: str | Sequence[str] = (), minimize: str | Sequence[str] = (), require: Sequence[str] = ()
+) -> Goal:
+    """Build a goal from text."""
+    up, down = ([text] if isinstance(text, str) else list(text) for text in (maximize, minimize))
+    return Goal(
+        objectives=(
+            *(Objective.parse(text, maximize=True) for text in up),
+            *(Objective.parse(text, maximize=False) for text in down),
+        ),
+        constraints=tuple(map(Constraint.parse, require)),
+    )
 
 
 def a_study(*axes: str, **changes: Any) -> Study:

@@ -24,8 +24,7 @@ from modeldyno.core.metrics.metric import Query
 from modeldyno.core.study.search_space import Space, key
 from modeldyno.core.study.study import Study, Trial, TrialPurpose, TrialRequest, TrialState
 from modeldyno.errors import RequestError
-from modeldyno.testing.recorded_surfaces import make_goal
-from modeldyno.testing.sample_studies import a_study
+from modeldyno.testing.sample_studies import a_study, make_goal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Block, Column, Heading, Notice, Severity, Table
+from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, make_columns
 from modeldyno.views.text import count
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def _combined_blocks(pages: Sequence[Page]) -> Iterator[Block]:
     yield Notice(severity=Severity.VERDICT, text=f"{count(len(pages), 'document')}.")
     yield Table(
         title="",
-        columns=(Column(title="document"), Column(title="verdict")),
+        columns=make_columns("document", "verdict"),
         rows=tuple((page.title, _verdict(page)) for page in pages),
     )
     for page in pages:

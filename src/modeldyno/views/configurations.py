@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
 from modeldyno.core.report.charts import AxisScale, Plot, Series
 from modeldyno.core.result.result import Result
 from modeldyno.core.spec.knob import BATCH_SIZE
@@ -51,11 +51,10 @@ def summarize(tried: Sequence[ConfigurationRun]) -> str:
 
 def tabulate(tried: Sequence[ConfigurationRun]) -> Table:
     """Tabulate the configurations in the given order, with point estimates or the failure."""
-    titles = ["configuration", *(f"{m}.{s}" if s != "mean" else m for m, s in _COLUMNS), "failure"]
-    ends = {titles[0], titles[-1]}
+    titles = (f"{m}.{s}>" if s != "mean" else f"{m}>" for m, s in _COLUMNS)
     return Table(
         title="Configurations",
-        columns=tuple(Column(title=t, align=Align.LEFT if t in ends else Align.RIGHT) for t in titles),
+        columns=make_columns("configuration", *titles, "failure"),
         rows=tuple(
             (
                 describe(run.configuration),

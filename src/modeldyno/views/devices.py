@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
 from modeldyno.core.stats.units import BYTES, CELSIUS, FRACTION, HERTZ, WATTS, format_quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from modeldyno.environment.device_state import DeviceState
     from modeldyno.environment.devices import DeviceReading
@@ -16,20 +16,22 @@ if TYPE_CHECKING:
 _NAME = 16
 _PROCESS_NAME = 40
 _UNKNOWN = "—"
-_FIGURES = ("device", "name", "busy", "memory", "power", "temp", "clock")
+_FIGURES = make_columns("device", "name", "busy>", "memory>", "power>", "temp>", "clock>")
 
 
 def blocks(reading: DeviceReading) -> Iterator[Block]:
     """Lay out the devices, the processes on them, and where that is known from."""
     if reading.devices:
-        yield _table("Devices", _FIGURES, [_figures(device) for device in reading.devices], texts=2)
+        rows = tuple(_figures(device) for device in reading.devices)
+        yield Table(title="Devices", columns=_FIGURES, rows=rows)
     running = [
         (_label(device), str(process.pid), _process_name(process.name), _text(process.bytes, BYTES))
         for device in reading.devices
         for process in device.processes
     ]
     if running:
-        yield _table("Processes", ("device", "pid", "name", "memory"), running, texts=3)
+        columns = make_columns("device", "pid", "name", "memory>")
+        yield Table(title="Processes", columns=columns, rows=tuple(running))
     yield Notice(severity=Severity.NOTE, text=reading.source)
 
 
@@ -79,14 +81,3 @@ def _process_name(name: str | None) -> str:
 
 def _text(value: float | None, unit: str, digits: int = 3) -> str:
     return _UNKNOWN if value is None else format_quantity(value, unit, digits)
-
-
-def _table(title: str, titles: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, texts: int) -> Table:
-    return Table(
-        title=title,
-        columns=tuple(
-            Column(title=name, align=Align.LEFT if place < texts else Align.RIGHT)
-            for place, name in enumerate(titles)
-        ),
-        rows=tuple(rows),
-    )

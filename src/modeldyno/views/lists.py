@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
 from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.metrics.queries import STATISTICS_SHOWN
-from modeldyno.core.report.blocks import Align, Column, Table, clean, shorten
+from modeldyno.core.report.blocks import Table, clean, make_columns, shorten
 from modeldyno.core.result.failure_kinds import KINDS
 from modeldyno.core.result.scopes import scopes
 from modeldyno.core.spec.knob import BATCH_SIZE
@@ -55,7 +55,7 @@ def numbers(*results: Result, modules: bool = True) -> Table:
     ]
     several, other_sizes = len(results) > 1, any(row[_SIZES] for row in rows)
     names = (*((_MODEL,) if several else ()), *_FIELDS, *((_SIZES,) if other_sizes else ()))
-    columns = tuple(Column(title=name, align=Align.LEFT if name in _TEXTS else Align.RIGHT) for name in names)
+    columns = make_columns(*(name if name in _TEXTS else f"{name}>" for name in names))
     cells = tuple(tuple(row[name] for name in names) for row in rows)
     return Table(title="Numbers", columns=columns, rows=cells)
 
@@ -142,7 +142,7 @@ def _exact_text(value: float) -> str:
 
 def listing(entries: Sequence[Entry]) -> Table:
     """List the Results of a store, one row each."""
-    columns = tuple(Column(title=title) for title in ("id", "created", "model", "summary"))
+    columns = make_columns("id", "created", "model", "summary")
     rows = tuple(
         (
             name,
@@ -157,7 +157,7 @@ def listing(entries: Sequence[Entry]) -> Table:
 
 def conclusions(entries: Sequence[ConclusionEntry]) -> Table:
     """List the stored comparisons, searches, conversions and other conclusions, one row each."""
-    columns = tuple(Column(title=title) for title in ("id", "created", "kind", "model", "summary"))
+    columns = make_columns("id", "created", "kind", "model", "summary")
     rows = tuple(
         (
             name,

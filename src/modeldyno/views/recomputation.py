@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.recompute.checks import DigestState, is_number
-from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
 from modeldyno.views.text import NAME_LIMIT, count
 
 if TYPE_CHECKING:
@@ -47,12 +47,7 @@ def blocks(found: Recomputation) -> Iterator[Block]:
     if found.wrong:
         yield Table(
             title="wrong",
-            columns=(
-                Column(title="figure"),
-                Column(title="written", align=Align.RIGHT),
-                Column(title="recomputed", align=Align.RIGHT),
-                Column(title="from"),
-            ),
+            columns=make_columns("figure", "written>", "recomputed>", "from"),
             rows=tuple(
                 (check.place, _value(check.written), _value(check.recomputed), check.why)
                 for check in found.wrong[:_SHOWN]
@@ -66,7 +61,7 @@ def blocks(found: Recomputation) -> Iterator[Block]:
     if found.kept:
         yield Table(
             title="not recomputable",
-            columns=(Column(title="kept as"), Column(title="", align=Align.RIGHT), Column(title="figures")),
+            columns=make_columns("kept as", ">", "figures"),
             rows=tuple(
                 (why, f"{len(places):,}", shorten(", ".join(dict.fromkeys(places)), _NAMED))
                 for why, places in found.kept.items()

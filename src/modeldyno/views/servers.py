@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns
 from modeldyno.core.stats.units import BYTES, format_quantity
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def blocks(servers: Sequence[ServerRecord], usage: Sequence[ServerUsage] = ()) -
         return
     yield Table(
         title="Servers",
-        columns=tuple(Column(title=title) for title in ("name", "model", "backend", "url", "since (UTC)")),
+        columns=make_columns("name", "model", "backend", "url", "since (UTC)"),
         rows=tuple(
             (
                 clean(server.name),
@@ -39,15 +39,12 @@ def blocks(servers: Sequence[ServerRecord], usage: Sequence[ServerUsage] = ()) -
     if usage:
         on_device = any(use.device_memory is not None for use in usage)
         titles = (
-            "name", "cores", "memory", *(("on GPUs",) if on_device else ()), "threads", "disk read",
-            "written", "net received", "sent",
+            "name", "cores>", "memory>", *(("on GPUs>",) if on_device else ()), "threads>", "disk read>",
+            "written>", "net received>", "sent>",
         )  # fmt: skip
         yield Table(
             title="Use",
-            columns=tuple(
-                Column(title=title, align=Align.RIGHT if place else Align.LEFT)
-                for place, title in enumerate(titles)
-            ),
+            columns=make_columns(*titles),
             rows=tuple(
                 (clean(server.name), *_figures(use, on_device=on_device))
                 for server, use in zip(servers, usage, strict=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.report.blocks import Align, Column, Table, clean
+from modeldyno.core.report.blocks import Column, Table, clean, make_columns
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.views.text import format_measurement, format_utc, short_model_names
 
@@ -38,7 +38,7 @@ def side_by_side(results: Sequence[Result]) -> tuple[Table, Table]:
         ),
         Table(
             title="Figures",
-            columns=(Column(title="figure"), *(Column(title=name, align=Align.RIGHT) for name in names)),
+            columns=make_columns("figure", *(f"{name}>" for name in names)),
             rows=tuple((name, *(one.get(name, "") for one in told)) for name in figures),
         ),
     )

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.sample_registry import a_task, a_variant, a_version, a_worker
 
 from modeldyno.adapters.stores import sql
 from modeldyno.core.registry.records import TaskState
-from modeldyno.testing.sample_registry import a_task, a_variant, a_version, a_worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ import contextlib, io, json, sys
 from modeldyno.adapters.stores import sql
 from modeldyno.core.registry.records import TaskState
 from modeldyno.interfaces.registry import Outcome
-from modeldyno.testing.sample_registry import *
+from tests.support.sample_registry import *
 from modeldyno.errors import ModelDynoError
 while line := sys.stdin.readline():
     url, me, body = json.loads(line)

@@ -16,6 +16,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import inspect
 from tests.support.disk_faults import largest_file
 from tests.support.old_stores import migrated_to
+from tests.support.sample_registry import a_figure, a_task, a_variant, a_version, a_worker
 
 from modeldyno.adapters.stores import results, sql
 from modeldyno.adapters.stores import schema as stores_schema
@@ -25,7 +26,6 @@ from modeldyno.core.registry.policy import Policy
 from modeldyno.core.registry.records import TaskState
 from modeldyno.errors import StoreError
 from modeldyno.interfaces.registry import Outcome
-from modeldyno.testing.sample_registry import a_figure, a_task, a_variant, a_version, a_worker
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:

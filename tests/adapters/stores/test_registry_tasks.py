@@ -6,13 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-
-from modeldyno.adapters.stores.registry import clock
-from modeldyno.adapters.stores.registry.tasks import LEASE, LOST
-from modeldyno.core.registry.records import Measure, TaskState, VariantState
-from modeldyno.core.registry.staleness import PROTOCOL
-from modeldyno.interfaces.registry import Outcome
-from modeldyno.testing.sample_registry import (
+from tests.support.sample_registry import (
     TARGET,
     a_conversion,
     a_figure,
@@ -22,6 +16,12 @@ from modeldyno.testing.sample_registry import (
     a_version,
     a_worker,
 )
+
+from modeldyno.adapters.stores.registry import clock
+from modeldyno.adapters.stores.registry.tasks import LEASE, LOST
+from modeldyno.core.registry.records import Measure, TaskState, VariantState
+from modeldyno.core.registry.staleness import PROTOCOL
+from modeldyno.interfaces.registry import Outcome
 from modeldyno.testing.sample_results import a_small_result
 
 if TYPE_CHECKING:

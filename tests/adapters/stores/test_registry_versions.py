@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import delete, update
+from tests.support.sample_registry import (
+    TARGET,
+    a_conversion,
+    a_figure,
+    a_task,
+    a_variant,
+    a_version,
+)
 
 from modeldyno.adapters.stores.registry import events as registry_events
 from modeldyno.adapters.stores.schema import EVENTS, MODELS
@@ -16,14 +24,6 @@ from modeldyno.core.registry.policy import Policy
 from modeldyno.core.registry.records import FigureState, VariantState
 from modeldyno.core.result.where import kept_numbers
 from modeldyno.errors import RequestError, StoreError, UnknownName
-from modeldyno.testing.sample_registry import (
-    TARGET,
-    a_conversion,
-    a_figure,
-    a_task,
-    a_variant,
-    a_version,
-)
 from modeldyno.testing.sample_results import a_result, a_small_result
 from modeldyno.testing.sample_studies import a_study
 from modeldyno.testing.stores import sweep_into

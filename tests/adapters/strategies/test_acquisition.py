@@ -8,8 +8,7 @@ from tests.support.sample_trials import a_trial, add_trials, an_answer
 from modeldyno.adapters.strategies.acquisition import Acquisition
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.study.study import Study, TrialRequest
-from modeldyno.testing.recorded_surfaces import make_goal
-from modeldyno.testing.sample_studies import a_served_study, a_study
+from modeldyno.testing.sample_studies import a_served_study, a_study, make_goal
 from modeldyno.testing.strategies import LATE, RATE, add_done_trial, add_failed_trial
 
 if TYPE_CHECKING:

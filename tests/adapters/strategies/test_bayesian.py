@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from tests.support.random_surfaces import FAMILIES
+from tests.support.recorded_surfaces import count_starts, run_search, study_of
 from tests.support.sample_trials import a_trial, add_trials, an_answer
 
 from modeldyno.adapters.strategies import bayesian
 from modeldyno.adapters.strategies.acquisition import Acquisition
 from modeldyno.adapters.strategies.study_history import LEAST, search_budget
 from modeldyno.core.study.study import Study, TrialRequest
-from modeldyno.testing.recorded_surfaces import count_starts, run_search, study_of
 from modeldyno.testing.sample_studies import a_study
 from modeldyno.testing.strategies import GOALS, LATE, RATE, add_done_trial, add_failed_trial, plain_values
 

@@ -7,6 +7,15 @@ from dataclasses import replace
 from math import inf
 
 import pytest
+from tests.support.sample_explanations import (
+    ALONE,
+    LOADED,
+    MILLI,
+    a_called_result,
+    a_served_result,
+    an_explanation,
+    spread,
+)
 
 from modeldyno.core.load.explanation import (
     ECHO,
@@ -24,15 +33,6 @@ from modeldyno.core.load.time_estimate import TimeEstimate, measured_time, sum_t
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import INTERRUPTED, Distribution, Interval, Measurement
 from modeldyno.core.result.result import Failure, FailureKind, Result
-from modeldyno.testing.sample_explanations import (
-    ALONE,
-    LOADED,
-    MILLI,
-    a_called_result,
-    a_served_result,
-    an_explanation,
-    spread,
-)
 from modeldyno.testing.sample_results import a_small_result
 
 

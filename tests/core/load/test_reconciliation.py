@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from modeldyno.core.load.foreign_load import ForeignLoad, ForeignRequest, definition_doubt
-from modeldyno.core.load.reconciliation import NEAREST, RULES, Reconciliation, parts_of, reconcile
+from modeldyno.core.load.reconciliation import NEAREST, RULES, DifferenceRow, Reconciliation, reconcile
 from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.stats.statistics import quantile
@@ -50,6 +50,11 @@ def sent_at(times: np.ndarray) -> tuple[ForeignRequest, ...]:
     return tuple(
         ForeignRequest(sent=at, end=round(at + took * 1e9)) for at, took in zip(sent, times, strict=True)
     )
+
+
+def parts_of(row: DifferenceRow) -> list[float]:
+    """Return the parts of a difference that are known; they add up to it."""
+    return [part for part in (row.rule, row.warmup, row.definition, row.left) if part is not None]
 
 
 def their_requests(slow: int = 100, extra: float = 0.0, *, due: bool = False) -> tuple[ForeignRequest, ...]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.support.sample_explanations import an_explanation
 
 from modeldyno import codec, verify
 from modeldyno.codec import comparison as codec_comparison
@@ -48,7 +49,6 @@ from modeldyno.documents.verify import verify_bytes
 from modeldyno.errors import UnreadableDocument
 from modeldyno.kinds import kind_of
 from modeldyno.testing.sample_conversions import a_conversion
-from modeldyno.testing.sample_explanations import an_explanation
 from modeldyno.testing.sample_results import a_result
 from modeldyno.testing.sample_studies import a_study
 
@@ -477,7 +477,7 @@ def test_a_conversion_keeps_how_far_outputs_agreed() -> None:
     document = json.loads(kind_of(a_conversion()).encode(a_conversion()))
     found = check(document)
     assert (found.holds, found.verified) == (True, 0)
-    assert found.not_recomputable
+    assert any(found.kept.values())
 
 
 @pytest.mark.usefixtures("store")

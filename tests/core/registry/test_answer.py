@@ -4,6 +4,7 @@ import random
 from typing import Any
 
 import pytest
+from tests.support.sample_registry import a_figure, a_target, a_task, a_version
 
 from modeldyno.core.load.replicas_and_cost import Price
 from modeldyno.core.metrics.constraints import Constraint, Verdict
@@ -12,7 +13,6 @@ from modeldyno.core.registry.answer import AnswerCandidate, AnswerState, choose,
 from modeldyno.core.registry.records import FigureState
 from modeldyno.core.result.result import Failure, FailureKind
 from modeldyno.core.result.where import kept_numbers
-from modeldyno.testing.sample_registry import a_figure, a_target, a_task, a_version
 from modeldyno.testing.sample_results import a_small_result
 
 FAST = Constraint.parse("latency.p50 <= 20ms")

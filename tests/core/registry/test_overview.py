@@ -2,9 +2,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.support.sample_registry import a_figure, a_task, a_variant, a_version
+
 from modeldyno.core.registry.overview import MeasuredFigure, VersionOverview
 from modeldyno.core.registry.records import FigureState, VariantState
-from modeldyno.testing.sample_registry import a_figure, a_task, a_variant, a_version
 
 
 def test_an_overview_counts_what_may_answer() -> None:

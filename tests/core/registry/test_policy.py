@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.sample_registry import TARGET, a_variant, a_version
 
 from modeldyno.core.registry.policy import (
     CONVERSIONS,
@@ -19,7 +20,6 @@ from modeldyno.core.registry.policy import (
     task_key,
 )
 from modeldyno.core.registry.records import EvaluationData, Measure, TaskKind, WeightFile
-from modeldyno.testing.sample_registry import TARGET, a_variant, a_version
 
 VERSION = a_version()
 WORDS = st.text("abcdefgh0123456789", min_size=1, max_size=6)

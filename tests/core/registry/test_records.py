@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.sample_registry import a_conversion, a_task, a_variant, a_version
 
 from modeldyno.core.registry.records import OPEN, EvaluationData, Measure, TaskState, VariantState, WeightFile
-from modeldyno.testing.sample_registry import a_conversion, a_task, a_variant, a_version
 
 
 def test_a_version_is_named_by_its_model_and_number() -> None:

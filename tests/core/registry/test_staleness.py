@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.sample_registry import a_figure, a_task, a_version
 
 from modeldyno.core.metrics.doubt import CODES, Doubt
 from modeldyno.core.registry.staleness import FORBIDDING, PROTOCOL, forbidding_doubts, stale_because
-from modeldyno.testing.sample_registry import a_figure, a_task, a_version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -23,12 +23,11 @@ from modeldyno.core.study.pooled_estimate import (
     _probability_within,
     bound_miss,
     estimate,
-    feasibility,
     judge_trial,
     median_trial_error,
     missing_samples,
     pool_answers,
-    relative_spread,
+    probability_of_bounds,
     run_to_run_spread,
     search_hint,
     total_miss,
@@ -63,6 +62,12 @@ def of(*trials: Trial, bound: str = "latency.p99 <= 10ms") -> tuple[Study, Candi
     return study, the_candidate(study)
 
 
+def feasibility(study: Study, candidate: Candidate) -> float:
+    """Return the probability that a candidate works and holds the bounds of its study."""
+    spreads = [run_to_run_spread(study, bound.query) for bound in study.goal.constraints]
+    return probability_of_bounds(candidate, study.goal, spreads)
+
+
 class TestSpread:
     def test_without_repeats_it_is_what_is_assumed(self) -> None:
         """A study in which nothing was repeated takes 3 %, worth two degrees of freedom."""
@@ -79,7 +84,9 @@ class TestSpread:
                 answer = an_answer("throughput", 100.0 * math.exp(source.normal(0, truth)), error=0.0)
                 trials.append(a_trial({"batch_size": batch}, answer))
 
-        assert relative_spread(add_trials(a_study(), trials), RATE) == pytest.approx(truth, rel=0.1)
+        assert run_to_run_spread(add_trials(a_study(), trials), RATE).relative == pytest.approx(
+            truth, rel=0.1
+        )
 
     def test_what_trials_err_by_themselves_is_no_part_of_it(self) -> None:
         """Repeats that differ by less than their own intervals allow leave nothing to the runs."""
@@ -104,8 +111,8 @@ class TestSpread:
 
         assert run_to_run_spread(add_trials(a_served_study(), looks), RATE).degrees == 2.0
         assert run_to_run_spread(add_trials(a_served_study(), [*looks, *again]), RATE).degrees == 4.0
-        assert relative_spread(add_trials(a_served_study(), [*looks, *again]), RATE) < PRIOR
-        assert relative_spread(add_trials(a_study(), [*looks, *again]), RATE) > 0.08
+        assert run_to_run_spread(add_trials(a_served_study(), [*looks, *again]), RATE).relative < PRIOR
+        assert run_to_run_spread(add_trials(a_study(), [*looks, *again]), RATE).relative > 0.08
 
 
 class TestEstimate:
@@ -450,7 +457,7 @@ def test_the_spread_is_learnt_from_percentiles_of_few_samples() -> None:
     """What repeats differ by tells of the spread, whether each is a claim or not."""
     study, _ = of(*(looked(p99, 100.0) for p99 in (0.002, 0.008, 0.002, 0.008)))
 
-    assert relative_spread(study, P99) > 10 * PRIOR
+    assert run_to_run_spread(study, P99).relative > 10 * PRIOR
 
 
 @pytest.mark.parametrize(

@@ -57,11 +57,6 @@ def import_object(scheme: str, locator: str) -> PythonObject:
     )
 
 
-def needs_no_arguments(function: Callable[..., Any]) -> bool:
-    """Whether a callable can be called without arguments."""
-    return not required_parameters(function)
-
-
 def required_parameters(function: Callable[..., Any]) -> tuple[str, ...]:
     """Name the required parameters; none if the signature is unknown."""
     try:

@@ -38,7 +38,7 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     source = _source(subject)
     path, labels = labelled_samples.read_labels(source)
     data = hashlib.sha256(path.read_bytes()).hexdigest()
-    outputs = _outputs(subject, source, len(labels))
+    outputs = _outputs(subject, source)
     unfit: dict[str, RequestError] = {}
     for name in subject.observation.evaluate:
         try:
@@ -72,20 +72,11 @@ def _source(subject: Subject) -> str:
     return source
 
 
-def _outputs(subject: Subject, source: str, n: int) -> ndarray:
-    """Return the first output of all samples; the last batch is filled with its last sample."""
-    import numpy as np  # noqa: PLC0415 - slow to import
-
+def _outputs(subject: Subject, source: str) -> ndarray:
+    """Return the first output of all samples."""
     session, like = subject.session, subject.feeds[0]
     assert isinstance(session, CanCall)
     data = labelled_samples.read_samples(source, like)
-    parts = []
-    for start in range(0, n, subject.samples):
-        rows = np.minimum(np.arange(start, start + subject.samples), n - 1)
-        feed = {name: array[rows] for name, array in data.items()}
-        answer = session.arrays(session.prepare(feed)())
-        first = next(iter(answer.values()), None)
-        if first is None or len(first) != subject.samples:
-            raise RequestError("The first output of the model has not one row for each sample.")
-        parts.append(first[: n - start])
-    return np.concatenate(parts)
+    return labelled_samples.first_outputs(
+        data, subject.samples, lambda feed: session.arrays(session.prepare(feed)())
+    )

@@ -80,7 +80,7 @@ def _data_directory() -> Path:
 
 
 class SqlStore:
-    """A store of Results and Studies in a database; a context manager, or to be closed."""
+    """A store of Results and Studies in a database; see `modeldyno.interfaces.store.Store`."""
 
     def __init__(self, opened: Database | LazyDatabase, artifacts: Path) -> None:
         self._database = opened
@@ -102,23 +102,12 @@ class SqlStore:
         self._database.close()
 
     def put(self, result: Result, *, headline: str) -> None:
-        """Write a Result to disk; it replaces one with the same id, whose tags stay.
-
-        Raises:
-            StoreError: the database cannot be written; it is unchanged.
-        """
         with self._database.writing() as connection:
             gone = results.put(connection, result, headline)
         for path in gone:
             erase(self.artifacts, path)
 
     def get(self, prefix: str) -> Result:
-        """Return the Result whose id begins with `prefix`, or the newest one with that tag.
-
-        Raises:
-            RequestError: there is none, or there are several.
-            StoreError: the database cannot be read, or the document is damaged.
-        """
         with self._database.reading() as connection:
             result_id = _resolve(connection, prefix)
             query = select(RESULTS.c.document, RESULTS.c.checksum).where(RESULTS.c.id == result_id)
@@ -127,11 +116,6 @@ class SqlStore:
         return codec.decode(verified_document(data, checksum, origin, results.ADVICE), origin=origin)
 
     def document(self, identifier: str) -> bytes | None:
-        """Return the JSON of the Result or Conclusion of this id, as written; None if there is none.
-
-        Raises:
-            StoreError: the database cannot be read, or the document is damaged.
-        """
         with self._database.reading() as connection:
             for table in (RESULTS, CONCLUSIONS):
                 query = select(table.c.document, table.c.checksum).where(table.c.id == identifier)
@@ -142,11 +126,6 @@ class SqlStore:
         return None
 
     def change_mark(self) -> str:
-        """Return a text that is another one after every write of any process.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
         return self._database.change_mark()
 
     def find(
@@ -158,15 +137,6 @@ class SqlStore:
         where: Expression | None = None,
         before: str = "",
     ) -> Sequence[Entry]:
-        """Return the entries of Results, newest first: all, those of a model's name, or those with a tag.
-
-        Results of trials are left out, unless they have the tag: their Study represents them. `before` is the
-        `mark` of the last one of the page before.
-
-        Raises:
-            RequestError: `where` names a setting, or a scope of a metric, that no stored Result has.
-            StoreError: the database cannot be read.
-        """
         query = select(*results.LISTED).order_by(*results.NEWEST_FIRST).limit(max(0, limit))
         query = query.where(after_mark(RESULTS, before))
         if name is not None:
@@ -183,14 +153,6 @@ class SqlStore:
             return results.entries(connection, query)
 
     def tag(self, prefix: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Entry:
-        """Add and remove tags; adding an existing tag or removing a missing one changes nothing.
-
-        Without tags it only reads, and waits for no writer.
-
-        Raises:
-            RequestError: there is no such Result, or there are several; a tag is empty, or too long.
-            StoreError: the database cannot be written.
-        """
         added = [_checked_tag(tag) for tag in add]
         only_asked = not added and not remove
         with self._database.reading() if only_asked else self._database.writing() as connection:
@@ -204,12 +166,6 @@ class SqlStore:
             return results.entries(connection, select(*results.LISTED).where(RESULTS.c.id == result_id))[0]
 
     def remove(self, prefix: str) -> str:
-        """Delete a Result and its artifacts; return its id.
-
-        Raises:
-            RequestError: there is no such Result, or there are several.
-            StoreError: the database cannot be written.
-        """
         with self._database.writing() as connection:
             result_id = _resolve(connection, prefix)
             self._delete(connection, result_id)
@@ -223,11 +179,6 @@ class SqlStore:
             erase(self.artifacts, path)
 
     def expire(self, now: datetime) -> list[str]:
-        """Delete the artifacts whose time is over, and return their paths; the Results stay.
-
-        Raises:
-            StoreError: the database cannot be written.
-        """
         with self._database.writing() as connection:
             query = select(ARTIFACTS).where(ARTIFACTS.c.keep_until.is_not(None)).order_by(ARTIFACTS.c.id)
             expired_rows = [row for row in connection.execute(query) if is_expired(row.keep_until, now)]
@@ -238,21 +189,10 @@ class SqlStore:
             ]
 
     def put_study(self, study: Study, *, headline: str) -> None:
-        """Write a Study and those of its trials that are not stored yet.
-
-        Raises:
-            StoreError: the database cannot be written.
-        """
         with self._database.writing() as connection:
             studies.put(connection, study, headline)
 
     def add_trial(self, study: Study, result: Result | None, *, headline: str, brief: str = "") -> None:
-        """Write the last trial of a Study, with its Result if it has one, in one transaction.
-
-        Raises:
-            StoreError: the database cannot be written; or another process has continued the Study, and the
-                trial of this number exists.
-        """
         gone: set[str] = set()
         with self._database.writing() as connection:
             studies.check_last(connection, study, self._database.place)
@@ -263,34 +203,15 @@ class SqlStore:
             erase(self.artifacts, path)
 
     def study(self, prefix: str) -> Study:
-        """Return the Study whose id begins with `prefix`, or the newest one of that name.
-
-        Raises:
-            RequestError: there is none, or there are several.
-            StoreError: the database cannot be read, or a document is damaged.
-        """
         with self._database.reading() as connection:
             study_id = studies.resolve(connection, prefix)
             return studies.get(connection, study_id, self._database.place)
 
     def studies(self, *, name: str | None = None, limit: int = 50, before: str = "") -> Sequence[StudyEntry]:
-        """Return the entries of Studies, newest first: all, or those of a name.
-
-        `before` is the `mark` of the last one of the page before.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
         with self._database.reading() as connection:
             return studies.find(connection, name, limit, before)
 
     def remove_study(self, prefix: str) -> str:
-        """Delete a Study, its trials, and their untagged Results; return its id.
-
-        Raises:
-            RequestError: there is no such Study, or there are several.
-            StoreError: the database cannot be written.
-        """
         with self._database.writing() as connection:
             study_id = studies.resolve(connection, prefix)
             for result in studies.untagged_results(connection, study_id):
@@ -299,21 +220,10 @@ class SqlStore:
         return study_id
 
     def put_conclusion(self, found: Conclusion, *, headline: str) -> None:
-        """Write a Conclusion; it replaces one with the same id.
-
-        Raises:
-            StoreError: the database cannot be written.
-        """
         with self._database.writing() as connection:
             stores_series.put(connection, found, headline)
 
     def conclusion(self, prefix: str) -> Conclusion:
-        """Return the Conclusion whose id begins with `prefix`.
-
-        Raises:
-            RequestError: there is none, or there are several.
-            StoreError: the database cannot be read, or the document is damaged.
-        """
         with self._database.reading() as connection:
             conclusion_id = stores_series.resolve(connection, prefix)
             return stores_series.get(connection, conclusion_id, self._database.place)
@@ -321,23 +231,10 @@ class SqlStore:
     def conclusions(
         self, *, name: str | None = None, kinds: Sequence[str] = (), limit: int = 50, before: str = ""
     ) -> Sequence[ConclusionEntry]:
-        """Return the entries of Conclusions, newest first: all, or those of a model's name or of some kinds.
-
-        `before` is the `mark` of the last one of the page before.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
         with self._database.reading() as connection:
             return stores_series.find(connection, name, kinds, limit, before)
 
     def remove_conclusion(self, prefix: str) -> str:
-        """Delete a Conclusion and return its id; the Results stay.
-
-        Raises:
-            RequestError: there is none, or there are several.
-            StoreError: the database cannot be written.
-        """
         with self._database.writing() as connection:
             conclusion_id = stores_series.resolve(connection, prefix)
             stores_series.remove(connection, conclusion_id)

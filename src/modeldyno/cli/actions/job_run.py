@@ -12,7 +12,7 @@ import click
 
 from modeldyno.cli import COMMANDS, cli, print_error, run_command
 from modeldyno.cli.job_file import expand_job_file, takes_job_files
-from modeldyno.core.report.blocks import Align, Column, Table, shorten
+from modeldyno.core.report.blocks import Table, make_columns, shorten
 from modeldyno.documents.job_file import COMMAND, FileJob, read_jobs
 from modeldyno.errors import ModelDynoError, RequestError, UnknownName
 
@@ -103,7 +103,6 @@ def _title(job: FileJob, jobs: Sequence[FileJob]) -> str:
     return f"Job {job.number}{of}: {job.command} {job.label}".rstrip()
 
 
-_ALIGN = {"job": Align.RIGHT}
 _WHAT_CHARS, _FOUND_CHARS = 26, 29
 """Most characters of a column, so that a row has 80."""
 
@@ -125,8 +124,5 @@ def table_of_jobs(finished: Sequence[FinishedJob]) -> Table:
         )
         for done, document in zip(finished, documents, strict=True)
     )
-    titles = ("job", "what", "state", "result", "found")
-    columns = tuple(
-        Column(title=title, align=Align.RIGHT if title == "job" else Align.LEFT) for title in titles
-    )
+    columns = make_columns("job>", "what", "state", "result", "found")
     return Table(title="Jobs", columns=columns, rows=rows)

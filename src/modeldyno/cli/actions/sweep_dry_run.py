@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
-from modeldyno.core.report.blocks import Align, Column, Notice, Severity, Table, shorten
+from modeldyno.core.report.blocks import Notice, Severity, Table, make_columns, shorten
 from modeldyno.core.study import trial_effort
 from modeldyno.core.study.default_baseline import MOST as DEFAULT_LOADS
 from modeldyno.core.study.verification import RIVALS, ROUNDS
@@ -83,17 +83,12 @@ def _blocks(study: Study, chosen: tuple[Axis, ...]) -> Iterator[Block]:
         )
         for axis in study.space.axes
     )
-    columns = (
-        Column(title="axis"),
-        Column(title="values"),
-        Column(title="number", align=Align.RIGHT),
-        Column(title=""),
-    )
+    columns = make_columns("axis", "values", "number>", "")
     yield Table(title="Axes", columns=columns, rows=rows)
     if reasons:
         yield Table(
             title="Impossible points, which are skipped",
-            columns=(Column(title="points", align=Align.RIGHT), Column(title="why")),
+            columns=make_columns("points>", "why"),
             rows=tuple((f"{number:,}", reason) for reason, number in reasons.most_common(6)),
         )
 

@@ -12,6 +12,7 @@ from modeldyno.core.comparison.agreement import Agreement
 from modeldyno.core.comparison.comparison import Change, ChangeVerdict
 from modeldyno.core.metrics.metric import METRICS, Better, Query
 from modeldyno.core.result.result import Result
+from modeldyno.core.result.where import as_text
 from modeldyno.core.spec.knob import KnobValue
 
 if TYPE_CHECKING:
@@ -210,8 +211,4 @@ def with_outputs(tried: TriedSetting, outputs: tuple[Agreement, ...], unlike: st
 
 def format_settings(settings: Mapping[str, KnobValue]) -> str:
     """Write settings as the command line takes them: ``threads=2 compile=on``."""
-    return " ".join(f"{name}={_format_value(value)}" for name, value in settings.items())
-
-
-def _format_value(value: KnobValue) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return " ".join(f"{name}={as_text(value)}" for name, value in settings.items())

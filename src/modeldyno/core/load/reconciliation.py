@@ -19,7 +19,7 @@ from modeldyno.core.stats.evaluation import Evaluation, independent_difference
 from modeldyno.core.stats.statistics import load_numpy, quantile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from modeldyno.core.load.foreign_load import ForeignLoad
     from modeldyno.core.load.request_log import Records
@@ -255,8 +255,3 @@ def _shares(samples: Samples) -> Samples:
     np = load_numpy()
     shares: Samples = np.cumsum(np.full(samples.size, 1 / samples.size))
     return shares
-
-
-def parts_of(row: DifferenceRow) -> Iterator[float]:
-    """Yield the parts of a difference that are known; they add up to it."""
-    yield from (part for part in (row.rule, row.warmup, row.definition, row.left) if part is not None)

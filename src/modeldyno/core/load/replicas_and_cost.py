@@ -177,14 +177,14 @@ def plan_replicas(demand: float, rung: LoadPoint, *, closed: bool) -> ReplicaPla
         demand=demand,
         load=rung.load,
         each=rate,
-        replicas=_replica_count(demand, rate.value),
-        fewest=_replica_count(demand, ends.high),
-        most=_replica_count(demand, ends.low) if ends.low > 0 else None,
+        replicas=replica_count(demand, rate.value),
+        fewest=replica_count(demand, ends.high),
+        most=replica_count(demand, ends.low) if ends.low > 0 else None,
         closed=closed,
     )
 
 
-def _replica_count(demand: float, rate: float) -> int:
+def replica_count(demand: float, rate: float) -> int:
     """Return demand / rate, rounded up, ignoring floating-point dust."""
     return max(1, math.ceil(round(demand / rate, 9)))
 

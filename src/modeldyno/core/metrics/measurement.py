@@ -264,6 +264,14 @@ class Measurement:
             else ""
         )
 
+    def mean_with_ends(self) -> tuple[float, float, float]:
+        """Return the lower end of the interval of the mean or number, its value, and the upper end."""
+        if isinstance(self.value, Distribution):
+            value, interval = self.value.statistic("mean"), self.value.interval("mean")
+        else:
+            value, interval = self.value, self.interval
+        return (value, value, value) if interval is None else (interval.low, value, interval.high)
+
     def pooled(self, other: Measurement) -> Measurement:
         """Merge the same measurement of other fresh processes; counts must be equal."""
         if isinstance(self.value, Distribution) and isinstance(other.value, Distribution):

@@ -96,11 +96,6 @@ class Recomputation:
         """Whether no figure is wrong, and nothing was changed after it was written."""
         return not self.wrong and self.digest is not DigestState.CHANGED
 
-    @property
-    def not_recomputable(self) -> int:
-        """Number of figures that cannot be recomputed."""
-        return sum(map(len, self.kept.values()))
-
 
 def compare(place: str, written: Plain, recomputed: object, why: str) -> Iterator[FigureCheck]:
     """Compare what is written with what was recomputed, number by number, and yield a check of each.

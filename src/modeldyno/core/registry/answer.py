@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING
 
-from modeldyno.core.load.replicas_and_cost import Price
+from modeldyno.core.load.replicas_and_cost import Price, replica_count
 from modeldyno.core.metrics.constraints import Answer, Judgement, Verdict
 from modeldyno.core.metrics.measurement import Distribution, Interval
 from modeldyno.core.metrics.metric import Query
@@ -139,7 +139,8 @@ def judge_figure(  # noqa: PLR0913 - the parts of a question
         out = "its rate was not measured"
     replicas = None
     if not out and demand is not None and rate:
-        replicas = _replicas(demand, rate if interval is None else lower_end(rate, interval, among))
+        least = rate if interval is None else lower_end(rate, interval, among)
+        replicas = replica_count(demand, least) if least > 0 else None
         out = "" if replicas else "its rate is too uncertain to count replicas"
         errors.append(0.0 if interval is None else TAIL)
     per_hour = None if price is None else price.per_hour * (replicas or 1)
@@ -240,8 +241,3 @@ def _rate(ask: Callable[[Query], Answer | None]) -> tuple[float | None, Interval
         if answer is not None and answer.value:
             return answer.value, answer.interval
     return None, None
-
-
-def _replicas(demand: float, rate: float) -> int | None:
-    """Return demand / rate, rounded up, ignoring floating-point dust; None for a rate of zero."""
-    return max(1, math.ceil(round(demand / rate, 9))) if rate > 0 else None

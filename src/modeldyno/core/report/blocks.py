@@ -26,6 +26,7 @@ __all__ = [
     "Table",
     "clean",
     "clean_lines",
+    "make_columns",
     "shorten",
 ]
 
@@ -76,6 +77,14 @@ class Column(Printable):
 
     title: str
     align: Align = Align.LEFT
+
+
+def make_columns(*titles: str) -> tuple[Column, ...]:
+    """Make columns; a title that ends with ``>`` is right-aligned."""
+    return tuple(
+        Column(title=title.removesuffix(">"), align=Align.RIGHT if title.endswith(">") else Align.LEFT)
+        for title in titles
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,11 +58,6 @@ class Spread:
     """Degrees of freedom of that estimate, those of the prior included."""
 
 
-def relative_spread(study: Study, query: Query) -> float:
-    """Return the relative run-to-run standard deviation, pooled over everything that was repeated."""
-    return run_to_run_spread(study, query).relative
-
-
 def run_to_run_spread(study: Study, query: Query) -> Spread:
     """Estimate it: the variation of repeats less what their own errors explain.
 
@@ -240,14 +235,8 @@ def search_hint(candidate: Candidate, query: Query) -> float | None:
 # --- bounds ----------------------------------------------------------------------------------------
 
 
-def feasibility(study: Study, candidate: Candidate) -> float:
-    """Return the probability that a candidate works and holds all constraints."""
-    spreads = [run_to_run_spread(study, bound.query) for bound in study.goal.constraints]
-    return probability_of_bounds(candidate, study.goal, spreads)
-
-
 def probability_of_bounds(candidate: Candidate, goal: Goal, spreads: Sequence[Spread]) -> float:
-    """Return the same, with the spreads of the constraints given."""
+    """Return the probability that a candidate works and holds all constraints, whose spreads are given."""
     telling = candidate.quoted_trials
     if not telling:
         return 0.0

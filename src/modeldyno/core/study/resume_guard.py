@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.load.load_curve import LoadSeries
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.result.result import Doubted, Event, Loaded, Located, Progressed
+from modeldyno.core.result.where import as_text
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.core.study import default_baseline
 from modeldyno.core.study.study import Study, TrialPurpose
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from modeldyno.core.result.result import Fact
+    from modeldyno.core.spec.knob import KnobValue
     from modeldyno.core.study.study import Trial, TrialRequest
 
 
@@ -141,12 +143,8 @@ def seconds_left(study: Study, elapsed: float) -> float | None:
     return max(0.0, min(ends)) if ends else None
 
 
-def _describe_point(point: Mapping[str, object]) -> str:
-    return ", ".join(f"{name}={_format_value(value)}" for name, value in point.items()) or "default"
-
-
-def _format_value(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _describe_point(point: Mapping[str, KnobValue]) -> str:
+    return ", ".join(f"{name}={as_text(value)}" for name, value in point.items()) or "default"
 
 
 def _objective_text(study: Study, trial: Trial) -> str:

@@ -11,7 +11,7 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
+from modeldyno.core.metrics.measurement import Interval, observed_number
 from modeldyno.core.stats.units import GRAMS, JOULES, WATTS, format_quantity, parse_quantity
 from modeldyno.errors import RequestError
 
@@ -85,8 +85,8 @@ def with_carbon(result: Result, emission: Emission) -> Result:
             advice="let the counters of power be read, or assume one with `power=65W`",
         )
         return replace(result, doubts=(*result.doubts, doubt))
-    low, value, high = _sum([_ends(m) for m in read]) if read else [emission.power or 0.0] * 3
-    slow, usual, fast = _ends(rate)
+    low, value, high = _sum([m.mean_with_ends() for m in read]) if read else [emission.power or 0.0] * 3
+    slow, usual, fast = rate.mean_with_ends()
     grams = emission.intensity * _INFERENCES
     interval = Interval(
         low=grams * low / fast if isfinite(fast) else 0.0, high=grams * high / slow if slow > 0 else inf
@@ -104,15 +104,6 @@ def _assumed(emission: Emission) -> Doubt:
         seen=f"carbon is that of an assumed power of {power}, as none could be read",
         advice="let the counters of power be read, and measure again",
     )
-
-
-def _ends(measurement: Measurement) -> Sequence[float]:
-    """Return the lower end of the interval, the value, and the upper end."""
-    if isinstance(measurement.value, Distribution):
-        value, interval = measurement.value.statistic("mean"), measurement.value.interval("mean")
-    else:
-        value, interval = measurement.value, measurement.interval
-    return (value, value, value) if interval is None else (interval.low, value, interval.high)
 
 
 def _sum(ends: Sequence[Sequence[float]]) -> Sequence[float]:

@@ -125,10 +125,10 @@ def energy_per_call(measurements: Iterable[Measurement]) -> Iterator[Measurement
     token_seconds = {
         scope: _seconds_of_one(rate)
         for (metric, scope), rate in by_metric.items()
-        if metric == "token_rate" and _interval_ends(rate)[1] > 0
+        if metric == "token_rate" and rate.mean_with_ends()[1] > 0
     }
     above = {
-        scope: _add_ends(_interval_ends(watts), [-end for end in reversed(_interval_ends(floor))])
+        scope: _add_ends(watts.mean_with_ends(), [-end for end in reversed(floor.mean_with_ends())])
         for (metric, scope), watts in by_metric.items()
         if metric == "power" and (floor := by_metric.get(("idle_power", scope))) is not None
     }
@@ -150,14 +150,6 @@ _Ends = Sequence[float]
 """The lower end of an interval, the estimate, and the upper end."""
 
 
-def _interval_ends(measurement: Measurement) -> _Ends:
-    if isinstance(measurement.value, Distribution):
-        value, interval = measurement.value.statistic("mean"), measurement.value.interval("mean")
-    else:
-        value, interval = measurement.value, measurement.interval
-    return (value, value, value) if interval is None else (interval.low, value, interval.high)
-
-
 def _add_ends(a: _Ends, b: _Ends) -> _Ends:
     return [x + y for x, y in zip(a, b, strict=True)]
 
@@ -169,7 +161,7 @@ def _joules(metric: str, scope: str, watts: _Ends, seconds: _Ends) -> Measuremen
 
 def _seconds_of_one(rate: Measurement) -> _Ends:
     """Return the seconds that one takes of what comes at a rate."""
-    ends = _interval_ends(rate)
+    ends = rate.mean_with_ends()
     return [1 / end if end > 0 else 1 / ends[1] for end in reversed(ends)]
 
 
@@ -180,7 +172,7 @@ def _seconds_per_call(by_metric: dict[tuple[str, str], Measurement]) -> _Ends | 
     """
     latency, rate = by_metric.get(("latency", "")), by_metric.get(("batch_rate", ""))
     if latency is not None and isinstance(latency.value, Distribution) and len(latency.value):
-        return [end if isfinite(end) else latency.value.statistic("mean") for end in _interval_ends(latency)]
+        return [end if isfinite(end) else latency.value.statistic("mean") for end in latency.mean_with_ends()]
     return None if rate is None else _seconds_of_one(rate)
 
 

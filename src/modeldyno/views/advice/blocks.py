@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.advice.advice import can_be_tried, fixed_batch, format_settings, relative_gain
 from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.metrics.metric import METRICS, Better
-from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
 from modeldyno.core.spec.input_spec import BATCH
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.views.advice.findings import bottleneck_notices, finding_notice
@@ -109,10 +109,9 @@ def _best_first(tried: Sequence[TriedSetting]) -> list[TriedSetting]:
 
 
 def _table(advice: Advice, title: str, tried: Sequence[TriedSetting]) -> Table:
-    titles = ("settings", str(advice.query), "verdict", "latency", "outputs")
     return Table(
         title=title,
-        columns=tuple(Column(title=t, align=Align.RIGHT if t == "latency" else Align.LEFT) for t in titles),
+        columns=make_columns("settings", str(advice.query), "verdict", "latency>", "outputs"),
         rows=tuple(map(_row, tried)),
     )
 

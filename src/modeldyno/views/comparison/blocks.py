@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.comparison.build import unjudged
 from modeldyno.core.metrics.doubt import CODES
 from modeldyno.core.metrics.metric import METRICS
-from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.report.blocks import Block, Column, Notice, Severity, Table, clean, make_columns, shorten
 from modeldyno.core.stats.units import FRACTION, format_quantity
 from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.comparison.causes import explain_cause
@@ -205,13 +205,13 @@ def _how_run_table(comparison: Comparison, names: Sequence[str]) -> Table:
         for place, (result, name) in enumerate(zip(comparison.results, names, strict=True))
     ]
     if not _varies(comparison):
-        return Table(title="", columns=(Column(title=""), Column(title="")), rows=tuple(rows))
+        return Table(title="", columns=make_columns("", ""), rows=tuple(rows))
     letters = " ".join(_letter(side) for side in comparison.sequence)
     runs = _ORDERS.get(comparison.order, comparison.order) + (f": {letters}" if letters else "")
     level = format_quantity(comparison.level, FRACTION, 3)
     return Table(
         title="",
-        columns=(Column(title=""), Column(title="")),
+        columns=make_columns("", ""),
         rows=(
             *rows,
             ("runs", shorten(runs, TEXT_LIMIT)),
@@ -237,8 +237,6 @@ def _letter(side: int) -> str:
 def numbers(comparison: Comparison) -> Table:
     """Tabulate every change for other programs: base units, unrounded."""
     names = short_model_names(comparison.results)
-    titles = ("candidate", "metric", "unit", "verdict", "why")
-    figures = ("baseline", "value", "difference", "low", "high", "smallest")
     rows = tuple(
         (
             name, str(change.query), METRICS[change.query.metric].unit, str(change.outcome), change.why,
@@ -251,7 +249,10 @@ def numbers(comparison: Comparison) -> Table:
         for contrast, name in zip(comparison.contrasts, names[1:], strict=True)
         for change in contrast.changes
     )  # fmt: skip
-    columns = (*(Column(title=t) for t in titles), *(Column(title=t, align=Align.RIGHT) for t in figures))
+    columns = make_columns(
+        "candidate", "metric", "unit", "verdict", "why",
+        "baseline>", "value>", "difference>", "low>", "high>", "smallest>",
+    )  # fmt: skip
     return Table(title="", columns=columns, rows=rows)
 
 

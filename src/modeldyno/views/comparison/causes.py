@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.views.text import count, keep_ending, share
 
@@ -52,15 +52,13 @@ def explain_cause(cause: Cause, *, everything: bool = False) -> Iterator[Block]:
     if _matters(cause.rest, cause):
         rows.append(row("not attributed", None, None, cause.rest))
         sizes.append(cause.rest)
-    titles: tuple[str, ...] = (cause.by, "baseline", "candidate", "difference", "share")
+    titles: tuple[str, ...] = (cause.by, "baseline>", "candidate>", "difference>", "share>")
     if not _have_shares(sizes, cause.total):
         titles, rows = titles[:-1], [cells[:-1] for cells in rows]
     change = f"{cause.query}, {_signed(cause.total, unit)},"
     yield Table(
         title=f"Where the change of {change} comes from, by {_part_noun(cause)}",
-        columns=tuple(
-            Column(title=t, align=Align.RIGHT if place else Align.LEFT) for place, t in enumerate(titles)
-        ),
+        columns=make_columns(*titles),
         rows=tuple(rows),
     )
 

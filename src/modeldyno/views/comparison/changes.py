@@ -9,7 +9,7 @@ from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.comparison.default_metrics import metric_family
 from modeldyno.core.comparison.points import difference_in_points, in_points, points, signed_points
 from modeldyno.core.metrics.metric import METRICS, Query
-from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.report.blocks import Block, Column, Notice, Severity, Table, clean, make_columns, shorten
 from modeldyno.core.stats.units import (
     FARTHEST,
     NOT_BOUNDED,
@@ -198,8 +198,7 @@ def change_tables(
     shown = [change for change in contrast.changes if everything or _has_own_row(change, contrast)]
     if shown:
         sides = names if max(map(len, names)) <= _SIDE else ("baseline", "candidate")
-        titles = (("metric", Align.LEFT), *((n, Align.RIGHT) for n in sides), ("change", Align.LEFT))
-        columns = (*(Column(title=t, align=a) for t, a in titles), Column(title="verdict"))
+        columns = make_columns("metric", *(f"{name}>" for name in sides), "change", "verdict")
         yield Table(title="What has changed", columns=columns, rows=tuple(map(_row, shown)))
     if rest := [change for change in contrast.changes if change not in shown]:
         also = [
@@ -306,10 +305,8 @@ def side_by_side_table(comparison: Comparison, names: Sequence[str]) -> Table:
             for c in changes
         )
         rows.append((str(query), _value(reference.baseline, reference), *cells))
-    titles = ("metric", f"{names[0]} (reference)", *names[1:])
-    columns = tuple(
-        Column(title=t, align=Align.RIGHT if place == 1 else Align.LEFT) for place, t in enumerate(titles)
-    )
+    candidates = (Column(title=name) for name in names[1:])
+    columns = (*make_columns("metric", f"{names[0]} (reference)>"), *candidates)
     return Table(title="Side by side", columns=columns, rows=tuple(rows))
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.comparison.gate_report import CHANGE
 from modeldyno.core.metrics.constraints import Verdict
-from modeldyno.core.report.blocks import Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
 from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.result.provenance import join_facts
 from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, count, interruption_prefix
@@ -105,7 +105,7 @@ def comment(report: GateReport) -> tuple[Block, ...]:
     ]
     rest = len(report.checks) - len(shown)
     rows = tuple((_SIGNS[check.verdict], check.name, check.text) for check in shown)
-    columns = tuple(Column(title=title) for title in ("", "what", "how"))
+    columns = make_columns("", "what", "how")
     return (
         Notice(severity=Severity.VERDICT, text=f"{_SIGNS[report.verdict]} {sentence(report)}"),
         *([Table(title="Changed or undecided", columns=columns, rows=rows)] if rows else []),
@@ -127,4 +127,4 @@ def _environment(result: Result) -> Table:
         "doubts": ", ".join(sorted({doubt.code for doubt in result.doubts})),
     }
     rows = tuple((name, shorten(clean(text), TEXT_LIMIT)) for name, text in facts.items() if text)
-    return Table(title="Environment", columns=(Column(title=""), Column(title="")), rows=rows)
+    return Table(title="Environment", columns=make_columns("", ""), rows=rows)

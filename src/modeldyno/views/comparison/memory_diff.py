@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
 from modeldyno.core.stats.units import BYTES, format_quantity
 from modeldyno.core.trace.memory_diff import memory_change
 from modeldyno.views.result.memory import curve, group_held, levels
@@ -39,10 +39,7 @@ def memory_table_and_curves(baseline: Result, candidate: Result, names: tuple[st
     whole, groups = _groups(baseline, candidate)
     yield Table(
         title="Memory at the measured peak",
-        columns=tuple(
-            Column(title=title, align=Align.RIGHT if place else Align.LEFT)
-            for place, title in enumerate(("what", *names, "change"))
-        ),
+        columns=make_columns("what", *(f"{name}>" for name in names), "change>"),
         rows=tuple(map(_row, _rows_shown(whole, groups))),
     )
     yield from _curve_notices(baseline, candidate, names)

@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.comparison.trend import FEWEST_FOR_A_STEP
-from modeldyno.core.report.blocks import (
-    Align,
-    Block,
-    Column,
-    Heading,
-    Notice,
-    Severity,
-    Table,
-    clean,
-    shorten,
-)
+from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, clean, make_columns, shorten
 from modeldyno.core.report.charts import AxisScale, Plot, ReferenceLine, Series
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, count, format_utc, join_nonempty
@@ -149,8 +139,8 @@ def _readings(history: Trend) -> Table:
         )
         for place, reading in reversed(tuple(enumerate(history.readings)))
     )
-    titles = ("measured<", "result<", str(history.query), "deviation", "model<")
-    return Table(title="", columns=_columns(titles), rows=rows)
+    titles = ("measured", "result", f"{history.query}>", "deviation>", "model")
+    return Table(title="", columns=make_columns(*titles), rows=rows)
 
 
 def numbers(history: Trend) -> Table:
@@ -165,19 +155,12 @@ def numbers(history: Trend) -> Table:
         )
         for reading in history.readings
     )
-    titles = ("created<", "result<", str(history.query), "low", "high", "digest<")
-    return Table(title="History", columns=_columns(titles), rows=rows)
+    titles = ("created", "result", f"{history.query}>", "low>", "high>", "digest")
+    return Table(title="History", columns=make_columns(*titles), rows=rows)
 
 
 def _exact_text(value: float) -> str:
     return repr(value) if isfinite(value) else ""
-
-
-def _columns(titles: Sequence[str]) -> tuple[Column, ...]:
-    return tuple(
-        Column(title=t.removesuffix("<"), align=Align.LEFT if t.endswith("<") else Align.RIGHT)
-        for t in titles
-    )
 
 
 # --- sparkline and levels --------------------------------------------------------------------------
@@ -201,10 +184,10 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 def _levels(history: Trend) -> Table:
     steps = {step.at: step for step in history.steps}
-    titles = ("since<", "result<", "results", str(history.query), "change", "95 % interval", "<")
+    titles = ("since", "result", "results>", f"{history.query}>", "change>", "95 % interval>", "")
     return Table(
         title="Levels",
-        columns=_columns(titles),
+        columns=make_columns(*titles),
         rows=tuple(
             (
                 history.readings[level.first].created[:10],

@@ -7,17 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno.core.agreement.rule import Sameness
-from modeldyno.core.report.blocks import (
-    Align,
-    Block,
-    Column,
-    Heading,
-    Notice,
-    Severity,
-    Table,
-    clean,
-    shorten,
-)
+from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, clean, make_columns, shorten
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
 from modeldyno.views.text import NAME_LIMIT, count
 from modeldyno.views.view_options import PLAIN, ViewOptions
@@ -28,20 +18,14 @@ if TYPE_CHECKING:
     from modeldyno.core.agreement.agreement import ModelAgreement
     from modeldyno.core.agreement.conversion import Conversion, Converted
 
-_COLUMNS = (
-    Column(title="form"),
-    Column(title="verdict"),
-    Column(title="error", align=Align.RIGHT),
-    Column(title="allowed", align=Align.RIGHT),
-    Column(title="size", align=Align.RIGHT),
-    Column(title="time", align=Align.RIGHT),
-    Column(title="file"),
-)
-_NUMBERS = (
-    "form", "output", "verdict", "largest", "relative", "error", "bound", "floor", "cosine", "same", "of",
-    "low", "size", "seconds",
+_COLUMNS = make_columns("form", "verdict", "error>", "allowed>", "size>", "time>", "file")
+_NUMBERS = make_columns(
+    "form", "output", "verdict", "largest>", "relative>", "error>", "bound>", "floor>", "cosine>", "same>",
+    "of>", "low>", "size>", "seconds>",
 )  # fmt: skip
-_TEXTS = 3
+_DETAILS = make_columns(
+    "output", "verdict", "largest>", "worst>", "allowed>", "floor>", "cosine>", "same top>"
+)
 
 
 def headline(conversion: Conversion) -> str:
@@ -124,11 +108,7 @@ def numbers(conversion: Conversion) -> Table:
             rows.append((*texts, *("" if value is None else repr(value) for value in values)))
         if made.agreement is None:
             rows.append((made.recipe, "", made.verdict, *[""] * 9, repr(made.size), repr(made.seconds)))
-    columns = tuple(
-        Column(title=name, align=Align.LEFT if index < _TEXTS else Align.RIGHT)
-        for index, name in enumerate(_NUMBERS)
-    )
-    return Table(title="Numbers", columns=columns, rows=tuple(rows))
+    return Table(title="Numbers", columns=_NUMBERS, rows=tuple(rows))
 
 
 def _row(made: Converted, folder: str) -> tuple[str, ...]:
@@ -197,9 +177,4 @@ def _details(conversion: Conversion) -> Iterator[Table]:
             )
             for figures in made.agreement.outputs
         )
-        names = ("output", "verdict", "largest", "worst", "allowed", "floor", "cosine", "same top")
-        columns = tuple(
-            Column(title=name, align=Align.LEFT if index < _TEXTS - 1 else Align.RIGHT)
-            for index, name in enumerate(names)
-        )
-        yield Table(title=f"{made.recipe}, by {made.converter}", columns=columns, rows=rows)
+        yield Table(title=f"{made.recipe}, by {made.converter}", columns=_DETAILS, rows=rows)

@@ -15,17 +15,7 @@ from modeldyno.core.load.explanation import (
     unexplained_share,
 )
 from modeldyno.core.metrics.doubt import noteworthy_doubts
-from modeldyno.core.report.blocks import (
-    Align,
-    Block,
-    Column,
-    Heading,
-    Notice,
-    Severity,
-    Table,
-    clean,
-    shorten,
-)
+from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, clean, make_columns, shorten
 from modeldyno.core.report.charts import AxisScale, Waterfall, WaterfallStep
 from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.option_spelling import spell_for_command_line
@@ -299,7 +289,7 @@ def _basis(explanation: Explanation, *, verbose: bool) -> Iterator[Notice]:
 
 def _how_table(explanation: Explanation) -> Table:
     rows = [(hop.label, hop.how) for hop in explanation.hops]
-    return Table(title="", columns=(Column(title="hop"), Column(title="how")), rows=tuple(rows))
+    return Table(title="", columns=make_columns("hop", "how"), rows=tuple(rows))
 
 
 def _texts(time: TimeEstimate) -> tuple[str, str]:
@@ -322,11 +312,7 @@ def _both_table(explanation: Explanation) -> Table:
         )
         for change in changes
     )
-    titles = ("hop", "before", "now", "change", "95 % interval")
-    columns = tuple(
-        Column(title=name, align=Align.RIGHT if 0 < place < len(titles) - 1 else Align.LEFT)
-        for place, name in enumerate(titles)
-    )
+    columns = make_columns("hop", "before>", "now>", "change>", "95 % interval")
     return Table(title="", columns=columns, rows=rows)
 
 
@@ -342,14 +328,8 @@ def numbers(explanation: Explanation) -> Table:
         rows.append((str(level.level), "whole", *_raw(level.whole)))
     for hop in hop_changes(explanation.levels_before, explanation.levels) if explanation.baseline else ():
         rows.append((str(hop.level), f"change of {hop.name}", *_raw(hop.time)))
-    columns = tuple(
-        Column(title=name, align=Align.LEFT if place < _TEXTS else Align.RIGHT)
-        for place, name in enumerate(("level", "hop", "seconds", "low", "high"))
-    )
+    columns = make_columns("level", "hop", "seconds>", "low>", "high>")
     return Table(title="Hops", columns=columns, rows=tuple(rows))
-
-
-_TEXTS = 2
 
 
 def _raw(time: TimeEstimate | None) -> tuple[str, str, str]:

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.capacity_spec import RATE
 from modeldyno.core.load.latency_breakdown import STAGES
-from modeldyno.core.metrics.metric import METRICS
-from modeldyno.core.report.blocks import Align, Block, Column, Heading, Notice, Table
+from modeldyno.core.report.blocks import Block, Heading, Notice, Table, make_columns
 from modeldyno.core.report.charts import AxisScale, Plot, ReferenceLine, Series, Stack
 from modeldyno.core.stats.units import RATE as PER_SECOND
 from modeldyno.core.stats.units import SECONDS
 from modeldyno.views.load import series as load_series
-from modeldyno.views.result.served import STAGE_NAMES
+from modeldyno.views.result.served import STAGE_NAMES, draw_request_stages
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
@@ -135,22 +134,7 @@ def _stages_chart(rungs: Sequence[LoadPoint], knob: str) -> Iterator[Stack]:
             parts["other"] = whole.value - sum(parts.values())
         if parts:
             stages_by_load.append((f"{knob} {rung.load:g}", parts))
-    names = dict.fromkeys(name for _, parts in stages_by_load for name in parts)
-    if len(names) < 2:  # noqa: PLR2004 - one part is no division
-        return
-    yield Stack(
-        title="Where a request spends its time, under each load",
-        scale=AxisScale(label="mean time of a request", unit=METRICS["service_time"].unit),
-        bars=tuple(name for name, _ in stages_by_load),
-        parts=tuple(
-            Series(
-                name=name,
-                x=tuple(float(bar) for bar, (_, parts) in enumerate(stages_by_load) if name in parts),
-                y=tuple(parts[name] for _, parts in stages_by_load if name in parts),
-            )
-            for name in names
-        ),
-    )
+    yield from draw_request_stages(stages_by_load)
 
 
 def headline(document: LoadCurve | Capacity) -> str:
@@ -164,13 +148,9 @@ def headline(document: LoadCurve | Capacity) -> str:
 
 def numbers(document: LoadCurve | Capacity) -> Table:
     """Tabulate every number of every load, in base units and unrounded."""
-    titles = (document.knob, "query", "value", "low", "high", "failure")
-    texts = {"query", "failure"}
     return Table(
         title="Loads",
-        columns=tuple(
-            Column(title=title, align=Align.LEFT if title in texts else Align.RIGHT) for title in titles
-        ),
+        columns=make_columns(f"{document.knob}>", "query", "value>", "low>", "high>", "failure"),
         rows=tuple(row for rung in document.rungs for row in _rows(rung)),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.load.reconciliation import NEAREST
-from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, make_columns
 from modeldyno.core.stats.units import SECONDS, format_quantity
 
 if TYPE_CHECKING:
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from modeldyno.core.load.reconciliation import DifferenceRow, Reconciliation
 
-_SIDE = Align.RIGHT
 _ROUNDED = 1e-5
 
 
@@ -46,10 +45,7 @@ def _table(tool: str, rows: Sequence[DifferenceRow]) -> Table:
     ours = f"against {first.compared}" if first.compared != first.metric else "against ours"
     return Table(
         title=f"{first.metric} of {tool}, {ours}",
-        columns=tuple(
-            Column(title=title, align=_SIDE if title else Align.LEFT)
-            for title in ("", tool, "rule", "warm-up", "from due", "left", "here", "")
-        ),
+        columns=make_columns("", f"{tool}>", "rule>", "warm-up>", "from due>", "left>", "here>", ""),
         rows=tuple(
             (
                 row.statistic,

@@ -6,7 +6,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from modeldyno.core.load.replicas_and_cost import running_cost
-from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, make_columns
 from modeldyno.core.stats.units import RATE, format_quantity
 from modeldyno.views.text import count, estimate
 
@@ -24,10 +24,7 @@ def costs(costs: Sequence[Cost], price: Price) -> Iterator[Block]:
         return
     yield Table(
         title=f"Cost at {money(price.per_hour, price)} per hour for a replica that is always busy",
-        columns=tuple(
-            Column(title=title, align=Align.RIGHT if place else Align.LEFT)
-            for place, title in enumerate(("of", "cost", "95 % interval", "rate"))
-        ),
+        columns=make_columns("of", "cost>", "95 % interval>", "rate>"),
         rows=tuple(
             (
                 cost.of,

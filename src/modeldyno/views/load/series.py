@@ -11,7 +11,7 @@ from modeldyno.core.load.capacity_steps import SearchEnd
 from modeldyno.core.load.sla_fit import judge_loads, limits_load
 from modeldyno.core.metrics.constraints import Answer, Verdict
 from modeldyno.core.metrics.measurement import CLIENT_LIMITED, INTERRUPTED, SATURATED
-from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.views.text import TEXT_LIMIT, count, estimate, join_nonempty
 
@@ -42,8 +42,8 @@ def load_curve_blocks(curve: LoadCurve) -> Iterator[Block]:
     bounded = any(rung.judgements for rung in rungs)
     yield Table(
         title="Throughput and latency under each load; ± is half of the 95 % interval",
-        columns=_columns(
-            _unit(curve.knob), "requests/s", "p50", "p95", "p99", *(["bounds<"] if bounded else []), "<"
+        columns=make_columns(
+            _unit(curve.knob), "requests/s>", "p50>", "p95>", "p99>", *(["bounds"] if bounded else []), ""
         ),
         rows=tuple(
             (
@@ -106,7 +106,7 @@ def _breakdown_table(curve: LoadCurve, rungs: Sequence[LoadPoint]) -> Iterator[T
     if columns:
         yield Table(
             title="Where the time goes; queue and compute are means reported by the server",
-            columns=_columns(_unit(curve.knob), *columns),
+            columns=make_columns(_unit(curve.knob), *(f"{title}>" for title in columns)),
             rows=tuple(zip((_load(rung.load) for rung in rungs), *columns.values(), strict=True)),
         )
 
@@ -231,10 +231,10 @@ def _measurements(capacity: Capacity) -> Table:
         )
         for number, rung in enumerate(capacity.rungs, 1)
     )
-    titles = (str(bound.query) for bound in limits_shown)
+    titles = (f"{bound.query}>" for bound in limits_shown)
     return Table(
         title=f"The search for {_bounds(capacity.search)}; ± is half of the 95 % interval",
-        columns=_columns("", _unit(capacity.search.knob), "time", *titles, "requests/s", "<", "<"),
+        columns=make_columns(">", _unit(capacity.search.knob), "time>", *titles, "requests/s>", "", ""),
         rows=rows,
     )
 
@@ -324,11 +324,4 @@ def _at(knob: str, load: float) -> str:
 
 
 def _unit(knob: str) -> str:
-    return "slots" if knob != RATE else "rate/s"
-
-
-def _columns(*titles: str) -> tuple[Column, ...]:
-    return tuple(
-        Column(title=title.removesuffix("<"), align=Align.LEFT if title.endswith("<") else Align.RIGHT)
-        for title in titles
-    )
+    return "slots>" if knob != RATE else "rate/s>"

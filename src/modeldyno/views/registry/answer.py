@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from modeldyno.core.registry.answer import AnswerState
-from modeldyno.core.report.blocks import Align, Column, Notice, Severity, Table, shorten
+from modeldyno.core.report.blocks import Notice, Severity, Table, make_columns, shorten
 from modeldyno.core.stats.units import RATE, format_quantity
 from modeldyno.views.text import count, format_rough_duration
 
@@ -94,12 +94,7 @@ def _money(answer: RegistryAnswer, candidate: AnswerCandidate) -> str:
 
 
 def _ranking(answer: RegistryAnswer) -> Table:
-    columns = (
-        Column(title="also holds"),
-        Column(title="rate", align=Align.RIGHT),
-        Column(title="replicas", align=Align.RIGHT),
-        Column(title="per hour", align=Align.RIGHT),
-    )
+    columns = make_columns("also holds", "rate>", "replicas>", "per hour>")
     rows = tuple(
         (
             describe(candidate),
@@ -118,4 +113,4 @@ def _fell_out(answer: RegistryAnswer) -> Table:
     rows += [(f"{v.model}/{v.number} as {v.recipe}", shorten(v.sentence, _OUT)) for v in answer.unusable]
     if len(answer.fell_out) > len(shown):
         rows.append((f"and {len(answer.fell_out) - len(shown)} more", ""))
-    return Table(title="", columns=(Column(title="fell out"), Column(title="because")), rows=tuple(rows))
+    return Table(title="", columns=make_columns("fell out", "because"), rows=tuple(rows))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.registry.records import FigureState, TaskState
-from modeldyno.core.report.blocks import Align, Column, Table, shorten
+from modeldyno.core.report.blocks import Table, make_columns, shorten
 from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
 from modeldyno.views.text import format_rough_duration, format_utc
 
@@ -192,10 +192,7 @@ def _table(
     used = [at for at, name in enumerate(titles) if any(row[at] for row in rows)]
     return Table(
         title=title,
-        columns=tuple(
-            Column(title=titles[at], align=Align.RIGHT if titles[at] in numbers else Align.LEFT)
-            for at in used
-        ),
+        columns=make_columns(*(f"{titles[at]}>" if titles[at] in numbers else titles[at] for at in used)),
         rows=tuple(tuple(row[at] for at in used) for row in rows),
     )
 
@@ -213,4 +210,4 @@ def policy(shown: Policy) -> Table:
         ("a figure is stale after", f"{shown.max_age / 86400:g} days"),
         ("measure at", ", ".join(map(str, shown.windows)) or "any time"),
     )
-    return Table(title=f"Policy {shown.name}", columns=(Column(title=""), Column(title="")), rows=rows)
+    return Table(title=f"Policy {shown.name}", columns=make_columns("", ""), rows=rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from modeldyno.core.report.blocks import Align, Column, Table
+from modeldyno.core.report.blocks import Table, make_columns
 from modeldyno.core.report.charts import AxisScale, Plot, Series
 from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
 
@@ -69,17 +69,8 @@ class SpeedShown(Protocol):
 
 
 _TITLES = (
-    "version",
-    "target",
-    "p50",
-    "p99",
-    "lowest latency as",
-    "rate",
-    "highest rate as",
-    "bounds",
-    "state",
-)
-_RIGHT = {"p50", "p99", "rate"}
+    "version", "target", "p50>", "p99>", "lowest latency as", "rate>", "highest rate as", "bounds", "state",
+)  # fmt: skip
 
 
 def speeds(rows: Sequence[SpeedShown], title: str = "") -> Table:
@@ -101,10 +92,7 @@ def speeds(rows: Sequence[SpeedShown], title: str = "") -> Table:
     used = [at for at, name in enumerate(_TITLES) if name != "bounds" or any(row[at] for row in cells)]
     return Table(
         title=title,
-        columns=tuple(
-            Column(title=_TITLES[at], align=Align.RIGHT if _TITLES[at] in _RIGHT else Align.LEFT)
-            for at in used
-        ),
+        columns=make_columns(*(_TITLES[at] for at in used)),
         rows=tuple(tuple(row[at] for at in used) for row in cells),
     )
 
@@ -128,13 +116,12 @@ def by_target(rows: Sequence[SpeedShown], shown: Sequence[str] = SHOWN, title: s
         "p99": lambda row: _time(row.speed.p99) or ("not certified" if row.speed.p50 is not None else ""),
         "rate": lambda row: format_quantity(row.rate, RATE, 3) if row.rate else "",
     }
-    columns = [Column(title="model")]
+    titles = ["model"]
     for name in targets.values():
-        columns += [Column(title=f"{name}: {one}", align=Align.RIGHT) for one in shown]
-        columns += [Column(title=f"{name}: state")]
+        titles += [*(f"{name}: {one}>" for one in shown), f"{name}: state"]
     return Table(
         title=title,
-        columns=tuple(columns),
+        columns=make_columns(*titles),
         rows=tuple(
             (
                 model,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.registry.records import FigureState, TaskState, VariantState
-from modeldyno.core.report.blocks import Align, Column, Heading, Notice, Severity, Table, shorten
+from modeldyno.core.report.blocks import Heading, Notice, Severity, Table, make_columns, shorten
 from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
 from modeldyno.views.text import count, format_utc, shorten_ids
 
@@ -33,7 +33,7 @@ def blocks(overview: VersionOverview) -> Iterator[Block]:
     """Yield what is known of a version."""
     yield Notice(severity=Severity.VERDICT, text=headline(overview))
     facts = tuple(_facts(overview))
-    yield Table(title="", columns=(Column(title=""), Column(title="")), rows=facts)
+    yield Table(title="", columns=make_columns("", ""), rows=facts)
     yield _variants(overview)
     for target in overview.targets:
         measured = [m for m in overview.figures if m.figure.target == target.id]
@@ -104,14 +104,13 @@ def _variants(overview: VersionOverview) -> Table:
         )
         for variant in overview.variants
     )
-    columns = tuple(Column(title=title) for title in ("variant", "state", "backend", "document", ""))
+    columns = make_columns("variant", "state", "backend", "document", "")
     return Table(title="Variants", columns=columns, rows=rows)
 
 
 def _figures(measured: list[MeasuredFigure]) -> Table:
-    titles = ("variant", "at", *_LATENCIES, "rate", "state", "result")
-    right = {*_LATENCIES, "rate"}
-    columns = tuple(Column(title=t, align=Align.RIGHT if t in right else Align.LEFT) for t in titles)
+    latencies = (f"{name}>" for name in _LATENCIES)
+    columns = make_columns("variant", "at", *latencies, "rate>", "state", "result")
     rows = tuple(
         (
             m.figure.recipe,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.report.blocks import Align, Column, Table
+from modeldyno.core.report.blocks import Table, make_columns
 from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.views.text import amount, number, short_model_names
 
@@ -32,13 +32,10 @@ def summary(results: Sequence[Result]) -> Table:
     )
     two = len(results) == 2  # noqa: PLR2004 - a pair
     names = short_model_names(results)
-    titles = ["Evaluation metric", *names, *(["Enhancement"] if two else [])]
+    titles = (f"{name}>" for name in (*names, *(["Enhancement"] if two else [])))
     return Table(
         title="",
-        columns=tuple(
-            Column(title=title, align=Align.RIGHT if place else Align.LEFT)
-            for place, title in enumerate(titles)
-        ),
+        columns=make_columns("Evaluation metric", *titles),
         rows=tuple((title, *_row_cells(results, metric, words)) for title, metric, words in rows),
     )
 

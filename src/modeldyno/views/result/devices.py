@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
 from modeldyno.core.stats.units import BYTES, format_quantity
 from modeldyno.views.result.watch import is_watched_block
 from modeldyno.views.text import count, format_measurement, join_nonempty, number
@@ -40,10 +40,7 @@ def _table(result: Result) -> Iterator[Block]:
     if rows:
         yield Table(
             title=f"Devices in {_period(result)}",
-            columns=tuple(
-                Column(title=_COLUMNS[place][0], align=Align.RIGHT if place else Align.LEFT)
-                for place in columns
-            ),
+            columns=make_columns(*(_COLUMNS[place][0] for place in columns)),
             rows=tuple(tuple(row[place] or "—" for place in columns) for row in rows),
         )
         yield from _notes(result, tuple(names))
@@ -141,12 +138,12 @@ def _gauge(metric: str) -> Callable[[Result, str], str]:
 
 _COLUMNS: tuple[tuple[str, Callable[[Result, str], str]], ...] = (
     ("device", lambda _result, name: shorten(clean(name), _NAME)),
-    ("busy", _gauge("gpu_utilization")),
-    ("memory", _memory),
-    ("clock", _gauge("clock")),
-    ("temp", _gauge("temperature")),
-    ("power", _number("power")),
-    ("idle", _number("idle_power")),
-    ("energy", _number("energy")),
+    ("busy>", _gauge("gpu_utilization")),
+    ("memory>", _memory),
+    ("clock>", _gauge("clock")),
+    ("temp>", _gauge("temperature")),
+    ("power>", _number("power")),
+    ("idle>", _number("idle_power")),
+    ("energy>", _number("energy")),
 )
 """Column title and its formatter for a device; columns that are empty for all devices are left out."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
 from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
 from modeldyno.views.result.layer_tree import LayerNode, build_layer_tree
 from modeldyno.views.text import count, keep_ending, number, share
@@ -58,10 +58,7 @@ def _table(root: LayerNode, look: ViewOptions) -> Iterator[Block]:
     titles = ["layer", "time>", "share>", "own>", *(["FLOP/s>", "roofline>"] if roofline else [])]
     yield Table(
         title="Layers: mean time in the middle half of the calls, measuring overhead subtracted",
-        columns=tuple(
-            Column(title=title.removesuffix(">"), align=Align.RIGHT if title.endswith(">") else Align.LEFT)
-            for title in titles
-        ),
+        columns=make_columns(*titles),
         rows=tuple(_row(level, branch, root, roofline=roofline) for level, branch in shown),
     )
     beyond = dict.fromkeys(

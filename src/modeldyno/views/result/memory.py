@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.stats.statistics import unpack_samples
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
@@ -80,14 +80,6 @@ def largest_batch_clause(result: Result) -> str:
     return f"{does} with batches of up to {samples}{limit} on {clean(result.job.backend)}"
 
 
-def _columns(*titles: str) -> tuple[Column, ...]:
-    """Make columns; a title that ends with ``>`` is right-aligned."""
-    return tuple(
-        Column(title=title.removesuffix(">"), align=Align.RIGHT if title.endswith(">") else Align.LEFT)
-        for title in titles
-    )
-
-
 def _median(times: Distribution) -> tuple[str, str]:
     return estimate(times.statistic("p50"), times.interval("p50"), SECONDS)
 
@@ -116,7 +108,7 @@ def _steps(result: Result) -> Iterator[Table]:
             )
     titles = ("stage", "median>", "95 % interval", "share>", *(("peak memory>",) if peaks else ()))
     beyond = "; peak memory without weights, inputs and optimiser state" if peaks else ""
-    yield Table(title=f"A training step{beyond}", columns=_columns(*titles), rows=tuple(rows))
+    yield Table(title=f"A training step{beyond}", columns=make_columns(*titles), rows=tuple(rows))
 
 
 # --- the numbers ---------------------------------------------------------------------------------
@@ -140,7 +132,7 @@ def _numbers(result: Result) -> Iterator[Block]:
     if rows:
         yield Table(
             title=f"Memory of a {'training ' if of == 'step' else ''}{of}",
-            columns=_columns("what", "measured>", "predicted>", "ratio>"),
+            columns=make_columns("what", "measured>", "predicted>", "ratio>"),
             rows=tuple(rows),
         )
     if predicted := _predicted_batch(result):
@@ -294,7 +286,7 @@ def _contents(result: Result, activity: TraceReport) -> Table:
     return Table(
         title=f"Memory at the measured peak{where}; shares of what the {call_or_step(result)} itself "
         "allocated",
-        columns=_columns("what", "bytes>", "share>"),
+        columns=make_columns("what", "bytes>", "share>"),
         rows=tuple(rows),
     )
 

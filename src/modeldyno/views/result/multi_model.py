@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.load import multi_model
 from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.report.blocks import Align, Column, Table, clean, shorten
+from modeldyno.core.report.blocks import Table, clean, make_columns, shorten
 from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.views.text import NAME_LIMIT, estimate, format_measurement
 
@@ -48,11 +48,7 @@ def cohosted_table(result: Result) -> Iterator[Table]:
     ]
     yield Table(
         title="The models of the server, under load at the same time",
-        columns=(
-            Column(title="model"),
-            Column(title="load"),
-            *(Column(title=title, align=Align.RIGHT) for title in _COLUMNS),
-        ),
+        columns=make_columns("model", "load", *(f"{title}>" for title in _COLUMNS)),
         rows=tuple(
             (shorten(clean(name), NAME_LIMIT), str(load or ""), *_figures(measurements))
             for name, load, measurements in parts

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
 from modeldyno.core.result.trace_data import EventKind, ExecutedOp
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
 from modeldyno.core.trace.op_events import WITHIN
@@ -150,10 +150,7 @@ def _table(
     shown = [_cells(group, whole, placed=placed, device=device, full=full) for group in groups[:_COSTLIEST]]
     yield Table(
         title=f"{title}{f', {len(shown)} of {len(groups):,}' if len(groups) > len(shown) else ''}",
-        columns=tuple(
-            Column(title=t.removesuffix(">"), align=Align.RIGHT if t.endswith(">") else Align.LEFT)
-            for t in titles
-        ),
+        columns=make_columns(*titles),
         rows=tuple(shown),
     )
 
@@ -227,14 +224,7 @@ def redundant_ops_blocks(result: Result) -> Iterator[Block]:
     part = f", {len(shown)} of {len(rows):,}" if len(rows) > len(shown) else ""
     yield Table(
         title=f"Unnecessary copies and waits: {format_quantity(whole, SECONDS, 3)} of a call{part}",
-        columns=(
-            Column(title="in"),
-            Column(title="what"),
-            Column(title="calls", align=Align.RIGHT),
-            Column(title="time", align=Align.RIGHT),
-            Column(title="bytes", align=Align.RIGHT),
-            Column(title="why"),
-        ),
+        columns=make_columns("in", "what", "calls>", "time>", "bytes>", "why"),
         rows=tuple(map(_waste_row, shown)),
     )
 

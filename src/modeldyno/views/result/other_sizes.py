@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.metric import METRICS
-from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
 from modeldyno.core.spec.devices import DEVICES
 from modeldyno.core.static.roofline import Bound, limiting_resource
 from modeldyno.core.stats.units import format_quantity
@@ -40,7 +40,7 @@ def grid(result: Result) -> Iterator[Block]:
     titles = [*(shorten(clean(name), NAME_LIMIT) for name in names), *map(_title, metrics)]
     yield Table(
         title="At other sizes",
-        columns=tuple(Column(title=title, align=Align.RIGHT) for title in titles),
+        columns=make_columns(*(f"{title}>" for title in titles)),
         rows=tuple(
             (*(_size(point, name) for name in names), *(_value(result, point, metric) for metric in metrics))
             for point in outline.points[:_POINTS]
@@ -86,7 +86,7 @@ def _formulas(outline: StaticReport) -> Iterator[Block]:
         if text
     )
     if rows:
-        yield Table(title="Formulas", columns=(Column(title=""), Column(title="")), rows=rows)
+        yield Table(title="Formulas", columns=make_columns("", ""), rows=rows)
         if outline.domain:
             text = f"the formulas hold for {shorten(clean(outline.domain), TEXT_LIMIT)}"
             yield Notice(severity=Severity.NOTE, text=text)
@@ -100,15 +100,10 @@ def device_bounds(result: Result) -> Iterator[Block]:
     names = dict.fromkeys(m.scope for m in result.measurements if m.metric == "roofline_latency" and m.scope)
     rows = tuple(_device(result, name) for name in names)
     if rows:
-        titles = ("device", "one call >", "op by op >", "one token >", "bound by", "peaks")
+        titles = ("device", "one call>", "op by op>", "one token>", "bound by", "peaks")
         yield Table(
             title="Estimated lower bounds from the peaks of devices; nothing was run on them",
-            columns=tuple(
-                Column(
-                    title=title.removesuffix(" >"), align=Align.RIGHT if title.endswith(">") else Align.LEFT
-                )
-                for title in titles
-            ),
+            columns=make_columns(*titles),
             rows=rows,
         )
     if any(_is_tf32(result, name) for name in names):

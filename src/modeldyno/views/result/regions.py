@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution, Measurement
-from modeldyno.core.report.blocks import Align, Column, Notice, Severity, Table, clean
+from modeldyno.core.report.blocks import Notice, Severity, Table, clean, make_columns
 from modeldyno.core.stats.units import BYTES, JOULES, SECONDS, WATTS, format_quantity
 from modeldyno.core.trace import regions as trace_regions
 from modeldyno.views.text import count, keep_ending, number, share
@@ -50,12 +50,12 @@ def regions(result: Result) -> Iterator[Table | Notice]:
         return
     yield _table(
         "Total time",
-        ("region", "calls", "total", "self", "share"),
+        ("region", "calls>", "total>", "self>", "share>"),
         [(_short_name(name), *_in_all(result, name, whole)) for name in names],
     )
     yield _table(
         "Time of one call",
-        ("region", "first", *_CALL),
+        ("region", "first>", *(f"{name}>" for name in _CALL)),
         [
             (_short_name(name, _SHORT_NAME), _first_call(result, name), *_one_call(result, name))
             for name in names
@@ -65,7 +65,7 @@ def regions(result: Result) -> Iterator[Table | Notice]:
     if any(_lacks_percentile(result, name) for name in names):
         yield Notice(severity=Severity.NOTE, text=_DASHES)
     if rows := [row for name in names for row in _memory(result, name)]:
-        yield _table("Memory of one call", ("region", "where", "allocated", "freed", "peak"), rows, texts=2)
+        yield _table("Memory of one call", ("region", "where", "allocated>", "freed>", "peak>"), rows)
     yield from _energy(result, names)
 
 
@@ -80,7 +80,7 @@ def _energy(result: Result, names: Sequence[str]) -> Iterator[Table | Notice]:
         rows.append((names.index(name), (_short_name(name), clean(device), *cells)))
     if rows:
         shown = [row for _, row in sorted(rows)]
-        yield _table("Energy of one call", ("region", "device", "energy", "power"), shown, texts=2)
+        yield _table("Energy of one call", ("region", "device", "energy>", "power>"), shown)
         text = "Energy and power are those of the whole device, its idle floor and other programs included."
         yield Notice(severity=Severity.NOTE, text=text)
 
@@ -157,13 +157,5 @@ def _short_name(name: str, limit: int = _NAME) -> str:
     return keep_ending(clean(name), limit)
 
 
-def _table(title: str, titles: Sequence[str], rows: Sequence[tuple[str, ...]], *, texts: int = 1) -> Table:
-    """Make a table whose first `texts` columns are text and the others numbers."""
-    return Table(
-        title=title,
-        columns=tuple(
-            Column(title=title, align=Align.LEFT if place < texts else Align.RIGHT)
-            for place, title in enumerate(titles)
-        ),
-        rows=tuple(rows),
-    )
+def _table(title: str, titles: Sequence[str], rows: Sequence[tuple[str, ...]]) -> Table:
+    return Table(title=title, columns=make_columns(*titles), rows=tuple(rows))

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from modeldyno.core.load.latency_breakdown import STAGES
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.metric import METRICS, ReportSection
-from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.charts import AxisScale, Series, Stack
 from modeldyno.core.stats.units import CORES, RATE, SECONDS, format_quantity
 from modeldyno.views.text import NAME_LIMIT, count, estimate, format_measurement, join_nonempty, number, share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from modeldyno.core.result.result import Result
     from modeldyno.core.spec.load_spec import Load
@@ -110,13 +111,7 @@ def breakdown(result: Result) -> Iterator[Block]:
         rows.append((STAGE_NAMES[metric], value, *ends, share(number(stage)[0], whole), metric))
     yield Table(
         title="Where a request spends its time, on average, as the server reports it",
-        columns=(
-            Column(title="stage", align=Align.LEFT),
-            Column(title="time", align=Align.RIGHT),
-            *((Column(title="95 % interval", align=Align.LEFT),) if told else ()),
-            Column(title="share", align=Align.RIGHT),
-            Column(title="metric", align=Align.LEFT),
-        ),
+        columns=make_columns("stage", "time>", *(("95 % interval",) if told else ()), "share>", "metric"),
         rows=(*rows, ("total", format_quantity(whole, SECONDS, 3), *(("",) if told else ()), "100%", "")),
     )
     if batches := _batches(result):
@@ -158,3 +153,27 @@ def _batches(result: Result) -> str:
         f"{m.scope.removeprefix('batch ')} ({count(int(number(m)[0]), 'call')})" for m in sizes[:_LARGEST]
     )
     return f"the server ran batches of {format_measurement(mean)} on average{f': {named}' if named else ''}"
+
+
+def draw_request_stages(loads: Sequence[tuple[str, Mapping[str, float]]]) -> Iterator[Stack]:
+    """Draw the mean seconds of a request by stage, a bar for each load; nothing if there is but one stage.
+
+    Args:
+        loads: the label of each load, and the seconds of its stages by their names.
+    """
+    names = dict.fromkeys(name for _, parts in loads for name in parts)
+    if len(names) < 2:  # noqa: PLR2004 - one part is no division
+        return
+    yield Stack(
+        title="Where a request spends its time, under each load",
+        scale=AxisScale(label="mean time of a request", unit=SECONDS),
+        bars=tuple(label for label, _ in loads),
+        parts=tuple(
+            Series(
+                name=name,
+                x=tuple(float(bar) for bar, (_, parts) in enumerate(loads) if name in parts),
+                y=tuple(parts[name] for _, parts in loads if name in parts),
+            )
+            for name in names
+        ),
+    )

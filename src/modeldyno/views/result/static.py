@@ -6,7 +6,7 @@ from collections import defaultdict
 from math import inf
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
 from modeldyno.core.static.graph import Role
 from modeldyno.core.stats.units import BYTES, COUNT, format_quantity
 from modeldyno.views.result.module_tree import (
@@ -69,14 +69,6 @@ def reservations(result: Result, look: ViewOptions) -> Iterator[Block]:
             )
 
 
-def _columns(*titles: str) -> tuple[Column, ...]:
-    """Make columns; a title that ends with ``>`` is right-aligned."""
-    return tuple(
-        Column(title=title.removesuffix(">"), align=Align.RIGHT if title.endswith(">") else Align.LEFT)
-        for title in titles
-    )
-
-
 # --- modules -----------------------------------------------------------------------------------
 
 
@@ -101,7 +93,7 @@ def _costliest(root: ModuleNode, look: ViewOptions) -> Iterator[Table]:
     if rows:
         yield Table(
             title=f"Most expensive, by {_TITLES[metric]}",
-            columns=_columns("module", "class", f"{_TITLES[metric]}>", "share>"),
+            columns=make_columns("module", "class", f"{_TITLES[metric]}>", "share>"),
             rows=rows,
         )
 
@@ -176,7 +168,7 @@ def _module_table(
         for row in rows
     )
     titles = ("module", *(("output",) if outputs else ()), f"{_TITLES[weighed]}>", "MACs>", "share>")
-    return Table(title=title, columns=_columns(*titles), rows=cells)
+    return Table(title=title, columns=make_columns(*titles), rows=cells)
 
 
 def _output(node: ModuleNode) -> str:
@@ -231,7 +223,7 @@ def _peak(outline: StaticReport) -> Iterator[Table]:
     during = f" ({shorten(operator, _KIND)})" if operator else ""
     yield Table(
         title=f"Memory at the peak{where}{during}",
-        columns=_columns("what", "bytes>", "share>"),
+        columns=make_columns("what", "bytes>", "share>"),
         rows=tuple(shown),
     )
 
@@ -271,7 +263,7 @@ def _operators(outline: StaticReport) -> Iterator[Table]:
     )
     if rows:
         yield Table(
-            title="Operators", columns=_columns("operator", "calls>", "MACs>", "elementwise>"), rows=rows
+            title="Operators", columns=make_columns("operator", "calls>", "MACs>", "elementwise>"), rows=rows
         )
 
 
@@ -288,7 +280,7 @@ def _uncounted(outline: StaticReport, look: ViewOptions) -> Iterator[Table]:
     if rows:
         yield Table(
             title=f"Not counted: no formula{', or unknown shapes' if _most(uncounted) == inf else ''}",
-            columns=_columns("operator", "calls>", "MACs, between>", "shapes of one call"),
+            columns=make_columns("operator", "calls>", "MACs, between>", "shapes of one call"),
             rows=tuple(rows),
         )
 

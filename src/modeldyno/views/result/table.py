@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
 from modeldyno.core.metrics.metric import METRICS, Query, ReportSection
-from modeldyno.core.report.blocks import Align, Column, Table, clean, shorten
+from modeldyno.core.report.blocks import Table, clean, make_columns, shorten
 from modeldyno.core.result.scopes import scopes
 from modeldyno.core.spec.static_options import HERE
 from modeldyno.core.stats.units import BYTES, FRACTION, RATE, SECONDS, format_quantity
@@ -76,13 +76,8 @@ _SHORT = 24
 
 
 def _table(title: str, rows: tuple[tuple[str, str, str, str], ...]) -> Table:
-    titles = (
-        ("metric", Align.LEFT),
-        ("value", Align.RIGHT),
-        ("95 % interval", Align.LEFT),
-        ("note", Align.LEFT),
-    )
-    return Table(title=title, columns=tuple(Column(title=t, align=align) for t, align in titles), rows=rows)
+    columns = make_columns("metric", "value>", "95 % interval", "note")
+    return Table(title=title, columns=columns, rows=rows)
 
 
 def _ordered(result: Result, requested: set[str]) -> list[Measurement]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.report.blocks import Column, Table
+from modeldyno.core.report.blocks import Table, make_columns
 from modeldyno.core.spec.static_options import HERE
 from modeldyno.core.stats.units import BYTES, format_quantity
 from modeldyno.views.text import amount, estimate, format_measurement, number
@@ -23,7 +23,7 @@ def tiles(result: Result) -> Iterator[Table]:
     """Yield the key figures, if there are at least two."""
     rows = (*_times(result), *_rates(result), *_memory(result), *_size(result))
     if len(rows) > 1:
-        yield Table(title="", columns=(Column(title=""),) * 3, rows=rows, tiles=True)
+        yield Table(title="", columns=make_columns("", "", ""), rows=rows, tiles=True)
 
 
 def _times(result: Result) -> Iterator[Tile]:

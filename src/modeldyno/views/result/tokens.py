@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution, Measurement
-from modeldyno.core.report.blocks import Align, Block, Column, Notice, Severity, Table, clean, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
 from modeldyno.core.spec.static_options import HERE
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.core.trace.token_metrics import DECODE, GenerationLength, TokenBand, split_into_bands
@@ -87,18 +87,11 @@ def _distribution(result: Result, metric: str, extent: GenerationLength) -> Dist
     )
 
 
-def _columns(*titles: str) -> tuple[Column, ...]:
-    return tuple(
-        Column(title=title.removesuffix("<"), align=Align.LEFT if title.endswith("<") else Align.RIGHT)
-        for title in titles
-    )
-
-
 def _lengths(result: Result, extents: list[GenerationLength]) -> Table:
     return Table(
         title=f"Generated tokens, batch {_batch(result)}: medians",
-        columns=_columns(
-            "prompt", "tokens", "to first", "per token", "p99", "tokens/s", "total", "sequences<"
+        columns=make_columns(
+            "prompt>", "tokens>", "to first>", "per token>", "p99>", "tokens/s>", "total>", "sequences"
         ),
         rows=tuple(_length(result, extent) for extent in extents),
     )
@@ -164,7 +157,9 @@ def _places(result: Result, extents: list[GenerationLength]) -> Iterator[Table]:
     if rows:
         yield Table(
             title="Median time of single tokens by quarters of the output, and the cache at its end",
-            columns=_columns("prompt", "tokens", *_PARTS, "each adds", "cache"),
+            columns=make_columns(
+                "prompt>", "tokens>", *(f"{part}>" for part in _PARTS), "each adds>", "cache>"
+            ),
             rows=rows,
         )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.core.metrics.metric import METRICS
-from modeldyno.core.report.blocks import Align, Column, Table, clean, shorten
+from modeldyno.core.report.blocks import Table, clean, make_columns, shorten
 from modeldyno.core.result.scopes import scopes
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.static.graph import Phase
@@ -46,11 +46,7 @@ def totals(result: Result) -> Iterator[Table]:
         sizes = analysed_at(result)
         yield Table(
             title=f"Totals, at {sizes}" if sizes else "Totals",
-            columns=(
-                Column(title="metric"),
-                Column(title="value", align=Align.RIGHT),
-                Column(title="meaning"),
-            ),
+            columns=make_columns("metric", "value>", "meaning"),
             rows=rows,
         )
 

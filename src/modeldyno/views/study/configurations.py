@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.metric import METRICS, Query
-from modeldyno.core.report.blocks import Align, Column, Heading, Notice, Severity, Table
+from modeldyno.core.report.blocks import Heading, Notice, Severity, Table, make_columns
 from modeldyno.core.report.charts import AxisScale, Plot, Series
 from modeldyno.core.report.chosen_plot import ChosenPlot
 from modeldyno.core.stats.units import format_quantity
@@ -94,11 +94,7 @@ def load_table(study: Study, row: RankedConfiguration, options: ViewOptions) -> 
         return
     yield Table(
         title=f"{row.configuration} under each load" if _load_axes(study) else row.configuration,
-        columns=(
-            *(Column(title=name, align=Align.RIGHT) for name in axes),
-            *(Column(title=title, align=Align.RIGHT) for title in shown),
-            Column(title=""),
-        ),
+        columns=make_columns(*(f"{title}>" for title in (*axes, *shown)), ""),
         rows=tuple(
             (
                 *(format_knob_value(c.point[name]) if name in c.point else "—" for name in axes),

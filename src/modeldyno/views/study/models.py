@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Align, Column, Table
+from modeldyno.core.report.blocks import Table, make_columns
 from modeldyno.views.study.rows import format_figure, format_point
 from modeldyno.views.text import count
 
@@ -24,13 +24,7 @@ def models_table(rows: Sequence[ModelRow], models: int) -> Table:
     queries = rows[0].study.goal.queries
     return Table(
         title=f"The best over {count(models, 'model')}; ± is half of the 95 % interval",
-        columns=(
-            Column(title="", align=Align.RIGHT),
-            Column(title="configuration"),
-            *(Column(title=str(query), align=Align.RIGHT) for query in queries),
-            Column(title="best in", align=Align.RIGHT),
-            Column(title="at"),
-        ),
+        columns=make_columns(">", "configuration", *(f"{query}>" for query in queries), "best in>", "at"),
         rows=tuple(
             (
                 str(place.rank),

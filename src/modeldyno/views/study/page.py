@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.metric import Query
-from modeldyno.core.report.blocks import Align, Block, Column, Heading, Notice, Severity, Table
-from modeldyno.core.report.charts import AxisScale, Parallel, Series, Stack
+from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, make_columns
+from modeldyno.core.report.charts import Parallel, Stack
 from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.core.study.pooled_estimate import search_hint
 from modeldyno.core.study.ranking import ranking
@@ -16,7 +16,7 @@ from modeldyno.core.study.search_space import key
 from modeldyno.views.rerun_command import sweep_command
 from modeldyno.views.result import page as result_page
 from modeldyno.views.result.provenance import join_facts
-from modeldyno.views.result.served import STAGE_NAMES
+from modeldyno.views.result.served import STAGE_NAMES, draw_request_stages
 from modeldyno.views.study import blocks as study_blocks
 from modeldyno.views.study.charts import best_and_default, candidates_by_load, charts, configuration_name
 from modeldyno.views.study.configurations import (
@@ -100,12 +100,11 @@ def all_configurations(study: Study, ranked: Ranking) -> Iterator[Block]:
     bounded = bool(study.goal.constraints)
     yield Table(
         title="Each at its best load",
-        columns=(
-            Column(title="", align=Align.RIGHT),
-            Column(title="configuration"),
-            *(Column(title=name, align=Align.RIGHT) for name in axes),
-            *(Column(title=name, align=Align.RIGHT) for name in shown),
-            *((Column(title="satisfies constraints"),) if bounded else ()),
+        columns=make_columns(
+            ">",
+            "configuration",
+            *(f"{name}>" for name in (*axes, *shown)),
+            *(("satisfies constraints",) if bounded else ()),
         ),
         rows=tuple(
             (
@@ -184,30 +183,14 @@ def _subheading(text: str) -> Iterator[Block]:
 
 def request_stages_by_load(study: Study, candidates: Sequence[Candidate]) -> Iterator[Stack]:
     """Draw the stages of a mean request under each load of a configuration, with the throughput."""
-    staged = [
+    staged = (
         (
-            candidate,
+            _bar(study, candidate),
             {name: value for metric, name in STAGE_NAMES.items() if (value := _mean(candidate, metric))},
         )
         for candidate in candidates
-    ]
-    staged = [(candidate, parts) for candidate, parts in staged if parts]
-    names = dict.fromkeys(name for _, parts in staged for name in parts)
-    if not staged or len(names) < 2:  # noqa: PLR2004 - one part is no division
-        return
-    yield Stack(
-        title="Where a request spends its time, under each load",
-        scale=AxisScale(label="mean time of a request", unit=SECONDS),
-        bars=tuple(_bar(study, candidate) for candidate, _ in staged),
-        parts=tuple(
-            Series(
-                name=name,
-                x=tuple(float(bar) for bar, (_, parts) in enumerate(staged) if name in parts),
-                y=tuple(parts[name] for _, parts in staged if name in parts),
-            )
-            for name in names
-        ),
     )
+    yield from draw_request_stages([(bar, parts) for bar, parts in staged if parts])
 
 
 def _mean(candidate: Candidate, metric: str) -> float | None:
@@ -246,5 +229,5 @@ def _how_measured(study: Study, ranked: Ranking) -> Iterator[Block]:
         facts["hardware"] = join_facts(study.environment.hardware)
         facts["software"] = join_facts(study.environment.software)
     rows = tuple((name, text) for name, text in facts.items() if text)
-    yield Table(title="", columns=(Column(title=""), Column(title="")), rows=rows)
+    yield Table(title="", columns=make_columns("", ""), rows=rows)
     yield result_page.repeat_notice(sweep_command(study))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Answer, Verdict
 from modeldyno.core.metrics.measurement import Interval
-from modeldyno.core.report.blocks import Align, Column, Table, clean, shorten
+from modeldyno.core.report.blocks import Column, Table, clean, make_columns, shorten
 from modeldyno.core.result.failure_kinds import KINDS
 from modeldyno.core.result.result import FailureKind
 from modeldyno.core.stats.units import format_quantity
@@ -66,8 +66,8 @@ def best_table(study: Study, ranked: Ranking, top: int) -> Table:
     title = several if ranked.configurations > 1 else "The configuration at its best load"
     title = f"{title}; ± is half of the 95 % interval"
     apart, together = (_best(study, ranked, rows, names, together=one) for one in (False, True))
-    titles, cells = apart if _width(*apart) <= _PAGE else together
-    return Table(title=title, columns=_columns(*titles), rows=tuple(cells))
+    columns, cells = apart if _width(*apart) <= _PAGE else together
+    return Table(title=title, columns=columns, rows=tuple(cells))
 
 
 def _best(
@@ -77,11 +77,12 @@ def _best(
     names: Sequence[str],
     *,
     together: bool,
-) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the titles and the cells of the best rows."""
+) -> tuple[tuple[Column, ...], list[tuple[str, ...]]]:
+    """Return the columns and the cells of the best rows."""
     axes = () if together else tuple(names)
     gains = ("gain",) if any(row.gain is not None for row in rows) else ()
-    titles = ("", "<", *axes, *map(str, study.goal.queries), *gains, "best in", "at<" if together else "<")
+    titles = (f"{title}>" for title in (*axes, *study.goal.queries, *gains, "best in"))
+    columns = make_columns(">", "", *titles, "at" if together else "")
     cells = [
         (
             str(row.rank),
@@ -94,7 +95,7 @@ def _best(
         )
         for row in rows
     ]
-    return titles, cells
+    return columns, cells
 
 
 def configuration_tag(row: RankedConfiguration) -> str:
@@ -105,10 +106,11 @@ def configuration_tag(row: RankedConfiguration) -> str:
     return "" if row.default or not row.configuration else f"#{row.configuration.rpartition('_')[2]}"
 
 
-def _width(titles: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
+def _width(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> int:
     """Return the width of a table without its last column, with two characters between columns."""
     return sum(
-        2 + max(map(len, column)) for column in zip(titles[:-1], *(c[:-1] for c in cells), strict=True)
+        2 + max(map(len, column))
+        for column in zip((c.title for c in columns[:-1]), *(c[:-1] for c in cells), strict=True)
     )
 
 
@@ -122,7 +124,7 @@ def configuration_load_table(study: Study, row: RankedConfiguration) -> Iterator
         return
     yield Table(
         title=f"{format_point(mine)} under each load" if mine else "Under each load",
-        columns=_columns(*names, *map(str, study.goal.queries), "<"),
+        columns=make_columns(*(f"{title}>" for title in (*names, *study.goal.queries)), ""),
         rows=tuple(
             (
                 *(
@@ -168,15 +170,9 @@ def best_by_load_table(study: Study, ranked: Ranking) -> Table:
         for at_load in ranked.each
         for row in at_load.rows[:1]
     )
-    titles = ("<", *names, *map(str, study.goal.queries), "gain", "certain", "configuration<")
-    return Table(title="The best at each load", columns=_columns(*titles), rows=cells)
-
-
-def _columns(*titles: str) -> tuple[Column, ...]:
-    return tuple(
-        Column(title=title.removesuffix("<"), align=Align.LEFT if title.endswith("<") else Align.RIGHT)
-        for title in titles
-    )
+    titles = (f"{title}>" for title in (*names, *study.goal.queries, "gain", "certain"))
+    columns = make_columns("", *titles, "configuration")
+    return Table(title="The best at each load", columns=columns, rows=cells)
 
 
 def _at(row: RankedConfiguration, name: str) -> str:
@@ -276,7 +272,7 @@ def failure_tables(study: Study) -> Iterator[Table]:
     if rest:
         rows[_REASONS:] = [(str(rest), "others", "--json FILE, or -o FILE.csv, has them all")]
     if rows:
-        yield Table(title=UNMEASURED, columns=_columns("", "<", "why<"), rows=tuple(rows))
+        yield Table(title=UNMEASURED, columns=make_columns(">", "", "why"), rows=tuple(rows))
 
 
 def trial_failure(trial: Trial) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Align, Column, Table, clean, shorten
+from modeldyno.core.report.blocks import Table, clean, make_columns, shorten
 from modeldyno.core.study.configurations import configuration_label
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.search_space import key
@@ -38,12 +38,10 @@ def numbers(study: Study, ranked: Ranking | None = None) -> Table:
     figures = (f"{query}{end}" for query in queries for end in ("", ".low", ".high"))
     places = {key(row.point): row for row in ranked.rows}
     texts = {*_TEXTS, *axes, *bounds}
+    titles = (*_FIRST, *axes, *figures, *bounds, *_PLACE, *_LAST)
     return Table(
         title="Trials",
-        columns=tuple(
-            Column(title=title, align=Align.LEFT if title in texts else Align.RIGHT)
-            for title in (*_FIRST, *axes, *figures, *bounds, *_PLACE, *_LAST)
-        ),
+        columns=make_columns(*(title if title in texts else f"{title}>" for title in titles)),
         rows=tuple(
             (
                 *(str(trial.number), configuration_label(study, trial.point)),
@@ -84,7 +82,7 @@ def _number(value: float) -> str:
 
 def studies(entries: Sequence[StudyEntry]) -> Table:
     """List the studies of a store, one row each."""
-    columns = tuple(Column(title=title) for title in ("study", "created", "model", "summary"))
+    columns = make_columns("study", "created", "model", "summary")
     rows = tuple(
         (
             name,

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import func, or_, select
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Table
@@ -36,11 +36,6 @@ def seconds_left(until: float, boot: str, now_: tuple[float, str]) -> float:
 def is_over(table: Table, seconds: float, boot: str) -> ColumnElement[Any]:
     """Return the condition that the time in ``until`` is over."""
     return or_(table.c.until <= seconds, table.c.boot != boot)
-
-
-def is_running(table: Table, seconds: float, boot: str) -> ColumnElement[Any]:
-    """Return the condition that the time in ``until`` is not over."""
-    return and_(table.c.until > seconds, table.c.boot == boot)
 
 
 @cache

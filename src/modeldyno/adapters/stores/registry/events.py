@@ -64,7 +64,7 @@ def record(connection: Connection, actor: str, kind: str, subject: str, **detail
 
 
 def read(
-    connection: Connection, *, subject: str | None, newest: int, before: int | None = None
+    connection: Connection, *, subject: str | None = None, newest: int = 50, before: int | None = None
 ) -> list[RegistryEvent]:
     """Return the newest events, the oldest of them first: all, or those of a subject and what is below it."""
     query = select(*_TOLD).order_by(EVENTS.c.id.desc()).limit(newest)

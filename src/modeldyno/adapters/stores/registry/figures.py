@@ -43,7 +43,7 @@ def put(connection: Connection, figure: VariantFigure) -> None:
     )
 
 
-def of_model(connection: Connection, model: str, number: int | None) -> Sequence[VariantFigure]:
+def of_model(connection: Connection, model: str, number: int | None = None) -> Sequence[VariantFigure]:
     """Return the figures of a model, or of one of its versions."""
     query = select(FIGURES.c.document).where(FIGURES.c.model == model)
     if number is not None:
@@ -53,7 +53,7 @@ def of_model(connection: Connection, model: str, number: int | None) -> Sequence
 
 
 def on_target(
-    connection: Connection, target: str, state: str, limit: int | None = None
+    connection: Connection, target: str, state: str, *, limit: int | None = None
 ) -> Sequence[VariantFigure]:
     """Return the figures of a target in a state: all, or the newest ones."""
     query = select(FIGURES.c.document).where(FIGURES.c.target == target, FIGURES.c.state == state)

@@ -180,10 +180,10 @@ def change(connection: Connection, ids: Sequence[int], state: TaskState) -> Sequ
 def find(
     connection: Connection,
     *,
-    states: Sequence[TaskState],
-    model: str | None,
-    number: int | None,
-    limit: int,
+    states: Sequence[TaskState] = (),
+    model: str | None = None,
+    number: int | None = None,
+    limit: int = 1000,
 ) -> Sequence[Task]:
     """List tasks: the open ones in the order in which they will be done, then the others, newest first."""
     now = clock.now(connection)

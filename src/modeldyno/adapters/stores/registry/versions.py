@@ -47,7 +47,7 @@ _SUGGESTED = 1000
 _NO_VERSIONS = {"newest": 0, "versions": 0, "latest": 0, "framework": "", "task": ""}
 
 
-def add(connection: Connection, draft: Version, number: int | None) -> tuple[Version, bool]:
+def add(connection: Connection, draft: Version, *, number: int | None = None) -> tuple[Version, bool]:
     """Add a version, or return the one of this model with the same digest.
 
     Args:
@@ -154,7 +154,13 @@ def check_model(connection: Connection, name: str) -> None:
 
 
 def find_models(
-    connection: Connection, *, text: str, framework: str, task: str, limit: int, before: str
+    connection: Connection,
+    *,
+    text: str = "",
+    framework: str = "",
+    task: str = "",
+    limit: int = 50,
+    before: str = "",
 ) -> Sequence[ModelEntry]:
     """List models, the last touched first, with their newest version."""
     query = (
@@ -190,8 +196,11 @@ def find_models(
     ]
 
 
-def find_versions(connection: Connection, model: str, *, limit: int, below: int | None) -> Sequence[Version]:
+def find_versions(
+    connection: Connection, model: str, *, limit: int = 50, below: int | None = None
+) -> Sequence[Version]:
     """List the versions of a model, the newest first."""
+    check_model(connection, model)
     query = select(VERSIONS.c.document).where(VERSIONS.c.model == model).order_by(VERSIONS.c.number.desc())
     if below is not None:
         query = query.where(VERSIONS.c.number < below)
@@ -200,13 +209,13 @@ def find_versions(connection: Connection, model: str, *, limit: int, below: int 
 
 def find_versions_by(  # noqa: PLR0913 - one parameter per condition
     connection: Connection,
-    model: str,
+    model: str = "",
     *,
     framework: str = "",
     task: str = "",
     number: int | None = None,
     parent: str = "",
-    limit: int,
+    limit: int = 50,
 ) -> Sequence[Version]:
     """List the versions that hold every condition: of a model, or the newest of each model."""
     query = select(VERSIONS.c.document)
@@ -237,7 +246,7 @@ def with_digest(connection: Connection, digest: str) -> Sequence[Version]:
     return [resolve(connection, name) for name in names]
 
 
-def rewrite(connection: Connection, version: Version, actor: str, changes: dict[str, Any]) -> Version:
+def rewrite(connection: Connection, /, version: Version, actor: str, **changes: Any) -> Version:
     """Change what its maker says of a version: task, dataset, metrics, labels, policy.
 
     Raises:
@@ -385,7 +394,7 @@ def named_before(connection: Connection, model: str, alias: str) -> int:
     return moves[-1].before
 
 
-def alias_moves(connection: Connection, model: str, alias: str | None) -> Sequence[AliasMove]:
+def alias_moves(connection: Connection, model: str, alias: str | None = None) -> Sequence[AliasMove]:
     """Return the moves of a model's aliases, or of one, the oldest first."""
     query = select(ALIAS_MOVES).where(ALIAS_MOVES.c.model == model).order_by(ALIAS_MOVES.c.id)
     if alias is not None:

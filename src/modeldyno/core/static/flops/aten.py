@@ -20,72 +20,62 @@ from modeldyno.core.static.flops import (
     recurrent,
 )
 from modeldyno.core.static.flops import indexing as flops_indexing
-from modeldyno.core.static.flops.elementwise import per_element
+from modeldyno.core.static.flops.elementwise import for_all, per_element
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from modeldyno.core.static.flops import Formula
-
-
-def _all(listed: Iterable[str], formula: Formula) -> dict[str, Formula]:
-    return dict.fromkeys(listed, formula)
+    from modeldyno.core.static.flops import Count, Formula
 
 
-def _by_operations(table: Mapping[int, Iterable[str]], of: str = "") -> dict[str, Formula]:
-    return {name: partial(per_element, operations=n, of=of) for n, listed in table.items() for name in listed}
+def _by(
+    parameter: str, formula: Callable[..., Count], table: Mapping[int, Iterable[str]]
+) -> dict[str, Formula]:
+    """Return a table of operators from the number that is the parameter of their formula to their names."""
+    return {name: partial(formula, **{parameter: n}) for n, listed in table.items() for name in listed}
 
 
 _POINTWISE: dict[str, Formula] = {
-    **_all(aten_names.ONES, per_element),
-    **_by_operations(aten_names.EACH),
-    **_all(("add", "sub", "subtract", "rsub"), elementwise.count_scaled_sum),
-    **_all(("mul", "multiply"), partial(elementwise.count_product, operations=6)),
-    **_all(("div", "divide", "true_divide"), elementwise.count_division),
-    **_all(("abs", "absolute"), elementwise.count_abs),
-    **_all(("clamp", "clip"), elementwise.count_clamp),
-    **_all(
-        ("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout"), elementwise.count_dropout
-    ),
+    **dict.fromkeys(aten_names.ONES, per_element),
+    **_by("operations", per_element, aten_names.EACH),
+    **for_all("add sub subtract rsub", elementwise.count_scaled_sum),
+    **for_all("mul multiply", partial(elementwise.count_product, operations=6)),
+    **for_all("div divide true_divide", elementwise.count_division),
+    **for_all("abs absolute", elementwise.count_abs),
+    **for_all("clamp clip", elementwise.count_clamp),
+    **for_all("dropout alpha_dropout feature_dropout feature_alpha_dropout", elementwise.count_dropout),
     "gelu": elementwise.count_gelu,
 }
 
 _ELEMENTS: dict[str, Formula] = {
-    **_by_operations(aten_names.OF_INPUT, of="self"),
-    **_by_operations(aten_names.LOSS_GRADIENTS),
-    **_all(aten_names.SORTS, elementwise.count_sort),
-    **_all(aten_names.WHOLE_SORTS, partial(elementwise.count_sort, along=None)),
-    **_all(("max", "min"), elementwise.count_min_max),
+    **_by("operations", partial(per_element, of="self"), aten_names.OF_INPUT),
+    **_by("operations", per_element, aten_names.LOSS_GRADIENTS),
+    **dict.fromkeys(aten_names.SORTS, elementwise.count_sort),
+    **dict.fromkeys(aten_names.WHOLE_SORTS, partial(elementwise.count_sort, along=None)),
+    **for_all("max min", elementwise.count_min_max),
     "msort": partial(elementwise.count_sort, along=0),
     "cummaxmin_backward": partial(per_element, of="grad"),
     "triplet_margin_loss": partial(per_element, operations=8, of="anchor"),
     "margin_ranking_loss": partial(elementwise.count_loss, operations=4, of="input1"),
     "cosine_embedding_loss": partial(per_element, operations=6, of="input1"),
-    **_all(("linalg_norm", "linalg_matrix_norm"), elementwise.count_matrix_norm),
+    **for_all("linalg_norm linalg_matrix_norm", elementwise.count_matrix_norm),
     "segment_reduce": partial(per_element, of="data"),
     "choose_qparams_optimized": partial(per_element, operations=2, of="input"),
     "_amp_foreach_non_finite_check_and_unscale": partial(elementwise.count_foreach, operations=2),
     "poisson_nll_loss": partial(elementwise.count_loss, operations=3, of="input"),
-    **_all(
-        ("norm", "frobenius_norm", "linalg_vector_norm", "linalg__powsum", "native_norm"),
-        elementwise.count_norm,
-    ),
-    **{
-        name: partial(elementwise.count_loss, operations=n)
-        for n, listed in aten_names.LOSSES.items()
-        for name in listed
-    },
-    **_all(("bucketize", "searchsorted"), elementwise.count_binary_search),
-    **_all(
-        ("nll_loss", "nll_loss_nd", "nll_loss_forward", "nll_loss2d", "nll_loss2d_forward"),
+    **for_all("norm frobenius_norm linalg_vector_norm linalg__powsum native_norm", elementwise.count_norm),
+    **_by("operations", elementwise.count_loss, aten_names.LOSSES),
+    **for_all("bucketize searchsorted", elementwise.count_binary_search),
+    **for_all(
+        "nll_loss nll_loss_nd nll_loss_forward nll_loss2d nll_loss2d_forward",
         elementwise.count_nll_loss,
     ),
-    **_all(("nll_loss_backward", "nll_loss2d_backward"), partial(per_element, of="target")),
-    **_all(("_softmax_backward_data", "_log_softmax_backward_data"), partial(per_element, operations=4)),
-    **_all(("_masked_softmax_backward",), partial(per_element, operations=5)),
-    **_all(("cumulative_trapezoid", "trapezoid", "trapz"), partial(per_element, operations=3, of="y")),
-    **_all(("col2im",), partial(per_element, of="self")),
-    **_all(("unfold_backward",), partial(per_element, of="grad_in")),
+    **for_all("nll_loss_backward nll_loss2d_backward", partial(per_element, of="target")),
+    **for_all("_softmax_backward_data _log_softmax_backward_data", partial(per_element, operations=4)),
+    "_masked_softmax_backward": partial(per_element, operations=5),
+    **for_all("cumulative_trapezoid trapezoid trapz", partial(per_element, operations=3, of="y")),
+    "col2im": partial(per_element, of="self"),
+    "unfold_backward": partial(per_element, of="grad_in"),
     "trace": elementwise.count_trace,
     "cosine_similarity": partial(per_element, operations=6, of="x1"),
     "pairwise_distance": partial(per_element, operations=4, of="x1"),
@@ -103,144 +93,127 @@ _LISTS: dict[str, Formula] = {
     f"_foreach_{name}": partial(elementwise.count_foreach, operations=n)
     for n, listed in aten_names.FOREACH.items()
     for name in listed
-} | _all(("_foreach_copy", "_foreach_clone", "_foreach_zero"), elementwise.count_foreach_copy)
+} | for_all("_foreach_copy _foreach_clone _foreach_zero", elementwise.count_foreach_copy)
 
 _FREE: dict[str, Formula] = {
-    **_all(aten_names.VIEWS | aten_names.METADATA, elementwise.count_nothing),
-    **_all((f"{name}_copy" for name in aten_names.VIEWS), elementwise.count_copy),
-    **_all(aten_names.MAYBE_VIEWS, elementwise.count_view_or_copy),
-    **_all(aten_names.COPIES | aten_names.DRAWS, elementwise.count_copy),
-    **_all(aten_names.MAKERS, elementwise.count_creation),
+    **dict.fromkeys(aten_names.VIEWS | aten_names.METADATA, elementwise.count_nothing),
+    **dict.fromkeys((f"{name}_copy" for name in aten_names.VIEWS), elementwise.count_copy),
+    **dict.fromkeys(aten_names.MAYBE_VIEWS, elementwise.count_view_or_copy),
+    **dict.fromkeys(aten_names.COPIES | aten_names.DRAWS, elementwise.count_copy),
+    **dict.fromkeys(aten_names.MAKERS, elementwise.count_creation),
     "copy": elementwise.count_overwrite,
 }
 
 _LOOKUPS: dict[str, Formula] = {
-    **_all(("gather", "index_select", "take", "take_along_dim"), flops_indexing.count_lookup),
-    **_all(
-        ("index", "_unsafe_index", "_unsafe_masked_index"),
+    **for_all("gather index_select take take_along_dim", flops_indexing.count_lookup),
+    **for_all(
+        "index _unsafe_index _unsafe_masked_index",
         partial(flops_indexing.count_lookup, index="indices"),
     ),
-    **_all(("masked_select",), elementwise.count_copy),
-    **_all(("embedding",), partial(flops_indexing.count_lookup, table="weight", index="indices")),
-    **_all(
-        ("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only"), flops_indexing.count_embedding_bag
-    ),
-    **_all(
-        ("_embedding_bag_backward", "_embedding_bag_dense_backward"),
+    "masked_select": elementwise.count_copy,
+    "embedding": partial(flops_indexing.count_lookup, table="weight", index="indices"),
+    **for_all("embedding_bag _embedding_bag _embedding_bag_forward_only", flops_indexing.count_embedding_bag),
+    **for_all(
+        "_embedding_bag_backward _embedding_bag_dense_backward",
         flops_indexing.count_embedding_bag_backward,
     ),
-    **_all(("embedding_dense_backward",), partial(per_element, of="grad_output")),
-    **_all(
-        ("embedding_backward", "index_select_backward", "gather_backward"), partial(per_element, of="grad")
-    ),
-    **_all(("index_put", "_index_put_impl", "_unsafe_index_put"), flops_indexing.count_index_put),
-    **_all(("put",), partial(flops_indexing.count_scatter, by="index")),
-    **_all(("index_copy",), partial(flops_indexing.count_scatter, by="source")),
-    **_all(("index_add", "index_reduce"), partial(flops_indexing.count_scatter, by="source", operations=1)),
-    **_all(("scatter",), partial(flops_indexing.count_scatter, by="index")),
-    **_all(
-        ("scatter_add", "scatter_reduce"), partial(flops_indexing.count_scatter, by="index", operations=1)
-    ),
-    **_all(("masked_scatter",), elementwise.count_copy),
+    "embedding_dense_backward": partial(per_element, of="grad_output"),
+    **for_all("embedding_backward index_select_backward gather_backward", partial(per_element, of="grad")),
+    **for_all("index_put _index_put_impl _unsafe_index_put", flops_indexing.count_index_put),
+    "put": partial(flops_indexing.count_scatter, by="index"),
+    "index_copy": partial(flops_indexing.count_scatter, by="source"),
+    **for_all("index_add index_reduce", partial(flops_indexing.count_scatter, by="source", operations=1)),
+    "scatter": partial(flops_indexing.count_scatter, by="index"),
+    **for_all("scatter_add scatter_reduce", partial(flops_indexing.count_scatter, by="index", operations=1)),
+    "masked_scatter": elementwise.count_copy,
     "index_fill": flops_indexing.count_index_fill,
 }
 
 _NORMS: dict[str, Formula] = {
-    **_all(
-        ("native_layer_norm", "layer_norm", "native_group_norm", "group_norm"), normalization.count_layer_norm
-    ),
-    **_all(("rms_norm", "_fused_rms_norm"), normalization.count_rms_norm),
-    **_all(
-        (
-            "batch_norm",
-            "native_batch_norm",
-            "cudnn_batch_norm",
-            "miopen_batch_norm",
-            "instance_norm",
-            "_batch_norm_impl_index",
-            "_native_batch_norm_legit",
-            "_native_batch_norm_legit_functional",
-        ),
+    **for_all("native_layer_norm layer_norm native_group_norm group_norm", normalization.count_layer_norm),
+    **for_all("rms_norm _fused_rms_norm", normalization.count_rms_norm),
+    **for_all(
+        """
+            batch_norm native_batch_norm cudnn_batch_norm miopen_batch_norm instance_norm
+            _batch_norm_impl_index _native_batch_norm_legit _native_batch_norm_legit_functional
+        """,
         normalization.count_batch_norm,
     ),
-    **_all(
-        ("_batch_norm_with_update", "_batch_norm_with_update_functional"),
+    **for_all(
+        "_batch_norm_with_update _batch_norm_with_update_functional",
         normalization.count_batch_norm_training,
     ),
-    **_all(
-        ("_native_batch_norm_legit_no_training", "_batch_norm_no_update", "batch_norm_elemt"),
+    **for_all(
+        "_native_batch_norm_legit_no_training _batch_norm_no_update batch_norm_elemt",
         normalization.count_batch_norm_inference,
     ),
-    **_all(("batch_norm_stats",), partial(per_element, operations=4, of="input")),
-    **_all(
-        ("native_layer_norm_backward", "native_group_norm_backward"), normalization.count_layer_norm_backward
+    "batch_norm_stats": partial(per_element, operations=4, of="input"),
+    **for_all(
+        "native_layer_norm_backward native_group_norm_backward",
+        normalization.count_layer_norm_backward,
     ),
-    **_all(("_fused_rms_norm_backward",), normalization.count_rms_norm_backward),
-    **_all(
-        (
-            "native_batch_norm_backward",
-            "batch_norm_backward",
-            "cudnn_batch_norm_backward",
-            "miopen_batch_norm_backward",
-            "_batch_norm_impl_index_backward",
-        ),
+    "_fused_rms_norm_backward": normalization.count_rms_norm_backward,
+    **for_all(
+        """
+            native_batch_norm_backward batch_norm_backward cudnn_batch_norm_backward
+            miopen_batch_norm_backward _batch_norm_impl_index_backward
+        """,
         normalization.count_batch_norm_backward,
     ),
-    **_all(("_weight_norm", "_weight_norm_interface"), partial(per_element, operations=3, of="v")),
-    **_all(("norm_except_dim",), partial(per_element, operations=2, of="v")),
-    **_all(("_weight_norm_interface_backward",), partial(per_element, operations=5, of="grad_w")),
+    **for_all("_weight_norm _weight_norm_interface", partial(per_element, operations=3, of="v")),
+    "norm_except_dim": partial(per_element, operations=2, of="v"),
+    "_weight_norm_interface_backward": partial(per_element, operations=5, of="grad_w"),
 }
 
 _PRODUCTS: dict[str, Formula] = {
-    **_all(
-        ("mm", "bmm", "matmul", "linalg_matmul", "mv", "dot", "vdot", "_int_mm", "_scaled_mm",
-         "_scaled_mm_v2", "_weight_int8pack_mm", "_weight_int4pack_mm", "_weight_int4pack_mm_for_cpu",
-         "_weight_int4pack_mm_with_scales_and_zeros", "mkldnn_linear", "smm", "_sparse_sparse_matmul"),
+    **for_all(
+        """
+            mm bmm matmul linalg_matmul mv dot vdot _int_mm _scaled_mm _scaled_mm_v2 _weight_int8pack_mm
+            _weight_int4pack_mm _weight_int4pack_mm_for_cpu _weight_int4pack_mm_with_scales_and_zeros
+            mkldnn_linear smm _sparse_sparse_matmul
+        """,
         matmul.count_matmul,
     ),
-    **_all(
-        ("linear", "_mixed_dtypes_linear", "_sparse_semi_structured_linear", "fbgemm_linear_fp16_weight",
-         "fbgemm_linear_fp16_weight_fp32_activation", "fbgemm_linear_int8_weight",
-         "fbgemm_linear_int8_weight_fp32_activation"),
+    **for_all(
+        """
+            linear _mixed_dtypes_linear _sparse_semi_structured_linear fbgemm_linear_fp16_weight
+            fbgemm_linear_fp16_weight_fp32_activation fbgemm_linear_int8_weight
+            fbgemm_linear_int8_weight_fp32_activation
+        """,
         partial(matmul.count_matmul, left="input"),
     ),
-    **_all(("_sparse_mm",), partial(matmul.count_matmul, left="sparse")),
-    **_all(("hspmm",), partial(matmul.count_matmul, left="mat1")),
-    **_all(("_sparse_semi_structured_mm",), matmul.count_compressed_matmul),
-    **_all(("_sparse_semi_structured_addmm",), partial(matmul.count_compressed_matmul, added="input")),
-    **_all(("_cslt_sparse_mm",), partial(matmul.count_compressed_matmul, right="dense_B")),
-    **_all(("addmm", "_sparse_addmm", "sspaddmm", "sparse_sampled_addmm"), matmul.count_addmm),
-    **_all(("addmv",), partial(matmul.count_addmm, left="mat")),
-    **_all(("baddbmm",), partial(matmul.count_addmm, left="batch1")),
-    **_all(("_grouped_mm", "_scaled_grouped_mm", "_scaled_grouped_mm_v2"), matmul.count_grouped_matmul),
-    **_all(("chain_matmul", "linalg_multi_dot"), matmul.count_matmul_chain),
-    **_all(("matrix_power", "linalg_matrix_power"), matmul.count_matrix_power),
-    **_all(("cdist", "_cdist_forward"), matmul.count_distances),
-    **_all(("pdist", "_pdist_forward"), partial(matmul.count_distances, rows="self")),
-    **_all(("_cdist_backward",), matmul.count_distances_backward),
-    **_all(("linear_backward", "mkldnn_linear_backward"), matmul.count_matmul_backward),
-    **_all(("matmul_backward",), partial(matmul.count_matmul_backward, grad="grad", mask="mask")),
-    **_all(("mkldnn_linear_backward_input", "mkldnn_linear_backward_weights"), matmul.count_one_gradient),
-    **_all(("affine_grid_generator", "cudnn_affine_grid_generator"), matmul.count_affine_grid),
-    **_all(("linalg_lu_factor", "linalg_lu_factor_ex", "linalg_lu"), matmul.count_lu),
-    **_all(("_lu_with_info",), partial(matmul.count_lu, matrix="self")),
-    **_all(
-        ("linalg_det", "_linalg_det", "linalg_slogdet", "_linalg_slogdet"), matmul.count_lu
-    ),
-    **_all(("det", "slogdet", "logdet"), partial(matmul.count_lu, matrix="self")),
-    **_all(("cholesky", "linalg_cholesky", "linalg_cholesky_ex"), matmul.count_cholesky),
-    **_all(
-        ("linalg_solve", "linalg_solve_ex", "_linalg_solve_ex", "linalg_inv", "linalg_inv_ex"),
-        matmul.count_solve,
-    ),
-    **_all(("inverse",), partial(matmul.count_solve, matrix="self")),
-    **_all(("linalg_lu_solve",), partial(matmul.count_triangular, matrix="LU")),
-    **_all(("lu_solve",), partial(matmul.count_triangular, matrix="LU_data")),
-    **_all(("cholesky_solve",), partial(matmul.count_triangular, matrix="input2", divided=2)),
-    **_all(("_cholesky_solve_helper",), partial(matmul.count_triangular, matrix="A", divided=2)),
-    **_all(("cholesky_inverse",), partial(matmul.count_triangular, matrix="self", divided=2)),
-    **_all(("linalg_solve_triangular",), partial(matmul.count_triangular, matrix="self", systems=1)),
-    **_all(("triangular_solve",), partial(matmul.count_triangular, matrix="A", systems=1)),
+    "_sparse_mm": partial(matmul.count_matmul, left="sparse"),
+    "hspmm": partial(matmul.count_matmul, left="mat1"),
+    "_sparse_semi_structured_mm": matmul.count_compressed_matmul,
+    "_sparse_semi_structured_addmm": partial(matmul.count_compressed_matmul, added="input"),
+    "_cslt_sparse_mm": partial(matmul.count_compressed_matmul, right="dense_B"),
+    **for_all("addmm _sparse_addmm sspaddmm sparse_sampled_addmm", matmul.count_addmm),
+    "addmv": partial(matmul.count_addmm, left="mat"),
+    "baddbmm": partial(matmul.count_addmm, left="batch1"),
+    **for_all("_grouped_mm _scaled_grouped_mm _scaled_grouped_mm_v2", matmul.count_grouped_matmul),
+    **for_all("chain_matmul linalg_multi_dot", matmul.count_matmul_chain),
+    **for_all("matrix_power linalg_matrix_power", matmul.count_matrix_power),
+    **for_all("cdist _cdist_forward", matmul.count_distances),
+    **for_all("pdist _pdist_forward", partial(matmul.count_distances, rows="self")),
+    "_cdist_backward": matmul.count_distances_backward,
+    **for_all("linear_backward mkldnn_linear_backward", matmul.count_matmul_backward),
+    "matmul_backward": partial(matmul.count_matmul_backward, grad="grad", mask="mask"),
+    **for_all("mkldnn_linear_backward_input mkldnn_linear_backward_weights", matmul.count_one_gradient),
+    **for_all("affine_grid_generator cudnn_affine_grid_generator", matmul.count_affine_grid),
+    **for_all("linalg_lu_factor linalg_lu_factor_ex linalg_lu", matmul.count_lu),
+    "_lu_with_info": partial(matmul.count_lu, matrix="self"),
+    **for_all("linalg_det _linalg_det linalg_slogdet _linalg_slogdet", matmul.count_lu),
+    **for_all("det slogdet logdet", partial(matmul.count_lu, matrix="self")),
+    **for_all("cholesky linalg_cholesky linalg_cholesky_ex", matmul.count_cholesky),
+    **for_all("linalg_solve linalg_solve_ex _linalg_solve_ex linalg_inv linalg_inv_ex", matmul.count_solve),
+    "inverse": partial(matmul.count_solve, matrix="self"),
+    "linalg_lu_solve": partial(matmul.count_triangular, matrix="LU"),
+    "lu_solve": partial(matmul.count_triangular, matrix="LU_data"),
+    "cholesky_solve": partial(matmul.count_triangular, matrix="input2", divided=2),
+    "_cholesky_solve_helper": partial(matmul.count_triangular, matrix="A", divided=2),
+    "cholesky_inverse": partial(matmul.count_triangular, matrix="self", divided=2),
+    "linalg_solve_triangular": partial(matmul.count_triangular, matrix="self", systems=1),
+    "triangular_solve": partial(matmul.count_triangular, matrix="A", systems=1),
     "inner": matmul.count_inner,
     "addbmm": matmul.count_addbmm,
     "_addmm_activation": matmul.count_addmm_activation,
@@ -256,65 +229,45 @@ _PRODUCTS: dict[str, Formula] = {
 
 _of_self = partial(convolution.count_convolution, data="self")
 _CONVOLUTIONS: dict[str, Formula] = {
-    **_all(
-        (
-            "convolution",
-            "_convolution",
-            "convolution_overrideable",
-            "_convolution_mode",
-            "conv1d",
-            "conv2d",
-            "conv3d",
-            "_nnpack_spatial_convolution",
-        ),
+    **for_all(
+        """
+            convolution _convolution convolution_overrideable _convolution_mode conv1d conv2d conv3d
+            _nnpack_spatial_convolution
+        """,
         convolution.count_convolution,
     ),
-    **_all(
-        (
-            "cudnn_convolution",
-            "mkldnn_convolution",
-            "miopen_convolution",
-            "miopen_depthwise_convolution",
-            "_mps_convolution",
-            "thnn_conv2d",
-            "_slow_conv2d_forward",
-            "slow_conv3d",
-            "slow_conv3d_forward",
-            "slow_conv_dilated2d",
-            "slow_conv_dilated3d",
-            "_conv_depthwise2d",
-            "conv_depthwise3d",
-        ),
+    **for_all(
+        """
+            cudnn_convolution mkldnn_convolution miopen_convolution miopen_depthwise_convolution
+            _mps_convolution thnn_conv2d _slow_conv2d_forward slow_conv3d slow_conv3d_forward
+            slow_conv_dilated2d slow_conv_dilated3d _conv_depthwise2d conv_depthwise3d
+        """,
         _of_self,
     ),
-    **_all(
-        (
-            "cudnn_convolution_relu",
-            "cudnn_convolution_add_relu",
-            "miopen_convolution_relu",
-            "miopen_convolution_add_relu",
-        ),
+    **for_all(
+        """
+            cudnn_convolution_relu cudnn_convolution_add_relu miopen_convolution_relu
+            miopen_convolution_add_relu
+        """,
         convolution.count_convolution_relu,
     ),
-    **_all(
-        ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
+    **for_all(
+        "conv_transpose1d conv_transpose2d conv_transpose3d",
         partial(convolution.count_convolution, transposed=True),
     ),
-    **_all(
-        (
-            "cudnn_convolution_transpose",
-            "miopen_convolution_transpose",
-            "_mps_convolution_transpose",
-            "slow_conv_transpose2d",
-            "slow_conv_transpose3d",
-        ),
+    **for_all(
+        """
+            cudnn_convolution_transpose miopen_convolution_transpose _mps_convolution_transpose
+            slow_conv_transpose2d slow_conv_transpose3d
+        """,
         partial(_of_self, transposed=True),
     ),
-    **_all(
-        ("convolution_backward", "convolution_backward_overrideable"), convolution.count_convolution_backward
+    **for_all(
+        "convolution_backward convolution_backward_overrideable",
+        convolution.count_convolution_backward,
     ),
-    **_all(
-        ("mps_convolution_backward", "_slow_conv2d_backward"),
+    **for_all(
+        "mps_convolution_backward _slow_conv2d_backward",
         partial(convolution.count_convolution_backward, data="self"),
     ),
     "conv_tbc": convolution.count_conv_tbc,
@@ -322,24 +275,29 @@ _CONVOLUTIONS: dict[str, Formula] = {
 }
 
 _ATTENTION: dict[str, Formula] = {
-    **_all(
-        ("scaled_dot_product_attention", "_scaled_dot_product_attention_math",
-         "_scaled_dot_product_attention_math_for_mps", "_scaled_dot_product_flash_attention",
-         "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_efficient_attention",
-         "_scaled_dot_product_cudnn_attention", "_scaled_dot_product_fused_attention_overrideable"),
+    **for_all(
+        """
+            scaled_dot_product_attention _scaled_dot_product_attention_math
+            _scaled_dot_product_attention_math_for_mps _scaled_dot_product_flash_attention
+            _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_efficient_attention
+            _scaled_dot_product_cudnn_attention _scaled_dot_product_fused_attention_overrideable
+        """,
         attention.count_heads_first,
     ),
-    **_all(
-        ("_scaled_dot_product_flash_attention_backward",
-         "_scaled_dot_product_flash_attention_for_cpu_backward",
-         "_scaled_dot_product_efficient_attention_backward", "_scaled_dot_product_cudnn_attention_backward",
-         "_scaled_dot_product_fused_attention_overrideable_backward"),
+    **for_all(
+        """
+            _scaled_dot_product_flash_attention_backward _scaled_dot_product_flash_attention_for_cpu_backward
+            _scaled_dot_product_efficient_attention_backward _scaled_dot_product_cudnn_attention_backward
+            _scaled_dot_product_fused_attention_overrideable_backward
+        """,
         partial(attention.count_heads_first, backward=True),
     ),
-    **_all(("_flash_attention_forward", "_flash_attention_forward_no_dropout_inplace",
-            "_efficient_attention_forward"), attention.count_heads_last),
-    **_all(
-        ("_flash_attention_backward", "_efficient_attention_backward"),
+    **for_all(
+        "_flash_attention_forward _flash_attention_forward_no_dropout_inplace _efficient_attention_forward",
+        attention.count_heads_last,
+    ),
+    **for_all(
+        "_flash_attention_backward _efficient_attention_backward",
         partial(attention.count_heads_last, backward=True),
     ),
     "_triton_scaled_dot_attention": partial(attention.count_heads_first, names=("q", "k", "v")),
@@ -350,23 +308,21 @@ _ATTENTION: dict[str, Formula] = {
 }  # fmt: skip
 
 _RECURRENT: dict[str, Formula] = {
-    **_all(("lstm", "_lstm_mps"), partial(recurrent.count_rnn_layers, operations=recurrent.LSTM)),
-    **_all(("gru",), partial(recurrent.count_rnn_layers, operations=recurrent.GRU)),
-    **_all(("rnn_tanh", "rnn_relu"), partial(recurrent.count_rnn_layers, operations=recurrent.PLAIN)),
-    **_all(
-        ("lstm_cell", "quantized_lstm_cell"), partial(recurrent.count_rnn_cell, operations=recurrent.LSTM)
-    ),
-    **_all(("gru_cell", "quantized_gru_cell"), partial(recurrent.count_rnn_cell, operations=recurrent.GRU)),
-    **_all(
-        ("rnn_tanh_cell", "rnn_relu_cell", "quantized_rnn_tanh_cell", "quantized_rnn_relu_cell"),
+    **for_all("lstm _lstm_mps", partial(recurrent.count_rnn_layers, operations=recurrent.LSTM)),
+    "gru": partial(recurrent.count_rnn_layers, operations=recurrent.GRU),
+    **for_all("rnn_tanh rnn_relu", partial(recurrent.count_rnn_layers, operations=recurrent.PLAIN)),
+    **for_all("lstm_cell quantized_lstm_cell", partial(recurrent.count_rnn_cell, operations=recurrent.LSTM)),
+    **for_all("gru_cell quantized_gru_cell", partial(recurrent.count_rnn_cell, operations=recurrent.GRU)),
+    **for_all(
+        "rnn_tanh_cell rnn_relu_cell quantized_rnn_tanh_cell quantized_rnn_relu_cell",
         partial(recurrent.count_rnn_cell, operations=recurrent.PLAIN),
     ),
-    **_all(("_cudnn_rnn", "miopen_rnn"), recurrent.count_rnn_kernel),
-    **_all(("_cudnn_rnn_backward", "miopen_rnn_backward"), recurrent.count_rnn_kernel_backward),
+    **for_all("_cudnn_rnn miopen_rnn", recurrent.count_rnn_kernel),
+    **for_all("_cudnn_rnn_backward miopen_rnn_backward", recurrent.count_rnn_kernel_backward),
     "mkldnn_rnn_layer": recurrent.count_rnn_layer,
     "mkldnn_rnn_layer_backward": recurrent.count_rnn_layer_backward,
-    **_all(
-        ("_thnn_fused_lstm_cell_backward", "_thnn_fused_lstm_cell_backward_impl"),
+    **for_all(
+        "_thnn_fused_lstm_cell_backward _thnn_fused_lstm_cell_backward_impl",
         partial(per_element, operations=23, of="cx"),
     ),
     "_thnn_fused_lstm_cell": partial(recurrent.count_rnn_gates, operations=recurrent.LSTM),
@@ -411,19 +367,11 @@ _FOURIER = {
 """Fourier transforms by the side that has real numbers."""
 
 _WINDOWS: dict[str, Formula] = {
-    **{name: partial(pooling_fft.count_pooling, dims=n) for n, listed in _POOLS.items() for name in listed},
+    **_by("dims", pooling_fft.count_pooling, _POOLS),
     **{f"avg_pool{n}d_backward": partial(pooling_fft.count_pooling_backward, dims=n) for n in (2, 3)},
-    **{
-        name: partial(pooling_fft.count_adaptive_pooling, dims=n)
-        for n, listed in _ADAPTIVE.items()
-        for name in listed
-    },
-    **{
-        name: partial(pooling_fft.count_adaptive_pooling_backward, dims=n)
-        for n, listed in _ADAPTIVE_BACKWARD.items()
-        for name in listed
-    },
-    **_all(_SPREAD, partial(per_element, of="grad_output")),
+    **_by("dims", pooling_fft.count_adaptive_pooling, _ADAPTIVE),
+    **_by("dims", pooling_fft.count_adaptive_pooling_backward, _ADAPTIVE_BACKWARD),
+    **dict.fromkeys(_SPREAD, partial(per_element, of="grad_output")),
     **{f"upsample_{kind}": partial(pooling_fft.count_resampling, taps=n) for kind, n in _SAMPLED.items()},
     **{
         f"upsample_{kind}_backward": partial(pooling_fft.count_resampling_backward, taps=n)
@@ -452,66 +400,54 @@ _WINDOWS: dict[str, Formula] = {
 }  # fmt: skip
 
 _OTHERS: dict[str, Formula] = {
-    **_all(
-        ("aten.mm:sparse", "aten.addmm:sparse", "aten._sparse_mm:sparse", "aten._sparse_addmm:sparse"),
+    **for_all(
+        "aten.mm:sparse aten.addmm:sparse aten._sparse_mm:sparse aten._sparse_addmm:sparse",
         matmul.count_sparse_matmul,
     ),
-    **_all(
-        (
-            "mkldnn._linear_pointwise",
-            "mkl._mkl_linear",
-            "quantized.linear_dynamic",
-            "quantized.linear",
-            "quantized.linear_dynamic_fp16",
-        ),
+    **for_all(
+        """
+            mkldnn._linear_pointwise mkl._mkl_linear quantized.linear_dynamic quantized.linear
+            quantized.linear_dynamic_fp16
+        """,
         partial(matmul.count_linear, data="X"),
     ),
-    **_all(
-        ("quantized.linear_relu", "quantized.linear_relu_dynamic", "quantized.linear_relu_dynamic_fp16"),
+    **for_all(
+        "quantized.linear_relu quantized.linear_relu_dynamic quantized.linear_relu_dynamic_fp16",
         partial(matmul.count_linear, data="X", operations=1),
     ),
-    **_all(("onednn.qlinear_pointwise",), partial(matmul.count_linear, data="qx")),
-    **_all(("quantized.matmul",), partial(matmul.count_matmul, left="qa")),
-    **_all(
-        ("mkldnn._convolution_pointwise", "mkldnn._convolution_pointwise_"),
+    "onednn.qlinear_pointwise": partial(matmul.count_linear, data="qx"),
+    "quantized.matmul": partial(matmul.count_matmul, left="qa"),
+    **for_all(
+        "mkldnn._convolution_pointwise mkldnn._convolution_pointwise_",
         partial(convolution.count_convolution, data="X", weight="W", bias="B"),
     ),
-    **_all(
-        (
-            "onednn.qconv_pointwise",
-            "onednn.qconv1d_pointwise",
-            "onednn.qconv2d_pointwise",
-            "onednn.qconv3d_pointwise",
-        ),
+    **for_all(
+        "onednn.qconv_pointwise onednn.qconv1d_pointwise onednn.qconv2d_pointwise onednn.qconv3d_pointwise",
         partial(convolution.count_convolution, data="qx", weight="qw"),
     ),
-    **_all(("quantized.add", "quantized.mul"), elementwise.per_element),
-    **_all(("quantized.add_relu", "quantized.mul_relu"), partial(elementwise.per_element, operations=2)),
+    **for_all("quantized.add quantized.mul", elementwise.per_element),
+    **for_all("quantized.add_relu quantized.mul_relu", partial(elementwise.per_element, operations=2)),
     "quantized.cat": elementwise.count_copy,
-    **_all(
-        ("quantized.conv1d", "quantized.conv2d", "quantized.conv3d"), convolution.count_packed_convolution
-    ),
-    **_all(
-        ("quantized.conv1d_relu", "quantized.conv2d_relu", "quantized.conv3d_relu"),
+    **for_all("quantized.conv1d quantized.conv2d quantized.conv3d", convolution.count_packed_convolution),
+    **for_all(
+        "quantized.conv1d_relu quantized.conv2d_relu quantized.conv3d_relu",
         partial(convolution.count_packed_convolution, operations=1),
     ),
     "mkldnn._convolution_transpose_pointwise": partial(
         convolution.count_convolution, data="X", weight="W", bias="B", transposed=True
     ),
-    **_all(
-        (
-            "torch_nn._linear_cross_entropy_batch_chunked",
-            "torch_nn._linear_cross_entropy_batch_chunked_no_reduction",
-        ),
+    **for_all(
+        """
+            torch_nn._linear_cross_entropy_batch_chunked
+            torch_nn._linear_cross_entropy_batch_chunked_no_reduction
+        """,
         matmul.count_linear_cross_entropy,
     ),
     "torchvision.deform_conv2d": convolution.count_convolution,
-    **_all(
-        (
-            "profiler._record_function_enter",
-            "profiler._record_function_enter_new",
-            "profiler._record_function_exit",
-        ),
+    **for_all(
+        """
+            profiler._record_function_enter profiler._record_function_enter_new profiler._record_function_exit
+        """,
         elementwise.count_nothing,
     ),
     "higher_order.flex_attention": attention.count_flex_attention,

@@ -6,15 +6,27 @@ multiplications and 2 additions, a quotient 11 operations, an absolute value 4.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from modeldyno.core.static.flops import Count
 from modeldyno.core.static.graph import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
+    from modeldyno.core.static.flops import Formula
     from modeldyno.core.static.graph import Op
+
+
+def for_all(names: str, formula: Formula) -> dict[str, Formula]:
+    """Return a table that has one formula for each of several operators."""
+    return dict.fromkeys(names.split(), formula)
+
+
+def by_operations(formula: Callable[..., Count], table: Mapping[int, str]) -> dict[str, Formula]:
+    """Return a table of operators from the number of operations to the names of those that take so many."""
+    return {name: partial(formula, operations=n) for n, names in table.items() for name in names.split()}
 
 
 def tensor_arguments(op: Op, name: str) -> list[Tensor]:

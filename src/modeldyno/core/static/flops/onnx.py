@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.static.flops import onnx_attention, onnx_formulas, recurrent
 from modeldyno.core.static.flops.elementwise import (
+    by_operations,
     count_copy,
     count_creation,
     count_gelu,
     count_nothing,
+    for_all,
     per_element,
 )
 
@@ -25,10 +27,6 @@ if TYPE_CHECKING:
     from modeldyno.core.static.flops import Formula
 
 _GELU_TANH, _ERF, _SIGMOID, _SILU = 9, 5, 4, 5
-
-
-def _all(names: str, formula: Formula) -> dict[str, Formula]:
-    return dict.fromkeys(names.split(), formula)
 
 
 def _in_domain(domain: str, table: Mapping[str, Formula]) -> Iterable[tuple[str, Formula]]:
@@ -77,32 +75,28 @@ _MAKERS = """
 """
 
 _DEFAULT: dict[str, Formula] = {
-    **{name: partial(per_element, operations=n) for n, names in _EACH.items() for name in names.split()},
-    **{
-        name: partial(onnx_formulas.per_input_element, operations=n)
-        for n, names in _OF_INPUT.items()
-        for name in names.split()
-    },
-    **_all(_FREE, count_nothing),
-    **_all(_COPIES, count_copy),
-    **_all(_MAKERS, count_creation),
-    **_all("Bernoulli Multinomial", count_copy),
-    **_all("Slice", onnx_formulas.count_slice),
-    **_all("Loop Scan", onnx_formulas.count_slice),
-    **_all("Add Sub", per_element),
+    **by_operations(per_element, _EACH),
+    **by_operations(onnx_formulas.per_input_element, _OF_INPUT),
+    **for_all(_FREE, count_nothing),
+    **for_all(_COPIES, count_copy),
+    **for_all(_MAKERS, count_creation),
+    **for_all("Bernoulli Multinomial", count_copy),
+    **for_all("Slice", onnx_formulas.count_slice),
+    **for_all("Loop Scan", onnx_formulas.count_slice),
+    **for_all("Add Sub", per_element),
     "Mul": partial(onnx_formulas.count_onnx_product, operations=6),
     "Div": partial(onnx_formulas.count_onnx_product, operations=11),
     "Abs": per_element,
-    **_all("Max Min Sum", onnx_formulas.count_variadic),
+    **for_all("Max Min Sum", onnx_formulas.count_variadic),
     "Mean": partial(onnx_formulas.count_variadic, operations=1),
     "Clip": onnx_formulas.count_clip,
     "Gelu": count_gelu,
     "Dropout": onnx_formulas.count_onnx_dropout,
     "SoftmaxCrossEntropyLoss": partial(onnx_formulas.per_input_element, operations=7),
     "DynamicQuantizeLinear": onnx_formulas.count_dynamic_quantize,
-    **_all("TopK Unique", onnx_formulas.count_onnx_sort),
-    **_all("Gather GatherElements GatherND", onnx_formulas.count_gather),
-    **_all("Scatter ScatterElements ScatterND", onnx_formulas.count_onnx_scatter),
+    **for_all("TopK Unique", onnx_formulas.count_onnx_sort),
+    **for_all("Gather GatherElements GatherND", onnx_formulas.count_gather),
+    **for_all("Scatter ScatterElements ScatterND", onnx_formulas.count_onnx_scatter),
     "NonMaxSuppression": onnx_formulas.count_non_max_suppression,
     "BatchNormalization": onnx_formulas.count_onnx_batch_norm,
     "InstanceNormalization": partial(onnx_formulas.count_onnx_norm, operations=5, affine=("scale", "B")),
@@ -130,9 +124,9 @@ _DEFAULT: dict[str, Formula] = {
     "Attention": onnx_attention.count_onnx_attention,
     "LinearAttention": onnx_attention.count_linear_attention,
     "RotaryEmbedding": onnx_attention.count_rotary_embedding,
-    **_all("AveragePool MaxPool", onnx_formulas.count_onnx_pooling),
+    **for_all("AveragePool MaxPool", onnx_formulas.count_onnx_pooling),
     "LpPool": partial(onnx_formulas.count_onnx_pooling, operations=2),
-    **_all("Resize Upsample", onnx_formulas.count_resize),
+    **for_all("Resize Upsample", onnx_formulas.count_resize),
     "GridSample": onnx_formulas.count_onnx_grid_sample,
     "RoiAlign": onnx_formulas.count_roi_align,
     "MaxRoiPool": onnx_formulas.count_max_roi_pool,
@@ -141,12 +135,12 @@ _DEFAULT: dict[str, Formula] = {
 }
 
 _CONTRIB: dict[str, Formula] = {
-    **_all("FusedMatMul TransposeMatMul FusedMatMulActivation", onnx_formulas.count_fused_matmul),
-    **_all("MatMulInteger16", onnx_formulas.count_onnx_matmul),
+    **for_all("FusedMatMul TransposeMatMul FusedMatMulActivation", onnx_formulas.count_fused_matmul),
+    **for_all("MatMulInteger16", onnx_formulas.count_onnx_matmul),
     "MatMulIntegerToFloat": partial(onnx_formulas.count_onnx_matmul, operations=2),
     "DynamicQuantizeMatMul": partial(onnx_formulas.count_onnx_matmul, operations=2),
     "DynamicQuantizeLSTM": partial(onnx_formulas.count_onnx_recurrent, operations=recurrent.LSTM, rescaled=2),
-    **_all("MatMulNBits MatMulBnb4 MatMulFpQ4", onnx_formulas.count_nbits_matmul),
+    **for_all("MatMulNBits MatMulBnb4 MatMulFpQ4", onnx_formulas.count_nbits_matmul),
     "FusedGemm": onnx_formulas.count_gemm,
     "QGemm": partial(onnx_formulas.count_onnx_matmul, extras=("C",), operations=6),
     "GemmFastGelu": partial(onnx_formulas.count_onnx_matmul, left="X", operations=_GELU_TANH),
@@ -171,15 +165,15 @@ _CONTRIB: dict[str, Formula] = {
     "MultiHeadAttention": onnx_attention.count_onnx_multi_head,
     "GroupQueryAttention": onnx_attention.count_grouped_query,
     "RotaryEmbedding": onnx_attention.count_rotary_embedding,
-    **_all("MoE QMoE", onnx_attention.count_mixture_of_experts),
-    **_all("FusedConv", onnx_formulas.count_onnx_convolution),
-    **_all("NhwcConv NhwcFusedConv", onnx_formulas.count_onnx_convolution),
+    **for_all("MoE QMoE", onnx_attention.count_mixture_of_experts),
+    **for_all("FusedConv", onnx_formulas.count_onnx_convolution),
+    **for_all("NhwcConv NhwcFusedConv", onnx_formulas.count_onnx_convolution),
     "QLinearConv": partial(onnx_formulas.count_onnx_convolution, data="x", weight="w", operations=6),
     "QLinearConvTranspose": partial(
         onnx_formulas.count_onnx_convolution, data="x", weight="w", transposed=True, operations=6
     ),
     "NhwcMaxPool": onnx_formulas.count_onnx_pooling,
-    **_all("QLinearAdd QLinearMul", onnx_formulas.count_quantized_binary),
+    **for_all("QLinearAdd QLinearMul", onnx_formulas.count_quantized_binary),
     "QLinearSigmoid": partial(onnx_formulas.count_quantized_unary, operations=_SIGMOID),
     "QLinearLeakyRelu": partial(onnx_formulas.count_quantized_unary, operations=2),
     "QLinearSoftmax": partial(onnx_formulas.count_quantized_unary, operations=5),
@@ -193,13 +187,15 @@ _CONTRIB: dict[str, Formula] = {
 }
 
 _TREES: dict[str, Formula] = {
-    **_all("LinearClassifier LinearRegressor", onnx_formulas.count_linear_model),
-    **_all("SVMClassifier SVMRegressor", onnx_formulas.count_support_vectors),
-    **_all("Binarizer Imputer", per_element),
+    **for_all("LinearClassifier LinearRegressor", onnx_formulas.count_linear_model),
+    **for_all("SVMClassifier SVMRegressor", onnx_formulas.count_support_vectors),
+    **for_all("Binarizer Imputer", per_element),
     "Scaler": partial(per_element, operations=2),
     "Normalizer": partial(per_element, operations=3),
-    **_all("ArrayFeatureExtractor FeatureVectorizer CastMap DictVectorizer ZipMap LabelEncoder", count_copy),
-    **_all("CategoryMapper OneHotEncoder", count_copy),
+    **for_all(
+        "ArrayFeatureExtractor FeatureVectorizer CastMap DictVectorizer ZipMap LabelEncoder", count_copy
+    ),
+    **for_all("CategoryMapper OneHotEncoder", count_copy),
 }
 
 _TRAINING: dict[str, Formula] = {

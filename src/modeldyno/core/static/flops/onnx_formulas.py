@@ -6,7 +6,7 @@ a quantised operator are element-wise: 2 operations to dequantise, 5 to quantise
 
 from __future__ import annotations
 
-from math import log2, prod
+from math import prod
 from typing import TYPE_CHECKING
 
 from modeldyno.core.static.flops import Count, convolution, matmul
@@ -19,6 +19,7 @@ from modeldyno.core.static.flops.elementwise import (
     total_elements,
 )
 from modeldyno.core.static.flops.indexing import count_lookup
+from modeldyno.core.static.flops.pooling_fft import count_transforms
 from modeldyno.core.static.graph import Op, Tensor, bits_per_element
 
 if TYPE_CHECKING:
@@ -356,7 +357,7 @@ def count_dft(op: Op) -> Count:
     points = max(data.shape[axis], output.shape[axis])
     half = data.shape[-1] == 1 or output.shape[-1] == 1
     elements = prod(output.shape[:-1]) // max(1, output.shape[axis]) * points
-    return _count_transforms(points, elements, real=half)
+    return count_transforms(points, elements, real=half)
 
 
 def count_onnx_stft(op: Op) -> Count:
@@ -369,11 +370,7 @@ def count_onnx_stft(op: Op) -> Count:
     data = op.tensor("signal")
     real = len(data.shape) < 3 or data.shape[-1] == 1  # noqa: PLR2004 - (batch, length, parts)
     windowed = elements * bool(window) * (1 if real else 2)
-    return Count(elementwise=_count_transforms(points, elements, real=real).elementwise + windowed)
-
-
-def _count_transforms(points: int, elements: int, *, real: bool) -> Count:
-    return Count(elementwise=round((2.5 if real else 5) * elements * log2(points))) if points else Count()
+    return Count(elementwise=count_transforms(points, elements, real=real).elementwise + windowed)
 
 
 # -- tables ---------------------------------------------------------------------------------------------

@@ -79,7 +79,7 @@ def count_grid_sample_backward(op: Op) -> Count:
     return per_element(op, operations=2 * taps * smooth if taps > 1 else into, of="grad_output")
 
 
-def _count_transforms(points: int, elements: int, *, real: bool) -> Count:
+def count_transforms(points: int, elements: int, *, real: bool) -> Count:
     """Count transforms of `points` each, `elements` in total."""
     return Count(elementwise=round((2.5 if real else 5) * elements * log2(points))) if points else Count()
 
@@ -97,7 +97,7 @@ def count_fft(op: Op, *, real: str = "") -> Count:
         for dim, length in zip(dims, _lengths(op, len(dims)), strict=True):
             shape[dim] = shape[dim] if length is None or length < 0 else length
     half = bool(real) or not is_complex(data)
-    return _count_transforms(prod(shape[dim] for dim in dims), prod(shape), real=half)
+    return count_transforms(prod(shape[dim] for dim in dims), prod(shape), real=half)
 
 
 def _transformed_dims(op: Op, rank: int) -> list[int]:
@@ -129,7 +129,7 @@ def count_stft(op: Op) -> Count:
     onesided = op.arguments.get("onesided")
     rows = points // 2 + 1 if (real if onesided is None else onesided) else points
     frames = result.size // rows // (1 if is_complex(result) else 2)
-    count = _count_transforms(points, frames * points, real=real)
+    count = count_transforms(points, frames * points, real=real)
     return Count(elementwise=count.elementwise + frames * points * (1 if real else 2))
 
 
@@ -138,5 +138,5 @@ def count_istft(op: Op) -> Count:
     points, data = op.arguments["n_fft"], op.tensor("self")
     frames = data.size // data.shape[-2]
     real = not op.arguments.get("return_complex")
-    count = _count_transforms(points, frames * points, real=real)
+    count = count_transforms(points, frames * points, real=real)
     return Count(elementwise=count.elementwise + 2 * frames * points + op.outputs[0].size)

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.static.flops import Count, onnx_formulas
 from modeldyno.core.static.flops.elementwise import (
+    by_operations,
     count_copy,
     count_creation,
     count_nothing,
+    for_all,
     per_element,
     tensor_arguments,
 )
@@ -58,10 +60,6 @@ def count_tensorflow_pooling(op: Op) -> Count:
     return per_element(op, operations=prod(op.arguments["kernel_size"]))
 
 
-def _all(names: str, formula: Formula) -> dict[str, Formula]:
-    return dict.fromkeys(names.split(), formula)
-
-
 _EACH: dict[int, str] = {
     0: "ResizeNearestNeighbor",
     1: """
@@ -101,31 +99,27 @@ _MAKERS = """
 """
 
 _OPERATORS: dict[str, Formula] = {
-    **{name: partial(per_element, operations=n) for n, names in _EACH.items() for name in names.split()},
-    **{
-        name: partial(onnx_formulas.per_input_element, operations=n)
-        for n, names in _OF_INPUT.items()
-        for name in names.split()
-    },
-    **_all(_FREE, count_nothing),
-    **_all(_COPIES, count_copy),
-    **_all(_MAKERS, count_creation),
+    **by_operations(per_element, _EACH),
+    **by_operations(onnx_formulas.per_input_element, _OF_INPUT),
+    **for_all(_FREE, count_nothing),
+    **for_all(_COPIES, count_copy),
+    **for_all(_MAKERS, count_creation),
     "Mul": partial(onnx_formulas.count_onnx_product, operations=6),
-    **_all("Div RealDiv Xdivy", partial(onnx_formulas.count_onnx_product, operations=11)),
+    **for_all("Div RealDiv Xdivy", partial(onnx_formulas.count_onnx_product, operations=11)),
     "AddN": onnx_formulas.count_variadic,
-    **_all("Slice StridedSlice", onnx_formulas.count_slice),
-    **_all("Gather GatherNd GatherV2", partial(count_lookup, table="params", index="indices")),
+    **for_all("Slice StridedSlice", onnx_formulas.count_slice),
+    **for_all("Gather GatherNd GatherV2", partial(count_lookup, table="params", index="indices")),
     "ResourceGather": count_copy,
     "MatMul": count_tensorflow_matmul,
-    **_all(
+    **for_all(
         "BatchMatMul BatchMatMulV2 BatchMatMulV3",
         partial(count_tensorflow_matmul, left="x", transposed="adj_x"),
     ),
     "Einsum": count_tensorflow_einsum,
-    **_all("Conv Conv2D Conv3D", count_tensorflow_convolution),
+    **for_all("Conv Conv2D Conv3D", count_tensorflow_convolution),
     "DepthwiseConv2dNative": count_depthwise_convolution,
-    **_all("Conv2DBackpropInput Conv3DBackpropInputV2", count_transposed_convolution),
-    **_all("AvgPool AvgPool3D MaxPool MaxPool3D MaxPoolV2 MaxPoolWithArgmax", count_tensorflow_pooling),
+    **for_all("Conv2DBackpropInput Conv3DBackpropInputV2", count_transposed_convolution),
+    **for_all("AvgPool AvgPool3D MaxPool MaxPool3D MaxPoolV2 MaxPoolWithArgmax", count_tensorflow_pooling),
 }
 
 TENSORFLOW: dict[str, Formula] = {f"tf.{name}": formula for name, formula in _OPERATORS.items()}

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.static.flops import Count, onnx_formulas
 from modeldyno.core.static.flops.elementwise import (
+    by_operations,
     count_copy,
     count_creation,
     count_gelu,
     count_nothing,
+    for_all,
     tensor_arguments,
 )
 from modeldyno.core.static.flops.indexing import count_lookup
@@ -86,10 +88,6 @@ def count_tflite_recurrent(op: Op, *, operations: int) -> Count:
     return count_recurrent(tokens, weights, op.outputs[0].shape[-1], operations)
 
 
-def _all(names: str, formula: Formula) -> dict[str, Formula]:
-    return dict.fromkeys(names.split(), formula)
-
-
 _EACH: dict[int, str] = {
     0: "RESIZE_NEAREST_NEIGHBOR",
     1: """
@@ -118,33 +116,25 @@ _COPIES = """
 """
 
 _OPERATORS: dict[str, Formula] = {
-    **{
-        name: partial(count_tflite_elements, operations=n)
-        for n, names in _EACH.items()
-        for name in names.split()
-    },
-    **{
-        name: partial(onnx_formulas.per_input_element, operations=n)
-        for n, names in _OF_INPUT.items()
-        for name in names.split()
-    },
-    **_all("CALL_ONCE RANK SHAPE VAR_HANDLE", count_nothing),
-    **_all(_COPIES, count_copy),
-    **_all("FILL RANGE ZEROS_LIKE", count_creation),
-    **_all("SLICE STRIDED_SLICE", onnx_formulas.count_slice),
-    **_all("GATHER GATHER_ND EMBEDDING_LOOKUP", partial(count_lookup, table="params", index="indices")),
+    **by_operations(count_tflite_elements, _EACH),
+    **by_operations(onnx_formulas.per_input_element, _OF_INPUT),
+    **for_all("CALL_ONCE RANK SHAPE VAR_HANDLE", count_nothing),
+    **for_all(_COPIES, count_copy),
+    **for_all("FILL RANGE ZEROS_LIKE", count_creation),
+    **for_all("SLICE STRIDED_SLICE", onnx_formulas.count_slice),
+    **for_all("GATHER GATHER_ND EMBEDDING_LOOKUP", partial(count_lookup, table="params", index="indices")),
     "ADD_N": count_tflite_sum,
     "GELU": count_tflite_gelu,
-    **_all("CONV_2D FULLY_CONNECTED", count_tflite_product),
-    **_all("CONV_3D DEPTHWISE_CONV_2D", partial(count_tflite_product, outputs_first=False)),
-    **_all(
+    **for_all("CONV_2D FULLY_CONNECTED", count_tflite_product),
+    **for_all("CONV_3D DEPTHWISE_CONV_2D", partial(count_tflite_product, outputs_first=False)),
+    **for_all(
         "CONV_3D_TRANSPOSE TRANSPOSE_CONV",
         partial(count_tflite_product, outputs_first=False, transposed=True),
     ),
     "BATCH_MATMUL": count_tflite_matmul,
-    **_all("AVERAGE_POOL_2D L2_POOL_2D MAX_POOL_2D", count_tflite_pooling),
-    **_all("LSTM UNIDIRECTIONAL_SEQUENCE_LSTM", partial(count_tflite_recurrent, operations=LSTM)),
-    **_all("RNN UNIDIRECTIONAL_SEQUENCE_RNN", partial(count_tflite_recurrent, operations=PLAIN)),
+    **for_all("AVERAGE_POOL_2D L2_POOL_2D MAX_POOL_2D", count_tflite_pooling),
+    **for_all("LSTM UNIDIRECTIONAL_SEQUENCE_LSTM", partial(count_tflite_recurrent, operations=LSTM)),
+    **for_all("RNN UNIDIRECTIONAL_SEQUENCE_RNN", partial(count_tflite_recurrent, operations=PLAIN)),
 }
 
 TFLITE: dict[str, Formula] = {f"tflite.{name}": formula for name, formula in _OPERATORS.items()}

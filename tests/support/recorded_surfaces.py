@@ -21,10 +21,11 @@ from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.result.result import FailureKind
 from modeldyno.core.study import default_baseline, verification
-from modeldyno.core.study.goal import Goal, Objective
+from modeldyno.core.study.goal import Goal
 from modeldyno.core.study.search_space import Axis, Key, Point, Space, key
 from modeldyno.core.study.study import LOADS, Study, Trial, TrialRequest, TrialState
 from modeldyno.testing.sample_results import a_job
+from modeldyno.testing.sample_studies import make_goal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -126,20 +127,6 @@ def _square_root(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return a square root of a matrix that may be singular."""
     values, vectors = np.linalg.eigh(covariance)
     return np.asarray(vectors * np.sqrt(np.clip(values, 0, None)))
-
-
-def make_goal(
-    *, maximize: str | Sequence[str] = (), minimize: str | Sequence[str] = (), require: Sequence[str] = ()
-) -> Goal:
-    """Build a goal from text."""
-    up, down = ([text] if isinstance(text, str) else list(text) for text in (maximize, minimize))
-    return Goal(
-        objectives=(
-            *(Objective.parse(text, maximize=True) for text in up),
-            *(Objective.parse(text, maximize=False) for text in down),
-        ),
-        constraints=tuple(map(Constraint.parse, require)),
-    )
 
 
 def violation(bound: Constraint, values: Mapping[Query, float]) -> float:

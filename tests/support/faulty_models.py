@@ -1,4 +1,4 @@
-"""Models that fail, each in one way: ``call:modeldyno.testing.faulty_models:segfault``."""
+"""Models that fail, each in one way: ``call:tests/support/faulty_models.py:segfault``."""
 
 from __future__ import annotations
 
