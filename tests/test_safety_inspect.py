@@ -319,6 +319,29 @@ def bomb(path: Path, number: int) -> None:
         _claim(path)
 
 
+WEIGHTS = {
+    "deflated.pt": zipfile.ZIP_DEFLATED, "deflated.bin": zipfile.ZIP_DEFLATED,
+    "deflated.pth": zipfile.ZIP_DEFLATED, "deflated.zip": zipfile.ZIP_DEFLATED,
+    "burrows.pt": zipfile.ZIP_BZIP2, "burrows.ckpt": zipfile.ZIP_BZIP2, "lzma.pt": zipfile.ZIP_LZMA,
+    "many.pt": zipfile.ZIP_DEFLATED, "claiming.pt": zipfile.ZIP_DEFLATED, "arrays.npz": zipfile.ZIP_DEFLATED,
+}  # fmt: skip
+"""Name of an archive that torch would take for weights, or numpy for arrays, and how it is packed."""
+
+
+def bomb_of_weights(path: Path) -> None:
+    """Write an archive without code, whose first pickle or array is 128 MB of zeros."""
+    name = "a.npy" if path.suffix == ".npz" else "archive/data.pkl"
+    with zipfile.ZipFile(path, "w", WEIGHTS[path.name]) as file:
+        with file.open(name, "w", force_zip64=True) as member:
+            member.write(pickle.dumps({"weight": 1.0})[:-1])
+            for _ in range(128):
+                member.write(bytes(1 << 20))
+        for index in range(5000 if path.stem == "many" else 0):
+            file.writestr(f"archive/data/{index}", b"")
+    if path.stem == "claiming":
+        _claim(path)
+
+
 def _claim(path: Path) -> None:
     """Have the list of members claim that each is of four gigabytes."""
     content = bytearray(path.read_bytes())
@@ -347,6 +370,22 @@ def test_bombs_are_not_inflated(tmp_path: Path, number: int, monkeypatch: pytest
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
+    assert peak < 64e6
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_bombs_of_weights_are_read_at_their_beginning(tmp_path: Path, name: str) -> None:
+    """An archive that no loader claims is explained from the first bytes of its pickle."""
+    path = tmp_path / name
+    bomb_of_weights(path)
+    tracemalloc.start()
+    try:
+        with pytest.raises(RequestError) as caught:
+            run_request(asked(path), in_process=True)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sentence(caught.value)
     assert peak < 64e6
 
 

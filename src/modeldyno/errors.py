@@ -70,6 +70,7 @@ class UnknownName(RequestError):
         from difflib import get_close_matches  # noqa: PLC0415 - only a mistake needs it
 
         names = sorted(known)
+        name = name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}..."
         near = (
             [meant]
             if meant
@@ -78,6 +79,10 @@ class UnknownName(RequestError):
         others = listed or f"known: {', '.join(names) or 'none'}."
         hint = f"did you mean '{near[0]}'?" if near else others
         return cls(f"There is no {kind} '{name}'; {hint}")
+
+
+_MAX_NAME = 100
+"""Characters of a wrong name that are shown."""
 
 
 def _is_prefix(known_name: str, name: str) -> bool:

@@ -469,6 +469,11 @@ def _bomb(path: Path) -> None:
             member.write(bytes(2**20))
 
 
+def _burrows(path: Path) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("image.npy", bytes(2**20))
+
+
 def _lying(path: Path) -> None:
     header = b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little")
     text = "{'descr': '<f4', 'fortran_order': False, 'shape': (1099511627776, 1, 2, 2)}"
@@ -493,6 +498,7 @@ def _truncated(path: Path) -> None:
     ("damage", "message"),
     [
         (_bomb, "would unpack to"),
+        (_burrows, "numpy does not use"),
         (_lying, "damaged"),
         (_pickled, "pickled"),
         (_garbage, "damaged"),

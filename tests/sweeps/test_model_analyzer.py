@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import pytest
 from modeldyno.documents.yaml_file import FileConfig, parse_yaml_text
 from modeldyno.errors import RequestError
 from modeldyno.sweeps.build import build_study
-from modeldyno.sweeps.model_analyzer import read_model_analyzer, translate
+from modeldyno.sweeps.model_analyzer import OWN, read_model_analyzer, translate
 from modeldyno.sweeps.model_analyzer_keys import GENAI_PERF_FLAGS, KEYS, METRICS, PERF_ANALYZER_FLAGS
+from modeldyno.sweeps.model_analyzer_model import LOADS
 from modeldyno.sweeps.model_set import split_models
 from modeldyno.sweeps.schema import FOREIGN
+from modeldyno.testing.loaders import is_one_sentence
 
 DOCUMENTED = [
     "always_report_gpu_metrics", "batch_sizes", "bls_composing_models", "checkpoint_directory",
@@ -54,6 +57,41 @@ def tree(**keys: Any) -> dict[str, Any]:
 def test_every_documented_key_has_a_row() -> None:
     """The table is complete, and has no row of its own."""
     assert sorted(KEYS) == sorted(DOCUMENTED)
+
+
+WILD: tuple[Any, ...] = (
+    None, True, -1, 0, 10**30, 10**400, 0.5, float("nan"), "", "x", "a,b", "1..2", [], [[]], [None], [1, "x"],
+    [["x"]], [{}], [{"a": 1}], {}, {"a": None}, {"a": 1}, {"a": [1]}, {"a": {"b": 1}}, {1: 2}, {None: None},
+    date(2026, 1, 1), b"x", {1, 2}, {"min": "x"}, {"start": 1}, ["x" * 10_000], "x" * 10_000,
+)  # fmt: skip
+"""Values of YAML that hardly any key may have."""
+
+
+def is_told(config: dict[str, Any]) -> bool:
+    """Whether a configuration is translated, or refused in one short sentence."""
+    try:
+        translated = translate(config)
+    except RequestError as error:
+        return is_one_sentence(str(error)) and len(str(error)) < 400
+    translated.text()
+    return True
+
+
+@pytest.mark.parametrize("key", DOCUMENTED)
+def test_a_wrong_value_is_told(key: str) -> None:
+    """Whatever a key has for a value, here or below a model or a key of its own, ends in a sentence."""
+    inner = {
+        "perf_analyzer_flags": PERF_ANALYZER_FLAGS, "genai_perf_flags": GENAI_PERF_FLAGS, "parameters": LOADS,
+        "model_config_parameters": ("max_batch_size", "instance_group", "dynamic_batching"),
+        "objectives": METRICS, "constraints": METRICS,
+    }  # fmt: skip
+    for value in WILD:
+        assert is_told({**ONE, key: value}), value
+        if key in OWN:
+            assert is_told({**ONE, "profile_models": {"add": {key: value}}}), value
+        for name in inner.get(key, ("a",)):
+            assert is_told({**ONE, key: {name: value}}), (name, value)
+            assert is_told({**ONE, key: {name: {"model_config_parameters": value}}}), (name, value)
 
 
 @pytest.mark.parametrize("key", DOCUMENTED)

@@ -76,6 +76,7 @@ def row_counts(path: Path) -> dict[str, int]:
 
     def load() -> dict[str, int]:
         rows = {}
+        _check_compression(path)
         with zipfile.ZipFile(path) as archive:
             for member in archive.namelist():
                 with archive.open(member) as file:
@@ -127,9 +128,15 @@ def _npz(path: Path, names: Sequence[str], labels: Collection[str]) -> Feed:
     return _load_checked(path, load)
 
 
+_READ_IN_PARTS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
+"""Of the others, `zipfile` unpacks any amount to read a few bytes."""
+
+
 def _check_compression(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
+    if any(member.compress_type not in _READ_IN_PARTS for member in members):
+        raise RequestError(f"{path} is packed in a way that numpy does not use; save it with numpy.savez.")
     unpacked = sum(member.file_size for member in members)
     packed = max(1, sum(member.compress_size for member in members))
     if unpacked > _MAX_BYTES or (unpacked > _SMALL_BYTES and unpacked > _MAX_RATIO * packed):

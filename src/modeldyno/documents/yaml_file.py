@@ -94,15 +94,23 @@ def read_yaml_file(path: Path) -> FileConfig:
     Raises:
         RequestError: it cannot be read, is not YAML, or holds more than keys, text and lists.
     """
+    return parse_yaml_text(read_config_text(path), str(path))
+
+
+def read_config_text(path: Path) -> str:
+    """Read the text of a configuration.
+
+    Raises:
+        RequestError: it cannot be read, is too large, or is no text.
+    """
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise RequestError(f"{path} has {path.stat().st_size:,} bytes, too many for a configuration.")
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         raise RequestError(f"Cannot read {path}: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise RequestError(f"{path} is not text in UTF-8.") from error
-    return parse_yaml_text(text, str(path))
 
 
 def parse_yaml_text(text: str, origin: str) -> FileConfig:

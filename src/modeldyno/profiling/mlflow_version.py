@@ -12,10 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from modeldyno import plugins
 from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.documents.foreign_yaml import read_foreign_yaml
 from modeldyno.environment.mlflow_client import REQUIRES, mlflow_client, mlflow_words
 from modeldyno.environment.peaks import cache_directory
 from modeldyno.errors import RequestError
@@ -164,8 +163,8 @@ def _fetch(client: Any, version: Any, text: str) -> Path:
 
 def _read_flavors(folder: Path) -> Mapping[str, Any]:
     try:
-        description = yaml.safe_load((folder / _DESCRIPTION).read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):
+        description = read_foreign_yaml(folder / _DESCRIPTION)
+    except RequestError:
         return {}
     flavors = description.get("flavors") if isinstance(description, dict) else None
     return flavors if isinstance(flavors, dict) else {}

@@ -20,7 +20,7 @@ _DAMAGE_ERRORS = (OSError, ValueError, LookupError, RuntimeError, EOFError, zipf
 """Exceptions that a damaged archive or pickle raises."""
 _CONTAINERS = {"", "builtins", "__builtin__", "collections", "numpy"}
 """Packages of containers, which hold weights but are no modules."""
-_HEADER_OPS = {"PROTO", "FRAME"}
+_HEADER_OPS = {"PROTO", "FRAME", "MEMOIZE"}
 
 
 def explain_unrecognised(path: Path, schemes: Iterable[str]) -> str:
@@ -164,26 +164,33 @@ def _pickled_class(path: Path, head: bytes) -> str:
 
 
 def _open_zipped_pickle(path: Path) -> IO[bytes]:
+    """Return the beginning of the pickle in an archive, which may unpack to any size."""
     with zipfile.ZipFile(path) as archive:
-        names = [name for name in archive.namelist() if name.endswith("/data.pkl")]
-        return io.BytesIO(archive.read(names[0]))
+        members = [member for member in archive.infolist() if member.filename.endswith("/data.pkl")]
+        if members[0].compress_type not in _READ_IN_PARTS:
+            raise ValueError("torch packs with neither")
+        with archive.open(members[0]) as file:
+            return io.BytesIO(file.read(_BEGINNING))
+
+
+_READ_IN_PARTS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
+"""Of the others, `zipfile` unpacks any amount to read a few bytes."""
+_BEGINNING = 1 << 16
+"""Bytes within which a pickle names its first class."""
 
 
 def _first_class(file: IO[bytes]) -> str:
     """Return ``module class`` of the first object a pickle creates; empty for a plain container."""
-    texts: list[str] = []
-    class_name: str | None = None
     import pickletools  # noqa: PLC0415 - only a pickle needs it, and every command imports this
 
+    texts: list[str] = []
     for op, argument, _ in pickletools.genops(file):
-        if class_name is not None or op.name in _HEADER_OPS:
-            continue
         if op.name == "GLOBAL":
-            class_name = str(argument)
-        elif op.name == "STACK_GLOBAL":
-            class_name = " ".join(texts[-2:])
-        elif "UNICODE" in op.name:
+            return str(argument)
+        if op.name == "STACK_GLOBAL":
+            return " ".join(texts[-2:])
+        if "UNICODE" in op.name:
             texts.append(str(argument))
-        elif op.name != "MEMOIZE":
-            class_name = ""
-    return class_name or ""
+        elif op.name not in _HEADER_OPS:
+            return ""
+    return ""

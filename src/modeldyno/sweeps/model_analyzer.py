@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.documents.foreign_yaml import read_foreign_yaml
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.sweeps.model_analyzer_draft import (
     Draft,
@@ -18,6 +19,7 @@ from modeldyno.sweeps.model_analyzer_draft import (
     as_list,
     as_names,
     as_number,
+    as_section,
     check_section,
 )
 from modeldyno.sweeps.model_analyzer_keys import KEYS, METRICS, METRICS_WITHOUT_COUNTERPART
@@ -27,7 +29,6 @@ from modeldyno.sweeps.schema import KEYS as SWEEP_KEYS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_MAX_BYTES = 1 << 20
 _STRATEGIES = {"brute": "grid", "quick": "quick", "optuna": "optuna"}
 OWN = frozenset(
     {
@@ -58,20 +59,7 @@ def read_config(path: Path) -> dict[str, Any]:
     Raises:
         RequestError: it cannot be read, or is no mapping.
     """
-    import yaml  # noqa: PLC0415 - only a file needs it
-
-    try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise RequestError(f"{path} has {path.stat().st_size:,} bytes, too many for a configuration.")
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise RequestError(f"Cannot read {path}: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise RequestError(f"{path} is not text in UTF-8.") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}" if mark is not None else ""
-        raise RequestError(f"{path}{where}: this is not YAML.") from error
+    config = read_foreign_yaml(path)
     if not isinstance(config, dict):
         raise RequestError(f"{path} is no configuration of Model Analyzer: it has no keys.")
     return {str(key): value for key, value in config.items()}
@@ -133,7 +121,7 @@ def _models(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     items = [given] if isinstance(given, Mapping) else as_list(given)
     models: dict[str, Mapping[str, Any]] = {}
     for item in items:
-        for name, given_below in (item if isinstance(item, Mapping) else {item: None}).items():
+        for name, given_below in (item if isinstance(item, Mapping) else {str(item): None}).items():
             below = given_below or {}
             if not isinstance(below, Mapping):
                 raise RequestError(f"below {name} stand keys, such as {name}: {{cpu_only: true}}.")
@@ -326,12 +314,14 @@ def _translate_composing(draft: Draft, models: Any) -> None:
     """Translate what stands below the parts of an ensemble; the parts themselves are found."""
     for name, below in models.items() if isinstance(models, Mapping) else ():
         part = Draft(name=str(name), prefix=f"ensemble_composing_models.{name}.")
-        translate_model_config(part, (below or {}).get("model_config_parameters") or {})
+        inner = as_section(f"ensemble_composing_models.{name}", below)
+        key = f"ensemble_composing_models.{name}.model_config_parameters"
+        translate_model_config(part, as_section(key, inner.get("model_config_parameters")))
         for section in ("set", "space"):
             for knob, value in part.tree.get(section, {}).items():
                 draft.put(section, f"composing.{name}.{knob}", value)
         draft.dropped += part.dropped
-        for key in below or {}:
+        for key in inner:
             if key != "model_config_parameters":
                 draft.drop(
                     f"ensemble_composing_models.{name}.{key}", "only model_config_parameters apply to a part"
@@ -340,7 +330,8 @@ def _translate_composing(draft: Draft, models: Any) -> None:
 
 def _translate_plots(draft: Draft, plots: Any) -> None:
     """Translate the charts that a report shall have."""
-    for name, plot in plots.items() if isinstance(plots, Mapping) else ():
+    for name, given in plots.items() if isinstance(plots, Mapping) else ():
+        plot = as_section(f"plots.{name}", given)
         axes = {axis: str(plot.get(f"{axis}_axis")) for axis in ("x", "y")}
         unknown = [axis for axis in axes.values() if axis not in METRICS and axis not in _PLOT_AXES]
         if unknown:

@@ -115,8 +115,24 @@ def check_section(key: str, value: Any) -> None:
     Raises:
         RequestError: `key` is such a key, perhaps with its model in front, and `value` is no mapping.
     """
-    if key.rpartition(".")[2] in _SECTIONS and not isinstance(value or {}, Mapping):
-        raise RequestError(f"'{key}' holds keys with values, not {value}.")
+    if key.rpartition(".")[2] in _SECTIONS:
+        as_section(key, value)
+
+
+def as_section(key: str, value: Any) -> Mapping[str, Any]:
+    """Return what stands below a key; nothing where it is left empty.
+
+    Raises:
+        RequestError: it is something else than keys with values.
+    """
+    below = value or {}
+    if not isinstance(below, Mapping):
+        raise RequestError(f"'{key}' holds keys with values, not {str(value)[:_MAX_SHOWN]}.")
+    return below
+
+
+_MAX_SHOWN = 60
+"""Characters of a wrong value that are shown."""
 
 
 def as_list(value: Any) -> list[Any]:
@@ -158,8 +174,8 @@ def as_number(value: Any) -> int | float:
     """
     try:
         number = float(value)
-    except (TypeError, ValueError):
-        raise RequestError(f"'{value}' is not a number.") from None
+    except (TypeError, ValueError, OverflowError):
+        raise RequestError(f"'{str(value)[:_MAX_SHOWN]}' is not a number.") from None
     return int(number) if number.is_integer() else number
 
 

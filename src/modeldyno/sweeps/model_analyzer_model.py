@@ -10,7 +10,7 @@ from typing import Any
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.servers import pbtxt
 from modeldyno.servers.triton_repository_reader import CONFIG
-from modeldyno.sweeps.model_analyzer_draft import Draft, as_list, as_number, as_values
+from modeldyno.sweeps.model_analyzer_draft import Draft, as_list, as_number, as_section, as_values
 from modeldyno.sweeps.model_analyzer_keys import (
     GENAI_PERF_FLAGS,
     METRICS,
@@ -51,7 +51,7 @@ def draft_model(
     draft = Draft(name=name, prefix=prefix)
     draft.tree["model"] = reference
     if (weight := below.get("weighting", config.get("weighting"))) is not None:
-        draft.weight = float(weight)
+        draft.weight = as_number(weight)
     if below.get("cpu_only", config.get("cpu_only")):
         draft.put("set", "device", "cpu")
     _translate_goal(draft, config, below)
@@ -72,15 +72,15 @@ def _has_batch(reference: str) -> bool:
 
 def _translate_goal(draft: Draft, config: Mapping[str, Any], below: Mapping[str, Any]) -> None:
     given = below.get("objectives", config.get("objectives"))
-    objectives = given if isinstance(given, Mapping) else dict.fromkeys(as_list(given), 1)
+    objectives = given if isinstance(given, Mapping) else dict.fromkeys(map(str, as_list(given)), 1)
     for name, weight in objectives.items():
         if query := _query(draft, f"objectives.{name}", str(name)):
             draft.put("objectives", query[0], as_number(weight))
     limits = below.get("constraints", config.get("constraints")) or {}
     for item in limits if isinstance(limits, list) else [limits]:
-        for name, ends in item.items():
+        for name, ends in as_section("constraints", item).items():
             if query := _query(draft, f"constraints.{name}", str(name)):
-                for end, value in ends.items():
+                for end, value in as_section(f"constraints.{name}", ends).items():
                     draft.add("require", _bound(query, str(end), value))
 
 
@@ -89,7 +89,10 @@ def _query(draft: Draft, key: str, name: str) -> tuple[str, str] | None:
     if name in METRICS:
         return METRICS[name]
     if name not in METRICS_WITHOUT_COUNTERPART:
-        raise UnknownName.among("metric of Model Analyzer", name, {**METRICS, **METRICS_WITHOUT_COUNTERPART})
+        known = {**METRICS, **METRICS_WITHOUT_COUNTERPART}
+        raise UnknownName.among(
+            "metric of Model Analyzer", name, known, listed="its docs/metrics.md lists them all."
+        )
     draft.drop(key, METRICS_WITHOUT_COUNTERPART[name])
     return None
 
@@ -255,7 +258,12 @@ def _translate_perf_flags(draft: Draft, flags: Mapping[str, Any], *, batched: bo
     rated = "rate" in draft.tree.get("space", {}) or "rate" in draft.tree.get("load", {})
     for name, value in flags.items():
         if name not in PERF_ANALYZER_FLAGS:
-            raise UnknownName.among("flag below perf_analyzer_flags:", str(name), PERF_ANALYZER_FLAGS)
+            raise UnknownName.among(
+                "flag below perf_analyzer_flags:",
+                str(name),
+                PERF_ANALYZER_FLAGS,
+                listed="perf_analyzer --help lists them all.",
+            )
         if name in _PLAIN_FLAGS:
             section, part, unit = _PLAIN_FLAGS[name]
             draft.put(section, part, f"{as_number(value)}{unit}" if unit else value)
