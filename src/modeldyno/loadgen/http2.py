@@ -88,7 +88,7 @@ class Http2Connection(asyncio.Protocol):
         self._answers[number] = PartialAnswer(call, stream=self._script.stream)
         call.carrier = self
         call.sent = monotonic_ns()
-        self._sending.call(number, call.message)
+        self._sending.call(number, call.message, call.mark)
         if len(self._answers) >= self._share:
             self.full = True
         if number + 2 > LAST_STREAM:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from modeldyno.core.load.request_target import Reply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from modeldyno.core.load.request_log import RequestOutcome
 
@@ -21,12 +21,31 @@ if TYPE_CHECKING:
     """Returns whether an event of a stream holds something generated."""
 
 
+class OpenSequence:
+    """A sequence of requests that has not ended."""
+
+    __slots__ = ("left", "messages", "number", "started")
+
+    def __init__(self, number: int, messages: Iterator[int], length: int) -> None:
+        self.number = number
+        self.messages = messages
+        self.left = length
+        """Requests still to be answered."""
+        self.started = False
+
+
 class Call:
     """A request in flight; times are nanoseconds of the monotonic clock. Mutable for speed (hot path)."""
 
-    __slots__ = ("carrier", "due", "failures", "first", "message", "pieces", "received", "retries", "sent")
+    __slots__ = (
+        "carrier", "due", "failures", "first", "mark", "message", "pieces", "received", "retries", "sent",
+        "sequence",
+    )  # fmt: skip
 
     def __init__(self, message: int, due: int) -> None:
+        self.mark = b""
+        """Written into its message; empty outside of a sequence."""
+        self.sequence: OpenSequence | None = None
         self.failures = 0
         """Number of consecutive failures of the slot before this request."""
         self.begin(message, due)

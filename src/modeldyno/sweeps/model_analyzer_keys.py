@@ -134,7 +134,7 @@ PERF_ANALYZER_FLAGS: dict[str, str] = {
     **dict.fromkeys(
         ("num-of-sequences", "sequence-length", "sequence-length-variation", "sequence-id-range",
          "start-sequence-id"),
-        "models with state are not loaded in sequences",
+        "write load: with sequence: 20, or 10..30",
     ),
     **dict.fromkeys(("shared-memory", "output-shared-memory-size"), "inputs go over the network"),
     **dict.fromkeys(("string-length", "string-data"), "write input: name=1:string:8..32, a range of words"),

@@ -167,6 +167,48 @@ class TestRequests:
             kserve_grpc.greeting(behind)
 
 
+@pytest.mark.parametrize("number", [1, 300, 2**31 - 1])
+@pytest.mark.parametrize(("first", "last"), [(True, False), (False, True), (True, True)])
+class TestSequences:
+    @pytest.mark.parametrize("binary", [True, False])
+    def test_a_mark_is_parameters_in_json(self, number: int, first: bool, last: bool, binary: bool) -> None:
+        """A request with a mark differs by these parameters, and keeps its length and its tensors."""
+        where = Endpoint(host="h", port=1, model="net", options={"binary": binary})
+        feed = {"x": np.arange(3, dtype="int32")}
+        (plain,) = kserve_http.target([feed], where).messages
+        target = kserve_http.sequence_target([feed], where)
+        (message,), (at,) = target.messages, target.marks
+        mark = kserve_http.sequence_mark(number, first=first, last=last)
+        body, raw = split(message[:at] + mark + message[at + len(mark) :])
+
+        parameters = {"sequence_id": number, "sequence_start": first, "sequence_end": last}
+        expected, expected_raw = split(plain)
+        assert body == {**expected, "parameters": {**parameters, **expected.get("parameters", {})}}
+        assert raw == expected_raw
+
+    def test_a_mark_is_parameters_of_grpc(self, number: int, first: bool, last: bool) -> None:
+        """As google.protobuf reads the message with a mark, which has the length of any other mark."""
+        pytest.importorskip("google.protobuf")
+        target = kserve_grpc.sequence_target([{"x": np.arange(3, dtype="int32")}], NET)
+        (message,), (at,) = target.messages, target.marks
+        mark = kserve_grpc.sequence_mark(number, first=first, last=last)
+        request = schemas("kserve")["inference.ModelInferRequest"].FromString(message[:at] + mark)
+
+        assert len(message) == at + len(mark)
+        assert request.inputs[0].name == "x"
+        assert request.parameters["sequence_id"].int64_param == number
+        assert request.parameters["sequence_start"].bool_param is first
+        assert request.parameters["sequence_end"].bool_param is last
+
+
+def test_a_request_of_a_sequence_alone_is_whole() -> None:
+    """The first call is a sequence of one request, as it is written."""
+    (message,) = kserve_http.sequence_target([{"x": np.zeros(1)}], NET).messages
+    parameters = split(message)[0]["parameters"]
+
+    assert (parameters["sequence_start"], parameters["sequence_end"]) == (True, True)
+
+
 class TestAnswers:
     @pytest.mark.parametrize("server", ["triton", "kserve"])
     def test_an_identity_by_raw_bytes(self, server: str) -> None:

@@ -19,7 +19,7 @@ from modeldyno.core.spec.knob import BATCH_SIZE, Knob
 from modeldyno.environment.listening import serving_process
 from modeldyno.environment.process_tree import ancestors
 from modeldyno.errors import RequestError
-from modeldyno.interfaces.client import Client, CountsPrompts, CountsWork
+from modeldyno.interfaces.client import Client, CountsPrompts, CountsWork, sequence_target
 from modeldyno.interfaces.loader import Form
 from modeldyno.loadgen.single_request import send_once
 
@@ -227,6 +227,10 @@ class _Session:
     def target(self, feeds: Sequence[Feed]) -> Target:
         """Turn each payload into a request."""
         return self.client.target([_feed(body) for body in self.bodies] or feeds, self.endpoint)
+
+    def sequence_target(self, feeds: Sequence[Feed]) -> Target:
+        """Turn each payload into a request of a sequence."""
+        return sequence_target(self.client, feeds, self.endpoint)
 
     def arrays(self, output: Reply) -> Feed:
         """Parse an answer; if it says that there is no such model, name those that there are."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.clients import kserve, protobuf, tensors
 from modeldyno.adapters.clients import messages as clients_messages
 from modeldyno.core.load.request_target import ServerInfo, Transport
+from modeldyno.interfaces.client import SINGLE_SEQUENCE
 from modeldyno.servers import triton_stats
 
 if TYPE_CHECKING:
@@ -91,6 +93,39 @@ def target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
     return clients_messages.grpc_target(
         NAME, endpoint, f"{SERVICE}ModelInfer", [_request(endpoint, feed) for feed in feeds]
     )
+
+
+def sequence_target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
+    """Turn each payload into an inference request that ends with the mark of a sequence.
+
+    Raises:
+        RequestError: the protocol cannot carry an input.
+    """
+    plain = target(feeds, endpoint)
+    mark = sequence_mark(SINGLE_SEQUENCE, first=True, last=True)
+    return replace(
+        plain,
+        messages=tuple(message + mark for message in plain.messages),
+        marks=tuple(map(len, plain.messages)),
+    )
+
+
+def sequence_mark(number: int, *, first: bool, last: bool) -> bytes:
+    """Return the parameters of a request in a sequence; numbers have a constant length, with bits of 0."""
+    digits = bytes((number >> shift) & 0x7F | 0x80 for shift in range(0, 28, 7))
+    return b"".join(
+        _PARAMETERS + bytes((4 + len(name) + len(value),)) + b"\x0a" + bytes((len(name),)) + name
+        + b"\x12" + bytes((len(value),)) + value
+        for name, value in (
+            (b"sequence_id", b"\x10" + digits + bytes((number >> 28,))),
+            (b"sequence_start", bytes((8, first))),
+            (b"sequence_end", bytes((8, last))),
+        )
+    )  # fmt: skip
+
+
+_PARAMETERS = b"\x22"
+"""Tag of an entry of the request's parameters, field 4."""
 
 
 def _request(endpoint: Endpoint, feed: Feed) -> bytes:

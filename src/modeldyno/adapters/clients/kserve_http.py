@@ -6,12 +6,14 @@ Triton and KServe support; MLServer needs ``binary=false``, which puts tensors i
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.clients import kserve, tensors
 from modeldyno.adapters.clients import messages as clients_messages
 from modeldyno.core.load.request_target import ServerInfo, Transport
 from modeldyno.errors import RequestError
+from modeldyno.interfaces.client import SINGLE_SEQUENCE
 from modeldyno.servers import triton_stats
 
 if TYPE_CHECKING:
@@ -46,17 +48,45 @@ def target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
     return clients_messages.http_target(NAME, endpoint, [make(endpoint, path, feed) for feed in feeds])
 
 
-def _json_request(endpoint: Endpoint, path: str, feed: Feed) -> bytes:
+def sequence_target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
+    """Turn each payload into an inference request with the mark of a sequence.
+
+    Raises:
+        RequestError: the protocol cannot carry an input.
+    """
+    path = clients_messages.model_path(endpoint, "/v2/models/") + "/infer"
+    make = _binary_request if endpoint.options.get("binary", True) else _json_request
+    mark = sequence_mark(SINGLE_SEQUENCE, first=True, last=True)
+    messages = [make(endpoint, path, feed, mark) for feed in feeds]
+    return clients_messages.http_target(
+        NAME, endpoint, messages, marks=[message.index(mark) for message in messages]
+    )
+
+
+def sequence_mark(number: int, *, first: bool, last: bool) -> bytes:
+    """Return the parameters of a request in a sequence, padded to a constant length."""
+    start, end = (json.dumps(flag).ljust(5) for flag in (first, last))
+    return f'"sequence_id":{number:10},"sequence_start":{start},"sequence_end":{end}'.encode()
+
+
+def _json_request(endpoint: Endpoint, path: str, feed: Feed, mark: bytes = b"") -> bytes:
     inputs = [
         {**_tensor_header(name, array), "data": _json_data(name, array)}
         for name, array in tensors.require_inputs(feed, kserve.EXAMPLE).items()
     ]
-    return clients_messages.post_request(
-        endpoint, path, clients_messages.encode_json({"inputs": inputs}, instead=_INSTEAD)
-    )
+    return clients_messages.post_request(endpoint, path, _encode({"inputs": inputs}, {}, mark))
 
 
-def _binary_request(endpoint: Endpoint, path: str, feed: Feed) -> bytes:
+def _encode(request: dict[str, Any], parameters: dict[str, Any], mark: bytes) -> bytes:
+    """Encode a request; its parameters begin with the mark, if there is any."""
+    if not (mark or parameters):
+        return clients_messages.encode_json(request, instead=_INSTEAD)
+    given = json.dumps(parameters, separators=(",", ":")).encode()[1:-1]
+    rest = clients_messages.encode_json(request, instead=_INSTEAD)[1:]
+    return b'{"parameters":{%s},%s' % (b",".join(filter(None, (mark, given))), rest)
+
+
+def _binary_request(endpoint: Endpoint, path: str, feed: Feed, mark: bytes = b"") -> bytes:
     raw = {
         name: kserve.to_bytes(name, array)
         for name, array in tensors.require_inputs(feed, kserve.EXAMPLE).items()
@@ -65,9 +95,7 @@ def _binary_request(endpoint: Endpoint, path: str, feed: Feed) -> bytes:
         {**_tensor_header(name, array), "parameters": {"binary_data_size": len(raw[name])}}
         for name, array in feed.items()
     ]
-    head = clients_messages.encode_json(
-        {"inputs": inputs, "parameters": {"binary_data_output": True}}, instead=_INSTEAD
-    )
+    head = _encode({"inputs": inputs}, {"binary_data_output": True}, mark)
     return clients_messages.post_request(
         endpoint,
         path,

@@ -43,6 +43,7 @@ def http_target(
     *,
     stream: bool = False,
     counted: bool = False,
+    marks: Iterable[int] = (),
 ) -> Target:
     """Return the target that sends messages over HTTP."""
     return Target(
@@ -54,6 +55,7 @@ def http_target(
         tls=endpoint.tls,
         stream=stream,
         counted=counted,
+        marks=tuple(marks),
     )
 
 

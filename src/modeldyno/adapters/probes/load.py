@@ -24,8 +24,9 @@ from modeldyno.core.metrics.stop_rule import StopRuleResult
 from modeldyno.core.result.result import Artifact, Failure, FailureKind
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.data import outputs
+from modeldyno.errors import RequestError
 from modeldyno.interfaces.probe import Pass
-from modeldyno.interfaces.session import CanDrive, CanSend, HasServerStats, IsServed, MayEnd
+from modeldyno.interfaces.session import CanDrive, CanSend, HasServerStats, IsServed, MayEnd, load_target
 from modeldyno.loadgen import LoadEnd
 from modeldyno.loadgen.arrivals import unused_trace_fields
 from modeldyno.loadgen.record_spool import RecordSpool
@@ -182,6 +183,8 @@ def _start_load(
 ) -> Iterator[tuple[RunningLoad, int]]:
     """Start the load; yield it and its number of distinct requests."""
     if isinstance(session, CanDrive):
+        if load.sequence is not None:
+            raise RequestError("Calls of one's own code are no sequences; leave `sequence` out.")
         from modeldyno.loadgen.thread_load import run_threads  # noqa: PLC0415 - only a server is sent to
 
         calls = session.calls()
@@ -190,7 +193,7 @@ def _start_load(
     else:
         from modeldyno.loadgen.driver_pool import run_load_drivers  # noqa: PLC0415 - only a server is sent to
 
-        target = session.target(feeds)
+        target = load_target(session, feeds, load)
         with run_load_drivers(target, load, seed=seed) as driven:
             yield driven, len(target.messages)
 
@@ -237,13 +240,18 @@ _REPEATED = Doubt(
 )
 
 
+_STATEFUL = "correlation id"
+"""What Triton asks for if requests to a stateful model are of no sequence."""
+_NEEDS_SEQUENCE = "; the model has state: say how long its sequences are with `sequence`, such as 20"
+
+
 def _first_error(failed_replies: Sequence[Reply], session: CanSend | CanDrive) -> str:
     """Return the server's error message for the first failed request, if it sent one."""
     for reply in failed_replies:
         try:
             session.arrays(reply)
         except ValueError as error:
-            return str(error)
+            return f"{error}{_NEEDS_SEQUENCE if _STATEFUL in str(error).lower() else ''}"
     return ""
 
 

@@ -15,7 +15,7 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.spec.input_spec import format_shape
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob, count_knob
 from modeldyno.errors import RequestError
-from modeldyno.interfaces.client import Client, CountsPrompts
+from modeldyno.interfaces.client import Client, CountsPrompts, sequence_target
 from modeldyno.interfaces.loader import Form
 from modeldyno.interfaces.session import StartedServer
 from modeldyno.servers import tcp_ports
@@ -191,6 +191,10 @@ class Session:
     def target(self, feeds: Sequence[Feed]) -> Target:
         """Turn each payload into a request."""
         return self.client.target(feeds, self.endpoint)
+
+    def sequence_target(self, feeds: Sequence[Feed]) -> Target:
+        """Turn each payload into a request of a sequence."""
+        return sequence_target(self.client, feeds, self.endpoint)
 
     def arrays(self, output: Reply) -> Feed:
         """Parse an answer into named arrays."""
