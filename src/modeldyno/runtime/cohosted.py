@@ -80,7 +80,12 @@ def load_cohosted(
             opened = first_call(guest, payload, model, stage, job.load or Load())
         guests.found += _labelled(name, opened.found)
         guests.subjects[name] = Subject(
-            model=model, session=guest, calls=opened.calls, feeds=payload.feeds, samples=payload.samples
+            model=model,
+            session=guest,
+            calls=opened.calls,
+            feeds=payload.feeds,
+            samples=payload.samples,
+            streams=payload.streams,
         )
         software[f"model {name}"] = f"{model.identity.framework} {model.identity.digest[:_SHOWN]}"
     if job.beside:

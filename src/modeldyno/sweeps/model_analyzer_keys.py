@@ -156,7 +156,7 @@ PERF_ANALYZER_FLAGS: dict[str, str] = {
     "latency-threshold": "write require: latency.p99 <= 10ms",
     "percentile": "write plan: with target: p95",
     "shape": "write input: name=batch,3,224,224",
-    "input-data": "write input: file.npz",
+    "input-data": "write input: file.json, the same file",
     "streaming": "write set: with stream: true for an OpenAI-compatible server",
 }  # fmt: skip
 """Flag of perf_analyzer that Model Analyzer passes on to what to write instead."""

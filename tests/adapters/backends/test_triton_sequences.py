@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -54,3 +55,36 @@ def test_each_sequence_begins_goes_on_and_ends(
         assert [step[:3] for step in steps] == [
             (int(number == 1), int(number == len(steps)), number) for number in range(1, len(steps) + 1)
         ]
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("protocol", ["http-binary", "grpc"])
+def test_the_answers_to_streams_of_requests_are_those_expected(protocol: str, tmp_path: Path) -> None:
+    """A stateful model sums each stream of a file up, as its expected answers say; a wrong one is found."""
+    path = tmp_path / "requests.json"
+    document: dict[str, Any] = {
+        "data": [
+            [{"INPUT": [1]}, {"INPUT": {"b64": "AgAAAA=="}}],
+            [{"INPUT": [5]}, {"INPUT": [6]}, {"INPUT": [7]}],
+        ],
+        "validation_data": [
+            [{"OUTPUT": [1], "STEP": [1]}, {"OUTPUT": {"b64": "AwAAAA=="}}],
+            [{"OUTPUT": [5]}, {"OUTPUT": [11]}, {"OUTPUT": [18], "STEP": [3]}],
+        ],
+    }
+
+    def load() -> modeldyno.Result:
+        path.write_text(json.dumps(document))
+        return modeldyno.load(
+            f"{REPOSITORY}#tally", concurrency=3, sequence="data", inputs=str(path), max_time=2,
+            protocol=protocol, store=False,
+        )  # fmt: skip
+
+    result = load()
+    assert result.failure is None
+    assert result["checked_calls"] == 10
+
+    document["validation_data"][1][2]["OUTPUT"] = [19]
+    failure = load().failure
+    assert failure is not None
+    assert "that to request 5: output 'OUTPUT' is 18 where 19 is expected" in failure.message
