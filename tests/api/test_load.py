@@ -68,14 +68,14 @@ def test_headers_are_gone_after_the_load(
 
 def test_answers_are_compared_with_those_of_a_file_of_requests(url: str, tmp_path: Path) -> None:
     """A wrong one is a failure that names its request; `checked_calls` says how many were compared."""
-    echo, steps = read_answer(url), [{"x": {"content": [float(i)], "shape": [1, 1]}} for i in range(3)]
+    echo, steps = read_answer(url), [{"x": {"content": [float(i)], "shape": [1]}} for i in range(3)]
     answers = [{echo: [0.0]}, {echo: [1.0]}, {echo: [7.0]}]
     (tmp_path / "a.json").write_text(json.dumps({"data": steps, "validation_data": answers}))
     result = modeldyno.load(url, requests=6, inputs=str(tmp_path / "a.json"), plan=PLAN, store=False)
 
     assert result.failure is not None
     assert "1 of 3 requests are not the expected ones; that to request 3" in result.failure.message
-    assert result["checked_calls"] >= 3
+    assert (result["checked_calls"] or 0) >= 3
 
 
 def read_answer(url: str) -> str:

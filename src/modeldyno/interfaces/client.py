@@ -79,6 +79,26 @@ SINGLE_SEQUENCE = (1 << 31) - 1
 """Id of a sequence of one request; models may have ids as signed numbers of 32 bits."""
 
 
+@runtime_checkable
+class SharesMemory(Protocol):
+    """A Client whose server can read inputs from shared memory: requests name a region and where in it."""
+
+    def memory_content(self, feeds: Sequence[Feed]) -> bytes:
+        """Return what a region must hold: all inputs of all payloads, one after the other.
+
+        `target` encodes requests for it if the endpoint has the option ``region``, its name.
+        """
+
+    def register_memory(self, endpoint: Endpoint, region: str, key: str, size: int) -> Target:
+        """Return the request that makes a region known to the server; `key` is its name in this system."""
+
+    def unregister_memory(self, endpoint: Endpoint, region: str) -> Target:
+        """Return the request after which the server does not use it."""
+
+    def check_memory(self, reply: Reply) -> None:
+        """Raise ValueError with a short phrase if the server did not register it."""
+
+
 def sequence_target(client: Client, feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
     """Encode each payload as a request of a sequence.
 

@@ -35,7 +35,9 @@ class CallTemplate:
         self.messages = target.messages
         self.marks = target.marks
         self.stream = target.stream
-        self.prefixes = [b"\0" + len(message).to_bytes(4) for message in self.messages]
+        flag = b"\1" if target.compression else b"\0"
+        self.prefixes = [flag + len(message).to_bytes(4) for message in self.messages]
+        self.compressed = bool(target.compression)
         self.table_size = sum(map(hpack.size_of, fields))
         self.full = hpack.encode_literal(fields, learn=False)
         self.first = hpack.encode_literal(fields, learn=True)

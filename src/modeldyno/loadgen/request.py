@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from modeldyno.core.load.compression import decompress
 from modeldyno.core.load.request_target import Reply
 
 if TYPE_CHECKING:
@@ -119,8 +120,22 @@ class Carrier(Protocol):
         """Abandon a request without reporting it."""
 
 
+class Compressed(bytes):
+    """A compressed message of a reply, which is decompressed only if it is read."""
+
+
 def make_reply(message: int, raw: Raw) -> Reply:
     """Return a Reply made of its raw parts."""
     status, head, body = raw
-    whole = body if isinstance(body, bytes) else b"".join(body)
+    whole = body if isinstance(body, bytes) else b"".join(map(_plain, body))
     return Reply(message=message, status=status, head=head, body=whole)
+
+
+def _plain(part: bytes) -> bytes:
+    """Return a part of a body as it was before any compression; as it is if it cannot be decompressed."""
+    if not isinstance(part, Compressed):
+        return part
+    try:
+        return decompress(part)
+    except ValueError:
+        return bytes(part)

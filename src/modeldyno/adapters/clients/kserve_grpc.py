@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.clients import kserve, protobuf, tensors
@@ -12,7 +13,7 @@ from modeldyno.interfaces.client import SINGLE_SEQUENCE
 from modeldyno.servers import triton_stats
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy import ndarray
 
@@ -38,7 +39,11 @@ CONTENTS: Schema = {
     8: ("bytes_contents", ["bytes"]),
 }
 DESCRIBED: Schema = {1: ("name", "string"), 2: ("datatype", "string"), 3: ("shape", ["int64"])}
-TENSOR: Schema = {**DESCRIBED, 5: ("contents", CONTENTS)}
+PARAMETER: Schema = {
+    1: ("key", "string"),
+    2: ("value", {2: ("int64_param", "int64"), 3: ("string_param", "string")}),
+}
+TENSOR: Schema = {**DESCRIBED, 4: ("parameters", [PARAMETER]), 5: ("contents", CONTENTS)}
 REQUEST: Schema = {
     1: ("model_name", "string"),
     2: ("model_version", "string"),
@@ -54,6 +59,12 @@ RESPONSE: Schema = {
 MODEL: Schema = {1: ("name", "string"), 2: ("version", "string")}
 METADATA: Schema = {1: ("name", "string"), 2: ("versions", ["string"]), 4: ("inputs", [DESCRIBED])}
 SERVER: Schema = {1: ("name", "string"), 2: ("version", "string"), 3: ("extensions", ["string"])}
+REGION: Schema = {
+    1: ("name", "string"),
+    2: ("key", "string"),
+    3: ("offset", "uint64"),
+    4: ("byte_size", "uint64"),
+}
 INDEX_OF: Schema = {2: ("ready", "bool")}
 INDEX: Schema = {1: ("models", [{1: ("name", "string"), 3: ("state", "string")}])}
 _READY = {"ready": True}
@@ -90,9 +101,38 @@ def target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
     Raises:
         RequestError: the protocol cannot carry an input.
     """
-    return clients_messages.grpc_target(
-        NAME, endpoint, f"{SERVICE}ModelInfer", [_request(endpoint, feed) for feed in feeds]
-    )
+    return clients_messages.grpc_target(NAME, endpoint, f"{SERVICE}ModelInfer", _messages(feeds, endpoint))
+
+
+def _messages(feeds: Sequence[Feed], endpoint: Endpoint) -> list[bytes]:
+    if region := str(endpoint.options.get("region", "")):
+        return [
+            _request(endpoint, feed, kserve.region_parameters(region, places))
+            for feed, places in kserve.places_in_region(feeds)
+        ]
+    return [_request(endpoint, feed) for feed in feeds]
+
+
+def memory_content(feeds: Sequence[Feed]) -> bytes:
+    """Return all inputs of all payloads, one after the other."""
+    return kserve.region_content(feeds)
+
+
+def register_memory(endpoint: Endpoint, region: str, key: str, size: int) -> Target:
+    """Return the request that registers a region of system shared memory, a Triton extension."""
+    request = protobuf.encode(REGION, {"name": region, "key": key, "byte_size": size})
+    return clients_messages.grpc_target(NAME, endpoint, f"{SERVICE}SystemSharedMemoryRegister", [request])
+
+
+def unregister_memory(endpoint: Endpoint, region: str) -> Target:
+    """Return the request that unregisters a region."""
+    request = protobuf.encode(REGION, {"name": region})
+    return clients_messages.grpc_target(NAME, endpoint, f"{SERVICE}SystemSharedMemoryUnregister", [request])
+
+
+def check_memory(reply: Reply) -> None:
+    """Raise ValueError (a phrase) if a region was not registered."""
+    clients_messages.check_grpc_status(reply)
 
 
 def sequence_target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
@@ -101,6 +141,7 @@ def sequence_target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
     Raises:
         RequestError: the protocol cannot carry an input.
     """
+    kserve.check_sequences(endpoint)
     plain = target(feeds, endpoint)
     mark = sequence_mark(SINGLE_SEQUENCE, first=True, last=True)
     return replace(
@@ -128,13 +169,23 @@ _PARAMETERS = b"\x22"
 """Tag of an entry of the request's parameters, field 4."""
 
 
-def _request(endpoint: Endpoint, feed: Feed) -> bytes:
+def _request(
+    endpoint: Endpoint, feed: Feed, shared: Mapping[str, Mapping[str, str | int]] = MappingProxyType({})
+) -> bytes:
     tensors.require_inputs(feed, kserve.EXAMPLE)
     inputs = [
-        {"name": name, "datatype": kserve.datatype(name, array), "shape": array.shape}
+        {
+            "name": name,
+            "datatype": kserve.datatype(name, array),
+            "shape": array.shape,
+            "parameters": [
+                {"key": key, "value": {f"{'string' if isinstance(value, str) else 'int64'}_param": value}}
+                for key, value in shared.get(name, {}).items()
+            ],
+        }
         for name, array in feed.items()
     ]
-    raw = [kserve.to_bytes(name, array) for name, array in feed.items()]
+    raw = [] if shared else [kserve.to_bytes(name, array) for name, array in feed.items()]
     request = {
         "model_name": clients_messages.require_model(endpoint),
         "model_version": endpoint.version,

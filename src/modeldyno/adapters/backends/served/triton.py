@@ -6,7 +6,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,6 +29,7 @@ from modeldyno.servers import (
     triton_repository_reader,
     triton_repository_writer,
 )
+from modeldyno.servers.container_options import container_options
 from modeldyno.servers.server_process import Launch, http_ready
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
             "A repository cannot be used with server=: name a model of the running Triton by its URL, "
             f"such as {config['server']}#{model.value.name}."
         )
-    with (open_remote_triton if "server" in config else _start_server)(model, config) as session:
+    start = open_remote_triton if "server" in config else _start_server
+    with start(model, config) as session, closing(session.regions):
         yield session
 
 
@@ -147,6 +149,7 @@ def _start_server(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Ses
             label=folder.name,
             device=base.device_of(config),
             program=str(config["launch"]),
+            options=container_options(config),
         )
         return triton.container_command(container, repository, name, ports, flags)
 
