@@ -17,7 +17,7 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.stats import units
 from modeldyno.core.stats.units import UNITS, parse_quantity
-from modeldyno.options import BYTES, COUNT, LOAD, PLAN, SECONDS, SHARE, Option
+from modeldyno.options import BYTES, COUNT, LOAD, PLAN, SECONDS, SEQUENCE, SHARE, Option
 from modeldyno.sweeps import schema, value_parsers
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ ARRIVALS = {"arrivals", "concurrency", "rate", "burst", "trace"}
 DERIVED = {"within"}
 """Fields of a load that follow from the bounds."""
 FUNCTIONS = (modeldyno.load, modeldyno.load_curve, modeldyno.find_load)
-OTHER = {SECONDS: ("7s", 7.0), COUNT: ("7", 7)}
+OTHER = {SECONDS: ("7s", 7.0), COUNT: ("7", 7), SEQUENCE: ("7..9", (7, 9))}
 """Kind of a load's options to a text that is no default, and its value."""
 
 

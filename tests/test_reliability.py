@@ -21,6 +21,7 @@ from modeldyno import codec, plugins
 from modeldyno.adapters.backends.python import Session
 from modeldyno.adapters.loaders import onnx, url
 from modeldyno.core.result.result import Doubted, Failed, FailureKind
+from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.dashboard.server import HOST
 from modeldyno.data import Payload
@@ -83,7 +84,7 @@ def test_of_100_broken_models_100_are_flagged(first: int) -> None:
         kind, model = broken(number)
         stage = RunStage(watch=lambda _event: None)
         payload = Payload(feeds=({},), samples=1, used=())
-        opened = first_call(Session(model), payload, a_model(), stage, patience=60.0)
+        opened = first_call(Session(model), payload, a_model(), stage, Load())
         events = [*opened.found, *check_outputs(opened, "last call", stage)]
         found = {event.failure.kind for event in events if isinstance(event, Failed)}
         codes = {event.doubt.code for event in events if isinstance(event, Doubted)}

@@ -10,11 +10,12 @@ import re
 
 FIELDS = frozenset(
     {
-        "backend", "beside", "carbon", "configurations", "data", "demand", "drivers", "duration", "evaluate",
+        "backend", "beside", "carbon", "concurrency", "configurations", "data", "demand", "drivers",
+        "duration", "evaluate",
         "find_load", "force", "headers", "inputs", "layers", "max_regression", "max_runs", "max_time",
         "maximize", "memory", "memory_limit", "min_runs", "min_time", "min_warmup", "minimize", "mode",
         "pictures", "pin", "plots", "port", "power", "precision", "price", "processes", "rate", "records",
-        "requests", "require", "run", "seed", "smallest", "timeout", "token_file", "vary",
+        "requests", "require", "run", "seed", "sequence", "smallest", "timeout", "token_file", "vary",
     }
 )  # fmt: skip
 """The fields that messages name; other words in backticks stay as they are."""

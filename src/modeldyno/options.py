@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 SECONDS, BYTES, SHARE = "s", "B", "1"
 """Kinds of options that are quantities: their base units, as `core.stats.units` has them."""
-COUNT, CORES, STATISTIC, PERCENTILES = "count", "cores", "statistic", "percentiles"
+COUNT, CORES, STATISTIC, PERCENTILES, SEQUENCE = "count", "cores", "statistic", "percentiles", "sequence"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,8 @@ LOAD = (
            in_file="How often to resend a request that the server did not answer."),
     Option("drivers", COUNT, "Number of processes that send.", default=1,
            in_file="Number of sending processes."),
+    Option("sequence", SEQUENCE, "Requests of each sequence, for stateful models: 20, 10..30, or data.",
+           in_file="Requests of each sequence, for stateful models: 20, 10..30, or data for its streams."),
 )  # fmt: skip
 """Options of any load; when requests are due (concurrency, rate, replay) each command asks in its own way."""
 

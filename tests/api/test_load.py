@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import urllib.parse
+import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +17,7 @@ from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 PLAN = modeldyno.Plan(max_time=1.5, min_time=0.3, precision=0.3)
 
@@ -60,6 +64,27 @@ def test_headers_are_gone_after_the_load(
     assert set(seen) == {"Authorization: Bearer abc"}
     assert os.environ.get(HEADERS_VARIABLE) == before
     assert "Bearer" not in repr(result.job)
+
+
+def test_answers_are_compared_with_those_of_a_file_of_requests(url: str, tmp_path: Path) -> None:
+    """A wrong one is a failure that names its request; `checked_calls` says how many were compared."""
+    echo, steps = read_answer(url), [{"x": {"content": [float(i)], "shape": [1]}} for i in range(3)]
+    answers = [{echo: [0.0]}, {echo: [1.0]}, {echo: [7.0]}]
+    (tmp_path / "a.json").write_text(json.dumps({"data": steps, "validation_data": answers}))
+    result = modeldyno.load(url, requests=6, inputs=str(tmp_path / "a.json"), plan=PLAN, store=False)
+
+    assert result.failure is not None
+    assert "1 of 3 requests are not the expected ones; that to request 3" in result.failure.message
+    assert (result["checked_calls"] or 0) >= 3
+
+
+def read_answer(url: str) -> str:
+    """Return the name of the server's output."""
+    session = urllib.parse.urlsplit(url)
+    body = json.dumps({"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}]}).encode()
+    request = urllib.request.Request(f"http://{session.netloc}/v2/models/echo/infer", body)
+    with urllib.request.urlopen(request) as answer:
+        return str(json.load(answer)["outputs"][0]["name"])
 
 
 def test_several_loads_are_a_curve(url: str) -> None:

@@ -685,7 +685,7 @@ def test_text_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="not UTF-8 text"):
         build(TEXT, str(tmp_path / "a.png"))
     (tmp_path / "a.json").write_text("[]")
-    with pytest.raises(RequestError, match=r"name it \.jsonl"):
+    with pytest.raises(RequestError, match=r"name the file \.jsonl"):
         build(TEXT, str(tmp_path / "a.json"))
     (tmp_path / "empty.txt").write_text("\n")
     with pytest.raises(RequestError, match="no text"):

@@ -12,6 +12,7 @@ import grpc
 import numpy as np
 import pytest
 
+from modeldyno.core.load.compression import COMPRESSIONS, compress
 from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import Target, Tls, Transport
 from modeldyno.core.spec.load_spec import Load
@@ -116,6 +117,23 @@ def test_messages_of_any_size_go_there_and_back(size: int, port: int, driven: Ca
     assert set(outcome.records.outcome) == {RequestOutcome.OK}
     assert set(outcome.records.received) == {size}
     assert outcome.replies[-1].body == message
+
+
+@pytest.mark.parametrize("name", COMPRESSIONS)
+def test_compressed_messages_go_there_and_back(name: str, driven: Callable[..., Driven]) -> None:
+    """A server of grpc reads them, and its compressed answers are read."""
+    algorithm = {"gzip": grpc.Compression.Gzip, "deflate": grpc.Compression.Deflate}[name]
+    server = grpc.server(futures.ThreadPoolExecutor(2), handlers=[Methods()], compression=algorithm)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    plain = b"again and " * 1000
+    given = replace(target(port, "echo", compress(plain, name)), compression=name)
+    found, reply = driven(given, Load(requests=3)), send_once(given)
+    server.stop(0).wait()
+
+    assert {reply.body for reply in found.replies} == {plain}
+    assert max(found.records.received) < len(plain)
+    assert reply.body == plain
 
 
 def test_metadata_is_sent_and_shown(port: int) -> None:

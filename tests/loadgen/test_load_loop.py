@@ -16,6 +16,7 @@ from modeldyno.loadgen import load_loop as drive
 from modeldyno.loadgen import record_frames
 from modeldyno.loadgen.arrivals import LoadShare
 from modeldyno.loadgen.load_loop import LoadLoop
+from modeldyno.loadgen.sequences import OpenSequences
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +32,11 @@ Answer = tuple[int, RequestOutcome, int]
 """Milliseconds that a request takes, how it ends, and its status; the fake server's choice."""
 
 
+def mark(number: int, *, first: bool, last: bool) -> bytes:
+    """Write a mark that can be read: ``[3]`` is a sequence of one request."""
+    return b"%s%d%s" % (b"[" if first else b"", number, b"]" if last else b"")
+
+
 class World:
     """Time, the event loop, the timer and the server, in one."""
 
@@ -38,6 +44,7 @@ class World:
         self.now = START
         self.opened = self.tardiness = 0
         self.dropped: list[Call] = []
+        self.marks: list[tuple[str, int]] = []
         self.answer: Callable[[Call, int], Answer | None] = lambda _call, _number: (5, RequestOutcome.OK, 200)
         self._numbers = count()
         self._order = count()
@@ -46,9 +53,15 @@ class World:
         self._held: dict[Call, int] = {}
         monkeypatch.setattr(drive, "monotonic_ns", lambda: self.now)
 
-    def drive(self, load: Load, *, share: LoadShare | None = None, messages: int = 1) -> LoadLoop:
+    def drive(
+        self, load: Load, *, share: LoadShare | None = None, messages: int = 1, streams: tuple[int, ...] = ()
+    ) -> LoadLoop:
         """Give a load that this world's clock drives."""
         made = LoadLoop(load, share or LoadShare(), messages, self)  # type: ignore[arg-type]
+        if load.sequence is not None:
+            made.sequences = OpenSequences(
+                load, share or LoadShare(), streams or (messages,), mark, first=0, seed=0
+            )
         made.carrier = made.timer = self  # type: ignore[assignment]
         self._drive = made
         made.start(START)
@@ -71,6 +84,8 @@ class World:
     def send(self, call: Call, now: int) -> None:
         """Be a carrier, whose server answers as the test says; None: never."""
         call.sent = now
+        if call.mark:
+            self.marks.append((call.mark.decode(), call.message))
         answer = self.answer(call, next(self._numbers))
         if answer is not None:
             self._held[call] = call.sent
@@ -448,3 +463,74 @@ def test_drivers_share_requests_slots_and_messages(monkeypatch: pytest.MonkeyPat
     assert [len(part) for part in parts] == [5, 4]
     assert np.bincount(join_records(parts).message).tolist() == [3, 3, 3]
     assert [int((part.due == START).sum()) for part in parts] == [2, 1]
+
+
+def test_a_slot_has_one_sequence_after_the_other(world: World) -> None:
+    """Each begins with the first message; two slots have two of them."""
+    world.drive(Load(concurrency=2, sequence=(3, 3)), messages=2)
+    world.run(16)
+
+    assert world.marks == [
+        ("[1", 0), ("[2", 0), ("1", 1), ("2", 1), ("1]", 0), ("2]", 0), ("[3", 0), ("[4", 0),
+    ]  # fmt: skip
+
+
+def test_sequences_at_a_rate_take_turns(world: World) -> None:
+    """As many are open as the limit says, however quick the server is."""
+    world.drive(Load(arrivals=Arrivals.CONSTANT, rate=100.0, concurrency=3, sequence=(2, 2)))
+    world.run(65)
+
+    assert [text for text, _ in world.marks] == ["[1", "[2", "[3", "1]", "[4", "2]", "[5"]
+
+
+def test_a_failed_request_ends_its_sequence_here(world: World) -> None:
+    """The server may have lost its state: the slot begins another one."""
+    world.answer = lambda _call, number: (
+        5,
+        RequestOutcome.SERVER_ERROR if number == 1 else RequestOutcome.OK,
+        200,
+    )
+    world.drive(Load(concurrency=1, sequence=(4, 4)))
+    world.run(16)
+
+    assert [text for text, _ in world.marks] == ["[1", "1", "[2", "2"]
+
+
+def test_a_retried_request_keeps_its_place(world: World) -> None:
+    """It is sent again as it was."""
+    world.answer = lambda _call, number: (5, RequestOutcome.RESET if number == 1 else RequestOutcome.OK, 200)
+    world.drive(Load(concurrency=1, sequence=(3, 3), retries=1))
+    world.run(16)
+
+    assert [text for text, _ in world.marks] == ["[1", "1", "1", "1]"]
+
+
+def test_a_stopped_load_ends_its_sequences(world: World) -> None:
+    """Open ones get a last request each, the idle and those under way; the load is over when all are."""
+    load_loop = world.drive(Load(arrivals=Arrivals.CONSTANT, rate=100.0, concurrency=2, sequence=(9, 9)))
+    over: list[int] = []
+    load_loop.finished = lambda: over.append(world.now)
+    world.run(12)
+    load_loop.stop(5.0)
+    world.run(100)
+
+    assert [text for text, _ in world.marks] == ["[1", "[2", "1]", "2]"]
+    assert over
+
+
+def test_streams_of_data_are_sequences(world: World) -> None:
+    """A sequence takes the next stream, from its beginning and as long as it is."""
+    world.drive(Load(concurrency=1, sequence=(0, 0)), messages=3, streams=(2, 1))
+    world.run(21)
+
+    assert world.marks == [("[1", 0), ("1]", 1), ("[2]", 2), ("[3", 0), ("3]", 1)]
+
+
+def test_drivers_share_ids_and_streams(world: World) -> None:
+    """Every second id, and every second stream."""
+    world.drive(
+        Load(concurrency=2, sequence=(0, 0)), share=LoadShare(index=1, of=2), messages=3, streams=(2, 1)
+    )
+    world.run(6)
+
+    assert world.marks == [("[2]", 2), ("[4]", 2)]

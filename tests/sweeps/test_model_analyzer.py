@@ -275,6 +275,13 @@ def test_the_server_is_started_as_it_says() -> None:
     docker = translate(
         {**ONE, "triton_launch_mode": "docker", "triton_docker_image": "i", "triton_server_path": "p"}
     )
+    optioned = translate(
+        {
+            **ONE, "triton_launch_mode": "docker", "triton_docker_shm_size": "2g",
+            "triton_docker_mounts": ["/a:/b:ro", "/c:/d"], "triton_docker_labels": {"team": "ml"},
+            "triton_docker_args": {"ipc": "host"},
+        }
+    )  # fmt: skip
     remote = translate(
         {
             "profile_models": "add", "triton_launch_mode": "remote", "triton_http_endpoint": "h:9000",
@@ -285,6 +292,11 @@ def test_the_server_is_started_as_it_says() -> None:
 
     assert docker.tree["set"] == {"protocol": "grpc", "launch": "docker", "image": "i"}
     assert [item.key for item in docker.dropped] == ["triton_server_path"]
+    assert optioned.tree["set"] == {
+        "protocol": "grpc", "launch": "docker", "container.shm_size": "2g",
+        "container.volume": '["/a:/b:ro", "/c:/d"]', "container.label.team": "ml", "container.ipc": "host",
+    }  # fmt: skip
+    assert not optioned.dropped
     assert remote.tree["model"] == "http://h:9000#add"
     assert remote.tree["set"]["grpc_port"] == 9001
     assert [item.key for item in inside.dropped] == ["triton_launch_mode"]

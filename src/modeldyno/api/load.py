@@ -11,7 +11,7 @@ from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.profile import as_tuple, result_or_raise, split_plan, store_conclusion_if, store_if
 from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.load_curve import LoadCurve, parse_ladder
-from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate
+from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate, parse_sequence
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.trace.carbon import Emission
 from modeldyno.errors import RequestError, RunFailed
@@ -55,6 +55,7 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
     request_timeout: float = 60.0,
     retries: int = 0,
     drivers: int = 1,
+    sequence: int | str | tuple[int, int] | None = None,
     backend: str | None = None,
     inputs: Sequence[str | InputSpec] = (),
     headers: Mapping[str, str] | None = None,
@@ -90,6 +91,8 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
         request_timeout: timeout of a request in seconds.
         retries: retries of a request that the server did not answer.
         drivers: number of processes that send.
+        sequence: requests of each sequence, for stateful models: ``20``, ``"10..30"``, or ``"data"`` for the
+            streams of the input data; with a rate, `concurrency` of them are open at once.
         backend: what serves the model; ``"triton"`` by default.
         inputs: shapes, ranges or files, as ``--input`` takes them.
         headers: sent with every request; not stored in the Result.
@@ -138,6 +141,7 @@ def load_curve(  # noqa: PLR0913 - one parameter per option
     request_timeout: float = 60.0,
     retries: int = 0,
     drivers: int = 1,
+    sequence: int | str | tuple[int, int] | None = None,
     backend: str | None = None,
     inputs: Sequence[str | InputSpec] = (),
     headers: Mapping[str, str] | None = None,
@@ -171,6 +175,8 @@ def load_curve(  # noqa: PLR0913 - one parameter per option
         request_timeout: timeout of a request in seconds.
         retries: retries of a request that the server did not answer.
         drivers: number of processes that send.
+        sequence: requests of each sequence, for stateful models: ``20``, ``"10..30"``, or ``"data"`` for the
+            streams of the input data; with a rate, `concurrency` of them are open at once.
         backend: what serves the model; ``"triton"`` by default.
         inputs: shapes, ranges or files, as ``--input`` takes them.
         headers: sent with every request; not stored in the Results.
@@ -233,6 +239,7 @@ def find_load(  # noqa: PLR0913 - one parameter per option
     request_timeout: float = 60.0,
     retries: int = 0,
     drivers: int = 1,
+    sequence: int | str | tuple[int, int] | None = None,
     backend: str | None = None,
     inputs: Sequence[str | InputSpec] = (),
     headers: Mapping[str, str] | None = None,
@@ -269,6 +276,8 @@ def find_load(  # noqa: PLR0913 - one parameter per option
         request_timeout: timeout of a request in seconds.
         retries: retries of a request that the server did not answer.
         drivers: number of processes that send.
+        sequence: requests of each sequence, for stateful models: ``20``, ``"10..30"``, or ``"data"`` for the
+            streams of the input data; with a rate, `concurrency` of them are open at once.
         backend: what serves the model; ``"triton"`` by default.
         inputs: shapes, ranges or files, as ``--input`` takes them.
         headers: sent with every request; not stored in the Results.
@@ -385,7 +394,7 @@ def _request(given: Mapping[str, Any]) -> Request:
     load = Load(
         **_arrivals(given.get("rate"), given.get("replay")),
         concurrency=given["concurrency"],
-        **{row.field: given[row.name] for row in LOAD},
+        **{row.field: given[row.name] for row in LOAD} | {"sequence": parse_sequence(given["sequence"])},
     )
     records = given.get("records")
     return Request(

@@ -10,7 +10,19 @@ import click
 
 from modeldyno.cli import actions, defaults, quantity_callback
 from modeldyno.errors import RequestError
-from modeldyno.options import BYTES, CORES, COUNT, LIMITS, LOAD, MAX_TIME, PERCENTILES, PLAN, SHARE, STATISTIC
+from modeldyno.options import (
+    BYTES,
+    CORES,
+    COUNT,
+    LIMITS,
+    LOAD,
+    MAX_TIME,
+    PERCENTILES,
+    PLAN,
+    SEQUENCE,
+    SHARE,
+    STATISTIC,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -188,7 +200,15 @@ def _parse_memory(ctx: click.Context, parameter: click.Parameter, value: str | N
     return number
 
 
-_CALLBACKS = {CORES: _parse_cores, STATISTIC: _parse_statistic, BYTES: _parse_memory}
+def _parse_sequence(
+    _ctx: click.Context, _parameter: click.Parameter, value: str | None
+) -> tuple[int, int] | None:
+    return actions.options.parse_sequence(value)
+
+
+_CALLBACKS = {
+    CORES: _parse_cores, STATISTIC: _parse_statistic, BYTES: _parse_memory, SEQUENCE: _parse_sequence,
+}  # fmt: skip
 
 
 def combine_options(*options: Decorator) -> Decorator:

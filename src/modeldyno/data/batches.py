@@ -23,9 +23,9 @@ from modeldyno.core.spec.input_spec import (
     given_dimensions,
     write_option,
 )
-from modeldyno.data import data_files, random_arrays
+from modeldyno.data import data_files, random_arrays, request_data
 from modeldyno.errors import RequestError, UnknownName
-from modeldyno.interfaces.loader import Feed, Form, Tracing
+from modeldyno.interfaces.loader import Feed, Form, RequestStreams, Tracing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -60,6 +60,8 @@ class Payload:
     """Each input as fed: its concrete shape, dtype, range or source, digest and number of distinct values."""
     samples: int
     """Samples in each payload."""
+    streams: RequestStreams | None = None
+    """Of a file of requests: its streams, and the answers that it expects."""
     doubts: tuple[Doubt, ...] = ()
 
 
@@ -140,10 +142,15 @@ def build_payloads(
         resolved.bound,
         _row_count(resolved.data),
     )
-    feeds_made = (_feed(specs, data, batch, (seed, i)) for i in range(_payload_count(specs, data, batch)))
-    by_digests = {tuple(map(_digest, feed.values())): feed for feed in feeds_made}
-    feeds = tuple(by_digests.values())
-    digests = zip(*by_digests, strict=True) if specs else ()
+    streams = None
+    if (path := _request_file(requested, base or Path())) is not None:
+        feeds, streams = request_data.read_request_data(path).feeds(resolved.inputs, batch)
+        made = [tuple(map(_digest, feed.values())) for feed in feeds]
+    else:
+        feeds_made = (_feed(specs, data, batch, (seed, i)) for i in range(_payload_count(specs, data, batch)))
+        by_digests = {tuple(map(_digest, feed.values())): feed for feed in feeds_made}
+        feeds, made = tuple(by_digests.values()), [*by_digests]
+    digests = zip(*made, strict=True) if specs else ()
     return Payload(
         feeds=feeds,
         used=tuple(
@@ -151,6 +158,7 @@ def build_payloads(
             for spec, digests_of_input in zip(specs, digests, strict=True)
         ),
         samples=bound.get(BATCH) or _common_first(feeds[0]) or 1,
+        streams=streams,
         doubts=(
             *_data_doubts(data, batch, rows),
             *_padding_doubts(specs, data, batch),
@@ -294,7 +302,26 @@ def _names_in(request: InputSpec, base: Path) -> tuple[str, ...]:
     """Return the names of the inputs that are requested."""
     if request.name or request.source is None:
         return (request.name or _UNNAMED,)
-    return tuple(data_files.row_counts(base / Path(request.source).expanduser())) or (_UNNAMED,)
+    path = base / Path(request.source).expanduser()
+    if path.suffix.lower() == request_data.SUFFIX:
+        return tuple(request_data.read_request_data(path).steps[0]) or (_UNNAMED,)
+    return tuple(data_files.row_counts(path)) or (_UNNAMED,)
+
+
+def _request_file(requested: Iterable[InputSpec], base: Path) -> Path | None:
+    """Return the file whose steps are the requests; None without one.
+
+    Raises:
+        RequestError: there is something beside it.
+    """
+    files = [r for r in requested if r.source and Path(r.source).suffix.lower() == request_data.SUFFIX]
+    if not files:
+        return None
+    if len(files) > 1 or files[0].name:
+        raise RequestError(
+            "A file of requests (.json) has the values of all inputs: give a single one, without a name."
+        )
+    return base / Path(str(files[0].source)).expanduser()
 
 
 def _check_names(model: Model, requested: Iterable[InputSpec]) -> None:
@@ -463,9 +490,13 @@ def _read(
             s.name for s in declared if s.name == request.name or not (request.name or s.name in named_inputs)
         ]
         path = base / Path(str(request.source)).expanduser()
-        values = data_files.read_data_file(
-            path, names, _max_payloads(declared, real=True) * batch, optional=shaped_inputs
-        )
+        limit = _max_payloads(declared, real=True) * batch
+        if path.suffix.lower() == request_data.SUFFIX:
+            values: Feed | list[str] = request_data.read_request_data(path).rows(
+                [spec for spec in declared if spec.name in names], limit
+            )
+        else:
+            values = data_files.read_data_file(path, names, limit, optional=shaped_inputs)
         if isinstance(values, list):
             values = _encode_texts(model, declared, requested, values, path)
             if _MASK in values and _length(declared, requested) is None:

@@ -59,8 +59,6 @@ def read_data_file(
             if isinstance(samples, list):
                 return samples
             arrays = samples
-        case ".json":
-            raise RequestError(f"{path} is one JSON document; write one sample a line, and name it .jsonl.")
         case _:
             return _texts(path, limit)
     _check_complete(path, arrays, names, optional)

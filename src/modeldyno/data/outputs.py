@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, isfinite
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.comparison.agreement import Agreement
-from modeldyno.interfaces.loader import Feed
+from modeldyno.data.request_data import decode_values
+from modeldyno.interfaces.loader import ExpectedOutputs, Feed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from numpy import ndarray
+
+
+_RELATIVE, _ABSOLUTE = 1e-3, 1e-5
+"""Differences from an expected floating-point value that are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,54 @@ def find_faults(output: Feed) -> Iterator[OutputFault]:
         for name in empty_names:
             text = f"every one of the {output[name].size:,} values of output '{name}' is minus infinity"
             yield OutputFault(name, "empty", text)
+
+
+def describe_difference(output: Feed, expected: ExpectedOutputs) -> str:
+    """Return in a phrase how an output differs from what is expected; empty if it does not.
+
+    Floating-point values may differ by a thousandth of the expected one, or 1e-5; others must be equal.
+    """
+    import numpy as np  # noqa: PLC0415 - slow to import
+
+    for name, parts in expected.items():
+        if name not in output:
+            return f"there is no output '{name}'"
+        answer = _as_text(output[name].reshape(-1))
+        wanted = np.concatenate([_values_like(answer, part) for part in parts])
+        if wanted.size != answer.size:
+            return f"output '{name}' has {answer.size:,} values, and {wanted.size:,} are expected"
+        form = "g" if answer.dtype.kind == "f" else ""
+        if form:
+            same = np.isclose(answer, wanted, rtol=_RELATIVE, atol=_ABSOLUTE, equal_nan=True)
+        else:
+            same = np.asarray(answer == wanted)
+        if not same.all():
+            first = int(np.argmin(same))
+            return (
+                f"output '{name}' is {answer[first]:{form}} where {wanted[first]:{form}} is expected "
+                f"({int((~same).sum()):,} of {answer.size:,} values differ)"
+            )
+    return ""
+
+
+def _as_text(values: ndarray) -> ndarray:
+    """Return texts as such, whether they came as bytes or not; other values as they are."""
+    import numpy as np  # noqa: PLC0415 - slow to import
+
+    if values.dtype.kind not in "OUS":
+        return values
+    texts = [item.decode(errors="replace") if isinstance(item, bytes) else str(item) for item in values]
+    return np.array(texts, dtype=object)
+
+
+def _values_like(answer: ndarray, part: list[Any] | bytes) -> ndarray:
+    """Return expected values as those of an answer."""
+    import numpy as np  # noqa: PLC0415 - slow to import
+
+    text = answer.dtype.kind == "O"
+    if isinstance(part, bytes):
+        return decode_values(part, "string" if text else answer.dtype.name, "the expected output")
+    return np.array([str(item) for item in part] if text else part, dtype=object if text else None)
 
 
 def all_minus_infinity(output: Feed) -> list[str]:

@@ -76,7 +76,7 @@ def itemsize(spec: InputSpec) -> int:
     """Return the bytes of one element, for text an estimate."""
     if spec.dtype == "string":
         return _WORD_BYTES * int(value_range(spec)[1] or 1)
-    return {"bfloat16": 2, None: 4}.get(spec.dtype) or int(_dtype(str(spec.dtype)).itemsize)
+    return {"bfloat16": 2, None: 4}.get(spec.dtype) or int(numpy_dtype(str(spec.dtype)).itemsize)
 
 
 def convert_dtype(array: ndarray, name: str, where: str) -> ndarray:
@@ -87,7 +87,7 @@ def convert_dtype(array: ndarray, name: str, where: str) -> ndarray:
     """
     import numpy as np  # noqa: PLC0415 - slow to import
 
-    dtype = _dtype(name)
+    dtype = numpy_dtype(name)
     text = array.dtype.kind in "OU"
     if text != (dtype.kind == "O"):
         raise RequestError(
@@ -149,10 +149,11 @@ def _widest(dtype: Any) -> Any:
 
 
 def _input_dtype(spec: InputSpec) -> Any:
-    return _dtype(spec.dtype or DEFAULT_DTYPE)
+    return numpy_dtype(spec.dtype or DEFAULT_DTYPE)
 
 
-def _dtype(name: str) -> Any:
+def numpy_dtype(name: str) -> Any:
+    """Return numpy's dtype; raise RequestError for one that no input can have."""
     import numpy as np  # noqa: PLC0415 - slow to import
 
     if name not in DTYPES:

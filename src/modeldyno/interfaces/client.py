@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from modeldyno.errors import RequestError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -57,6 +59,58 @@ class ListsModels(Protocol):
 
     def listed(self, reply: Reply) -> tuple[str, ...]:
         """Decode the model names from the answer to `listing`; empty if it has none."""
+
+
+@runtime_checkable
+class CarriesSequences(Protocol):
+    """A Client whose requests can be those of a sequence, for models with state."""
+
+    def sequence_target(self, feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
+        """Encode each payload as a request with a mark; raise RequestError as `target` does.
+
+        As they are, the requests are sequences of one request each, with the id `SINGLE_SEQUENCE`.
+        """
+
+    def sequence_mark(self, number: int, *, first: bool, last: bool) -> bytes:
+        """Return what makes a request one of sequence `number` (1 to 2^31 - 1); its length is constant."""
+
+
+SINGLE_SEQUENCE = (1 << 31) - 1
+"""Id of a sequence of one request; models may have ids as signed numbers of 32 bits."""
+
+
+@runtime_checkable
+class SharesMemory(Protocol):
+    """A Client whose server can read inputs from shared memory: requests name a region and where in it."""
+
+    def memory_content(self, feeds: Sequence[Feed]) -> bytes:
+        """Return what a region must hold: all inputs of all payloads, one after the other.
+
+        `target` encodes requests for it if the endpoint has the option ``region``, its name.
+        """
+
+    def register_memory(self, endpoint: Endpoint, region: str, key: str, size: int) -> Target:
+        """Return the request that makes a region known to the server; `key` is its name in this system."""
+
+    def unregister_memory(self, endpoint: Endpoint, region: str) -> Target:
+        """Return the request after which the server does not use it."""
+
+    def check_memory(self, reply: Reply) -> None:
+        """Raise ValueError with a short phrase if the server did not register it."""
+
+
+def sequence_target(client: Client, feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
+    """Encode each payload as a request of a sequence.
+
+    Raises:
+        RequestError: the protocol has no sequences.
+    """
+    if not isinstance(client, CarriesSequences):
+        raise RequestError(
+            f"The protocol {endpoint.protocol or 'of this server'} has no sequences; leave `sequence` out, "
+            "or use the Open Inference Protocol (kserve-http, kserve-grpc)."
+        )
+    return client.sequence_target(feeds, endpoint)
 
 
 @runtime_checkable

@@ -22,6 +22,22 @@ if TYPE_CHECKING:
 
 
 Feed = dict[str, "ndarray"]
+
+
+ExpectedOutputs = Mapping[str, tuple[list[Any] | bytes, ...]]
+"""Output name to its flat values, or its bytes, for each sample of a payload."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestStreams:
+    """What a file of requests says beside the payloads."""
+
+    lengths: tuple[int, ...]
+    """Number of payloads of each stream, one after the other."""
+    expected: tuple[ExpectedOutputs, ...] = ()
+    """The answer to each payload; empty if not given."""
+
+
 """Input name to array; the first axis of each is the batch."""
 
 

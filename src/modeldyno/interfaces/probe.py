@@ -17,7 +17,7 @@ from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import Inspection
-from modeldyno.interfaces.loader import Feed, Model
+from modeldyno.interfaces.loader import Feed, Model, RequestStreams
 from modeldyno.interfaces.sampler import WatchStage
 from modeldyno.interfaces.session import Session
 
@@ -90,6 +90,8 @@ class Subject:
     """The payloads of `calls`, for a session that prepares calls of another kind."""
     samples: int = 1
     """Samples (items of the batch) in one call."""
+    streams: RequestStreams | None = None
+    """Of payloads from a file of requests: its streams, and the answers that it expects."""
     inputs: tuple[InputSpec, ...] = ()
     """As requested: shapes that bind the symbolic dimensions of the model's inputs."""
     load: Load | None = None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from modeldyno.core.load.request_target import Endpoint
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.result.trace_data import Span
+from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.load.request_target import Reply, Target
     from modeldyno.core.load.server_stats import ServerCounters
+    from modeldyno.core.spec.load_spec import Load
     from modeldyno.core.trace.allocations import AllocationRecord, AllocationRecorder
     from modeldyno.core.trace.dataflow import DataFlow
     from modeldyno.core.trace.layer_times import HookOverhead  # noqa: TC004 - a dataclass, but no document
@@ -187,6 +189,27 @@ class CanSend(IsServed, Protocol):
 
     def arrays(self, output: Reply) -> Feed:
         """Decode an answer to named arrays; raise ValueError with a short phrase if it is malformed."""
+
+
+@runtime_checkable
+class CanSendSequences(CanSend, Protocol):
+    """A session that encodes payloads as requests of sequences, too."""
+
+    def sequence_target(self, feeds: Sequence[Feed]) -> Target:
+        """Encode each payload as a request of a sequence; raise RequestError if the protocol has none."""
+
+
+def load_target(session: CanSend, feeds: Sequence[Feed], load: Load) -> Target:
+    """Encode each payload as a request of a load.
+
+    Raises:
+        RequestError: the load is one of sequences, which the session cannot send.
+    """
+    if load.sequence is None:
+        return session.target(feeds)
+    if not isinstance(session, CanSendSequences):
+        raise RequestError("Only requests to a server can be those of sequences; leave `sequence` out.")
+    return session.sequence_target(feeds)
 
 
 @runtime_checkable

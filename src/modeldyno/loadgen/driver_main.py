@@ -13,7 +13,7 @@ import resource
 import signal
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from modeldyno.core.load.request_target import Transport
 from modeldyno.environment.process_tree import end_with_parent
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from modeldyno.core.load.request_target import Target
-    from modeldyno.interfaces.client import Client
+    from modeldyno.interfaces.client import CarriesSequences, Client
     from modeldyno.loadgen.driver_protocol import DriverCommand
     from modeldyno.loadgen.request import Carrier
+    from modeldyno.loadgen.sequences import OpenSequences
 
 _REPORT_INTERVAL = 0.1
 """Seconds between two blocks."""
@@ -56,6 +57,8 @@ async def _run(command: DriverCommand, descriptor: int, loop: asyncio.AbstractEv
     load_loop.carrier = make_carrier(command, load_loop, loop)
     load_loop.timer = make_timer(loop, load_loop.ring)
     load_loop.count_tokens = getattr(_stream_client(command.target), "tokens", None)
+    if command.target.marks:
+        load_loop.sequences = _sequences(command)
     transport, pipe = await loop.connect_write_pipe(_Pipe, os.fdopen(descriptor, "wb", buffering=0))
     finished = loop.create_future()
     load_loop.finished = lambda: finished.set_result(None)
@@ -151,6 +154,18 @@ def make_carrier(command: DriverCommand, load_loop: LoadLoop, loop: asyncio.Abst
     return ConnectionPool(
         loop, load_loop.done, lambda owner: Http1Connection(owner, target, bearing), options
     )
+
+
+def _sequences(command: DriverCommand) -> OpenSequences:
+    from modeldyno import plugins  # noqa: PLC0415 - only they need it
+    from modeldyno.loadgen.sequences import OpenSequences  # noqa: PLC0415 - see above
+
+    client = cast("CarriesSequences", plugins.client(command.target.protocol))
+    streams = command.target.streams or (len(command.target.messages),)
+    return OpenSequences(
+        command.load, command.share, streams, client.sequence_mark,
+        first=command.first_sequence, seed=command.seed,
+    )  # fmt: skip
 
 
 def _stream_client(target: Target) -> Client | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import selectors
 import subprocess
 import time
@@ -40,6 +41,8 @@ _LEAD = 0.005
 """Seconds from the go command to the start, so that all drivers have received it."""
 _ENDING_TIME = 10.0
 """Seconds, beyond the grace, that the last records may take."""
+_FIRST_SEQUENCES = 1 << 30
+"""Ids of sequences to begin with at random, so that two clients of a server use different ones."""
 _LOG_TAIL = 500
 """Bytes at the end of a dead driver's output that are read."""
 
@@ -81,11 +84,13 @@ class DriverPool:
         """Start the drivers, and let them begin at the same time."""
         count = min(load.drivers, load.slots or load.drivers)
         host_address = resolve_address(self._target)
+        first_sequence = secrets.randbelow(_FIRST_SEQUENCES)
         for index in range(count):
             share = LoadShare(index=index, of=count)
             command = driver_protocol.DriverCommand(
-                target=self._target, load=load, share=share, seed=seed, address=host_address
-            )
+                target=self._target, load=load, share=share, seed=seed, address=host_address,
+                first_sequence=first_sequence,
+            )  # fmt: skip
             self._drivers.append(driver_process.acquire_driver(index))
             self._selector.register(self._drivers[-1].pipe, selectors.EVENT_READ, self._drivers[-1])
             self._write(self._drivers[-1], driver_protocol.encode_command(command))

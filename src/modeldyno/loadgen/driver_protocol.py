@@ -24,6 +24,8 @@ class DriverCommand:
     seed: int
     address: str
     """IP address of the target's host, so that the drivers need not resolve it."""
+    first_sequence: int = 1
+    """Id of the first sequence of all drivers."""
 
 
 def encode_command(command: DriverCommand) -> bytes:
@@ -44,11 +46,14 @@ def read_command(take: Callable[[int], bytes]) -> DriverCommand:
     target["transport"] = Transport(target["transport"])
     target["metadata"] = tuple((name, value) for name, value in target["metadata"])
     target["tls"] = Tls(**target["tls"]) if target["tls"] else None
+    target |= {name: tuple(target[name]) for name in ("marks", "streams")}
     load["arrivals"] = Arrivals(load["arrivals"])
+    load["sequence"] = load["sequence"] and tuple(load["sequence"])
     return DriverCommand(
         target=Target(**target, messages=tuple(take(size) for size in fields["sizes"])),
         load=Load(**load),
         share=LoadShare(**fields["share"]),
         seed=fields["seed"],
         address=fields["address"],
+        first_sequence=fields["first_sequence"],
     )

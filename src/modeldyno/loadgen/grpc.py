@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.loadgen.http1_parser import Malformed, outcome_of_status
+from modeldyno.loadgen.request import Compressed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,16 +85,24 @@ def call_headers(target: Target, timeout: float) -> tuple[Field, ...]:
         (b"content-type", b"application/grpc"),
         (b"user-agent", b"modeldyno"),
         (b"grpc-timeout", b"%dm" % min(99_999_999, max(1, round(timeout * 1000)))),
+        *_compression_headers(target.compression),
         *((name.lower().encode(), value.encode()) for name, value in target.metadata),
     )
+
+
+def _compression_headers(compression: str) -> tuple[Field, ...]:
+    """Return the headers that say how messages are compressed, and how answers may be."""
+    if not compression:
+        return ()
+    return (b"grpc-encoding", compression.encode()), (b"grpc-accept-encoding", b"gzip,deflate,identity")
 
 
 class PartialAnswer:
     """A partly received answer to a call."""
 
-    __slots__ = ("_buffer", "_stream", "body", "call", "consumed", "lines", "status")
+    __slots__ = ("_buffer", "_compressed", "_stream", "body", "call", "consumed", "lines", "status")
 
-    def __init__(self, call: Call, *, stream: bool) -> None:
+    def __init__(self, call: Call, *, stream: bool, compressed: bool = False) -> None:
         self.call = call
         self.status = 0
         """HTTP status; 0 until it has arrived."""
@@ -103,17 +112,17 @@ class PartialAnswer:
         """Bytes received since the last window update."""
         self._buffer: bytearray | None = None
         self._stream = stream
+        self._compressed = compressed
+        """Whether the answer may be compressed."""
 
     def take(self, data: bytes, now: int) -> None:
-        """Read a part of the messages; raise Malformed for a compressed one."""
+        """Read a part of the messages; raise Malformed for a compressed one that was not asked for."""
         if not self.status:
             raise Malformed("messages come before the headers")
-        if not self._buffer and len(data) >= PREFIX:
-            if data[0]:
-                raise Malformed("a message is compressed although compression was not requested")
-            if len(data) - PREFIX == int.from_bytes(data[1:PREFIX]):
-                self._message(data[PREFIX:], now)
-                return
+        whole = not self._buffer and len(data) >= PREFIX
+        if whole and len(data) - PREFIX == int.from_bytes(data[1:PREFIX]):
+            self._message(data[0], data[PREFIX:], now)
+            return
         if self._buffer is None:
             self._buffer = bytearray()
         self._buffer += data
@@ -121,16 +130,16 @@ class PartialAnswer:
 
     def _split(self, buffer: bytearray, now: int) -> None:
         while len(buffer) >= PREFIX:
-            if buffer[0]:
-                raise Malformed("a message is compressed although compression was not requested")
             end = PREFIX + int.from_bytes(buffer[1:PREFIX])
             if len(buffer) < end:
                 break
-            self._message(bytes(buffer[PREFIX:end]), now)
+            self._message(buffer[0], bytes(buffer[PREFIX:end]), now)
             del buffer[:end]
 
-    def _message(self, message: bytes, now: int) -> None:
-        self.body.append(message)
+    def _message(self, flag: int, message: bytes, now: int) -> None:
+        if flag and not self._compressed:
+            raise Malformed("a message is compressed although compression was not requested")
+        self.body.append(Compressed(message) if flag else message)
         self.call.received += len(message)
         if self._stream:
             self.call.pieces.append(now)

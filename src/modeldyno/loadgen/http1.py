@@ -41,6 +41,7 @@ class Http1Connection(asyncio.Protocol):
         self.full = False
         self._owner = owner
         self._messages = target.messages
+        self._marks = target.marks
         self._stream = target.stream
         self._bearing = bearing
         self._transport: Any = None
@@ -69,7 +70,11 @@ class Http1Connection(asyncio.Protocol):
         self.full = True
         call.carrier = self
         call.sent = monotonic_ns()
-        self._transport.write(self._messages[call.message])
+        message = self._messages[call.message]
+        if call.mark:
+            at = self._marks[call.message]
+            message = b"".join((message[:at], call.mark, message[at + len(call.mark) :]))
+        self._transport.write(message)
 
     def drop(self, call: Call) -> None:  # noqa: ARG002
         """Abandon the request, and close the connection."""

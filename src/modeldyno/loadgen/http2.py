@@ -85,10 +85,12 @@ class Http2Connection(asyncio.Protocol):
         """Write a call."""
         number = self._next
         self._next = number + 2
-        self._answers[number] = PartialAnswer(call, stream=self._script.stream)
+        self._answers[number] = PartialAnswer(
+            call, stream=self._script.stream, compressed=self._script.compressed
+        )
         call.carrier = self
         call.sent = monotonic_ns()
-        self._sending.call(number, call.message)
+        self._sending.call(number, call.message, call.mark)
         if len(self._answers) >= self._share:
             self.full = True
         if number + 2 > LAST_STREAM:

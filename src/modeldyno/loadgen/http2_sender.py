@@ -33,8 +33,11 @@ class CallTemplate:
     def __init__(self, target: Target, timeout: float) -> None:
         fields = call_headers(target, timeout)
         self.messages = target.messages
+        self.marks = target.marks
         self.stream = target.stream
-        self.prefixes = [b"\0" + len(message).to_bytes(4) for message in self.messages]
+        flag = b"\1" if target.compression else b"\0"
+        self.prefixes = [flag + len(message).to_bytes(4) for message in self.messages]
+        self.compressed = bool(target.compression)
         self.table_size = sum(map(hpack.size_of, fields))
         self.full = hpack.encode_literal(fields, learn=False)
         self.first = hpack.encode_literal(fields, learn=True)
@@ -76,8 +79,8 @@ class Http2Sender:
         self._before = b""
         self._after: list[bytes] = []
 
-    def call(self, number: int, index: int) -> None:
-        """Write a call with the message at this index on a stream."""
+    def call(self, number: int, index: int, mark: bytes = b"") -> None:
+        """Write a call with the message at this index, and the mark of its sequence, on a stream."""
         self._calls += 1
         if self._calls <= 2:  # noqa: PLR2004 - the first call, and the first after it
             self._use_block(
@@ -85,6 +88,9 @@ class Http2Sender:
             )
         script = self._script
         message = script.messages[index]
+        if mark:
+            at = script.marks[index]
+            message = b"".join((message[:at], mark, message[at + len(mark) :]))
         size = PREFIX + len(message)
         stream = number.to_bytes(4)
         if size <= self._window and size <= self._initial and size <= self._frame and not self.unsent:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from modeldyno.loadgen.arrivals import LoadShare
     from modeldyno.loadgen.kernel_timer import Timer
     from modeldyno.loadgen.request import Carrier, Raw
+    from modeldyno.loadgen.sequences import OpenSequences
 
     Kept = tuple[int, int, Raw]
     """Bytes, time of arrival, and the reply."""
@@ -62,6 +63,8 @@ class LoadLoop:
         self.finished: Callable[[], None] = lambda: None
         """Called once, when no request is in flight after `stop`."""
         self.count_tokens: Callable[[Reply], int] | None = None
+        self.sequences: OpenSequences | None = None
+        """The sequences that the requests are of; None without."""
         self._loop = loop
         self._closed = load.closed
         self._retries = load.retries
@@ -114,6 +117,7 @@ class LoadLoop:
             self._left = 0
             self._queued.clear()
             self._give_up_at = monotonic_ns() + int(grace * 1e9)
+            self._end_sequences()
 
     def _advance(self) -> None:
         """Determine when the next request is due, and set the timer."""
@@ -137,7 +141,7 @@ class LoadLoop:
                 if len(self._in_flight) + self._pausing >= self._limit:
                     self._queued.append(due)
                 else:
-                    self._send(Call(next(self._message), due))
+                    self._send_due(Call(0, due), due)
             following = next(self._times, None) if self._left else None
             self._due = _NEVER if following is None else self._started + following
         if self._due != _NEVER:
@@ -147,7 +151,20 @@ class LoadLoop:
         """Send the next request of a closed loop's slot."""
         if self._left:
             self._left -= 1
+            self._send_due(call, due)
+
+    def _send_due(self, call: Call, due: int) -> None:
+        """Send the next message, or that of a sequence."""
+        if self.sequences is None:
             call.begin(next(self._message), due)
+        else:
+            call.begin(0, due)
+            self.sequences.assign(call)
+        self._send(call)
+
+    def _end_sequences(self) -> None:
+        """Send the last request of each idle sequence, so that the server does not wait for more."""
+        while self.sequences is not None and self.sequences.assign_last(call := Call(0, monotonic_ns())):
             self._send(call)
 
     def _send(self, call: Call) -> None:
@@ -164,6 +181,8 @@ class LoadLoop:
             outcome, tokens = self._count(call.message, raw)
         if outcome is not _OK and self._retries and self._retry(call, outcome, end):
             return
+        if self.sequences is not None:
+            self.sequences.release(call, answered=outcome is _OK)
         if raw is not None:
             self._keep(call, outcome, end, raw)
         pieces = call.pieces
@@ -173,9 +192,12 @@ class LoadLoop:
         )  # fmt: skip
         if pieces:
             self._pieces.extend(pieces)
-        if not self._closed:
+        if self._give_up_at is not None:
+            self._end_sequences()
+        elif not self._closed:
             if self._queued:
-                self._send(Call(next(self._message), self._queued.popleft()))
+                due = self._queued.popleft()
+                self._send_due(Call(0, due), due)
         elif outcome is _OK:
             call.failures, self._answered = 0, True
             self._send_next(call, end)

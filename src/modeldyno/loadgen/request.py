@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from modeldyno.core.load.compression import decompress
 from modeldyno.core.load.request_target import Reply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from modeldyno.core.load.request_log import RequestOutcome
 
@@ -21,12 +22,31 @@ if TYPE_CHECKING:
     """Returns whether an event of a stream holds something generated."""
 
 
+class OpenSequence:
+    """A sequence of requests that has not ended."""
+
+    __slots__ = ("left", "messages", "number", "started")
+
+    def __init__(self, number: int, messages: Iterator[int], length: int) -> None:
+        self.number = number
+        self.messages = messages
+        self.left = length
+        """Requests still to be answered."""
+        self.started = False
+
+
 class Call:
     """A request in flight; times are nanoseconds of the monotonic clock. Mutable for speed (hot path)."""
 
-    __slots__ = ("carrier", "due", "failures", "first", "message", "pieces", "received", "retries", "sent")
+    __slots__ = (
+        "carrier", "due", "failures", "first", "mark", "message", "pieces", "received", "retries", "sent",
+        "sequence",
+    )  # fmt: skip
 
     def __init__(self, message: int, due: int) -> None:
+        self.mark = b""
+        """Written into its message; empty outside of a sequence."""
+        self.sequence: OpenSequence | None = None
         self.failures = 0
         """Number of consecutive failures of the slot before this request."""
         self.begin(message, due)
@@ -100,8 +120,22 @@ class Carrier(Protocol):
         """Abandon a request without reporting it."""
 
 
+class Compressed(bytes):
+    """A compressed message of a reply, which is decompressed only if it is read."""
+
+
 def make_reply(message: int, raw: Raw) -> Reply:
     """Return a Reply made of its raw parts."""
     status, head, body = raw
-    whole = body if isinstance(body, bytes) else b"".join(body)
+    whole = body if isinstance(body, bytes) else b"".join(map(_plain, body))
     return Reply(message=message, status=status, head=head, body=whole)
+
+
+def _plain(part: bytes) -> bytes:
+    """Return a part of a body as it was before any compression; as it is if it cannot be decompressed."""
+    if not isinstance(part, Compressed):
+        return part
+    try:
+        return decompress(part)
+    except ValueError:
+        return bytes(part)

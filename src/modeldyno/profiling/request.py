@@ -142,7 +142,7 @@ class Request:
         check_names(own, others)
         beside = []
         for other in others:
-            server = next((name for name in other.settings if name in backend.common), None)
+            server = next((name for name in other.settings if name.partition(".")[0] in backend.common), None)
             if server is not None:
                 raise RequestError(
                     f"The knob {server} belongs to the server, which all models share; set it by --set, "

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from modeldyno import plugins
 from modeldyno.core.load.multi_model import with_model_scope
 from modeldyno.core.result.result import Doubted, Event, Failed, Found, Located
+from modeldyno.core.spec.load_spec import Load
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.backend import CanHost
 from modeldyno.interfaces.probe import Subject
@@ -18,7 +19,6 @@ from modeldyno.runtime.session_setup import (
     import_frameworks,
     load_model,
     payload_of,
-    request_timeout,
 )
 
 if TYPE_CHECKING:
@@ -77,10 +77,15 @@ def load_cohosted(
         with stage(f"open {name}"):
             guest = stack.enter_context(session.host(model, spec.config))
         with stage(f"first call {name}"):
-            opened = first_call(guest, payload, model, stage, patience=request_timeout(job))
+            opened = first_call(guest, payload, model, stage, job.load or Load())
         guests.found += _labelled(name, opened.found)
         guests.subjects[name] = Subject(
-            model=model, session=guest, calls=opened.calls, feeds=payload.feeds, samples=payload.samples
+            model=model,
+            session=guest,
+            calls=opened.calls,
+            feeds=payload.feeds,
+            samples=payload.samples,
+            streams=payload.streams,
         )
         software[f"model {name}"] = f"{model.identity.framework} {model.identity.digest[:_SHOWN]}"
     if job.beside:

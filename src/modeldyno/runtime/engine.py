@@ -440,7 +440,12 @@ def _requested_inputs(job: Job) -> tuple[InputSpec, ...]:
 def _with_session(looked: Subject, opened: OpenedModel) -> Subject:
     payload = opened.payload
     return replace(
-        looked, session=opened.session, calls=opened.calls, feeds=payload.feeds, samples=payload.samples
+        looked,
+        session=opened.session,
+        calls=opened.calls,
+        feeds=payload.feeds,
+        samples=payload.samples,
+        streams=payload.streams,
     )
 
 

@@ -34,6 +34,7 @@ from modeldyno.interfaces.session import (
     HasSoftware,
     HasThreads,
     Session,
+    load_target,
 )
 from modeldyno.runtime.failures import failure_of
 from modeldyno.runtime.opened_model import OpenedModel
@@ -138,7 +139,7 @@ def _call_with_assumed_sizes(
     begin, refused = perf_counter(), list[tuple[Mapping[str, int], str]]()
     while True:
         try:
-            return first_call(session, payload, model, stage, patience=request_timeout(job))
+            return first_call(session, payload, model, stage, job.load or Load())
         except Exception as error:
             refused.append((model.assumed, " ".join(str(error).split())))
             late = perf_counter() - begin > _SIZE_GUESS_TIME
@@ -192,19 +193,12 @@ def payload_of(job: Job, model: Model, backend: Backend) -> Payload:
     )
 
 
-def request_timeout(job: Job) -> float:
-    """Return the seconds after which a request of this Job times out."""
-    return (job.load or Load()).timeout
-
-
-def first_call(
-    session: Session, payload: Payload, model: Model, stage: RunStage, *, patience: float
-) -> OpenedModel:
-    """Call an open model once and record the outcome; `request_timeout` is the timeout for a running server.
+def first_call(session: Session, payload: Payload, model: Model, stage: RunStage, load: Load) -> OpenedModel:
+    """Call an open model once and record the outcome; a request is one of that load.
 
     Exceptions are raised on, except those of a user's own client, whose failures are counted under load.
     """
-    prepared = _prepare_calls(session, payload, patience)
+    prepared = _prepare_calls(session, payload, load)
     call = next(prepared)
     begin = perf_counter()
     failure, output = None, None
@@ -255,7 +249,7 @@ def with_session_info(place: Environment, session: Session) -> Environment:
     )
 
 
-def _prepare_calls(session: Session, payload: Payload, patience: float) -> Iterator[Callable[[], Any]]:
+def _prepare_calls(session: Session, payload: Payload, load: Load) -> Iterator[Callable[[], Any]]:
     """Prepare a call of each payload; for a server, one request, to see whether it answers."""
     if isinstance(session, CanCall):
         yield from map(session.prepare, payload.feeds)
@@ -266,8 +260,8 @@ def _prepare_calls(session: Session, payload: Payload, patience: float) -> Itera
 
         # Our own server may load the model on the first request.
         cold = isinstance(session, CanStay) and session.started_server() is not None
-        timeout = max(patience, Load().timeout) if cold else patience
-        yield partial(send_once, session.target(payload.feeds[:1]), timeout=timeout)
+        timeout = max(load.timeout, Load().timeout) if cold else load.timeout
+        yield partial(send_once, load_target(session, payload.feeds[:1], load), timeout=timeout)
 
 
 def conversion_doubts(job: Job, session: Session) -> Iterator[Event]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.errors import MissingExtra, RequestError
 from modeldyno.servers import install
+from modeldyno.servers.container_options import HOST, option_words
 from modeldyno.servers.tcp_ports import LOOPBACK
 
 if TYPE_CHECKING:
@@ -95,8 +96,7 @@ def tritonserver_command(
         f"--backend-directory={tritonserver.backends}",
         f"--backend-config=python,shm-region-prefix-name={repository.parent.name}",
         *_flags(name),
-        *(f"--{part}-address={LOOPBACK}" for part in ("http", "grpc", "metrics")),
-        *(f"--{part}-port={ports[part]}" for part in ("http", "grpc", "metrics")),
+        *_listening(ports),
         *flags,
     ]
 
@@ -112,20 +112,37 @@ class TritonContainer:
     """cpu, cuda or cuda:1."""
     program: str = "docker"
     """One of `CONTAINERS`."""
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Further options of the program, see `container_options`."""
 
 
 def container_command(
     spec: TritonContainer, repository: Path, name: str, ports: Ports, flags: Sequence[str] = ()
 ) -> list[str]:
     """Return the command line that starts the same server in a container."""
-    container_ports = {"http": 8000, "grpc": 8001, "metrics": 8002}
-    gpus = () if spec.device == "cpu" else ("--gpus", _gpu_option(spec.device))
+    gpus = {} if spec.device == "cpu" else {"gpus": (gpu_option(spec.device),)}
+    options = {"shm-size": ("1g",), **gpus, **spec.options}
+    if options.get("network") == (HOST,):
+        published, listening = [], _listening(ports)
+    else:
+        published = [f"--publish={LOOPBACK}:{ports[part]}:{port}" for part, port in _PORTS_INSIDE.items()]
+        listening = []
     return [
-        spec.program, "run", "--rm", "--init", "--name", spec.label, "--shm-size", "1g", *gpus,
-        "--volume", f"{repository}:/models:ro",
-        *(f"--publish={LOOPBACK}:{ports[part]}:{port}" for part, port in container_ports.items()),
-        spec.image, "tritonserver", "--model-repository=/models", *_flags(name), *flags,
+        spec.program, "run", "--rm", "--init", "--name", spec.label, *option_words(options),
+        "--volume", f"{repository}:/models:ro", *published,
+        spec.image, "tritonserver", "--model-repository=/models", *_flags(name), *listening, *flags,
     ]  # fmt: skip
+
+
+_PORTS_INSIDE = {"http": 8000, "grpc": 8001, "metrics": 8002}
+
+
+def _listening(ports: Ports) -> list[str]:
+    """Return the flags of a server that listens on the loopback at these ports."""
+    return [
+        *(f"--{part}-address={LOOPBACK}" for part in _PORTS_INSIDE),
+        *(f"--{part}-port={ports[part]}" for part in _PORTS_INSIDE),
+    ]
 
 
 def _program_at(path: str) -> TritonProgram:
@@ -140,6 +157,7 @@ def _flags(name: str) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _gpu_option(device: str) -> str:
+def gpu_option(device: str) -> str:
+    """Return the value of ``--gpus`` for cuda or cuda:N."""
     _, _, index = device.partition(":")
     return f"device={index}" if index else "all"

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.errors import RequestError
-from modeldyno.servers import pbtxt, triton_config
+from modeldyno.servers import onnx_config, pbtxt, triton_config
 from modeldyno.servers.file_cache import link_or_copy
 from modeldyno.servers.triton_config import DTYPES, Config
+from modeldyno.servers.triton_repository_writer import python_backend_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,11 +30,29 @@ class TritonRepository:
     name: str
     configs: Mapping[str, Config]
     """Name to configuration, of the model (first) and of the models that it consists of."""
+    by_runner: frozenset[str] = frozenset()
+    """Models of the ONNX Runtime backend that our runner runs, as the server lacks it."""
 
     @property
     def config(self) -> Config:
         """Configuration of the model itself."""
         return self.configs[self.name]
+
+    @property
+    def completed(self) -> tuple[str, ...]:
+        """Names of the models whose configuration was completed from their file."""
+        return tuple(
+            name for name in self.configs if not {"input", "output"} <= _written(self.folder, name).keys()
+        )
+
+    def run_by_us(self, names: Iterable[str]) -> TritonRepository:
+        """Have our runner run models of the ONNX Runtime backend."""
+        chosen = frozenset(names)
+        configs = {
+            name: onnx_config.by_our_runner(config) if name in chosen else config
+            for name, config in self.configs.items()
+        }
+        return replace(self, configs=configs, by_runner=chosen)
 
     def with_called_models(self, names: Sequence[str]) -> TritonRepository:
         """Add models that the model calls itself, which its configuration does not list.
@@ -69,7 +88,18 @@ class TritonRepository:
 
 def is_repository(folder: Path) -> bool:
     """Return whether a directory has model entries."""
-    return any(folder.glob(f"*/{CONFIG}")) if folder.is_dir() else False
+    return bool(_entries(folder)) if folder.is_dir() else False
+
+
+def _entries(folder: Path) -> list[str]:
+    """Return the names of the models, which have a configuration, or a version with an ONNX file."""
+    configured = {path.parent.name for path in folder.glob(f"*/{CONFIG}")}
+    bare = {
+        path.parent.parent.name
+        for path in folder.glob(f"*/*/{onnx_config.FILE}")
+        if path.parent.name.isdecimal()
+    }
+    return sorted(configured | bare)
 
 
 def read_repository(folder: Path, name: str = "") -> TritonRepository:
@@ -78,7 +108,7 @@ def read_repository(folder: Path, name: str = "") -> TritonRepository:
     Raises:
         RequestError: there is no such model, or its configuration cannot be read.
     """
-    names = sorted(path.parent.name for path in folder.glob(f"*/{CONFIG}"))
+    names = _entries(folder)
     if not name:
         ensembles = [model for model in names if is_ensemble(_config(folder, model))]
         candidates = ensembles or names
@@ -99,6 +129,10 @@ def write_repository(target: Path, repository: TritonRepository, configs: Mappin
             repository.folder / name, entry, copy_function=_link_file, ignore=shutil.ignore_patterns(CONFIG)
         )
         (entry / CONFIG).write_text(triton_config.to_pbtxt(config), encoding="utf-8")
+        if name in repository.by_runner:
+            for version in entry.glob("[0-9]*"):
+                for source, file in python_backend_files().items():
+                    shutil.copyfile(source, version / file)
         if is_ensemble(config):  # Triton requires a version directory, even an empty one
             (entry / "1").mkdir(exist_ok=True)
 
@@ -124,7 +158,7 @@ def copy_files(repository: TritonRepository, entry: Path) -> None:
     """
     plain, _, suffix = entry.name.rpartition("_")
     wanted = {entry.name, plain} if suffix.isdecimal() or suffix == "default" else {entry.name}
-    names = sorted(name for name in wanted if (repository.folder / name / CONFIG).is_file())
+    names = sorted(name for name in wanted if name in _entries(repository.folder))
     if not names:
         raise RequestError(
             f"'{entry.name}' is not named after a model of the repository {repository.folder}."
@@ -172,11 +206,22 @@ def _configs_of(folder: Path, names: Sequence[str]) -> dict[str, Config]:
 
 
 def _config(folder: Path, name: str) -> Config:
+    """Return a model's configuration, completed from its ONNX file if it has one."""
+    config = _written(folder, name)
+    file = None if is_ensemble(config) else onnx_config.onnx_file(folder / name, config)
+    may_be_onnx = backend_of(config) in {"", onnx_config.BACKEND}
+    return onnx_config.completed(config, file) if file is not None and may_be_onnx else config
+
+
+def _written(folder: Path, name: str) -> Config:
+    """Return the configuration that a model has in the repository; empty if it has only an ONNX file."""
     path = folder / name / CONFIG
+    if not path.exists() and onnx_config.onnx_file(folder / name, {}) is not None:
+        return {}
     try:
         return pbtxt.parse_pbtxt(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        available = ", ".join(sorted(path.parent.name for path in folder.glob(f"*/{CONFIG}")))
+        available = ", ".join(_entries(folder))
         raise RequestError(
             f"The repository '{folder}' has no model '{name}' with a {CONFIG}; it has: {available or 'none'}."
         ) from error

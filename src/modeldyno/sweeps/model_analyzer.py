@@ -6,6 +6,7 @@ among the options of its command, or is in `TranslatedSweep.dropped` with the re
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -291,7 +292,7 @@ def _translate_launch(draft: Draft, rest: _Rest) -> None:
     for key, (knob, needed) in _LAUNCH_KEYS.items():
         value = rest.take(key)
         if value is not None and mode == needed:
-            draft.put("set", knob, _port(value) if knob == "grpc_port" else str(value))
+            draft.put("set", knob, _port(value) if knob == "grpc_port" else _text(value))
         elif value is not None:
             draft.drop(key, f"triton_launch_mode is {mode}, and only {needed} needs it")
 
@@ -299,10 +300,16 @@ def _translate_launch(draft: Draft, rest: _Rest) -> None:
 _LAUNCHES = ("local", "docker", "remote", "c_api")
 _LAUNCH_KEYS = {
     "triton_docker_image": ("image", "docker"),
+    "triton_docker_mounts": ("container.volume", "docker"),
+    "triton_docker_shm_size": ("container.shm_size", "docker"),
     "triton_server_path": ("program", "local"),
     "triton_grpc_endpoint": ("grpc_port", "remote"),
 }
 """Key to the knob, and the way of starting a server that it belongs to."""
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, list) else str(value)
 
 
 def _port(endpoint: Any) -> Any:

@@ -8,10 +8,6 @@ from __future__ import annotations
 
 _SERVER_LOG = "the log of a server that fails is named with the failure"
 _COLUMNS = "-o FILE.csv writes every trial with all its figures"
-_CONTAINER = (
-    "a container is started with launch: docker and image: IMAGE alone; start one with the rest yourself, "
-    "and write server: http://host:8000"
-)
 _SPACE_ENDS = "write the range below space:"
 _STOP = "a measurement lasts until its interval is narrow; write plan: with precision or max_time"
 _CHOICE = "a sweep ends when the best is certain or at budget: max_time or max_trials"
@@ -74,10 +70,10 @@ KEYS: dict[str, str] = {
     "triton_server_flags": "write set: with flags: --log-verbose=1",
     "triton_server_environment": "a server has the environment of modeldyno itself; set the variables "
     "before it",
-    "triton_docker_mounts": _CONTAINER,
-    "triton_docker_labels": _CONTAINER,
-    "triton_docker_shm_size": _CONTAINER,
-    "triton_docker_args": _CONTAINER,
+    "triton_docker_mounts": "write set: with container.volume: /here:/there:ro",
+    "triton_docker_labels": "write set: with container.label.NAME: VALUE",
+    "triton_docker_shm_size": "write set: with container.shm_size: 2g",
+    "triton_docker_args": "write set: with container.OPTION: VALUE, any long option of docker run",
     "reload_model_disable": "write model: http://host:8000#MODEL for a model that stays loaded",
     "client_protocol": "write set: with protocol: grpc",
     "client_max_retries": "a server that does not start ends the trial; write load: with "
@@ -134,9 +130,10 @@ PERF_ANALYZER_FLAGS: dict[str, str] = {
     **dict.fromkeys(
         ("num-of-sequences", "sequence-length", "sequence-length-variation", "sequence-id-range",
          "start-sequence-id"),
-        "models with state are not loaded in sequences",
+        "write load: with sequence: 20, or 10..30",
     ),
-    **dict.fromkeys(("shared-memory", "output-shared-memory-size"), "inputs go over the network"),
+    "shared-memory": "write set: with shared_memory: system",
+    "output-shared-memory-size": "answers come over the network",
     **dict.fromkeys(("string-length", "string-data"), "write input: name=1:string:8..32, a range of words"),
     **dict.fromkeys(
         ("ssl-grpc-use-ssl", "ssl-grpc-root-certifications-file", "ssl-grpc-private-key-file",
@@ -145,7 +142,7 @@ PERF_ANALYZER_FLAGS: dict[str, str] = {
          "ssl-https-client-certificate-file", "ssl-https-private-key-type", "ssl-https-private-key-file"),
         "write server: https://host:8000; certificates are those that this system trusts",
     ),
-    "grpc-compression-algorithm": "requests are not compressed",
+    "grpc-compression-algorithm": "write set: with compression: gzip",
     "http-header": "modeldyno load URL --header 'Name: value' sends it",
     "model-signature-name": "a signature is one of TensorFlow Serving",
     "model-version": "write set: with version: 1",
@@ -156,7 +153,7 @@ PERF_ANALYZER_FLAGS: dict[str, str] = {
     "latency-threshold": "write require: latency.p99 <= 10ms",
     "percentile": "write plan: with target: p95",
     "shape": "write input: name=batch,3,224,224",
-    "input-data": "write input: file.npz",
+    "input-data": "write input: file.json, the same file",
     "streaming": "write set: with stream: true for an OpenAI-compatible server",
 }  # fmt: skip
 """Flag of perf_analyzer that Model Analyzer passes on to what to write instead."""

@@ -245,9 +245,12 @@ def _translate_flags(
         words = [f"--{str(name).replace('_', '-')}={_flag_value(value)}" for name, value in server.items()]
         draft.put("set", "flags", shlex.join(words))
     draft.environment += [f"{name}={value}" for name, value in flags("triton_server_environment").items()]
-    for key in ("triton_docker_args", "triton_docker_labels"):
-        if flags(key):
-            draft.drop(key)
+    contained = config.get("triton_launch_mode") == "docker"
+    for key, prefix in (("triton_docker_labels", "container.label"), ("triton_docker_args", "container")):
+        for name, value in flags(key).items() if contained else ():
+            draft.put("set", f"{prefix}.{name}", _flag_value(value))
+        if flags(key) and not contained:
+            draft.drop(key, "triton_launch_mode is not docker, and only docker needs it")
 
 
 def _flag_value(value: Any) -> str:

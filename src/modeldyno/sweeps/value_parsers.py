@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import options
 from modeldyno.core.metrics.metric import canonical_statistic
+from modeldyno.core.spec.load_spec import parse_sequence
 from modeldyno.core.stats.units import BYTES, FRACTION, SECONDS, parse_quantity
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.profiling import request
@@ -81,6 +82,7 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     BYTES: lambda given: int(read_quantity(given, BYTES)),
     options.COUNT: parse_integer,
     options.STATISTIC: lambda given: canonical_statistic(str(given)),
+    options.SEQUENCE: parse_sequence,
     options.CORES: lambda given: given if isinstance(given, tuple) else request.parse_cores(str(given)),
 }
 """Parser of each kind of option."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno import options
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.job import default_probes
-from modeldyno.core.spec.load_spec import Arrivals, Load
+from modeldyno.core.spec.load_spec import Arrivals, Load, format_sequence
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import Inspection, Mode
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
@@ -171,6 +171,8 @@ def format_option_values(kind: str, value: Any) -> Iterable[str]:
         return tuple(value)
     if kind == options.CORES:
         return (",".join(map(str, value)),)
+    if kind == options.SEQUENCE:
+        return (format_sequence(value),)
     if kind in {SECONDS, BYTES}:
         return (format_quantity(value, kind, None).replace(" ", ""),)
     return (str(value),)

@@ -5,6 +5,7 @@ import os
 import signal
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,10 +26,10 @@ from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from modeldyno.testing.server import RunningServer
 
+SHARED = Path("/dev/shm")
 FEED = {"x": np.arange(8, dtype="float32").reshape(2, 4)}
 
 
@@ -243,3 +244,15 @@ class TestAccount:
             os.waitid(os.P_PID, running.pid, os.WEXITED | os.WNOWAIT)
             with pytest.raises(OSError, match=f"127.0.0.1:{running.port}"):
                 opened.account()
+
+
+def test_a_server_without_shared_memory_is_refused_and_leaves_none(server: RunningServer) -> None:
+    """The region that it did not register is removed."""
+    before = set(SHARED.iterdir())
+    with (
+        pytest.raises(RequestError, match="does not read this machine's shared memory"),
+        session(at(server, "#echo"), shared_memory="system") as opened,
+    ):
+        opened.target([FEED])
+
+    assert set(SHARED.iterdir()) <= before

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from modeldyno.interfaces.loader import Feed, Model
 
+SHARED = Path("/dev/shm")
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
 
 
@@ -262,12 +263,30 @@ def test_the_command_line_of_a_container(tmp_path: Path) -> None:
     )
     assert words[:4] == ["docker", "run", "--rm", "--init"]
     assert "--publish=127.0.0.1:1:8000" in words
-    assert words[words.index("--gpus") + 1] == "device=1"
+    assert "--gpus=device=1" in words
+    assert "--shm-size=1g" in words
     assert words[words.index("--volume") + 1] == f"{tmp_path}:/models:ro"
     assert words[words.index("image:1") + 1] == "tritonserver"
     assert words[-1] == "--log-verbose=1"
     cpu = engine.TritonContainer(image="image:1", label="mine", device="cpu")
-    assert "--gpus" not in engine.container_command(cpu, tmp_path, "m", {"http": 1, "grpc": 2, "metrics": 3})
+    cpu_words = engine.container_command(cpu, tmp_path, "m", {"http": 1, "grpc": 2, "metrics": 3})
+    assert not any(word.startswith("--gpus") for word in cpu_words)
+
+
+def test_a_container_has_the_options_of_the_user(tmp_path: Path) -> None:
+    """They replace ours of the same name; on the network of the machine the server listens on our ports."""
+    options = {"shm-size": ("2g",), "gpus": ("all",), "env": ("A=1", "B=2"), "network": ("host",)}
+    made = engine.TritonContainer(image="image:1", label="mine", device="cuda:1", options=options)
+    words = engine.container_command(made, tmp_path, "m", {"http": 1, "grpc": 2, "metrics": 3})
+    before, after = words[: words.index("image:1")], words[words.index("image:1") :]
+
+    assert [word for word in before if word.startswith(("--shm", "--gpus", "--env", "--network"))] == [
+        "--shm-size=2g", "--gpus=all", "--env=A=1", "--env=B=2", "--network=host",
+    ]  # fmt: skip
+    assert not any(word.startswith("--publish") for word in before)
+    assert {"--http-port=1", "--http-address=127.0.0.1"} <= set(after)
+    with pytest.raises(RequestError, match="need launch=docker"), opened({"container.env.A": "1"}):
+        pass
 
 
 @pytest.mark.parametrize("container", engine.CONTAINERS)
@@ -298,7 +317,7 @@ def test_a_container_is_started_asked_about_and_ended(
     monkeypatch.setenv("FAKE_DOCKER", str(tmp_path / "asked"))
     settings: dict[str, KnobValue] = {
         "launch": container, "image": "triton:mine", "runtime": "python", "instances": 2,
-        "flags": "--log-verbose=1",
+        "flags": "--log-verbose=1", "container.env.A": "1",
     }  # fmt: skip
     with opened(settings) as session:
         (told,) = (tmp_path / "asked").iterdir()
@@ -306,6 +325,7 @@ def test_a_container_is_started_asked_about_and_ended(
         assert session.pid == int(pid)
         assert session.account().requests == 4
         assert "--rm --init" in words
+        assert " --env=A=1 " in words
         assert "triton:mine tritonserver --model-repository=/models" in words
         assert words.endswith("--log-verbose=1")
         assert "count: 2" in session.files[0][1]
@@ -446,6 +466,39 @@ class TestReal(ServingSuite):
 @pytest.mark.engine
 class TestRealGrpc(TestReal):
     settings: ClassVar[dict[str, KnobValue]] = {"protocol": "grpc", "queue_delay": 2000, "instances": 2}
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("compression", ["gzip", "deflate"])
+@pytest.mark.parametrize("protocol", ["http-binary", "http-json", "grpc"])
+def test_compressed_requests_are_answered(protocol: str, compression: str) -> None:
+    """Triton reads them, and answers over HTTP in the same compression."""
+    with opened({"protocol": protocol, "compression": compression}) as session:
+        reply = send_once(session.target([{"image": np.zeros((4, 1, 8, 8), "float32")}]))
+        assert session.arrays(reply)["scores"].shape == (4, 10)
+        assert (f"Content-Encoding: {compression}".lower() in reply.head.decode().lower()) == (
+            protocol != "grpc"
+        )
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("protocol", ["http-binary", "grpc"])
+def test_inputs_are_read_from_shared_memory(protocol: str) -> None:
+    """Triton answers as if they had been sent, each request its own, and the regions are gone afterwards."""
+    images = [np.random.default_rng(seed).random((2, 1, 8, 8), dtype="float32") for seed in range(3)]
+    feeds = [{"image": image} for image in images]
+    with opened({"protocol": protocol}) as session:
+        plain = [session.arrays(send_once(session.target(feeds), i))["scores"] for i in range(3)]
+    before = {path.name for path in SHARED.iterdir()}
+    with opened({"protocol": protocol, "shared_memory": "system"}) as session:
+        target = session.target(feeds)
+        shared = [session.arrays(send_once(target, i))["scores"] for i in range(3)]
+        assert max(map(len, target.messages)) < images[0].nbytes + 200
+        assert {path.name for path in SHARED.iterdir()} > before
+
+    assert np.array_equal(plain, shared)
+    assert not np.array_equal(shared[0], shared[1])
+    assert not {name for name in {path.name for path in SHARED.iterdir()} - before if name.startswith("psm_")}
 
 
 @pytest.mark.engine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -267,21 +268,106 @@ def test_a_directory_that_may_be_either_of_two_models_is_refused(tmp_path: Path)
         plugins.backend("triton").deploy(loaded(folder, "other"), "", tmp_path / "other_1")  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("words", ['backend: "onnxruntime"', 'platform: "onnxruntime_onnx"'])
+@pytest.mark.parametrize("words", ['backend: "tensorrt"', 'platform: "tensorrt_plan"'])
 def test_a_backend_that_the_server_lacks_is_told_before_it_is_started(tmp_path: Path, words: str) -> None:
-    """With what would do: the model's own file, where it is one of ONNX."""
+    """Unless it lies beside the model."""
     folder = repository(tmp_path / "models")
     (folder / "double" / "config.pbtxt").write_text(
         PART.format(tensors=TENSORS).replace('backend: "python"', words)
     )
-    (folder / "double" / "1" / "model.onnx").write_bytes(b"")
     found = loaded(folder, "double").value
     lacking = triton.TritonProgram(path="tritonserver", backends=tmp_path)
-    wanted = r"backend 'onnxruntime', which tritonserver lacks; .*: modeldyno sweep .*double/1/model\.onnx"
-    with pytest.raises(RequestError, match=wanted):
+    with pytest.raises(RequestError, match="backend 'tensorrt', which tritonserver lacks; choose another"):
         triton_backend._need_backends(found, lacking)
-    (folder / "double" / "1" / "libtriton_onnxruntime.so").write_bytes(b"")
+    (folder / "double" / "1" / "libtriton_tensorrt.so").write_bytes(b"")
     triton_backend._need_backends(found, lacking)
+
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
+ONNX_CONFIG = """platform: "onnxruntime_onnx"
+default_model_filename: "net.onnx"
+max_batch_size: 16
+parameters { key: "intra_op_thread_count" value: { string_value: "2" } }
+"""
+
+
+def onnx_repository(folder: Path) -> Path:
+    """Write a model without a configuration, and one whose configuration declares no tensors."""
+    for name, version, file in (("bare", "1", "model.onnx"), ("named", "3", "net.onnx")):
+        (folder / name / version).mkdir(parents=True)
+        shutil.copy(DIGITS, folder / name / version / file)
+    (folder / "named" / "config.pbtxt").write_text(ONNX_CONFIG)
+    return folder
+
+
+def test_a_configuration_is_completed_from_the_file(tmp_path: Path) -> None:
+    """Backend, tensors and, where it says nothing, the batch that Triton would set."""
+    pytest.importorskip("onnx")
+    folder = onnx_repository(tmp_path)
+    bare, named = (loaded(folder, name).value.config for name in ("bare", "named"))
+
+    assert bare["backend"] == "onnxruntime"
+    assert bare["max_batch_size"] == 4
+    assert bare["input"] == [{"name": "image", "data_type": "TYPE_FP32", "dims": [1, 8, 8]}]
+    assert bare["output"] == [{"name": "scores", "data_type": "TYPE_FP32", "dims": [10]}]
+    assert (named["max_batch_size"], named["input"]) == (16, bare["input"])
+    assert "backend" not in named
+    assert loaded(folder, "bare").inputs[0].shape == ("batch", 1, 8, 8)
+
+
+def test_our_runner_runs_what_the_server_lacks(tmp_path: Path) -> None:
+    """In the Python backend, with the file and the threads of the configuration; and that is a doubt."""
+    pytest.importorskip("onnx")
+    model = loaded(onnx_repository(tmp_path / "models"), "named")
+    (config,) = triton_ensembles.write_models(model, tmp_path / "made", {}, native=False)
+    written = tmp_path / "made" / "named"
+
+    assert config["backend"] == "python"
+    assert config["parameters"] == {"file": {"string_value": "net.onnx"}, "threads": {"string_value": "2"}}
+    assert not {"platform", "default_model_filename"} & config.keys()
+    assert {path.name for path in (written / "3").iterdir()} == {"net.onnx", "model.py", "runner.py"}
+    doubts = triton_ensembles.repository_doubts(model, [config])
+    assert [doubt.code for doubt in doubts] == ["other-backend", "completed-config"]
+
+
+def test_a_server_with_the_backend_runs_it_itself(tmp_path: Path) -> None:
+    """Then only the completed configuration is a doubt; `runtime=python` asks for our runner."""
+    pytest.importorskip("onnx")
+    model = loaded(onnx_repository(tmp_path / "models"), "bare")
+    native = triton_ensembles.write_models(model, tmp_path / "a", {}, native=True)
+    asked = triton_ensembles.write_models(model, tmp_path / "b", {"runtime": "python"}, native=True)
+
+    assert [native[0]["backend"], asked[0]["backend"]] == ["onnxruntime", "python"]
+    assert [doubt.code for doubt in triton_ensembles.repository_doubts(model, native)] == ["completed-config"]
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    """With its path."""
+    pytest.importorskip("onnx")
+    (tmp_path / "bare" / "1").mkdir(parents=True)
+    (tmp_path / "bare" / "1" / "model.onnx").write_bytes(b"no")
+    with pytest.raises(RequestError, match=r"model\.onnx is no ONNX file"):
+        loaded(tmp_path, "bare")
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("name", ["bare", "named"])
+def test_a_real_triton_runs_onnx_models_of_a_repository(tmp_path: Path, name: str) -> None:
+    """Without a configuration, and without the backend; the answers are those of the file."""
+    model = loaded(onnx_repository(tmp_path), name)
+    backend = plugins.backend("triton")
+    image = np.random.default_rng(0).random((2, 1, 8, 8), dtype="float32")
+    direct = plugins.loader("onnx").load(ModelRef(scheme="onnx", locator=str(DIGITS)), seed=0, trust=False)
+    with (
+        backend.open(direct, configure(backend.knobs, {})) as own,
+        backend.open(model, configure(backend.knobs, {})) as session,
+    ):
+        first, second = (
+            each.arrays(send_once(each.target([{"image": image}])))["scores"] for each in (own, session)
+        )
+        assert "other-backend" in [doubt.code for doubt in session.doubts]
+
+    assert np.allclose(first, second)
 
 
 def counted(session: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis.extra import numpy as hnp
 from tests.zoo.protocols import HERE, every, recorded, reply, same, schemas
 
 from modeldyno.adapters.clients import kserve, kserve_grpc, kserve_http, protobuf
+from modeldyno.core.load.compression import COMPRESSIONS, compress, decompress
 from modeldyno.core.load.request_target import Endpoint, Reply, ServerInfo
 from modeldyno.core.load.server_stats import ServerCounters
 from modeldyno.core.spec.input_spec import InputSpec
@@ -165,6 +167,137 @@ class TestRequests:
         assert kserve_http.greeting(behind).messages[0].startswith(b"GET /proxy/v2 HTTP/1.1\r\n")
         with pytest.raises(RequestError, match="takes no path"):
             kserve_grpc.greeting(behind)
+
+
+@pytest.mark.parametrize("number", [1, 300, 2**31 - 1])
+@pytest.mark.parametrize(("first", "last"), [(True, False), (False, True), (True, True)])
+class TestSequences:
+    @pytest.mark.parametrize("binary", [True, False])
+    def test_a_mark_is_parameters_in_json(self, number: int, first: bool, last: bool, binary: bool) -> None:
+        """A request with a mark differs by these parameters, and keeps its length and its tensors."""
+        where = Endpoint(host="h", port=1, model="net", options={"binary": binary})
+        feed = {"x": np.arange(3, dtype="int32")}
+        (plain,) = kserve_http.target([feed], where).messages
+        target = kserve_http.sequence_target([feed], where)
+        (message,), (at,) = target.messages, target.marks
+        mark = kserve_http.sequence_mark(number, first=first, last=last)
+        body, raw = split(message[:at] + mark + message[at + len(mark) :])
+
+        parameters = {"sequence_id": number, "sequence_start": first, "sequence_end": last}
+        expected, expected_raw = split(plain)
+        assert body == {**expected, "parameters": {**parameters, **expected.get("parameters", {})}}
+        assert raw == expected_raw
+
+    def test_a_mark_is_parameters_of_grpc(self, number: int, first: bool, last: bool) -> None:
+        """As google.protobuf reads the message with a mark, which has the length of any other mark."""
+        pytest.importorskip("google.protobuf")
+        target = kserve_grpc.sequence_target([{"x": np.arange(3, dtype="int32")}], NET)
+        (message,), (at,) = target.messages, target.marks
+        mark = kserve_grpc.sequence_mark(number, first=first, last=last)
+        request = schemas("kserve")["inference.ModelInferRequest"].FromString(message[:at] + mark)
+
+        assert len(message) == at + len(mark)
+        assert request.inputs[0].name == "x"
+        assert request.parameters["sequence_id"].int64_param == number
+        assert request.parameters["sequence_start"].bool_param is first
+        assert request.parameters["sequence_end"].bool_param is last
+
+
+class TestSharedMemory:
+    FEEDS: ClassVar[list[Feed]] = [
+        {"x": np.arange(2, dtype="int32"), "y": np.array(["ab"], object)},
+        {"x": np.arange(2, 4, dtype="int32"), "y": np.array(["c"], object)},
+    ]
+    SHARED = replace(NET, options={"region": "r"})
+
+    def test_a_region_has_all_inputs_of_all_payloads(self) -> None:
+        """One after the other, each as the raw bytes that would be sent."""
+        assert kserve_http.memory_content(self.FEEDS) == kserve_grpc.memory_content(self.FEEDS)
+        assert kserve_http.memory_content(self.FEEDS) == (
+            b"\0\0\0\0\1\0\0\0\2\0\0\0ab\2\0\0\0\3\0\0\0\1\0\0\0c"
+        )
+
+    def test_requests_say_where_their_inputs_lie(self) -> None:
+        """By the region, the bytes from its beginning, and how many."""
+        _, message = kserve_http.target(self.FEEDS, self.SHARED).messages
+        body, raw = split(message)
+
+        assert raw == b""
+        assert [entry["parameters"] for entry in body["inputs"]] == [
+            {"shared_memory_region": "r", "shared_memory_byte_size": 8, "shared_memory_offset": 14},
+            {"shared_memory_region": "r", "shared_memory_byte_size": 5, "shared_memory_offset": 22},
+        ]
+
+    def test_grpc_says_the_same(self) -> None:
+        """As google.protobuf reads it; there are no raw inputs."""
+        pytest.importorskip("google.protobuf")
+        first, second = kserve_grpc.target(self.FEEDS, self.SHARED).messages
+        read = schemas("kserve")["inference.ModelInferRequest"].FromString
+        x = read(second).inputs[0].parameters
+
+        assert not read(second).raw_input_contents
+        assert x["shared_memory_region"].string_param == "r"
+        assert (x["shared_memory_offset"].int64_param, x["shared_memory_byte_size"].int64_param) == (14, 8)
+        assert "shared_memory_offset" not in read(first).inputs[0].parameters
+
+    def test_a_region_is_registered_and_unregistered(self) -> None:
+        """By Triton's extension of the protocol; an error is told."""
+        (register,) = kserve_http.register_memory(NET, "r", "/key", 9).messages
+        (unregister,) = kserve_http.unregister_memory(NET, "r").messages
+
+        assert register.startswith(b"POST /v2/systemsharedmemory/region/r/register HTTP/1.1\r\n")
+        assert split(register)[0] == {"key": "/key", "offset": 0, "byte_size": 9}
+        assert unregister.startswith(b"POST /v2/systemsharedmemory/region/r/unregister HTTP/1.1\r\n")
+        assert kserve_grpc.register_memory(NET, "r", "/key", 9).method.endswith("SystemSharedMemoryRegister")
+        with pytest.raises(ValueError, match="answered 400: no such key"):
+            kserve_http.check_memory(reply(b'{"error": "no such key"}', 400))
+        with pytest.raises(ValueError, match="gRPC status 3"):
+            kserve_grpc.check_memory(reply(b"", 3))
+
+
+@pytest.mark.parametrize("name", COMPRESSIONS)
+class TestCompression:
+    def test_a_body_is_compressed_and_the_head_says_so(self, name: str) -> None:
+        """The length of the JSON stays that of the plain one, as Triton reads it."""
+        feed = {"x": np.zeros((64, 64))}
+        (plain,) = kserve_http.target([feed], NET).messages
+        (message,) = kserve_http.target([feed], replace(NET, options={"compression": name})).messages
+        head, _, body = message.partition(b"\r\n\r\n")
+        plain_head, _, plain_body = plain.partition(b"\r\n\r\n")
+
+        assert decompress(body) == plain_body
+        assert f"Content-Encoding: {name}".encode() in head
+        assert f"Content-Length: {len(body)}".encode() in head
+        assert next(line for line in plain_head.split(b"\r\n") if line.startswith(JSON_LENGTH)) in head
+
+    def test_a_compressed_answer_is_read(self, name: str) -> None:
+        """As its head says."""
+        plain = recorded("triton http binary")
+        head = plain.head + f"\r\nContent-Encoding: {name}".encode()
+
+        same(kserve_http.arrays(replace(plain, head=head, body=compress(plain.body, name))), every())
+
+    def test_messages_of_grpc_are_compressed(self, name: str) -> None:
+        """Each as a whole."""
+        feed = {"x": np.zeros((64, 64))}
+        target = kserve_grpc.target([feed], replace(NET, options={"compression": name}))
+
+        assert target.compression == name
+        assert decompress(target.messages[0]) == kserve_grpc.target([feed], NET).messages[0]
+
+    @pytest.mark.parametrize("client", [kserve_http, kserve_grpc])
+    def test_sequences_are_not_compressed(self, name: str, client: Any) -> None:
+        """Their marks are written while the load runs."""
+        with pytest.raises(RequestError, match="leave out compression"):
+            client.sequence_target([{"x": np.zeros(1)}], replace(NET, options={"compression": name}))
+
+
+def test_a_request_of_a_sequence_alone_is_whole() -> None:
+    """The first call is a sequence of one request, as it is written."""
+    (message,) = kserve_http.sequence_target([{"x": np.zeros(1)}], NET).messages
+    parameters = split(message)[0]["parameters"]
+
+    assert (parameters["sequence_start"], parameters["sequence_end"]) == (True, True)
 
 
 class TestAnswers:

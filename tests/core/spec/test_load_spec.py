@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate, pause_after
+from modeldyno.core.spec.load_spec import (
+    Arrivals,
+    Load,
+    format_sequence,
+    parse_rate,
+    parse_sequence,
+    pause_after,
+)
 from modeldyno.errors import RequestError
 
 
@@ -51,6 +58,10 @@ def test_what_is_no_rate_is_refused(text: str, said: str) -> None:
         ({"drivers": 0}, "at least 1 as its drivers, not 0"),
         ({"retries": -1}, "can be negative"),
         ({"ramp": float("nan")}, "can be negative"),
+        (
+            {"arrivals": Arrivals.CONSTANT, "rate": 5.0, "sequence": (2, 3)},
+            "Sequences at a rate need `concurrency`",
+        ),
     ],
 )
 def test_a_load_that_cannot_be_is_refused(given: dict[str, Any], said: str) -> None:
@@ -89,3 +100,39 @@ def test_a_slot_pauses_the_longer_the_more_often_it_failed() -> None:
 def test_a_slot_pauses_longest_at_once_where_nothing_was_ever_answered() -> None:
     """The first failure of all is no reason to send faster than twenty times a second."""
     assert [pause_after(failures, answered=False) for failures in (0, 1, 2, 10**9)] == [0, 0.05, 0.05, 0.05]
+
+
+@pytest.mark.parametrize(
+    ("given", "sequence", "text"),
+    [
+        (20, (20, 20), "20"),
+        ("10..30", (10, 30), "10..30"),
+        ((5, 6), (5, 6), "5..6"),
+        ("data", (0, 0), "data"),
+    ],
+)
+def test_the_length_of_sequences_is_read(given: object, sequence: tuple[int, int], text: str) -> None:
+    """It is a number, a range, or that of the data, and is written as it is read."""
+    assert parse_sequence(given) == sequence
+    assert format_sequence(sequence) == text
+    assert parse_sequence(text) == sequence
+
+
+def test_no_length_of_sequences_stays_none() -> None:
+    """Without the option there are no sequences."""
+    assert parse_sequence(None) is None
+
+
+@pytest.mark.parametrize("given", ["0", "3..1", "many", "1..2..3", (2,) * 3])
+def test_what_is_no_length_of_sequences_is_refused(given: object) -> None:
+    """The answer says how to write one."""
+    with pytest.raises(RequestError, match=r"write 20, 10\.\.30, or data"):
+        parse_sequence(given)
+
+
+def test_a_load_names_its_sequences() -> None:
+    """The words of a load say how long they are."""
+    open_loop = Load(arrivals=Arrivals.CONSTANT, rate=5.0, concurrency=2, sequence=(3, 3))
+
+    assert str(Load(concurrency=4, sequence=(10, 30))) == "concurrency 4 in sequences of 10..30"
+    assert str(open_loop) == "5/s constant, at most 2 at once in sequences of 3"

@@ -7,12 +7,14 @@ in the same period.
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
+from modeldyno.adapters.backends.shared_regions import SHARED_MEMORY, SYSTEM, SharedRegions
+from modeldyno.core.load.compression import COMPRESSIONS
 from modeldyno.core.load.endpoint_url import unknown_model
 from modeldyno.core.load.request_target import Endpoint
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob
@@ -44,6 +46,26 @@ _OPTIONS: tuple[tuple[tuple[str, ...], Knob], ...] = (
             kind=bool,
             default=None,
             sentence="Send and request tensors as raw bytes, not as JSON; as the server supports if not set.",
+        ),
+    ),
+    (
+        ("kserve-http", "kserve-grpc"),
+        Knob(
+            name="compression",
+            kind=str,
+            default=None,
+            choices=COMPRESSIONS,
+            sentence="Compress requests before the load, and accept compressed answers.",
+        ),
+    ),
+    (
+        ("kserve-http", "kserve-grpc"),
+        Knob(
+            name=SHARED_MEMORY,
+            kind=str,
+            default=None,
+            choices=(SYSTEM,),
+            sentence="Have the server read inputs from this machine's shared memory.",
         ),
     ),
     (
@@ -201,7 +223,8 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:  
         pid=None if pid in {os.getpid(), *ancestors(_OURS)} else pid,
         device_metrics=_device_metrics(model, endpoint) if pid is None else "",
     )
-    yield _with_statistics(session) or session
+    with closing(session.regions):
+        yield _with_statistics(session) or session
 
 
 def _device_metrics(model: Model, endpoint: Endpoint) -> str:
@@ -221,12 +244,19 @@ class _Session:
     """Bodies to send instead of the payloads."""
     pid: int | None = None
     """Of the server, if it runs on this machine and is not this program."""
+    regions: SharedRegions = field(default_factory=SharedRegions)
+    """Inputs in shared memory."""
     device_metrics: str = ""
     """Where a server on another machine reports its devices."""
 
     def target(self, feeds: Sequence[Feed]) -> Target:
         """Turn each payload into a request."""
-        return self.client.target([_feed(body) for body in self.bodies] or feeds, self.endpoint)
+        feeds = [_feed(body) for body in self.bodies] or feeds
+        return self.regions.target(self.client, feeds, self.endpoint)
+
+    def sequence_target(self, feeds: Sequence[Feed]) -> Target:
+        """Turn each payload into a request of a sequence."""
+        return self.regions.target(self.client, feeds, self.endpoint, sequences=True)
 
     def arrays(self, output: Reply) -> Feed:
         """Parse an answer; if it says that there is no such model, name those that there are."""
@@ -301,6 +331,7 @@ def _with_statistics(session: _Session) -> _SessionWithStatistics | None:
         endpoint=session.endpoint,
         bodies=session.bodies,
         pid=session.pid,
+        regions=session.regions,
         device_metrics=session.device_metrics,
         counts=session.client,
     )

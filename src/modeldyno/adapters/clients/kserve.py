@@ -9,9 +9,12 @@ from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy import ndarray
+
+    from modeldyno.core.load.request_target import Endpoint
+    from modeldyno.interfaces.loader import Feed
 
 DATATYPES = {
     "bool": "BOOL", "uint8": "UINT8", "uint16": "UINT16", "uint32": "UINT32", "uint64": "UINT64",
@@ -23,6 +26,19 @@ DTYPES = {datatype: dtype for dtype, datatype in DATATYPES.items()}
 EXAMPLE = "--input name=1x4:float32"
 _LENGTH = 4
 """Bytes of the length prefix of each BYTES element."""
+
+
+def check_sequences(endpoint: Endpoint) -> None:
+    """Refuse compressed requests of sequences.
+
+    Raises:
+        RequestError: requests are to be compressed.
+    """
+    if endpoint.options.get("compression"):
+        raise RequestError(
+            "Requests are compressed before the load, and those of sequences are written while it runs; "
+            "leave out compression or `sequence`."
+        )
 
 
 def datatype(name: str, array: ndarray) -> str:
@@ -45,6 +61,34 @@ def to_bytes(name: str, array: ndarray) -> bytes:
         return tensors.to_raw(array)
     items = tensors.to_elements(name, array)
     return b"".join(part for item in items for part in (len(item).to_bytes(_LENGTH, "little"), item))
+
+
+def region_content(feeds: Sequence[Feed]) -> bytes:
+    """Return all inputs of all payloads as raw bytes, one after the other."""
+    return b"".join(to_bytes(name, array) for feed in feeds for name, array in feed.items())
+
+
+def places_in_region(feeds: Sequence[Feed]) -> Iterator[tuple[Feed, dict[str, tuple[int, int]]]]:
+    """Yield each payload with the offset and the size of its inputs in `region_content`."""
+    offset = 0
+    for feed in feeds:
+        places = {}
+        for name, array in tensors.require_inputs(feed, EXAMPLE).items():
+            places[name] = offset, len(to_bytes(name, array))
+            offset += places[name][1]
+        yield feed, places
+
+
+def region_parameters(region: str, places: Mapping[str, tuple[int, int]]) -> dict[str, dict[str, str | int]]:
+    """Return the parameters of each input that lies in a region; an offset of 0 is left out."""
+    return {
+        name: {
+            "shared_memory_region": region,
+            "shared_memory_byte_size": size,
+            **({"shared_memory_offset": offset} if offset else {}),
+        }
+        for name, (offset, size) in places.items()
+    }
 
 
 def from_bytes(name: str, data: bytes | memoryview, kind: Any, shape: Sequence[int]) -> ndarray:

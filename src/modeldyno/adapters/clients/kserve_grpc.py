@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.clients import kserve, protobuf, tensors
 from modeldyno.adapters.clients import messages as clients_messages
 from modeldyno.core.load.request_target import ServerInfo, Transport
+from modeldyno.interfaces.client import SINGLE_SEQUENCE
 from modeldyno.servers import triton_stats
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy import ndarray
 
@@ -36,7 +39,11 @@ CONTENTS: Schema = {
     8: ("bytes_contents", ["bytes"]),
 }
 DESCRIBED: Schema = {1: ("name", "string"), 2: ("datatype", "string"), 3: ("shape", ["int64"])}
-TENSOR: Schema = {**DESCRIBED, 5: ("contents", CONTENTS)}
+PARAMETER: Schema = {
+    1: ("key", "string"),
+    2: ("value", {2: ("int64_param", "int64"), 3: ("string_param", "string")}),
+}
+TENSOR: Schema = {**DESCRIBED, 4: ("parameters", [PARAMETER]), 5: ("contents", CONTENTS)}
 REQUEST: Schema = {
     1: ("model_name", "string"),
     2: ("model_version", "string"),
@@ -52,6 +59,12 @@ RESPONSE: Schema = {
 MODEL: Schema = {1: ("name", "string"), 2: ("version", "string")}
 METADATA: Schema = {1: ("name", "string"), 2: ("versions", ["string"]), 4: ("inputs", [DESCRIBED])}
 SERVER: Schema = {1: ("name", "string"), 2: ("version", "string"), 3: ("extensions", ["string"])}
+REGION: Schema = {
+    1: ("name", "string"),
+    2: ("key", "string"),
+    3: ("offset", "uint64"),
+    4: ("byte_size", "uint64"),
+}
 INDEX_OF: Schema = {2: ("ready", "bool")}
 INDEX: Schema = {1: ("models", [{1: ("name", "string"), 3: ("state", "string")}])}
 _READY = {"ready": True}
@@ -88,18 +101,91 @@ def target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
     Raises:
         RequestError: the protocol cannot carry an input.
     """
-    return clients_messages.grpc_target(
-        NAME, endpoint, f"{SERVICE}ModelInfer", [_request(endpoint, feed) for feed in feeds]
+    return clients_messages.grpc_target(NAME, endpoint, f"{SERVICE}ModelInfer", _messages(feeds, endpoint))
+
+
+def _messages(feeds: Sequence[Feed], endpoint: Endpoint) -> list[bytes]:
+    if region := str(endpoint.options.get("region", "")):
+        return [
+            _request(endpoint, feed, kserve.region_parameters(region, places))
+            for feed, places in kserve.places_in_region(feeds)
+        ]
+    return [_request(endpoint, feed) for feed in feeds]
+
+
+def memory_content(feeds: Sequence[Feed]) -> bytes:
+    """Return all inputs of all payloads, one after the other."""
+    return kserve.region_content(feeds)
+
+
+def register_memory(endpoint: Endpoint, region: str, key: str, size: int) -> Target:
+    """Return the request that registers a region of system shared memory, a Triton extension."""
+    request = protobuf.encode(REGION, {"name": region, "key": key, "byte_size": size})
+    return clients_messages.grpc_target(NAME, endpoint, f"{SERVICE}SystemSharedMemoryRegister", [request])
+
+
+def unregister_memory(endpoint: Endpoint, region: str) -> Target:
+    """Return the request that unregisters a region."""
+    request = protobuf.encode(REGION, {"name": region})
+    return clients_messages.grpc_target(NAME, endpoint, f"{SERVICE}SystemSharedMemoryUnregister", [request])
+
+
+def check_memory(reply: Reply) -> None:
+    """Raise ValueError (a phrase) if a region was not registered."""
+    clients_messages.check_grpc_status(reply)
+
+
+def sequence_target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
+    """Turn each payload into an inference request that ends with the mark of a sequence.
+
+    Raises:
+        RequestError: the protocol cannot carry an input.
+    """
+    kserve.check_sequences(endpoint)
+    plain = target(feeds, endpoint)
+    mark = sequence_mark(SINGLE_SEQUENCE, first=True, last=True)
+    return replace(
+        plain,
+        messages=tuple(message + mark for message in plain.messages),
+        marks=tuple(map(len, plain.messages)),
     )
 
 
-def _request(endpoint: Endpoint, feed: Feed) -> bytes:
+def sequence_mark(number: int, *, first: bool, last: bool) -> bytes:
+    """Return the parameters of a request in a sequence; numbers have a constant length, with bits of 0."""
+    digits = bytes((number >> shift) & 0x7F | 0x80 for shift in range(0, 28, 7))
+    return b"".join(
+        _PARAMETERS + bytes((4 + len(name) + len(value),)) + b"\x0a" + bytes((len(name),)) + name
+        + b"\x12" + bytes((len(value),)) + value
+        for name, value in (
+            (b"sequence_id", b"\x10" + digits + bytes((number >> 28,))),
+            (b"sequence_start", bytes((8, first))),
+            (b"sequence_end", bytes((8, last))),
+        )
+    )  # fmt: skip
+
+
+_PARAMETERS = b"\x22"
+"""Tag of an entry of the request's parameters, field 4."""
+
+
+def _request(
+    endpoint: Endpoint, feed: Feed, shared: Mapping[str, Mapping[str, str | int]] = MappingProxyType({})
+) -> bytes:
     tensors.require_inputs(feed, kserve.EXAMPLE)
     inputs = [
-        {"name": name, "datatype": kserve.datatype(name, array), "shape": array.shape}
+        {
+            "name": name,
+            "datatype": kserve.datatype(name, array),
+            "shape": array.shape,
+            "parameters": [
+                {"key": key, "value": {f"{'string' if isinstance(value, str) else 'int64'}_param": value}}
+                for key, value in shared.get(name, {}).items()
+            ],
+        }
         for name, array in feed.items()
     ]
-    raw = [kserve.to_bytes(name, array) for name, array in feed.items()]
+    raw = [] if shared else [kserve.to_bytes(name, array) for name, array in feed.items()]
     request = {
         "model_name": clients_messages.require_model(endpoint),
         "model_version": endpoint.version,

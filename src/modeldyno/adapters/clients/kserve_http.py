@@ -6,16 +6,19 @@ Triton and KServe support; MLServer needs ``binary=false``, which puts tensors i
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.clients import kserve, tensors
 from modeldyno.adapters.clients import messages as clients_messages
 from modeldyno.core.load.request_target import ServerInfo, Transport
 from modeldyno.errors import RequestError
+from modeldyno.interfaces.client import SINGLE_SEQUENCE
 from modeldyno.servers import triton_stats
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy import ndarray
 
@@ -41,22 +44,58 @@ def target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
     Raises:
         RequestError: the protocol cannot carry an input.
     """
+    return clients_messages.http_target(NAME, endpoint, _messages(feeds, endpoint))
+
+
+def _messages(feeds: Sequence[Feed], endpoint: Endpoint, mark: bytes = b"") -> list[bytes]:
     path = clients_messages.model_path(endpoint, "/v2/models/") + "/infer"
+    if region := str(endpoint.options.get("region", "")):
+        return [
+            _shared_request(endpoint, path, feed, kserve.region_parameters(region, places), mark)
+            for feed, places in kserve.places_in_region(feeds)
+        ]
     make = _binary_request if endpoint.options.get("binary", True) else _json_request
-    return clients_messages.http_target(NAME, endpoint, [make(endpoint, path, feed) for feed in feeds])
+    return [make(endpoint, path, feed, mark) for feed in feeds]
 
 
-def _json_request(endpoint: Endpoint, path: str, feed: Feed) -> bytes:
+def sequence_target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
+    """Turn each payload into an inference request with the mark of a sequence.
+
+    Raises:
+        RequestError: the protocol cannot carry an input.
+    """
+    kserve.check_sequences(endpoint)
+    mark = sequence_mark(SINGLE_SEQUENCE, first=True, last=True)
+    messages = _messages(feeds, endpoint, mark)
+    return clients_messages.http_target(
+        NAME, endpoint, messages, marks=[message.index(mark) for message in messages]
+    )
+
+
+def sequence_mark(number: int, *, first: bool, last: bool) -> bytes:
+    """Return the parameters of a request in a sequence, padded to a constant length."""
+    start, end = (json.dumps(flag).ljust(5) for flag in (first, last))
+    return f'"sequence_id":{number:10},"sequence_start":{start},"sequence_end":{end}'.encode()
+
+
+def _json_request(endpoint: Endpoint, path: str, feed: Feed, mark: bytes = b"") -> bytes:
     inputs = [
         {**_tensor_header(name, array), "data": _json_data(name, array)}
         for name, array in tensors.require_inputs(feed, kserve.EXAMPLE).items()
     ]
-    return clients_messages.post_request(
-        endpoint, path, clients_messages.encode_json({"inputs": inputs}, instead=_INSTEAD)
-    )
+    return clients_messages.post_request(endpoint, path, _encode({"inputs": inputs}, {}, mark))
 
 
-def _binary_request(endpoint: Endpoint, path: str, feed: Feed) -> bytes:
+def _encode(request: dict[str, Any], parameters: dict[str, Any], mark: bytes) -> bytes:
+    """Encode a request; its parameters begin with the mark, if there is any."""
+    if not (mark or parameters):
+        return clients_messages.encode_json(request, instead=_INSTEAD)
+    given = json.dumps(parameters, separators=(",", ":")).encode()[1:-1]
+    rest = clients_messages.encode_json(request, instead=_INSTEAD)[1:]
+    return b'{"parameters":{%s},%s' % (b",".join(filter(None, (mark, given))), rest)
+
+
+def _binary_request(endpoint: Endpoint, path: str, feed: Feed, mark: bytes = b"") -> bytes:
     raw = {
         name: kserve.to_bytes(name, array)
         for name, array in tensors.require_inputs(feed, kserve.EXAMPLE).items()
@@ -65,9 +104,7 @@ def _binary_request(endpoint: Endpoint, path: str, feed: Feed) -> bytes:
         {**_tensor_header(name, array), "parameters": {"binary_data_size": len(raw[name])}}
         for name, array in feed.items()
     ]
-    head = clients_messages.encode_json(
-        {"inputs": inputs, "parameters": {"binary_data_output": True}}, instead=_INSTEAD
-    )
+    head = _encode({"inputs": inputs}, {"binary_data_output": True}, mark)
     return clients_messages.post_request(
         endpoint,
         path,
@@ -75,6 +112,41 @@ def _binary_request(endpoint: Endpoint, path: str, feed: Feed) -> bytes:
         kind=clients_messages.OCTETS,
         headers={JSON_LENGTH: str(len(head))},
     )
+
+
+def _shared_request(
+    endpoint: Endpoint, path: str, feed: Feed, parameters: Mapping[str, Any], mark: bytes
+) -> bytes:
+    inputs = [{**_tensor_header(name, array), "parameters": parameters[name]} for name, array in feed.items()]
+    output = {"binary_data_output": True} if endpoint.options.get("binary", True) else {}
+    return clients_messages.post_request(endpoint, path, _encode({"inputs": inputs}, output, mark))
+
+
+def memory_content(feeds: Sequence[Feed]) -> bytes:
+    """Return all inputs of all payloads, one after the other."""
+    return kserve.region_content(feeds)
+
+
+def register_memory(endpoint: Endpoint, region: str, key: str, size: int) -> Target:
+    """Return the request that registers a region of system shared memory, a Triton extension."""
+    body = json.dumps({"key": key, "offset": 0, "byte_size": size}).encode()
+    return _region_request(endpoint, f"{region}/register", body)
+
+
+def unregister_memory(endpoint: Endpoint, region: str) -> Target:
+    """Return the request that unregisters a region."""
+    return _region_request(endpoint, f"{region}/unregister", b"")
+
+
+def _region_request(endpoint: Endpoint, path: str, body: bytes) -> Target:
+    plain = replace(endpoint, options={})
+    message = clients_messages.post_request(plain, f"/v2/systemsharedmemory/region/{path}", body)
+    return clients_messages.http_target(NAME, plain, [message])
+
+
+def check_memory(reply: Reply) -> None:
+    """Raise ValueError (a phrase) if a region was not registered."""
+    clients_messages.check_http_status(reply)
 
 
 def _tensor_header(name: str, array: ndarray) -> dict[str, Any]:
@@ -90,18 +162,17 @@ def _json_data(name: str, array: ndarray) -> Any:
 def arrays(reply: Reply) -> Feed:
     """Return the outputs of a reply, from JSON or from the bytes after it."""
     clients_messages.check_http_status(reply)
+    answer = clients_messages.plain_body(reply)
     length = clients_messages.header_value(reply, JSON_LENGTH)
-    if length and not (length.isdigit() and int(length) <= len(reply.body)):
-        raise ValueError(
-            f"the header {JSON_LENGTH} is {length!r}, but the answer has {len(reply.body):,} bytes"
-        )
-    end = int(length) if length else len(reply.body)
-    head = clients_messages.parse_json(reply.body[:end])
+    if length and not (length.isdigit() and int(length) <= len(answer)):
+        raise ValueError(f"the header {JSON_LENGTH} is {length!r}, but the answer has {len(answer):,} bytes")
+    end = int(length) if length else len(answer)
+    head = clients_messages.parse_json(answer[:end])
     entries = head.get("outputs") if isinstance(head, dict) else None
     if not isinstance(entries, list) or not entries:
         raise ValueError("the answer has no outputs")
     try:
-        return dict(_outputs(entries, memoryview(reply.body)[end:]))
+        return dict(_outputs(entries, memoryview(answer)[end:]))
     except (KeyError, TypeError, AttributeError):
         raise ValueError("an output lacks name, datatype, shape or data") from None
 

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
+from modeldyno.core.load.compression import COMPRESSIONS, compress, decompress
 from modeldyno.core.load.request_target import Target, Transport
 from modeldyno.errors import RequestError
 
@@ -43,6 +44,7 @@ def http_target(
     *,
     stream: bool = False,
     counted: bool = False,
+    marks: Iterable[int] = (),
 ) -> Target:
     """Return the target that sends messages over HTTP."""
     return Target(
@@ -54,6 +56,7 @@ def http_target(
         tls=endpoint.tls,
         stream=stream,
         counted=counted,
+        marks=tuple(marks),
     )
 
 
@@ -114,7 +117,10 @@ def http_request(
 def post_request(
     endpoint: Endpoint, path: str, body: bytes, *, kind: str = JSON, headers: Mapping[str, str] = _NO_HEADERS
 ) -> bytes:
-    """Build a request that POSTs a body to a path below the endpoint's."""
+    """Build a request that POSTs a body, compressed if the endpoint says so, to a path below its own."""
+    if compression := str(endpoint.options.get("compression", "")):
+        body = compress(body, compression)
+        headers = {**headers, "Content-Encoding": compression, "Accept-Encoding": compression}
     return http_request(endpoint, "POST", path_below(endpoint, path), body, {"Content-Type": kind, **headers})
 
 
@@ -126,6 +132,7 @@ def grpc_target(protocol: str, endpoint: Endpoint, method: str, messages: Iterab
     """
     if endpoint.path.strip("/"):
         raise RequestError(f"A gRPC URL takes no path, but this one has {endpoint.path}; leave it out.")
+    compression = str(endpoint.options.get("compression", ""))
     metadata = tuple((name.lower(), value) for name, value in endpoint.headers)
     for name, value in metadata:
         if name in _RESERVED_METADATA or name.startswith("grpc-") or not _METADATA_NAME.fullmatch(name):
@@ -137,7 +144,8 @@ def grpc_target(protocol: str, endpoint: Endpoint, method: str, messages: Iterab
         transport=Transport.GRPC,
         host=endpoint.host,
         port=endpoint.port,
-        messages=tuple(messages),
+        messages=tuple(compress(message, compression) if compression else message for message in messages),
+        compression=compression,
         method=method,
         metadata=metadata,
         tls=endpoint.tls,
@@ -201,6 +209,12 @@ def header_value(reply: Reply, name: str) -> str:
     return ""
 
 
+def plain_body(reply: Reply) -> bytes:
+    """Return the body of a reply, decompressed if its head says so; raise ValueError (a phrase) as that."""
+    coding = header_value(reply, "content-encoding").lower()
+    return decompress(reply.body) if coding in COMPRESSIONS else reply.body
+
+
 def check_http_status(reply: Reply) -> None:
     """Raise ValueError (a phrase) unless the HTTP status is a success."""
     if _SUCCESS <= reply.status < _REDIRECTION:
@@ -210,7 +224,7 @@ def check_http_status(reply: Reply) -> None:
         raise ValueError(
             f"the server redirects ({reply.status}) to {where}, and redirects are not followed; use that URL"
         )
-    message = error_message(reply.body)
+    message = error_message(plain_body(reply))
     raise ValueError(f"the server answered {reply.status}{message and f': {message}'}")
 
 
@@ -224,7 +238,7 @@ def check_grpc_status(reply: Reply) -> None:
 def read_json(reply: Reply) -> Any:
     """Return the JSON of a reply; raise ValueError (a phrase) if there is none."""
     check_http_status(reply)
-    return parse_json(reply.body)
+    return parse_json(plain_body(reply))
 
 
 def read_json_object(reply: Reply) -> dict[str, Any]:

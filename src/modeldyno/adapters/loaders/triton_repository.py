@@ -25,7 +25,7 @@ backend = "triton"
 
 
 def claims(path: Path) -> bool:
-    """Claim a directory whose directories have a ``config.pbtxt``, with or without a model name."""
+    """Claim a directory of models as Triton has them, with or without a model name."""
     return triton_repository_reader.is_repository(Path(str(path).partition("#")[0]))
 
 
@@ -39,7 +39,10 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     directory, _, name = ref.locator.partition("#")
     folder = Path(directory).expanduser().absolute()
     if not triton_repository_reader.is_repository(folder):
-        raise RequestError(f"'{directory}' is not a model repository: no directory in it has a config.pbtxt.")
+        raise RequestError(
+            f"'{directory}' is not a model repository: no directory in it has a config.pbtxt, or a version "
+            "with a model.onnx."
+        )
     model = triton_repository_reader.read_repository(folder, name)
     if not (model.config.get("input") and model.config.get("output")):
         raise RequestError(

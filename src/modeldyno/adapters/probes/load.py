@@ -6,6 +6,7 @@ calls within a process decides when requests have warmed up and are measured pre
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -24,21 +25,22 @@ from modeldyno.core.metrics.stop_rule import StopRuleResult
 from modeldyno.core.result.result import Artifact, Failure, FailureKind
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.data import outputs
+from modeldyno.errors import RequestError
+from modeldyno.interfaces.loader import ExpectedOutputs
 from modeldyno.interfaces.probe import Pass
-from modeldyno.interfaces.session import CanDrive, CanSend, HasServerStats, IsServed, MayEnd
+from modeldyno.interfaces.session import CanDrive, CanSend, HasServerStats, IsServed, MayEnd, load_target
 from modeldyno.loadgen import LoadEnd
 from modeldyno.loadgen.arrivals import unused_trace_fields
 from modeldyno.loadgen.record_spool import RecordSpool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from modeldyno.core.load.load_analysis import SteadyWindow
     from modeldyno.core.load.request_log import RecordParts
     from modeldyno.core.load.request_target import Reply
     from modeldyno.core.load.server_stats import CounterReading
     from modeldyno.core.metrics.measurement_plan import Plan
-    from modeldyno.interfaces.loader import Feed
     from modeldyno.interfaces.probe import Subject
     from modeldyno.loadgen import RunningLoad
 
@@ -79,6 +81,8 @@ class _FinishedLoad:
     ending: LoadEnd
     messages: int
     """Number of distinct requests."""
+    expected: Sequence[ExpectedOutputs] = ()
+    """Of each message the answer that is expected."""
 
 
 def _run_loads(subject: Subject, plan: Plan, spools: ExitStack) -> Iterator[_FinishedLoad]:
@@ -91,7 +95,7 @@ def _run_loads(subject: Subject, plan: Plan, spools: ExitStack) -> Iterator[_Fin
         session, load = cast("CanSend | CanDrive", model_subject.session), model_subject.load or Load()
         try:
             unlimited = replace(load, requests=None)
-            with _start_load(session, model_subject.feeds, unlimited, plan.seed) as (driven, messages):
+            with _start_load(session, model_subject, unlimited, plan.seed) as (driven, messages):
                 monitor = LoadMonitor(driven=driven, session=session, load=load, tape=spool)
                 paced = monitor.pace_load(model_subject, plan)
                 done[index].set()
@@ -103,7 +107,13 @@ def _run_loads(subject: Subject, plan: Plan, spools: ExitStack) -> Iterator[_Fin
             done[index].set()  # whatever went wrong, the others must not wait for it
         samples = session.samples if isinstance(session, CanDrive) else model_subject.samples
         return _FinishedLoad(
-            name=name, samples=samples, monitor=monitor, paced=paced, ending=ending, messages=messages
+            name=name,
+            samples=samples,
+            monitor=monitor,
+            paced=paced,
+            ending=ending,
+            messages=messages,
+            expected=_expected(model_subject, load),
         )
 
     first_spool, *other_spools = [spools.enter_context(RecordSpool()) for _ in subjects]
@@ -140,6 +150,7 @@ def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measure
             advice="set the size of requests with --input, or lengths with the server's knobs",
         )
     yield from _answer_failures(monitor.tape, ending.replies, monitor.session, error_text)
+    yield from _expected_answers(finished.expected, ending.replies, monitor.session)
     yield from _end_failures(monitor)
 
 
@@ -178,10 +189,12 @@ def _server_end(session: object) -> str:
 
 @contextmanager
 def _start_load(
-    session: CanSend | CanDrive, feeds: Sequence[Feed], load: Load, seed: int
+    session: CanSend | CanDrive, subject: Subject, load: Load, seed: int
 ) -> Iterator[tuple[RunningLoad, int]]:
     """Start the load; yield it and its number of distinct requests."""
     if isinstance(session, CanDrive):
+        if load.sequence is not None:
+            raise RequestError("Calls of one's own code are no sequences; leave `sequence` out.")
         from modeldyno.loadgen.thread_load import run_threads  # noqa: PLC0415 - only a server is sent to
 
         calls = session.calls()
@@ -190,7 +203,9 @@ def _start_load(
     else:
         from modeldyno.loadgen.driver_pool import run_load_drivers  # noqa: PLC0415 - only a server is sent to
 
-        target = session.target(feeds)
+        target = load_target(session, subject.feeds, load)
+        if subject.streams is not None:
+            target = replace(target, streams=subject.streams.lengths)
         with run_load_drivers(target, load, seed=seed) as driven:
             yield driven, len(target.messages)
 
@@ -237,14 +252,51 @@ _REPEATED = Doubt(
 )
 
 
+_STATEFUL = "correlation id"
+"""What Triton asks for if requests to a stateful model are of no sequence."""
+_NEEDS_SEQUENCE = "; the model has state: say how long its sequences are with `sequence`, such as 20"
+
+
 def _first_error(failed_replies: Sequence[Reply], session: CanSend | CanDrive) -> str:
     """Return the server's error message for the first failed request, if it sent one."""
     for reply in failed_replies:
         try:
             session.arrays(reply)
         except ValueError as error:
-            return str(error)
+            return f"{error}{_NEEDS_SEQUENCE if _STATEFUL in str(error).lower() else ''}"
     return ""
+
+
+def _expected(subject: Subject, load: Load) -> Sequence[ExpectedOutputs]:
+    """Return the expected answer to each message; none for sequences that are not those of the file."""
+    if subject.streams is None or (load.sequence is not None and any(load.sequence)):
+        return ()
+    return subject.streams.expected
+
+
+def _expected_answers(
+    expected: Sequence[ExpectedOutputs], replies: Sequence[Reply], session: CanSend | CanDrive
+) -> Iterator[Measurement | Failure]:
+    """Yield how many answers were compared with expected ones, and a failure for the first wrong one."""
+    checked, wrong = 0, dict[int, str]()
+    for reply in replies if expected else ():
+        try:
+            arrays = session.arrays(reply)
+        except ValueError:
+            continue  # a failure of its own
+        checked += 1
+        if difference := outputs.describe_difference(arrays, expected[reply.message]):
+            wrong.setdefault(reply.message, difference)
+    if checked:
+        yield observed_number("checked_calls", checked)
+    if wrong:
+        message, difference = next(iter(sorted(wrong.items())))
+        yield Failure(
+            where="load",
+            kind=FailureKind.INVALID_OUTPUT,
+            message=f"the answers to {len(wrong):,} of {len(expected):,} requests are not the expected ones; "
+            f"that to request {message + 1}: {difference}",
+        )
 
 
 def _answer_failures(

@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import canonical_statistic
+from modeldyno.core.spec import load_spec
 from modeldyno.errors import RequestError
 from modeldyno.profiling import request
 
@@ -28,6 +29,11 @@ def parse_cores(text: str) -> tuple[int, ...]:
 def parse_statistic(text: str) -> str:
     """Parse the statistic of ``--target``."""
     return canonical_statistic(text)
+
+
+def parse_sequence(text: str | None) -> tuple[int, int] | None:
+    """Parse the length of ``--sequence``."""
+    return load_spec.parse_sequence(text)
 
 
 def plan_from_options(options: Mapping[str, Any]) -> Plan:

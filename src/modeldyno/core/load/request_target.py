@@ -82,6 +82,12 @@ class Target:
     tls: Tls | None = None
     stream: bool = False
     """Whether replies are streamed, so that the times of chunks matter."""
+    compression: str = ""
+    """gRPC: how the messages are compressed, ``gzip`` or ``deflate``; HTTP says so in their heads."""
+    marks: tuple[int, ...] = ()
+    """Position in each message of the mark of its sequence, which the client writes; empty without them."""
+    streams: tuple[int, ...] = ()
+    """Lengths of the streams that the messages are, one after the other; empty: they are one."""
     counted: bool = False
     """Whether the client can count the tokens of each reply; those of a stream it always can."""
 

@@ -70,6 +70,8 @@ CODES: dict[str, str] = {
     "not-analysed": "The model could not be analysed statically.",
     "no-such-layer": "Some requested layer names match no path and no class of a module.",
     "unseen-layers": "Modules could not be traced one by one.",
+    "other-backend": "Another backend ran the model than its configuration names: ModelDyno's runner.",
+    "completed-config": "A configuration does not declare the model's tensors; they were read from its file.",
     "foreign-models": "The server had other models loaded, which may have worked at the same time.",
     "negative-hop": "A part of an explained latency came out surely below zero, although it adds work.",
     "large-rest": "Much of an explained latency is in the rests, which no hop explains.",

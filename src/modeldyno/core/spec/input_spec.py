@@ -45,7 +45,7 @@ class InputSpec:
     high: float | None = None
     """Random values are in [low, high]; for integers that is the vocabulary, for text the number of words."""
     source: str | None = None
-    """A file of real data: .npz, .npy, .jsonl or text."""
+    """A file of real data: .npz, .npy, .jsonl, text, or requests in perf_analyzer's .json."""
     digest: str | None = None
     """As used: the digest of the values."""
     distinct: int | None = None

@@ -58,6 +58,9 @@ class Load:
     """Retries of a request that the server did not answer; each is counted."""
     drivers: int = 1
     """Driver processes."""
+    sequence: tuple[int, int] | None = None
+    """Fewest and most requests of a sequence, for stateful models: each slot has one sequence open, and sends
+    its requests one after the other. (0, 0): as many as its stream of the input data. None: no sequences."""
 
     def __post_init__(self) -> None:
         """Refuse an invalid load with one sentence."""
@@ -78,8 +81,9 @@ class Load:
     def __str__(self) -> str:
         """Describe it in a few words."""
         if self.closed:
-            return f"concurrency {self.slots}"
+            return f"concurrency {self.slots}{_in_sequences(self)}"
         limit = f", at most {self.concurrency} at once" if self.concurrency else ""
+        limit += _in_sequences(self)
         if self.arrivals is Arrivals.TRACE:
             return f"trace {self.trace}{limit}"
         several = f" in bursts of {self.burst}" if self.arrivals is Arrivals.BURST else f" {self.arrivals}"
@@ -124,10 +128,48 @@ def _contradictions(load: Load) -> tuple[tuple[bool, str], ...]:
             (value is not None and value < 1, f"A load needs at least 1 as its {name}, not {value}")
             for name, value in counted.items()
         ),
+        (
+            load.sequence is not None and not load.closed and load.concurrency is None,
+            "Sequences at a rate need `concurrency`: how many of them are open at once",
+        ),
         (load.retries < 0 or not load.ramp >= 0, "Neither retries nor the ramp of a load can be negative"),
     )
 
 
+def _in_sequences(load: Load) -> str:
+    return "" if load.sequence is None else f" in sequences of {format_sequence(load.sequence)}"
+
+
+def format_sequence(sequence: tuple[int, int]) -> str:
+    """Return the length of sequences as `parse_sequence` reads it."""
+    fewest, most = sequence
+    if not most:
+        return _STREAMS
+    return str(fewest) if fewest == most else f"{fewest}..{most}"
+
+
+def parse_sequence(given: object) -> tuple[int, int] | None:
+    """Read the length of sequences: ``20``, ``10..30``, or ``data``; None stays None.
+
+    Raises:
+        RequestError: it is none of these.
+    """
+    if given is None:
+        return None
+    if given == _STREAMS:
+        return 0, 0
+    text = "..".join(map(str, given)) if isinstance(given, tuple | list) else str(given)
+    match = re.fullmatch(r"(\d{1,9})(?:\.\.(\d{1,9}))?", text.strip())
+    fewest, most = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    if not 1 <= fewest <= most:
+        raise RequestError(
+            f"`sequence` '{text}' is not a length of sequences; write 20, 10..30, or {_STREAMS} for that of "
+            "each stream of the input data."
+        )
+    return fewest, most
+
+
+_STREAMS = "data"
 _RATE = re.compile(r"(?P<rate>\d+(?:\.\d+)?(?:e\d+)?)(?:/s)?(?::(?P<kind>[a-z]+)(?:=(?P<burst>\d+))?)?")
 
 

@@ -168,7 +168,7 @@ def _agreements(agreements: Sequence[Agreement]) -> Iterator[Notice]:
 def _failures(results: Sequence[Result], names: Sequence[str]) -> Iterator[Notice]:
     for result, name in zip(results, names, strict=True):
         for failure in result.failures[:1]:
-            text = shorten(clean(failure.message), TEXT_LIMIT)
+            text = shorten(clean(spell_for_command_line(failure.message)), TEXT_LIMIT)
             code = f"{name}: {shorten(clean(failure.where), NAME_LIMIT)}"
             yield Notice(severity=Severity.FAILURE, code=code, text=text, log=failure.log)
 

@@ -104,7 +104,7 @@ def _failure(failure: Failure) -> Notice:
     return Notice(
         severity=Severity.FAILURE,
         code=f"{shorten(failure.where, NAME_LIMIT)}: {KINDS[failure.kind]}",
-        text=shorten(clean(failure.message), TEXT_LIMIT),
+        text=shorten(clean(spell_for_command_line(failure.message)), TEXT_LIMIT),
         log=log,
     )
 

@@ -12,6 +12,7 @@ from modeldyno.core.report.blocks import Severity, clean, shorten
 from modeldyno.core.result.failure_kinds import KINDS
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.stats.units import RATE
+from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.result.layers import layer_time_clause, slowest_layer_sentence
 from modeldyno.views.result.memory import largest_batch_clause, training_step_clause
 from modeldyno.views.result.operators import operator_time_clause, redundant_ops_clause
@@ -31,7 +32,11 @@ if TYPE_CHECKING:
 
 def headline(result: Result, judgements: Sequence[Judgement] = ()) -> str:
     """Return the verdict in one sentence, followed by the bounds that are broken or undecided."""
-    message = shorten(clean(result.failure.message), 160).rstrip(".") if result.failure else ""
+    message = (
+        shorten(clean(spell_for_command_line(result.failure.message)), 160).rstrip(".")
+        if result.failure
+        else ""
+    )
     return verdict(result, judgements, f": {message}" if message else "")
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.adapters.backends.shared_regions import SharedRegions
 from modeldyno.core.load.request_target import Endpoint
 from modeldyno.core.load.server_stats import ServerCounters
 from modeldyno.core.metrics.doubt import Doubt
@@ -81,6 +82,13 @@ _KNOBS = {
             kind=str,
             default=None,
             sentence="free (if not set), conventional (%s), or numbers in that order, such as 8000,8001.",
+        ),
+        Knob(
+            name="container",
+            kind=str,
+            default=None,
+            family=True,
+            sentence="An option of docker run: container.shm_size=2g, container.env.NAME=VALUE.",
         ),
         Knob(
             name="startup_time",
@@ -185,12 +193,18 @@ class Session:
     doubts: tuple[Doubt, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
     """Configuration files of the engine: name and text."""
+    regions: SharedRegions = field(default_factory=SharedRegions)
+    """Inputs in shared memory; whoever opens the session closes them."""
     flat: frozenset[str] = frozenset()
     """Outputs whose only axis is the batch, to which the engine adds an axis of size 1."""
 
     def target(self, feeds: Sequence[Feed]) -> Target:
         """Turn each payload into a request."""
-        return self.client.target(feeds, self.endpoint)
+        return self.regions.target(self.client, feeds, self.endpoint)
+
+    def sequence_target(self, feeds: Sequence[Feed]) -> Target:
+        """Turn each payload into a request of a sequence."""
+        return self.regions.target(self.client, feeds, self.endpoint, sequences=True)
 
     def arrays(self, output: Reply) -> Feed:
         """Parse an answer into named arrays."""

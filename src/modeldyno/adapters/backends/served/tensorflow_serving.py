@@ -19,7 +19,9 @@ from modeldyno.environment.containers import PROGRAMS, find_container
 from modeldyno.errors import MissingExtra, RequestError
 from modeldyno.interfaces.loader import Form
 from modeldyno.servers import tcp_ports
+from modeldyno.servers.container_options import HOST, container_options, option_words
 from modeldyno.servers.server_process import Launch, http_ready
+from modeldyno.servers.triton import gpu_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -64,6 +66,7 @@ knobs = (
         default=None,
         sentence=f"The image to start; {_IMAGE} if not set, with -gpu for device=cuda.",
     ),
+    base.knob("container"),
     base.ports_knob(tcp_ports.CONVENTIONAL["tfs", False]),
     base.knob("startup_time"),
     base.knob("batch_size"),
@@ -73,6 +76,10 @@ knobs = (
 def check(config: Mapping[str, KnobValue]) -> None:
     """Refuse knobs that exclude each other."""
     base.check(config, _conventional(config))
+    if container_options(config).get("network") == (HOST,):
+        raise RequestError(
+            "TensorFlow Serving listens on fixed ports in its container; omit container.network=host."
+        )
 
 
 @contextmanager
@@ -134,15 +141,15 @@ def _command(
 ) -> list[str]:
     """Return the command line of the container; its name is that of the server's own directory."""
     device = base.device_of(config)
-    _, _, index = device.partition(":")
-    gpus = () if device == "cpu" else ("--gpus", f"device={index}" if index else "all")
+    gpus = {} if device == "cpu" else {"gpus": (gpu_option(device),)}
+    options = {**gpus, **container_options(config)}
     image = str(config.get("image") or (_IMAGE if device == "cpu" else f"{_IMAGE}-gpu"))
     threads = {"tensorflow_intra_op_parallelism": config["threads"]} if config.get("threads") else {}
     flags = {**threads, **base.engine_settings(config)}
     if int(config.get("max_batch", 1)) > 1:
         flags |= {"enable_batching": "true", "batching_parameters_file": f"/batching/{_BATCHING}"}
     return [
-        program, "run", "--rm", "--init", "--name", folder.name, *gpus,
+        program, "run", "--rm", "--init", "--name", folder.name, *option_words(options),
         "--volume", f"{source}:/models/{name}/1:ro", "--volume", f"{folder}:/batching:ro",
         "--env", f"MODEL_NAME={name}",
         *(f"--publish={tcp_ports.LOOPBACK}:{ports[part]}:{port}" for part, port in _PORTS_INSIDE.items()),

@@ -6,7 +6,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,6 +29,7 @@ from modeldyno.servers import (
     triton_repository_reader,
     triton_repository_writer,
 )
+from modeldyno.servers.container_options import container_options
 from modeldyno.servers.server_process import Launch, http_ready
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
             "A repository cannot be used with server=: name a model of the running Triton by its URL, "
             f"such as {config['server']}#{model.value.name}."
         )
-    with (open_remote_triton if "server" in config else _start_server)(model, config) as session:
+    start = open_remote_triton if "server" in config else _start_server
+    with start(model, config) as session, closing(session.regions):
         yield session
 
 
@@ -147,6 +149,7 @@ def _start_server(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Ses
             label=folder.name,
             device=base.device_of(config),
             program=str(config["launch"]),
+            options=container_options(config),
         )
         return triton.container_command(container, repository, name, ports, flags)
 
@@ -161,32 +164,36 @@ def _start_server(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Ses
         # A container is stopped through its client. The program is killed: its shutdown takes three seconds.
         grace=_CONTAINER_GRACE if program is None else 0.0,
     )
-    with base.open_server_session(launch, "http", partial(_session, config, program, configs)) as session:
+    with base.open_server_session(
+        launch, "http", partial(_session, model, config, program, configs)
+    ) as session:
         yield session
 
 
 def _need_backends(
     repository: triton_repository_reader.TritonRepository, program: triton.TritonProgram
 ) -> None:
-    """Refuse a model whose backend the server lacks, before it fails to start.
+    """Refuse a model whose backend the server lacks, before it fails to start; our runner runs ONNX files.
 
     Raises:
         RequestError: the server lacks a backend; the message says what to do.
     """
+    by_us = triton_ensembles.lacking_runtime(repository)
     for name, config in repository.configs.items():
         backend = triton_repository_reader.backend_of(config)
         library = f"libtriton_{backend}.so"  # a backend may be in the model's directory
         if not backend or program.has(backend) or any((repository.folder / name).rglob(library)):
             continue
-        file = next(iter(sorted((repository.folder / name).glob("*/model.onnx"))), None)
-        hint = f"; serve its file instead with: modeldyno sweep {file}" if file else ""
+        if name in by_us:
+            continue
         raise RequestError(
-            f"'{name}' needs the backend '{backend}', which {program.path} lacks{hint}; "
-            "or choose another Triton with --set program=PATH, --set launch=docker or --set server=URL."
+            f"'{name}' needs the backend '{backend}', which {program.path} lacks; choose another Triton with "
+            "--set program=PATH, --set launch=docker or --set server=URL."
         )
 
 
 def _session(
+    model: Model,
     config: Mapping[str, KnobValue],
     program: triton.TritonProgram | None,
     configs: list[Config],
@@ -204,6 +211,7 @@ def _session(
         counters=lambda: read_model_stats(control, name),
         files=tuple(("config.pbtxt", triton_config.to_pbtxt(entry)) for entry in configs),
         flat=triton_knobs.flat_outputs(config_of_model),
+        doubts=triton_ensembles.repository_doubts(model, configs),
         native=program is None or program.has("onnxruntime"),
         packages={} if program is None else program.packages,
         patience=base.startup_time(config),

@@ -67,6 +67,7 @@ class CohostingSession(SessionWithStats):
                     control=control,
                     server=self.server,
                     pid=self.pid,
+                    regions=self.regions,
                     software={},
                     counters=lambda: read_model_stats(control, name),
                     files=tuple(

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.adapters.backends.served import base, model_files, triton_knobs
+from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.spec.knob import find_knob
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.interfaces.loader import Form
-from modeldyno.servers import triton_config, triton_repository_reader, triton_repository_writer
+from modeldyno.servers import (
+    onnx_config,
+    triton_config,
+    triton_repository_reader,
+    triton_repository_writer,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from modeldyno.core.spec.knob import KnobValue
@@ -40,6 +47,10 @@ def write_models(
     if model.form == Form.REPOSITORY:
         source = model.value.with_called_models(called_models(config))
         configs = configurations(source, config)
+        source = replace(source, configs=configs)
+        if not native or config.get("runtime") == "python":
+            source = source.run_by_us(lacking_runtime(source))
+            configs = dict(source.configs)
         triton_repository_reader.write_repository(repository, source, configs)
         return list(configs.values())
     if composing_knobs(config) or called_models(config):
@@ -52,6 +63,52 @@ def write_models(
     config_of_model = triton_knobs.configuration(name, deployed, config, native=native)
     triton_repository_writer.write_model_entry(repository, config_of_model)
     return [config_of_model]
+
+
+def lacking_runtime(repository: TritonRepository) -> tuple[str, ...]:
+    """Return the models of the ONNX Runtime backend that do not bring it along, and have an ONNX file."""
+    return tuple(
+        name
+        for name, config in repository.configs.items()
+        if triton_repository_reader.backend_of(config) == onnx_config.BACKEND
+        and onnx_config.onnx_file(repository.folder / name, config) is not None
+        and not any((repository.folder / name).rglob("libtriton_onnxruntime.so"))
+    )
+
+
+def repository_doubts(model: Model, configs: Sequence[Config]) -> tuple[Doubt, ...]:
+    """Return doubts about models that do not run as the repository says."""
+    if model.form != Form.REPOSITORY:
+        return ()
+    wanted = model.value.configs
+    substituted = [
+        str(config["name"])
+        for config in configs
+        if config.get("backend") == triton_repository_writer.PYTHON
+        and triton_repository_reader.backend_of(wanted.get(str(config["name"]), config))
+        == onnx_config.BACKEND
+    ]
+    completed = [name for name in model.value.completed if name in wanted]
+    doubts = []
+    if substituted:
+        doubts.append(
+            Doubt(
+                code="other-backend",
+                seen=f"the backend onnxruntime of {', '.join(substituted)} was not used: ModelDyno's runner "
+                "called ONNX Runtime in Triton's Python backend, where a call takes longer",
+                advice="measure with a Triton that has the backend: program=PATH, or launch=docker",
+            )
+        )
+    if completed:
+        doubts.append(
+            Doubt(
+                code="completed-config",
+                seen=f"the tensors of {', '.join(completed)} were read from the ONNX file, as no "
+                "config.pbtxt declares them; the largest batch is 4 unless it says more, as Triton sets it",
+                advice="write a config.pbtxt that says what is deployed",
+            )
+        )
+    return tuple(doubts)
 
 
 def called_models(config: Mapping[str, KnobValue]) -> list[str]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.adapters.backends.served import base
+from modeldyno.adapters.backends.shared_regions import SHARED_MEMORY, SYSTEM
+from modeldyno.core.load.compression import COMPRESSIONS
 from modeldyno.core.load.request_target import Endpoint
 from modeldyno.core.spec.knob import Knob, count_knob
 from modeldyno.errors import RequestError
 from modeldyno.servers import admin_client, tcp_ports, triton, triton_config, triton_repository_writer
+from modeldyno.servers.container_options import container_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +28,20 @@ knobs = (
         default="http-binary",
         choices=("http-binary", "http-json", "grpc"),
         sentence="Protocol of requests: tensors as bytes or as JSON over HTTP, or gRPC.",
+    ),
+    Knob(
+        name="compression",
+        kind=str,
+        default=None,
+        choices=COMPRESSIONS,
+        sentence="Compress requests before the load, and accept compressed answers.",
+    ),
+    Knob(
+        name=SHARED_MEMORY,
+        kind=str,
+        default=None,
+        choices=(SYSTEM,),
+        sentence="Have the server read inputs from this machine's shared memory.",
     ),
     count_knob(
         "instances",
@@ -107,6 +124,7 @@ knobs = (
         default=None,
         sentence=f"The image to start with launch=docker or podman; {triton.IMAGE} if not set.",
     ),
+    base.knob("container"),
     Knob(
         name="flags",
         kind=str,
@@ -132,7 +150,9 @@ knobs = (
     base.knob("batch_size"),
 )
 
-COMMON = frozenset({"launch", "program", "image", "flags", "ports", "startup_time", "server", "grpc_port"})
+COMMON = frozenset(
+    {"launch", "program", "image", "container", "flags", "ports", "startup_time", "server", "grpc_port"}
+)
 """Knobs of the server, not of a model."""
 
 space = (
@@ -166,6 +186,10 @@ def check(config: Mapping[str, KnobValue]) -> None:
         raise RequestError(
             f"Requests of batch_size={config['batch_size']} are larger than max_batch={config['max_batch']}, "
             "which counts samples; raise max_batch."
+        )
+    if container_options(config) and config.get("launch") not in triton.CONTAINERS:
+        raise RequestError(
+            "Options of a container need launch=docker or launch=podman; add one, or omit them."
         )
     if "server" in config:
         admin_client.AdminClient.at(str(config["server"]))
@@ -274,11 +298,15 @@ def request_endpoint(
 ) -> Endpoint:
     """Return the endpoint of requests."""
     is_grpc = config["protocol"] == "grpc"
+    options: dict[str, str | int | float | bool] = (
+        {} if is_grpc else {"binary": config["protocol"] == "http-binary"}
+    )
+    options |= {name: str(config[name]) for name in ("compression", SHARED_MEMORY) if name in config}
     return Endpoint(
         host=host,
         port=ports["grpc" if is_grpc else "http"],
         model=name,
         version=str(config.get("version", "")),
-        options={} if is_grpc else {"binary": config["protocol"] == "http-binary"},
+        options=options,
         protocol=CLIENTS[str(config["protocol"])],
     )
