@@ -11,7 +11,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.dashboard.conftest import HOSTILE, links_of
+from tests.dashboard.conftest import HOSTILE, INSPECTED, links_of
 
 from modeldyno.dashboard.app import API, AS_CSV, PAGES, QUERY, WRITES
 from modeldyno.dashboard.schema import TYPES
@@ -29,6 +29,7 @@ EXAMPLES = {
     "/models/{name}/answer": "/models/digits/answer?require=latency.p50+%3C%3D+20ms&demand=200/s&price=1.2/h",
     "/models/{name}/{version}": "/models/digits/2",
     "/results/{id}": "/results/010101010101",
+    "/results/{id}/network": f"/results/{INSPECTED}/network",
     "/studies/{id}": f"/studies/{a_study().id}",
     "/comparisons/{id}": f"/comparisons/{a_comparison().id}",
     "/loads/{id}": f"/loads/{a_ladder().id}",
@@ -182,7 +183,7 @@ def test_lists_have_pages(visitor: Visitor) -> None:
         seen += [item["id"] for item in page["items"]]
         path = (page["next"] or "").removeprefix(API)
 
-    assert len(seen) == len(set(seen)) == 32
+    assert len(seen) == len(set(seen)) == 33
 
 
 def test_an_empty_store_says_what_to_do(newcomer: Visitor) -> None:

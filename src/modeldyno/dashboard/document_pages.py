@@ -11,7 +11,7 @@ from modeldyno import codec
 from modeldyno.core.report.blocks import Column, Table, clean
 from modeldyno.core.result.result import Result
 from modeldyno.core.result.where_text import parse
-from modeldyno.dashboard import registry_writes
+from modeldyno.dashboard import network_page, registry_writes
 from modeldyno.dashboard.chart_pictures import links_to_charts
 from modeldyno.dashboard.page import (
     PAGE,
@@ -251,6 +251,7 @@ def result(asked: Asked) -> DashboardPage:
         label="About this result",
         links=(
             *(PageLink(text=v.name, address=address("models", v.model, v.number)) for v in versions),
+            *network_page.network_link(found),
             *(PageLink(text=f"tag: {tag}", address=address("results", tag=tag)) for tag in entry.tags),
             beside,
         ),

@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from modeldyno.core.report.blocks import Block, Severity
+from modeldyno.dashboard.diagram import Diagram
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.reporter import TableLinks
 from modeldyno.interfaces.store import Store
@@ -145,7 +146,17 @@ class PageLinks:
     label: str
 
 
-Part = PageForm | PageBlocks | PageText | PageLinks
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageDiagram:
+    """A drawing, and blocks that tell the same beside it."""
+
+    diagram: Diagram
+    blocks: tuple[Block, ...]
+    title: str = ""
+    links: TableLinks = field(default_factory=TableLinks)
+
+
+Part = PageForm | PageBlocks | PageDiagram | PageText | PageLinks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import DEFAULT
-from modeldyno.core.registry.records import OPEN, TaskKind, TaskState
+from modeldyno.core.registry.records import OPEN, SOURCE, TaskKind, TaskState
 from modeldyno.core.report.blocks import Column, Notice, Severity, Table
 from modeldyno.core.stats.units import BYTES, format_quantity
-from modeldyno.dashboard import registry_writes
+from modeldyno.dashboard import network_page, registry_writes
 from modeldyno.dashboard.page import (
     CHIPS,
     LARGEST_NUMBER,
@@ -19,6 +19,7 @@ from modeldyno.dashboard.page import (
     DashboardPage,
     FormField,
     PageBlocks,
+    PageDiagram,
     PageForm,
     PageLink,
     PageLinks,
@@ -38,11 +39,13 @@ from modeldyno.registry.overview import version_overview
 from modeldyno.views.registry import answer as answer_view
 from modeldyno.views.registry import lists, matrix
 from modeldyno.views.registry import version as version_view
+from modeldyno.views.result import network as network_view
 from modeldyno.views.text import count, shorten_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from modeldyno.core.registry.overview import VersionOverview
     from modeldyno.core.registry.records import HardwareTarget, RegistryEvent, Task, Version
     from modeldyno.core.report.blocks import Block
     from modeldyno.dashboard.page import Asked, Part
@@ -267,10 +270,20 @@ def version(asked: Asked) -> DashboardPage:
         parts=(
             others,
             PageBlocks(blocks=tuple(version_view.blocks(overview)), links=links),
+            *_network_of(overview),
             *registry_writes.measure_form(asked.store.registry, of, overview.variants),
         ),
         data=overview,
     )
+
+
+def _network_of(overview: VersionOverview) -> Iterator[PageDiagram]:
+    """Draw the network of a version, by a figure whose modules were analysed; that of the source first."""
+    measured = sorted(overview.figures, key=lambda m: m.figure.recipe != SOURCE)
+    for result in (m.result for m in measured if m.result is not None):
+        if (found := network_view.build_network(result)) is not None:
+            yield network_page.network_part(result.id, found, f"Network, as result {result.id[:6]} saw it")
+            return
 
 
 def _document_links(word: str, room: str, ids: Sequence[str]) -> Iterator[PageLink]:

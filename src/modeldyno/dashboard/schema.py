@@ -23,6 +23,7 @@ from modeldyno.core.result.result import Result
 from modeldyno.interfaces.registry import ModelEntry
 from modeldyno.interfaces.store import ConclusionEntry, Entry, StudyEntry
 from modeldyno.registry.matrix import SpeedRow
+from modeldyno.views.result.network import Network
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +134,7 @@ TYPES: dict[str, Any] = {
     "/models/{name}/{version}": VersionOverview,
     "/results": ResultList,
     "/results/{id}": Result,
+    "/results/{id}/network": Network,
     "/studies": StudyList,
     "/comparisons": ConclusionList,
     "/loads": ConclusionList,
