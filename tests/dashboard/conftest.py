@@ -131,7 +131,9 @@ def fill_registry(store: Store) -> None:
     target = replace(target_here(), name="here")
     registry.announce(replace(a_registry_worker(), target=target.id), target)
     for number in (1, 2):
-        version, _ = registry.add_version(a_version(number=number, policy="default"))
+        version, _ = registry.add_version(
+            a_version(number=number, policy="default", parent="digits/1" if number > 1 else "")
+        )
         registry.put_variant(a_variant(version), "ada")
         registry.put_variant(a_variant(version, "onnx-int8", state=VariantState.DIFFERS, why="by 3 %"), "ada")
         task = replace(a_task(version), target=target.id)

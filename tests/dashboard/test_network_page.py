@@ -84,3 +84,13 @@ def test_a_text_that_is_too_long_for_its_box_is_cut() -> None:
     assert "t" * 10 + "…" in drawn
     assert f"<title>{'t' * 50}, {'n' * 50}</title>" in drawn
     assert "as &lt;onnx&gt;" in drawn
+
+
+def test_the_page_of_a_model_draws_where_its_versions_come_from(visitor: Visitor) -> None:
+    """The second version below the first, with the variant that differs."""
+    text = visitor.read("/models/digits")
+
+    drawing = text[text.index("<svg") : text.index("</svg>")]
+    assert "onnx-int8" in drawing
+    assert drawing.index("digits/1") < drawing.index("digits/2")
+    assert drawing.count('class="arrow"') == 3

@@ -9,10 +9,8 @@ from modeldyno.core.stats.units import COUNT, SECONDS, format_quantity
 from modeldyno.dashboard.diagram import Arrow, Box, Diagram
 from modeldyno.dashboard.page import (
     DashboardPage,
-    PageBlocks,
     PageDiagram,
     PageLink,
-    PageLinks,
     PageText,
     address,
 )
@@ -43,7 +41,7 @@ def network(asked: Asked) -> DashboardPage:
     shown = network_view.build_network(found, inside)
     if shown is None:
         raise RequestError(
-            f"The modules of {found.id[:12]} were not analysed, or it has none: profile it with --probe static."
+            f"The modules of {found.id[:12]} were not analysed, or it has none; --probe static analyses them."
         )
     name = clean(found.name) or "a model"
     above = address("results", found.id)
@@ -63,9 +61,7 @@ def network(asked: Asked) -> DashboardPage:
 
 def network_part(result: str, shown: Network, title: str = "") -> PageDiagram:
     """Draw a network, and tell it as a table."""
-    links = {
-        cell: _place(result, path) for cell, path in network_view.labels_of(shown.rows).items()
-    }
+    links = {cell: _place(result, path) for cell, path in network_view.labels_of(shown.rows).items()}
     return PageDiagram(
         title=title,
         diagram=draw_network(shown, lambda path: _place(result, path)),
@@ -131,9 +127,7 @@ _Spot: TypeAlias = "tuple[float, float, float, float]"
 """Left, top, width and height of a box."""
 
 
-def _spots(
-    shown: Network, width: float
-) -> tuple[dict[int, _Spot], list[tuple[NetworkFrame, _Spot]], float]:
+def _spots(shown: Network, width: float) -> tuple[dict[int, _Spot], list[tuple[NetworkFrame, _Spot]], float]:
     """Return where each row is, the ends too, where each frame is, and how high all of it is."""
     y = 1.0
     spots = {-1: (width / 2 - 60, y, 120.0, _LOW)}
@@ -232,6 +226,4 @@ def _arrow(link: tuple[int, int], spots: dict[int, _Spot], width: float, lanes: 
         return Arrow(points=((width / 2, y + high), (width / 2, to_y)))
     lane = width + (lanes[source] + 0.7) * _LANE
     start, end = y + high * 0.7, to_y + to_high * 0.35
-    return Arrow(
-        points=((x + wide, start), (lane, start), (lane, end), (to_x + to_wide, end)), faint=True
-    )
+    return Arrow(points=((x + wide, start), (lane, start), (lane, end), (to_x + to_wide, end)), faint=True)

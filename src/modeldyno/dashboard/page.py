@@ -190,6 +190,7 @@ CHIPS: Mapping[str, Severity] = {
     "deferred": Severity.UNDECIDED,
     "unsupported": Severity.UNDECIDED,
     "DIFFERS": Severity.BROKEN,
+    "differs": Severity.BROKEN,
     "broken": Severity.BROKEN,
     "failed": Severity.BROKEN,
     "cancelled": Severity.NOTE,

@@ -12,6 +12,7 @@ from modeldyno.core.registry.records import OPEN, SOURCE, TaskKind, TaskState
 from modeldyno.core.report.blocks import Column, Notice, Severity, Table
 from modeldyno.core.stats.units import BYTES, format_quantity
 from modeldyno.dashboard import network_page, registry_writes
+from modeldyno.dashboard.lineage_part import lineage_part
 from modeldyno.dashboard.page import (
     CHIPS,
     LARGEST_NUMBER,
@@ -163,6 +164,7 @@ def model(asked: Asked) -> DashboardPage:
                 if moves
                 else ()
             ),
+            *lineage_part(registry, versions, aliases),
             *compares,
             *_alias_forms(name, versions, aliases),
         ),

@@ -35,7 +35,7 @@ class ModuleLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleJoin:
-    """Where the code of a module brings outputs of others together, such as the sum of a residual connection."""
+    """Where the code of a module brings outputs of others together, as a residual connection does."""
 
     name: str
     """What links call it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from modeldyno.core.result.static_data import ModuleJoin, ModuleLink
@@ -9,6 +10,8 @@ from modeldyno.core.static.graph import Phase, Role
 from modeldyno.core.static.totals import parent_scope
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from modeldyno.core.static.graph import Graph, Op, Tensor
 
 _MOST = 4000
@@ -22,44 +25,55 @@ def flow_between_modules(graph: Graph) -> tuple[tuple[ModuleLink, ...], tuple[Mo
     An operator counts as the module whose code calls it. Code of a module that has others in it is followed
     through, and is a join where it brings several of their outputs together, as a residual connection does.
     """
-    holders = {parent_scope(path) for path in graph.modules if path}
-    made: dict[_Key, frozenset[str]] = {}
-    latest: dict[int, frozenset[str]] = {
-        at: frozenset({""}) for at, storage in enumerate(graph.storages) if storage.role == Role.INPUT
-    }
-    links: dict[ModuleLink, None] = {}
-    joins: list[ModuleJoin] = []
-
-    def sources_of(tensor: Tensor) -> frozenset[str]:
-        if tensor.storage < 0:
-            return frozenset()
-        return made.get(_key(tensor)) or latest.get(tensor.storage, frozenset())
-
-    def maker_of(op: Op, sources: list[str]) -> frozenset[str]:
-        if op.scope in graph.modules and op.scope not in holders:
-            return frozenset({op.scope})
-        if len(sources) < 2:  # noqa: PLR2004 - one source is followed through
-            return frozenset(sources)
-        join = ModuleJoin(name=f"join {len(joins) + 1}", scope=op.scope, kind=op.kind)
-        joins.append(join)
-        return frozenset({join.name})
-
+    flow = _Flow(
+        leaves=frozenset(graph.modules) - {parent_scope(path) for path in graph.modules if path},
+        latest={at: ("",) for at, storage in enumerate(graph.storages) if storage.role == Role.INPUT},
+    )
     for op in graph.ops:
-        if op.phase is not Phase.FORWARD:
-            continue
-        sources = list(dict.fromkeys(one for tensor in op.tensors() for one in sorted(sources_of(tensor))))
-        maker = maker_of(op, sources)
-        if maker != frozenset(sources):
-            (target,) = maker
-            links.update({ModuleLink(source=s, target=target): None for s in sources if s != target})
+        if op.phase is Phase.FORWARD:
+            flow.follow(op)
+        if len(flow.links) + len(flow.joins) > _MOST:
+            return (), ()
+    ends = (flow.latest.get(at, ()) for at, storage in enumerate(graph.storages) if storage.output)
+    flow.link((source for found in ends for source in found if source), "")
+    return tuple(flow.links), tuple(flow.joins)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Flow:
+    """What was followed so far: by whom each tensor was made, and what went where."""
+
+    leaves: frozenset[str]
+    """Modules with no others in them."""
+    latest: dict[int, tuple[str, ...]]
+    """Makers of what is in each storage."""
+    made: dict[_Key, tuple[str, ...]] = field(default_factory=dict)
+    """Makers of each tensor, which may be one of several views of a storage."""
+    links: dict[ModuleLink, None] = field(default_factory=dict)
+    joins: list[ModuleJoin] = field(default_factory=list)
+
+    def follow(self, op: Op) -> None:
+        """Follow an operator."""
+        found = (self.made.get(_key(t)) or self.latest.get(t.storage, ()) for t in op.tensors())
+        sources = tuple(dict.fromkeys(source for makers in found for source in makers))
+        makers = self._makers(op, sources)
+        if makers != sources:
+            self.link(sources, makers[0])
         for tensor in op.outputs:
             if tensor.storage >= 0:
-                made[_key(tensor)] = latest[tensor.storage] = maker
-        if len(links) + len(joins) > _MOST:
-            return (), ()
-    ends = (latest.get(at, frozenset()) for at, storage in enumerate(graph.storages) if storage.output)
-    links.update({ModuleLink(source=s, target=""): None for found in ends for s in sorted(found) if s})
-    return tuple(links), tuple(joins)
+                self.made[_key(tensor)] = self.latest[tensor.storage] = makers
+
+    def link(self, sources: Iterable[str], target: str) -> None:
+        """Note that something goes from sources to a target."""
+        self.links.update({ModuleLink(source=s, target=target): None for s in sources if s != target})
+
+    def _makers(self, op: Op, sources: tuple[str, ...]) -> tuple[str, ...]:
+        if op.scope in self.leaves:
+            return (op.scope,)
+        if len(sources) < 2:  # noqa: PLR2004 - one source is followed through
+            return sources
+        self.joins.append(ModuleJoin(name=f"join {len(self.joins) + 1}", scope=op.scope, kind=op.kind))
+        return (self.joins[-1].name,)
 
 
 def _key(tensor: Tensor) -> _Key:

@@ -116,10 +116,12 @@ def build_network(result: Result, inside: str = "") -> Network | None:
     times = _layer_times(result)
     unfolded = _unfolded(focus)
     top = _gather(focus, unfolded, _time_of(times))
-    join_rows = _place_joins(result, top, _frames(top))
+    join_rows = _place_joins(result, _frames(top))
     rows = list(_flat(top))
     places = {id(row): place for place, row in enumerate(rows)}
-    find = _finder(top, places, {name: places[id(row)] for name, row in join_rows.items() if id(row) in places})
+    find = _finder(
+        top, places, {name: places[id(row)] for name, row in join_rows.items() if id(row) in places}
+    )
     outside = len(rows)
     links = dict.fromkeys(
         (source, target)
@@ -236,7 +238,7 @@ def _flat(frame: _Frame) -> Iterator[NetworkRow]:
             yield item
 
 
-def _place_joins(result: Result, top: _Frame, frames: Iterator[_Frame]) -> dict[str, NetworkRow]:
+def _place_joins(result: Result, frames: Iterator[_Frame]) -> dict[str, NetworkRow]:
     """Put the joins into their frames, each behind the last thing that goes into it; return them by name.
 
     Equal modules share a frame, and the first join of each its row.
@@ -268,7 +270,9 @@ def _place_joins(result: Result, top: _Frame, frames: Iterator[_Frame]) -> dict[
 
 def _operator(kind: str) -> str:
     """Return the name of an operator without its dialect and the implementation that was chosen."""
-    return re.sub("_(flash|efficient|fused|cudnn|for_cpu)(?=_|$)", "", clean(kind.rpartition(".")[2].lstrip("_")))
+    return re.sub(
+        "_(flash|efficient|fused|cudnn|for_cpu)(?=_|$)", "", clean(kind.rpartition(".")[2].lstrip("_"))
+    )
 
 
 def _item_finder(frame: _Frame, rows: dict[str, NetworkRow]) -> Callable[[str], int]:
@@ -286,9 +290,7 @@ def _item_finder(frame: _Frame, rows: dict[str, NetworkRow]) -> Callable[[str], 
     return find
 
 
-def _finder(
-    top: _Frame, places: dict[int, int], joins: dict[str, int]
-) -> Callable[[str, int], int | None]:
+def _finder(top: _Frame, places: dict[int, int], joins: dict[str, int]) -> Callable[[str, int], int | None]:
     """Return what gives the row of a name of a link: `outside` if it is not in the module, None if hidden."""
     whole = _matcher(top.node.path)
     known = [(_matcher(row.path), places[id(row)]) for row in _flat(top) if row.path]
@@ -346,7 +348,9 @@ def network_table(network: Network) -> Table:
     return Table(
         title="Module by module",
         columns=tuple(
-            Column(title=titles[at].rstrip(">"), align=Align.RIGHT if titles[at].endswith(">") else Align.LEFT)
+            Column(
+                title=titles[at].rstrip(">"), align=Align.RIGHT if titles[at].endswith(">") else Align.LEFT
+            )
             for at in used
         ),
         rows=tuple(tuple(cells[at] for at in used) for cells in rows),
