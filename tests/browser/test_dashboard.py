@@ -201,6 +201,22 @@ def test_a_page_is_read_without_scripts(chromium: Any, address: str) -> None:
     context.close()
 
 
+def test_a_slider_moves_by_keys_and_the_ranking_follows(page: Any, address: str) -> None:
+    """The number and the address change with it, and what is below the form is the answer to them."""
+    page.goto(f"{address}/models/digits/answer?p99=20")
+    slider = page.get_by_role("slider", name="Latency")
+    slider.focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowLeft")
+    number = page.get_by_role("spinbutton", name="Latency").input_value()
+    page.wait_for_url(f"**?p99={number}")
+
+    assert float(number) < 20
+    page.get_by_text(f"surely holds latency.p99 <= {number} ms").first.wait_for(timeout=2000)
+    assert page.evaluate("document.activeElement.type") == "range"
+    assert page.said == []
+
+
 def test_the_keyboard_reaches_the_content(page: Any, address: str) -> None:
     """The first stop leads past the navigation."""
     page.goto(f"{address}/models")

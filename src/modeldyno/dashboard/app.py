@@ -100,7 +100,9 @@ PAGES = (
     ),
     PageRoute(path="/models/{name}", page=registry_pages.model),
     PageRoute(
-        path="/models/{name}/answer", page=registry_pages.answer, query=("require", "demand", "price", "on")
+        path="/models/{name}/answer",
+        page=registry_pages.answer,
+        query=("p99", "require", "demand", "price", "on"),
     ),
     PageRoute(path="/models/{name}/{version}", page=registry_pages.version),
     PageRoute(path="/results", page=document_pages.results, query=("name", "tag", "where", "before")),
@@ -147,6 +149,7 @@ QUERY = {
     "name": "Only documents of this model.",
     "of": "Only events of this model or version.",
     "on": "Only figures of this target.",
+    "p99": "Milliseconds within which 99 % of the calls must surely be answered, such as 20.",
     "price": "Price of a replica, such as 1.2/h.",
     "require": "A bound, such as `latency.p99 <= 20ms`; may be repeated.",
     "show": "A column of the matrix: p50, p99 or rate; may be repeated.",

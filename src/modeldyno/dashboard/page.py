@@ -105,6 +105,8 @@ class FormField:
     """Whether nobody should read along while it is filled in."""
     ticked: bool | None = None
     """Whether its box is ticked; None for what is no box."""
+    slides: tuple[float, float] | None = None
+    """Ends of the slider beside a number; None for what is no number."""
     accept: str = ""
     """Suffixes of the file to be sent; empty for a text."""
 
@@ -120,6 +122,8 @@ class PageForm:
     fields: tuple[FormField, ...] = ()
     title: str = ""
     writes: bool = False
+    live: bool = False
+    """Whether what stands below it follows its fields while they are changed, where scripts run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -304,20 +304,70 @@ def answer(asked: Asked) -> DashboardPage:
     bounds = tuple(
         filter(None, (part.strip() for text in asked.texts("require") for part in _AND.split(text)))
     )
-    words = {word: asked.text(word) for word in ("demand", "price", "on")}
-    form = PageForm(
+    words = {word: asked.text(word) for word in ("p99", "demand", "price", "on")}
+    within = (f"latency.p99 <= {words['p99']}ms",) if words["p99"] else ()
+    status = 200
+    data: object
+    try:
+        price = f"{words['price']}/h" if _NUMBER.fullmatch(words["price"]) else words["price"]
+        cost = CostOptions.parse(words["demand"] or None, price or None)
+        found = answering.answer(
+            registry, name, require=(*within, *bounds), cost=cost, on=words["on"] or None
+        )
+        data, blocks = found, tuple(answer_view.blocks(found, ranked=True))
+    except RequestError as error:
+        status, data = 400, {"error": str(error)}
+        blocks = (Notice(severity=Severity.FAILURE, text=str(error)),)
+    question = {word: text for word, text in words.items() if text} | (
+        {"require": " and ".join(bounds)} if bounds else {}
+    )
+    link = PageLink(text="Link to this question", address=address("models", name, "answer", **question))
+    return DashboardPage(
+        title=f"Which {name} to run?",
+        room="/models",
+        trail=(_MODELS, PageLink(text=name, address=address("models", name))),
+        parts=(
+            _question_form(registry, name, bounds, words),
+            PageBlocks(blocks=blocks, links=TableLinks(chips=CHIPS)),
+            *((_SHARE, PageLinks(label="To be shared", links=(link,))) if question else ()),
+        ),
+        data=data,
+        status=status,
+    )
+
+
+_SHARE = PageText(text="The address of this page is the question: whoever opens it sees the answer of then.")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+def _question_form(registry: Registry, name: str, bounds: Sequence[str], words: dict[str, str]) -> PageForm:
+    """Let somebody say what must hold: numbers with sliders, which need no script to be typed."""
+    numbers = (
+        ("p99", "Latency, 99 % of calls within (ms)", "20", (0.1, 10_000.0)),
+        ("demand", "Requests to serve, a second", "200", (1.0, 100_000.0)),
+        ("price", "Price of a replica, an hour", "1.2", (0.01, 100.0)),
+    )
+    return PageForm(
         id="question",
         action=address("models", name, "answer"),
         fields=(
+            *(
+                FormField(
+                    name=word,
+                    label=label,
+                    hint=hint,
+                    value=(value := words[word].removesuffix("/s" if word == "demand" else "/h")),
+                    slides=ends if not value or _NUMBER.fullmatch(value) else None,
+                )
+                for word, label, hint, ends in numbers
+            ),
             FormField(
                 name="require",
-                label="Bounds that must surely hold, one a line",
+                label="Other bounds that must surely hold, one a line",
                 value="\n".join(bounds),
-                hint="latency.p99 <= 20ms",
+                hint="latency.p50 <= 5ms",
                 lines=2,
             ),
-            FormField(name="demand", label="Requests to serve", value=words["demand"], hint="200/s"),
-            FormField(name="price", label="Price of a replica", value=words["price"], hint="1.2/h"),
             FormField(
                 name="on",
                 label="Target",
@@ -326,26 +376,7 @@ def answer(asked: Asked) -> DashboardPage:
             ),
         ),
         buttons=(("", "Answer"),),
-    )
-    status = 200
-    data: object
-    try:
-        cost = CostOptions.parse(words["demand"] or None, words["price"] or None)
-        found = answering.answer(registry, name, require=bounds, cost=cost, on=words["on"] or None)
-        data, blocks = found, tuple(answer_view.blocks(found))
-    except RequestError as error:
-        status, data = 400, {"error": str(error)}
-        blocks = (Notice(severity=Severity.FAILURE, text=str(error)),)
-    share = PageText(
-        text="The address of this page is the question: whoever opens it sees the answer of then."
-    )
-    return DashboardPage(
-        title=f"Which {name} to run?",
-        room="/models",
-        trail=(_MODELS, PageLink(text=name, address=address("models", name))),
-        parts=(form, PageBlocks(blocks=blocks, links=TableLinks(chips=CHIPS)), *((share,) if bounds else ())),
-        data=data,
-        status=status,
+        live=True,
     )
 
 
