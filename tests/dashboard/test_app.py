@@ -207,6 +207,25 @@ def test_an_empty_store_says_what_to_do(newcomer: Visitor) -> None:
     assert newcomer.store.change_mark() == ""
 
 
+def test_tasks_have_pages(tmp_path: Path) -> None:
+    """Fifty at a time, in the order in which they will be done, each once; the links lead on and back."""
+    with plugins.store(f"sqlite:///{tmp_path}/store.db") as store:
+        version, _ = store.registry.add_version(a_version())
+        store.registry.enqueue([a_task(version, batch=batch) for batch in range(1, 121)])
+        looked = visitor_of(store)
+        seen, path = [], "/tasks"
+        while path:
+            page = looked.json(path)
+            seen += [task["id"] for task in page["tasks"]]
+            path = (page["next"] or "").removeprefix(API)
+        second = looked.read("/tasks?before=1-100-50")
+
+    assert seen == sorted(set(seen))
+    assert len(seen) == 120
+    assert ">First</a>" in second
+    assert ">More</a>" in second
+
+
 def test_the_answer_can_be_shared(visitor: Visitor) -> None:
     """Its address holds the question, and the form shows it again."""
     text = visitor.read(EXAMPLES["/models/{name}/answer"])

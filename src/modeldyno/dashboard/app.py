@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
@@ -66,6 +67,8 @@ _LARGEST_FORM = 64_000
 """Bytes of a form."""
 _LARGEST_FILE = 1 << 30
 """Bytes of a form with a model in it."""
+_MAKERS = 2
+"""Pages that are made at a time: more of them only take the interpreter from each other."""
 _LOG = logging.getLogger("modeldyno.dashboard")
 
 
@@ -118,7 +121,7 @@ PAGES = (
     PageRoute(path="/conversions/{id}", page=document_pages.conversion),
     PageRoute(path="/compare", page=document_pages.beside, query=("with",)),
     PageRoute(path="/trends", page=trend_pages.trends, query=("name", "metric")),
-    PageRoute(path="/tasks", page=registry_pages.tasks, query=("model", "all")),
+    PageRoute(path="/tasks", page=registry_pages.tasks, query=("model", "all", "before")),
     PageRoute(path="/targets", page=registry_pages.targets),
     PageRoute(path="/events", page=registry_pages.events, query=("of", "before")),
     PageRoute(path="/settings", page=registry_pages.settings),
@@ -226,6 +229,7 @@ class _Answers:
 
     def __init__(self, watch: ChangeWatch, sessions: Sessions, moment: float) -> None:
         self._store, self._watch, self._sessions = watch.store, watch, sessions
+        self._makers = CapacityLimiter(_MAKERS)
         self._shared: SharedPages[_Written] = SharedPages(mark=lambda: watch.known, moment=moment)
 
     async def page(self, route: PageRoute, request: Request) -> Response:
@@ -239,7 +243,11 @@ class _Answers:
             return _Written(page.status, self._write(page, url, session, mark))
 
         key = url.path, url.query, None if session is None else session.role
-        written = await self._shared.page(key, lambda: run_in_threadpool(write))
+        written = await self._shared.page(
+            key,
+            lambda: to_thread.run_sync(write, limiter=self._makers),
+            newest="x-follows" in request.headers,
+        )
         return self._answer(written, session, new=new)
 
     def twin(self, route: PageRoute, request: Request) -> Response:

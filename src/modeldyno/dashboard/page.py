@@ -214,11 +214,13 @@ def address(*parts: str | int, **query: str) -> str:
     return f"{path}?{urlencode(given)}" if given else path
 
 
-def older_links(room: str, mark: str, *, first: bool, **query: str) -> tuple[PageLinks, ...]:
+def older_links(
+    room: str, mark: str, *, first: bool, older: str = "Older", newest: str = "Newest", **query: str
+) -> tuple[PageLinks, ...]:
     """Return the links to the first page of a list and to the next; an empty `mark`: there is none."""
-    links = () if first else (PageLink(text="Newest", address=address(room, **query)),)
+    links = () if first else (PageLink(text=newest, address=address(room, **query)),)
     if mark:
-        links = (*links, PageLink(text="Older", address=address(room, **query, before=mark)))
+        links = (*links, PageLink(text=older, address=address(room, **query, before=mark)))
     return (PageLinks(links=links, label="More of this list"),) if links else ()
 
 

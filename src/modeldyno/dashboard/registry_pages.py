@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from modeldyno.registry.matrix import SpeedRow
 
 _MODELS = PageLink(text="Models", address="/models")
-_TASKS = 200
-"""Tasks on the page of tasks."""
+_TASKS = 50
+"""Tasks on a page of tasks."""
 _VERSIONS = 50
 """Versions on the page of a model."""
 _OLD = 8
@@ -389,14 +389,18 @@ _AND = re.compile(r"\n|\band\b")
 def tasks(asked: Asked) -> DashboardPage:
     """List what is being done and will be done, and the workers; tasks can be cancelled or queued again."""
     registry = asked.store.registry
-    model_, ended = asked.text("model"), bool(asked.text("all"))
+    model_, ended, before = asked.text("model"), bool(asked.text("all")), asked.text("before")
     parsed = VersionName.parse(model_) if model_ else None
     found = registry.tasks(
         states=() if ended else tuple(OPEN),
         model=None if parsed is None else parsed.model,
         number=None if parsed is None else parsed.number,
-        limit=_TASKS,
+        limit=_TASKS + 1,
+        after=_task_place(before) if before else None,
     )
+    shown = found[:_TASKS]
+    mark = "-".join(map(str, shown[-1].place)) if len(found) > _TASKS else ""
+    query = {"model": model_, "all": "yes" if ended else ""}
     other = (
         PageLink(text="Only what is to be done", address=address("tasks", model=model_))
         if ended
@@ -408,11 +412,23 @@ def tasks(asked: Asked) -> DashboardPage:
         room="/tasks",
         parts=(
             PageLinks(label="Which tasks", links=(other,)),
-            *(_task_parts(asked, found) if found else (PageText(text="Nothing is to be done."),)),
-            *_worker_parts(asked, open_tasks=any(task.state in OPEN for task in found)),
+            *(_task_parts(asked, shown) if shown else (PageText(text="Nothing is to be done."),)),
+            *older_links("tasks", mark, first=not before, older="More", newest="First", **query),
+            *_worker_parts(asked, open_tasks=any(task.state in OPEN for task in shown)),
         ),
-        data={"tasks": found, "workers": workers},
+        data={
+            "tasks": shown,
+            "workers": workers,
+            "next": list_data((), "tasks", mark, **query)["next"],
+        },
     )
+
+
+def _task_place(text: str) -> tuple[int, int, int]:
+    """Read the place of a task in a list, such as ``1-100-42``."""
+    rank, _, rest = text.partition("-")
+    priority, _, identifier = rest.partition("-")
+    return as_number(rank), as_number(priority), as_number(identifier)
 
 
 _GIVES = {TaskKind.PROFILE: "results", TaskKind.COMPARE: "comparisons"}

@@ -95,10 +95,11 @@ class ConclusionList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskData:
-    """Tasks and workers."""
+    """A page of tasks, and the workers."""
 
     tasks: list[Task]
     workers: list[Worker]
+    next: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -205,6 +205,14 @@ OPEN = frozenset({TaskState.QUEUED, TaskState.LEASED, TaskState.DEFERRED})
 """States of a task that is still to be done: of these, one task has a key."""
 
 
+PLACES = (
+    (TaskState.LEASED,),
+    (TaskState.QUEUED, TaskState.DEFERRED),
+    (TaskState.DONE, TaskState.FAILED, TaskState.CANCELLED),
+)
+"""States in the order in which tasks are listed: what is being done, what will be, what has ended."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
     """What a task measures of a variant."""
@@ -278,6 +286,12 @@ class Task:
         """A few words for lists, such as ``digits/3 onnx: batch 8``."""
         what = "convert" if self.measure is None else self.measure.label
         return f"{self.model}/{self.number} {self.recipe}: {what}"
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """Its place in a list of tasks, for the page after it: of its state in `PLACES`, priority and id."""
+        rank = next(at for at, states in enumerate(PLACES) if self.state in states)
+        return rank, self.priority, self.id
 
 
 class FigureState(StrEnum):

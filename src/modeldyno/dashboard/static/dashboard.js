@@ -39,7 +39,7 @@
     following = true;
     later = false;
     try {
-      const answer = await fetch(location.href);
+      const answer = await fetch(location.href, { headers: { "x-follows": "1" } });
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       const fresh = page.getElementById("main");
       if (fresh.dataset.digest !== main.dataset.digest && !busy()) {

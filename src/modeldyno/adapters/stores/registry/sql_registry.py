@@ -229,9 +229,10 @@ class SqlRegistry:
         model: str | None = None,
         number: int | None = None,
         limit: int = 1000,
+        after: tuple[int, int, int] | None = None,
     ) -> Sequence[Task]:
         with self._database.reading() as connection:
-            return tasks.find(connection, states=states, model=model, number=number, limit=limit)
+            return tasks.find(connection, states=states, model=model, number=number, limit=limit, after=after)
 
     def asked_for(self, target: str) -> AskedFor:
         with self._database.reading() as connection:
