@@ -38,6 +38,7 @@ from modeldyno.registry.register import Registration, located, register
 from modeldyno.registry.targets import software_here, target_here
 from modeldyno.registry.worker import DEFERRALS, TaskDone, WorkerOptions, run_worker
 from modeldyno.testing.sample_conversions import a_conversion
+from modeldyno.testing.sample_registry import a_worker
 from modeldyno.testing.sample_series import a_comparison
 
 if TYPE_CHECKING:
@@ -589,3 +590,18 @@ def test_the_reference_model_is_not_loaded_on_a_busy_machine(
     work()
 
     assert checked == []
+
+
+def test_a_shift_counts_the_time_with_a_task() -> None:
+    """Also while the task is still being done."""
+    now = 100.0
+    shift = worker_module._Shift(clock=lambda: now)
+    now = 110.0
+    with shift.task():
+        now = 115.0
+        assert shift.worked() == 5.0
+    now = 120.0
+
+    assert (shift.alive(), shift.worked()) == (20.0, 5.0)
+    assert replace(a_worker(), alive=shift.alive(), worked=shift.worked()).idle == 0.75
+    assert a_worker().idle is None

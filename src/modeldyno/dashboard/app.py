@@ -27,6 +27,7 @@ from modeldyno import codec, plugins
 from modeldyno.core.report.blocks import Table
 from modeldyno.dashboard import (
     chart_pictures,
+    device_pages,
     document_pages,
     home_page,
     network_page,
@@ -122,7 +123,7 @@ PAGES = (
     PageRoute(path="/compare", page=document_pages.beside, query=("with",)),
     PageRoute(path="/trends", page=trend_pages.trends, query=("name", "metric")),
     PageRoute(path="/tasks", page=registry_pages.tasks, query=("model", "all", "before")),
-    PageRoute(path="/targets", page=registry_pages.targets),
+    PageRoute(path="/targets", page=device_pages.targets),
     PageRoute(path="/events", page=registry_pages.events, query=("of", "before")),
     PageRoute(path="/settings", page=registry_pages.settings),
 )

@@ -10,7 +10,6 @@ from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import DEFAULT
 from modeldyno.core.registry.records import OPEN, SOURCE, TaskKind, TaskState
 from modeldyno.core.report.blocks import Column, Notice, Severity, Table
-from modeldyno.core.stats.units import BYTES, format_quantity
 from modeldyno.dashboard import network_page, registry_writes
 from modeldyno.dashboard.lineage_part import lineage_part
 from modeldyno.dashboard.page import (
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from modeldyno.core.registry.overview import VersionOverview
-    from modeldyno.core.registry.records import HardwareTarget, RegistryEvent, Task, Version
+    from modeldyno.core.registry.records import RegistryEvent, Task, Version
     from modeldyno.core.report.blocks import Block
     from modeldyno.dashboard.page import Asked, Part
     from modeldyno.interfaces.registry import ModelEntry, Registry
@@ -466,36 +465,6 @@ def change_tasks(asked: Asked) -> str:
     cancel, retry = (numbers, ()) if what == "cancel" else ((), numbers)
     changes.change_and_list_tasks(asked.store.registry, None, cancel=cancel, retry=retry, limit=1)
     return address("tasks")
-
-
-def targets(asked: Asked) -> DashboardPage:
-    """List the hardware that figures hold for, and the workers that serve it."""
-    registry = asked.store.registry
-    found = registry.targets()
-    shown = Table(
-        title="",
-        columns=tuple(Column(title=title) for title in ("target", "device", "hardware", "id")),
-        rows=tuple((t.name, t.device, ", ".join(_hardware(t)), t.id) for t in found),
-    )
-    nothing = PageText(
-        text="No target is known yet; a worker makes one of its device.", commands=("modeldyno worker",)
-    )
-    return DashboardPage(
-        title="Targets",
-        room="/targets",
-        parts=(
-            PageBlocks(blocks=(shown,)) if found else nothing,
-            *(_worker_parts(asked, open_tasks=False) if found else ()),
-        ),
-        data={"targets": found, "workers": registry.workers()},
-    )
-
-
-def _hardware(target: HardwareTarget) -> Iterator[str]:
-    for name, fact in target.hardware.items():
-        if fact:
-            told = format_quantity(float(fact), BYTES, 3) if name == "memory" else fact
-            yield f"{name} {told}"
 
 
 def _worker_parts(asked: Asked, *, open_tasks: bool) -> Iterator[Part]:

@@ -103,11 +103,21 @@ class TaskData:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MachineData:
+    """How a machine stands by its reference model."""
+
+    target: str
+    state: str
+    readings: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TargetData:
-    """Targets and workers."""
+    """Targets, workers, and the machines whose reference model was measured more than once."""
 
     targets: list[HardwareTarget]
     workers: list[Worker]
+    machines: list[MachineData]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -180,6 +180,15 @@ class Worker:
     """What it does, in a few words."""
     silent: float = 0.0
     """Seconds since it was heard of, by the database's clock."""
+    alive: float = 0.0
+    """Seconds from its start until it was heard of last."""
+    worked: float = 0.0
+    """Seconds of these in which it had a task."""
+
+    @property
+    def idle(self) -> float | None:
+        """The share of its time in which it had no task; None before it is known."""
+        return max(0.0, 1.0 - self.worked / self.alive) if self.alive else None
 
 
 class TaskKind(StrEnum):

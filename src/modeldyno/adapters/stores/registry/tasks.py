@@ -324,6 +324,8 @@ def _worker(row: Row[Any], seconds: float) -> Worker:
         software=stored.software,
         state=stored.state,
         silent=max(0.0, seconds - row.seen),
+        alive=stored.alive,
+        worked=stored.worked,
     )
 
 
