@@ -207,6 +207,26 @@ def test_an_empty_store_says_what_to_do(newcomer: Visitor) -> None:
     assert newcomer.store.change_mark() == ""
 
 
+def test_the_columns_of_results_are_chosen(visitor: Visitor) -> None:
+    """Those of the list, and any metric that the store keeps; they stay on the next page and in the CSV."""
+    text = visitor.read("/results?columns=created,+throughput,+latency.p99")
+    table = list(csv.reader(visitor.read("/results.csv?columns=created,throughput,latency.p99").splitlines()))
+
+    assert '<th scope="col" class="right">throughput</th>' in text
+    assert "columns=created%2C+throughput%2C+latency.p99&amp;before=" in text
+    assert table[0] == ["id", "created", "throughput", "latency.p99"]
+    assert table[3][2:] == ["6,200/s", "not certified"]
+
+
+@pytest.mark.parametrize("columns", ["nonsense", ",".join(f"latency.p{n}" for n in range(1, 20))])
+def test_a_column_that_is_none_is_said(visitor: Visitor, columns: str) -> None:
+    """In a sentence, with the form to correct it."""
+    answer = visitor.get(f"/results?columns={columns}")
+
+    assert answer.status_code == 400
+    assert 'name="columns"' in answer.text
+
+
 def test_tasks_have_pages(tmp_path: Path) -> None:
     """Fifty at a time, in the order in which they will be done, each once; the links lead on and back."""
     with plugins.store(f"sqlite:///{tmp_path}/store.db") as store:

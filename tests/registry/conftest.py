@@ -45,7 +45,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.write_bytes(b"weights")
 
     def identify(ref: Any, *, trust: bool, limits: object = None) -> IdentifiedModel:
-        del trust
+        del trust, limits
         content = Path(ref.locator).read_bytes()
         digest = DIGEST if content == b"weights" else f"sha256:{content.hex():0<64}"
         return IdentifiedModel(

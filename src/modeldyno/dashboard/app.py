@@ -109,7 +109,9 @@ PAGES = (
         query=("p99", "require", "demand", "price", "on"),
     ),
     PageRoute(path="/models/{name}/{version}", page=registry_pages.version),
-    PageRoute(path="/results", page=document_pages.results, query=("name", "tag", "where", "before")),
+    PageRoute(
+        path="/results", page=document_pages.results, query=("name", "tag", "where", "columns", "before")
+    ),
     PageRoute(path="/results/{id}", page=document_pages.result),
     PageRoute(path="/results/{id}/network", page=network_page.network, query=("in",)),
     PageRoute(path="/studies", page=document_pages.studies, query=("name", "before")),
@@ -145,6 +147,7 @@ AS_CSV = tuple(route for route in PAGES if "{" not in route.path and route.path 
 QUERY = {
     "all": "Any text: tasks that have ended, too.",
     "before": "Where the page before ended, as its `next` says.",
+    "columns": "Columns of the list, such as `created, latency.p99, throughput`.",
     "demand": "Requests per second to serve, such as 200/s.",
     "framework": "Only models of this framework.",
     "in": "Path of the module that is opened; empty for the whole network.",

@@ -30,6 +30,7 @@
     if (focus) [...main.querySelectorAll("a")].find((one) => one.getAttribute("href") === focus)?.focus();
     sortTables(main);
     addSliders();
+    addViews();
   };
   const follow = async () => {
     if (following || busy()) {
@@ -105,6 +106,59 @@
     waiting = setTimeout(() => ask(form), 250);
   });
   addSliders();
+
+  // Views of a list: its filters and columns by a name, which this browser keeps.
+  const views = (() => {
+    const key = `views ${location.pathname}`;
+    const read = () => JSON.parse(localStorage.getItem(key) ?? "{}");
+    const make = (name, inside, ...children) => {
+      const element = document.createElement(name);
+      element.append(...children);
+      inside?.append(element);
+      return element;
+    };
+    return (form) => {
+      const box = make("details");
+      const write = (change) => {
+        const found = read();
+        change(found);
+        localStorage.setItem(key, JSON.stringify(found));
+        show();
+      };
+      const show = () => {
+        const found = Object.entries(read());
+        box.replaceChildren(make("summary", null, `Saved views (${found.length})`));
+        const list = make("ul", box);
+        for (const [name, query] of found) {
+          const item = make("li", list);
+          make("a", item, name).href = `${location.pathname}?${query}`;
+          const remove = make("button", item, "Remove");
+          remove.type = "button";
+          remove.setAttribute("aria-label", `Remove the view ${name}`);
+          remove.addEventListener("click", () => write((all) => delete all[name]));
+        }
+        const save = make("form", box);
+        const label = make("label", save, "Name of this view ");
+        const name = make("input", label);
+        name.required = true;
+        name.maxLength = 60;
+        make("button", save, "Save");
+        save.addEventListener("submit", (event) => {
+          event.preventDefault();
+          write((all) => (all[name.value] = location.search.slice(1)));
+          box.querySelector("summary").focus();
+        });
+      };
+      box.className = "views";
+      show();
+      form.after(box);
+    };
+  })();
+  const addViews = () => {
+    const search = main.querySelector("form#search");
+    if (search && !main.querySelector(".views")) views(search);
+  };
+  addViews();
 
   main.addEventListener("focusout", () => setTimeout(() => later && follow(), 0));
 
