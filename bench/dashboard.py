@@ -1,114 +1,303 @@
-"""How soon the dashboard answers fifty readers while sixteen writers write, measured with ``modeldyno load``.
+"""How soon the dashboard of a large store answers, alone and under fifty readers and sixteen writers.
 
-``python bench/dashboard.py [RESULTS]``: fills a store of its own with so many results (2,000), and says the
-95th percentile of each page under the load of all, the memory of the server, and what a page takes alone.
+``python bench/dashboard.py [--models 10000] [--results 100000] [--keep STORE] [--against TREE]``: fills a
+store of its own (or takes the one that was kept), and says what a page takes alone and weighs, how soon
+Chromium has painted the largest part of it, the 95th percentile of each page under the load of all, whether a
+result was lost or a writer found the store locked, and the memory of the server. With another checkout, the
+dashboards of both are measured in turns on the same store.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
+import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
+from contextlib import contextmanager
 from pathlib import Path
+from statistics import median, quantiles
+from typing import TYPE_CHECKING
 
 import psutil
 
-from modeldyno import read
-from modeldyno.core.metrics.measurement import Distribution
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
+HERE = Path(__file__).resolve().parents[1]
 READERS, WRITERS = 50, 16
 PAUSE = 0.25
 """Seconds between two results of a writer."""
 SECONDS = 10
 PATHS = ("/", "/models", "/models/digits", "/results", "/results/010101010101")
-GOAL = 0.3
-"""Seconds within which 95 % of the answers are there."""
-_WRITER = """
-import sys, time
+ALONE = (*PATHS, "/tasks", "/trends", "/events", "/studies", "/loads")
+GOALS = {"p95": 0.3, "alone": 0.2, "painted": 1.0, "bytes": 100_000, "memory": 300 * 2**20}
+"""Seconds, bytes."""
+_WRITERS = """
+import os, sys, time
 from modeldyno import plugins
 from modeldyno.kinds import kind_of
 from modeldyno.testing.sample_results import a_result
-with plugins.store() as store:
-    for n in range(10**6):
-        result = a_result(id=f"{int(sys.argv[1]):02x}{n:010x}", created=f"2027-01-01T00:00:00.{n:06}+00:00")
-        store.put(result, headline=kind_of(result).brief(result))
-        time.sleep(float(sys.argv[2]))
+plugins.store  # imported before the children are made
+many, pause, seconds = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
+for number in range(many):
+    if os.fork() == 0:
+        written = 0
+        try:
+            with plugins.store() as store:
+                end = time.monotonic() + seconds
+                while time.monotonic() < end:
+                    at = f"2027-01-01T00:00:00.{written:06}+00:00"
+                    result = a_result(id=f"{number + 100:02x}{written:010x}", created=at)
+                    store.put(result, headline=kind_of(result).brief(result))
+                    written += 1
+                    time.sleep(pause)
+        finally:
+            os.write(1, f"{written}\\n".encode())
+            os._exit(0)
+for _ in range(many):
+    os.wait()
+"""
+_READERS = """
+import asyncio, json, sys, time
+host, port, *rest = sys.argv[1:]
+many, seconds, paths = int(rest[0]), float(rest[1]), rest[2:]
+
+async def read(number, end, found):
+    reader, writer = await asyncio.open_connection(host, int(port))
+    path = paths[number % len(paths)]
+    while time.monotonic() < end:
+        begin = time.monotonic()
+        writer.write(f"GET {path} HTTP/1.1\\r\\nHost: {host}:{port}\\r\\n\\r\\n".encode())
+        head = await reader.readuntil(b"\\r\\n\\r\\n")
+        assert head.startswith(b"HTTP/1.1 200"), head
+        size = int(head.lower().split(b"content-length:")[1].split(b"\\r\\n")[0])
+        await reader.readexactly(size)
+        found[path].append(time.monotonic() - begin)
+    writer.close()
+
+async def main():
+    found = {path: [] for path in paths}
+    end = time.monotonic() + seconds
+    await asyncio.gather(*(read(number, end, found) for number in range(many)))
+    print(json.dumps(found))
+
+asyncio.run(main())
 """
 
 
-def main(results: int) -> int:
-    """Measure, and return 1 if a page is slower than the goal."""
+def main() -> int:
+    """Measure, and return 1 if a goal is missed."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--models", type=int, default=10_000)
+    parser.add_argument("--results", type=int, default=100_000)
+    parser.add_argument("--keep", type=Path, help="a store that is made once")
+    parser.add_argument("--against", type=Path, help="another checkout, measured in turns with this one")
+    parser.add_argument("--rounds", type=int, default=1)
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["MODELDYNO_STORE"] = f"sqlite:///{folder}/store.db"
-        fill_store(results)
-        dashboard = subprocess.Popen(
-            [sys.executable, "-m", "modeldyno", "ui", "--port", "0"], stdout=subprocess.PIPE, text=True
+        kept = given.keep or Path(folder) / "kept.db"
+        if not kept.exists():
+            fill_store(kept, given.models, given.results)
+        trees = [tree for tree in (given.against, HERE) if tree is not None]
+        missed = False
+        for turn in range(given.rounds):
+            for tree in trees:
+                store = Path(folder) / f"{turn}-{tree.name}.db"  # whose log is its own, too
+                shutil.copy(kept, store)
+                missed = measure(tree, store)
+                store.unlink()
+    return int(missed)
+
+
+def measure(tree: Path, store: Path) -> bool:
+    """Measure the dashboard of a checkout; return whether it missed a goal."""
+    os.environ["MODELDYNO_STORE"] = f"sqlite:///{store}"
+    size = store.stat().st_size
+    with served(tree) as (process, address):
+        idle = psutil.Process(process.pid).memory_info().rss
+        alone = {path: fetch(address + path) for path in ALONE}
+        painted = largest_paint(address)
+        arguments = (str(WRITERS), str(PAUSE), str(SECONDS + 6))
+        writers = subprocess.Popen(
+            [sys.executable, "-c", _WRITERS, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
-        assert dashboard.stdout is not None
-        address = dashboard.stdout.readline().split()[4]
-        writers: list[subprocess.Popen[bytes]] = []
-        try:
-            alone = load_pages(address, 1, Path(folder), 3)
-            writers += [
-                subprocess.Popen([sys.executable, "-c", _WRITER, str(n + 100), str(PAUSE)])
-                for n in range(WRITERS)
-            ]
-            time.sleep(3)
-            under_load = load_pages(address, READERS // len(PATHS), Path(folder), SECONDS)
-            memory = psutil.Process(dashboard.pid).memory_info().rss
-        finally:
-            for process in (*writers, dashboard):
-                process.terminate()
-                process.wait()
-    print(f"{results:,} results, {READERS} readers, {WRITERS} writers of {1 / PAUSE:g} results a second each")
-    for path in PATHS:
-        p50, p95, rate = under_load[path]
-        print(f"{path:24} alone {alone[path][0] * 1000:6.1f} ms   p50 {p50 * 1000:6.1f} ms   "
-              f"p95 {p95 * 1000:6.1f} ms   {rate:6.1f}/s")  # fmt: skip
+        time.sleep(5)
+        began = psutil.Process(process.pid).cpu_times().user
+        under_load = load_pages(address)
+        used = psutil.Process(process.pid).cpu_times().user - began
+        out, said = writers.communicate()
+        memory = psutil.Process(process.pid).memory_info().rss
+    written = sum(map(int, out.split()))
+    with sqlite3.connect(store) as connection:
+        (there,) = connection.execute("SELECT count(*) FROM results WHERE created >= '2027'").fetchone()
+    locked = said.count("locked")
+    print(f"\n{tree.name}: store of {size / 1e6:,.0f} MB, {READERS} readers, "
+          f"{WRITERS} writers of {1 / PAUSE:g} results a second each")  # fmt: skip
+    for path in ALONE:
+        seconds, weight = alone[path]
+        line = f"{path:24} alone {seconds * 1000:7.1f} ms {weight / 1000:7.1f} kB"
+        if path in under_load:
+            p50, p95, rate = under_load[path]
+            line += f"   under load p50 {p50 * 1000:7.1f} ms   p95 {p95 * 1000:7.1f} ms   {rate:6.1f}/s"
+        print(line)
     worst = max(p95 for _, p95, _ in under_load.values())
-    print(f"worst p95 {worst * 1000:.0f} ms (goal {GOAL * 1000:.0f} ms), memory {memory / 1e6:.0f} MB")
-    return int(worst > GOAL)
+    found = {
+        "p95": worst,
+        "alone": max(seconds for seconds, _ in alone.values()),
+        "painted": max(painted.values(), default=0.0),
+        "bytes": alone["/"][1],
+        "memory": memory,
+    }
+    print(
+        f"largest paint {', '.join(f'{path} {s * 1000:.0f} ms' for path, s in painted.items()) or 'unknown'}"
+    )
+    answers = sum(rate for _, _, rate in under_load.values()) * SECONDS
+    print(f"worst p95 {worst * 1000:.0f} ms, {used / answers * 1000:.2f} ms of processor time an answer, "
+          f"load of the machine {os.getloadavg()[0]:.0f}")  # fmt: skip
+    print(f"memory {memory / 2**20:.0f} MiB (idle {idle / 2**20:.0f} MiB), {written} results written, "
+          f"{written - there} lost, {locked} times locked out")  # fmt: skip
+    over = [name for name, goal in GOALS.items() if found[name] > goal]
+    print(f"goals missed: {', '.join(over) or 'none'}", flush=True)
+    return bool(over) or locked > 0 or written != there
 
 
-def fill_store(results: int) -> None:
-    """Put something of everything into the store, and many results."""
-    from tests.dashboard.conftest import fill, put  # noqa: PLC0415 - needs the store to be named
+@contextmanager
+def served(tree: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run the dashboard of a checkout; give its process and its address."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "modeldyno", "ui", "--port", "0"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(tree / "src")},
+    )
+    assert process.stdout is not None
+    try:
+        yield process, process.stdout.readline().split()[4]
+    finally:
+        process.terminate()
+        process.wait()
 
-    from modeldyno import plugins  # noqa: PLC0415
-    from modeldyno.testing.sample_results import a_result  # noqa: PLC0415
 
-    with plugins.store() as store:
-        fill(store)
-        for n in range(results):
-            put(store, a_result(id=f"{n:012x}", created=f"2026-02-01T00:00:00.{n:06}+00:00"))
+def fetch(url: str) -> tuple[float, int]:
+    """Return the median time of five answers after the first, in seconds, and the bytes of one."""
+    times, weight = [], 0
+    for _ in range(6):
+        time.sleep(0.6)  # longer than one answer is shown to others
+        begin = time.perf_counter()
+        with urllib.request.urlopen(url) as answer:
+            weight = len(answer.read())
+        times.append(time.perf_counter() - begin)
+    return median(times[1:]), weight
 
 
-def load_pages(
-    address: str, readers: int, folder: Path, seconds: int
-) -> dict[str, tuple[float, float, float]]:
-    """Load all pages at once; return the median and the 95th percentile in seconds, and answers a second."""
-    processes = {}
-    for number, path in enumerate(PATHS):
-        file = folder / f"{number}.json"
-        words = ["load", f"{address}{path}#page,protocol=http", "-c", str(readers), "--duration",
-                 f"{seconds}s", "--drivers", "1", "--no-store", "--quiet", "--json", str(file)]  # fmt: skip
-        processes[path] = subprocess.Popen([sys.executable, "-m", "modeldyno", *words]), file
+def largest_paint(address: str) -> dict[str, float]:
+    """Return the seconds to the largest contentful paint in headless Chromium, by page; none without it."""
+    try:
+        from playwright.sync_api import sync_playwright  # noqa: PLC0415 - optional
+
+        from modeldyno.adapters.reporters import pdf  # noqa: PLC0415
+
+        program = pdf.find_browser()
+    except Exception as error:  # noqa: BLE001 - whatever is missing
+        print(f"no browser: {error}")
+        return {}
     found = {}
-    for path, (process, file) in processes.items():
-        if process.wait():
-            raise SystemExit(f"{path}: the load failed")
-        result = read(file)
-        latency = result.find("latency")
-        assert latency is not None
-        assert not result.number("error_rate"), (path, result.failures)
-        times = latency.value
-        assert isinstance(times, Distribution)
-        found[path] = times.statistic("p50"), times.statistic("p95"), result.number("request_rate") or 0.0
+    with sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        for path in PATHS:
+            page = browser.new_context().new_page()
+            page.goto(address + path)
+            page.wait_for_timeout(800)
+            found[path] = page.evaluate(_LARGEST) / 1000
+            page.close()
+        browser.close()
     return found
 
 
+_LARGEST = """() => new Promise((done) => new PerformanceObserver((list) =>
+  done(Math.max(...list.getEntries().map((entry) => entry.startTime)))
+).observe({type: "largest-contentful-paint", buffered: true}))"""
+
+
+# --- a large store ---------------------------------------------------------------------------------
+
+
+def fill_store(path: Path, models: int, results: int) -> None:
+    """Put something of everything into a store, and copies of a result, of a model and of a task."""
+    os.environ["MODELDYNO_STORE"] = f"sqlite:///{path}"
+    from tests.dashboard.conftest import fill  # noqa: PLC0415 - needs the store to be named
+
+    from modeldyno import plugins  # noqa: PLC0415
+
+    with plugins.store() as store:
+        fill(store)
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA foreign_keys=OFF")
+        copies = f"(WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {results}) "
+        copies += "SELECT n FROM c)"
+        made = "printf('2025-06-01T%02d:%02d:%02d.%06d+00:00', n / 3600 % 24, n / 60 % 60, n % 60, n)"
+        _copy(connection, "results", copies, "id='1d1d1d1d1d1d'", {
+            "id": "printf('%012x', n + 16777216)", "created": made,
+            "name": f"'model-' || (n % {models})", "name_key": f"'model-' || (n % {models})",
+        })  # fmt: skip
+        for table in ("numbers", "facts"):
+            where = "result_id='1d1d1d1d1d1d'"
+            _copy(connection, table, copies, where, {"result_id": "printf('%012x', n + 16777216)"})
+        few = f"(WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {models}) "
+        few += "SELECT n FROM c)"
+        name = "'model-' || n"
+        _copy(connection, "models", few, "name='digits'", {"name": name, "touched": made})
+        of_one = "model='digits' AND number=1"
+        document = "cast(replace(cast(o.document AS TEXT), 'digits', 'model-' || n) AS BLOB)"
+        _copy(connection, "versions", few, of_one, {"model": name, "document": document})
+        _copy(connection, "variants", few, f"{of_one} AND recipe='source'",
+              {"id": f"'v' || {name}", "model": name, "document": document})  # fmt: skip
+        _copy(connection, "figures", few, of_one,
+              {"key": "'k' || n || o.key", "model": name, "document": document})  # fmt: skip
+        open_task = "id = (SELECT max(id) FROM tasks WHERE state='queued')"
+        _copy(connection, "tasks", few, open_task, {"id": "n + 1000", "key": "'t' || n"})
+        connection.execute("ANALYZE")
+
+
+def _copy(
+    connection: sqlite3.Connection, table: str, numbers: str, where: str, changes: dict[str, str]
+) -> None:
+    """Insert a copy of rows for each number `n`, with some columns changed."""
+    columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+    chosen = ", ".join(
+        changes.get(column, f'o."{column}"').replace("document)", "o.document)") for column in columns
+    )
+    chosen = chosen.replace("cast(document", "cast(o.document").replace("|| key", "|| o.key")
+    names = ", ".join(f'"{column}"' for column in columns)
+    connection.execute(
+        f"INSERT INTO {table} ({names}) SELECT {chosen} FROM {numbers}, "
+        f"(SELECT * FROM {table} WHERE {where}) AS o"
+    )
+
+
+# --- readers -----------------------------------------------------------------------------------------
+
+
+def load_pages(address: str) -> dict[str, tuple[float, float, float]]:
+    """Let all read, each one page again and again; return median, 95th percentile, and answers a second."""
+    host, _, port = address.removeprefix("http://").partition(":")
+    words = [sys.executable, "-c", _READERS, host, port, str(READERS), str(SECONDS), *PATHS]
+    times = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    return {
+        path: (median(found), quantiles(found, n=20)[-1], len(found) / SECONDS)
+        for path, found in times.items()
+    }
+
+
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    raise SystemExit(main(int(sys.argv[1]) if sys.argv[1:] else 2000))
+    sys.path.insert(0, str(HERE))
+    raise SystemExit(main())

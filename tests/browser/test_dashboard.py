@@ -201,6 +201,41 @@ def test_a_page_is_read_without_scripts(chromium: Any, address: str) -> None:
     context.close()
 
 
+def test_a_view_is_saved_by_a_name(page: Any, address: str) -> None:
+    """It brings back the filter and the columns, also after a reload, and can be removed."""
+    page.goto(f"{address}/results?where=latency.p50+%3C+20ms&columns=created%2C+latency.p50")
+    page.get_by_text("Saved views (0)").click()
+    page.get_by_label("Name of this view").fill("the <b>fast</b> ones")
+    page.get_by_role("button", name="Save").click()
+    page.goto(f"{address}/results")
+    page.get_by_text("Saved views (1)").click()
+    page.get_by_role("link", name="the <b>fast</b> ones").click()
+
+    assert page.get_by_label("Where").input_value() == "latency.p50 < 20ms"
+    assert page.get_by_role("columnheader", name="latency.p50").count() == 1
+    page.get_by_text("Saved views (1)").click()
+    page.get_by_role("button", name="Remove the view").click()
+    assert page.get_by_text("Saved views (0)").count() == 1
+    assert page.said == []
+    assert page.evaluate("window.broken") == []
+
+
+def test_a_slider_moves_by_keys_and_the_ranking_follows(page: Any, address: str) -> None:
+    """The number and the address change with it, and what is below the form is the answer to them."""
+    page.goto(f"{address}/models/digits/answer?p99=20")
+    slider = page.get_by_role("slider", name="Latency")
+    slider.focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowLeft")
+    number = page.get_by_role("spinbutton", name="Latency").input_value()
+    page.wait_for_url(f"**?p99={number}")
+
+    assert float(number) < 20
+    page.get_by_text(f"surely holds latency.p99 <= {number} ms").first.wait_for(timeout=2000)
+    assert page.evaluate("document.activeElement.type") == "range"
+    assert page.said == []
+
+
 def test_the_keyboard_reaches_the_content(page: Any, address: str) -> None:
     """The first stop leads past the navigation."""
     page.goto(f"{address}/models")

@@ -20,7 +20,7 @@ from modeldyno.interfaces.store import Store
 from modeldyno.kinds import kind_of
 from modeldyno.registry.targets import target_here
 from modeldyno.testing.sample_conversions import a_conversion as a_conversion_document
-from modeldyno.testing.sample_results import a_failed_result, a_result
+from modeldyno.testing.sample_results import a_failed_result, a_result, an_inspection
 from modeldyno.testing.sample_series import a_capacity, a_comparison, a_ladder
 from modeldyno.testing.sample_studies import a_study
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 
 PORT = 8500
+INSPECTED = "ab" * 6
+"""Id of a result with modules."""
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 
 
@@ -112,6 +114,7 @@ def fill(store: Store) -> None:
     store.put_study(study, headline=kind_of(study).brief(study))
     for n in range(30):
         put(store, a_result(id=f"{n:02x}" * 6, created=f"2026-01-01T00:00:{n:02}+00:00"))
+    put(store, an_inspection(id=INSPECTED, created="2025-12-31"))
     put(store, a_failed_result(id="f" * 12, created="2026-01-02T00:00:00+00:00"))
     put(store, a_result(id="e" * 12, name=HOSTILE, created="2025-01-01"))
     fill_registry(store)
@@ -128,7 +131,9 @@ def fill_registry(store: Store) -> None:
     target = replace(target_here(), name="here")
     registry.announce(replace(a_registry_worker(), target=target.id), target)
     for number in (1, 2):
-        version, _ = registry.add_version(a_version(number=number, policy="default"))
+        version, _ = registry.add_version(
+            a_version(number=number, policy="default", parent="digits/1" if number > 1 else "")
+        )
         registry.put_variant(a_variant(version), "ada")
         registry.put_variant(a_variant(version, "onnx-int8", state=VariantState.DIFFERS, why="by 3 %"), "ada")
         task = replace(a_task(version), target=target.id)

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import csv
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
 from html.parser import HTMLParser
+from importlib import metadata
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
@@ -11,15 +14,21 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.dashboard.conftest import HOSTILE, links_of
+from tests.dashboard.conftest import HOSTILE, INSPECTED, links_of, put, visitor_of
+from tests.support.sample_registry import a_figure, a_task, a_variant, a_version
 
+from modeldyno import plugins
 from modeldyno.dashboard.app import API, AS_CSV, PAGES, QUERY, WRITES
 from modeldyno.dashboard.schema import TYPES
+from modeldyno.registry.targets import target_here
 from modeldyno.testing.sample_conversions import a_conversion
+from modeldyno.testing.sample_results import a_result
 from modeldyno.testing.sample_series import a_capacity, a_comparison, a_ladder
 from modeldyno.testing.sample_studies import a_study
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.dashboard.conftest import Visitor
 
     from modeldyno.dashboard.app import PageRoute
@@ -29,6 +38,7 @@ EXAMPLES = {
     "/models/{name}/answer": "/models/digits/answer?require=latency.p50+%3C%3D+20ms&demand=200/s&price=1.2/h",
     "/models/{name}/{version}": "/models/digits/2",
     "/results/{id}": "/results/010101010101",
+    "/results/{id}/network": f"/results/{INSPECTED}/network",
     "/studies/{id}": f"/studies/{a_study().id}",
     "/comparisons/{id}": f"/comparisons/{a_comparison().id}",
     "/loads/{id}": f"/loads/{a_ladder().id}",
@@ -183,7 +193,7 @@ def test_lists_have_pages(visitor: Visitor) -> None:
         seen += [item["id"] for item in page["items"]]
         path = (page["next"] or "").removeprefix(API)
 
-    assert len(seen) == len(set(seen)) == 32
+    assert len(seen) == len(set(seen)) == 33
 
 
 def test_an_empty_store_says_what_to_do(newcomer: Visitor) -> None:
@@ -198,12 +208,90 @@ def test_an_empty_store_says_what_to_do(newcomer: Visitor) -> None:
     assert newcomer.store.change_mark() == ""
 
 
+def test_the_columns_of_results_are_chosen(visitor: Visitor) -> None:
+    """Those of the list, and any metric that the store keeps; they stay on the next page and in the CSV."""
+    text = visitor.read("/results?columns=created,+throughput,+latency.p99")
+    table = list(csv.reader(visitor.read("/results.csv?columns=created,throughput,latency.p99").splitlines()))
+
+    assert '<th scope="col" class="right">throughput</th>' in text
+    assert "columns=created%2C+throughput%2C+latency.p99&amp;before=" in text
+    assert table[0] == ["id", "created", "throughput", "latency.p99"]
+    assert table[3][2:] == ["6,200/s", "not certified"]
+
+
+@pytest.mark.parametrize("columns", ["nonsense", ",".join(f"latency.p{n}" for n in range(1, 20))])
+def test_a_column_that_is_none_is_said(visitor: Visitor, columns: str) -> None:
+    """In a sentence, with the form to correct it."""
+    answer = visitor.get(f"/results?columns={columns}")
+
+    assert answer.status_code == 400
+    assert 'name="columns"' in answer.text
+
+
+def test_tasks_have_pages(tmp_path: Path) -> None:
+    """Fifty at a time, in the order in which they will be done, each once; the links lead on and back."""
+    with plugins.store(f"sqlite:///{tmp_path}/store.db") as store:
+        version, _ = store.registry.add_version(a_version())
+        store.registry.enqueue([a_task(version, batch=batch) for batch in range(1, 121)])
+        looked = visitor_of(store)
+        seen, path = [], "/tasks"
+        while path:
+            page = looked.json(path)
+            seen += [task["id"] for task in page["tasks"]]
+            path = (page["next"] or "").removeprefix(API)
+        second = looked.read("/tasks?before=1-100-50")
+
+    assert seen == sorted(set(seen))
+    assert len(seen) == 120
+    assert ">First</a>" in second
+    assert ">More</a>" in second
+
+
 def test_the_answer_can_be_shared(visitor: Visitor) -> None:
     """Its address holds the question, and the form shows it again."""
     text = visitor.read(EXAMPLES["/models/{name}/answer"])
 
     assert "latency.p50 &lt;= 20ms</textarea>" in text
-    assert 'value="200/s"' in text
+    assert 'type="number" min="0" step="any" value="200"' in text
+
+
+def test_numbers_are_typed_without_scripts(visitor: Visitor) -> None:
+    """A latency in milliseconds is a bound, a price without its hour is one; the link has what was asked."""
+    shown = visitor.json("/models/digits/answer?p99=20&demand=200&price=1.2")
+    text = visitor.read("/models/digits/answer?p99=20&price=1.2")
+
+    assert shown["bounds"] == ["latency.p99 <= 20 ms"]
+    assert shown["demand"] == 200
+    assert shown["price"]["per_hour"] == 1.2
+    assert '<a href="/models/digits/answer?p99=20&amp;price=1.2">Link to this question</a>' in text
+
+
+def test_a_price_with_a_currency_stays_a_text(visitor: Visitor) -> None:
+    """As no number has a currency."""
+    text = visitor.read("/models/digits/answer?price=%241.2/h")
+
+    assert 'value="$1.2"' in text
+
+
+def test_all_that_holds_is_ranked(tmp_path: Path) -> None:
+    """The answer is the first of the ranking, with its cost."""
+    with plugins.store(f"sqlite:///{tmp_path}/store.db") as store:
+        registry, target = store.registry, target_here()
+        registry.put_target(target)
+        version, _ = registry.add_version(a_version())
+        variant = a_variant(version)
+        registry.put_variant(variant, "ada")
+        software = {"onnxruntime": metadata.version("onnxruntime")}
+        for batch in (1, 8):
+            result = a_result(id=f"{batch:02x}" * 6)
+            put(store, result)
+            task = replace(a_task(version, batch=batch), target=target.id)
+            figure = a_figure(task, target=target.id, result=result.id)
+            registry.put_figures([replace(figure, software=software, taken=datetime.now(UTC).isoformat())])
+        text = visitor_of(store).read("/models/digits/answer?price=1.2")
+
+    assert "What holds, the best first" in text
+    assert text.count("1.20") >= 2
 
 
 def test_a_wrong_bound_is_said_beside_the_form(visitor: Visitor) -> None:

@@ -29,13 +29,20 @@ class Bench:
         await asyncio.sleep(0.001)
         return f"{name} {number}"
 
-    async def ask(self, *names: str) -> list[str]:
+    async def ask(self, *names: str, newest: bool = True) -> list[str]:
         """Ask for pages at once."""
-        return await asyncio.gather(*(self.pages.page(name, partial(self.make, name)) for name in names))
+        asked = (self.pages.page(name, partial(self.make, name), newest=newest) for name in names)
+        return await asyncio.gather(*asked)
 
-    def read(self, *names: str) -> list[str]:
-        """Do the same, from nothing that runs."""
-        return asyncio.run(self.ask(*names))
+    def read(self, *names: str, newest: bool = True) -> list[str]:
+        """Do the same, from nothing that runs, and wait for what is made behind those who ask."""
+
+        async def ask() -> list[str]:
+            found = await self.ask(*names, newest=newest)
+            await asyncio.gather(*self.pages._making.values())
+            return found
+
+        return asyncio.run(ask())
 
 
 def test_fifty_who_ask_at_once_are_given_one_page() -> None:
@@ -55,6 +62,8 @@ def test_a_page_is_made_anew_when_its_moment_is_over() -> None:
     bench.now += 0.2
 
     assert bench.read("models") == ["models 3"]
+    bench.now += 2.0
+    assert bench.read("tasks") == ["tasks 4"]
     assert len(bench.pages._made) == 1
 
 
@@ -67,12 +76,43 @@ def test_a_page_is_made_anew_when_the_store_has_changed() -> None:
     assert bench.read("models") == ["models 2"]
 
 
+def test_whoever_does_not_follow_does_not_wait_while_it_is_made_anew() -> None:
+    """He is given what was made within the last second, and the next one the new page."""
+    bench = Bench()
+    bench.read("models")
+    bench.mark = "b"
+    bench.now += 0.9
+
+    assert bench.read("models", newest=False) == ["models 1"]
+    assert bench.read("models", newest=False) == ["models 2"]
+    bench.now += 1.1
+    assert bench.read("models", newest=False) == ["models 3"]
+
+
+def test_an_error_behind_somebody_is_nobodys() -> None:
+    """The page that was made before is shown, and the next one who asks tries again."""
+    bench = Bench()
+    bench.read("models")
+    bench.mark = "b"
+
+    async def fail() -> str:
+        raise OSError
+
+    async def meanwhile() -> list[str]:
+        shown = await bench.pages.page("models", fail)
+        await asyncio.sleep(0.01)
+        return [shown, *await bench.ask("models")]
+
+    assert asyncio.run(meanwhile()) == ["models 1", "models 2"]
+
+
 def test_what_was_written_here_is_seen_at_once() -> None:
     """Also if a page was being made meanwhile: it may be from before, and is given to nobody else."""
     bench = Bench()
 
     async def write_meanwhile() -> list[str]:
         first = asyncio.create_task(bench.ask("models"))
+        await asyncio.sleep(0)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         bench.pages.forget()

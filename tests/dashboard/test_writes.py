@@ -16,6 +16,7 @@ from modeldyno.core.registry.policy import DEFAULT
 from modeldyno.core.registry.records import TaskKind, TaskState
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.dashboard import app as application
+from modeldyno.dashboard import registry_writes
 from modeldyno.registry.register import located
 from modeldyno.testing.sample_results import a_result
 
@@ -264,3 +265,18 @@ def test_only_forms_are_taken(operator: Visitor, kind: str) -> None:
 def test_a_long_form_is_refused(operator: Visitor) -> None:
     """Whoever sends a megabyte does not fill the memory."""
     assert operator.client.post("/tasks", data={"task": "1" * 1_000_000}).status_code == 413
+
+
+def test_a_bomb_is_ended(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two megabytes that unfold to a hundred thousand operators, nothing stays but a sentence."""
+    onnx = pytest.importorskip("onnx")
+    monkeypatch.setattr(registry_writes, "_FEWEST_BYTES", 0)
+    before = visitor.json("/models")["items"]
+    node = onnx.helper.make_node("Identity", ["v"], ["v"])
+    graph = onnx.helper.make_graph([node] * 100_000, "g", [], [])
+
+    answer = visitor.send_file(("bomb.onnx", onnx.helper.make_model(graph).SerializeToString()), name="bomb")
+
+    assert answer.status_code == 400
+    assert "bomb.onnx cannot be loaded: it takes more than" in answer.text
+    assert visitor.json("/models")["items"] == before

@@ -44,8 +44,8 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "net.onnx"
     path.write_bytes(b"weights")
 
-    def identify(ref: Any, *, trust: bool) -> IdentifiedModel:
-        del trust
+    def identify(ref: Any, *, trust: bool, limits: object = None) -> IdentifiedModel:
+        del trust, limits
         content = Path(ref.locator).read_bytes()
         digest = DIGEST if content == b"weights" else f"sha256:{content.hex():0<64}"
         return IdentifiedModel(

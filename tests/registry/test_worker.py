@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.registry import DIGEST, ONCE, a_measurement
+from tests.support.sample_registry import a_worker
 
 from modeldyno import plugins
 from modeldyno.codec import conversion as conversion_codec
@@ -589,3 +590,18 @@ def test_the_reference_model_is_not_loaded_on_a_busy_machine(
     work()
 
     assert checked == []
+
+
+def test_a_shift_counts_the_time_with_a_task() -> None:
+    """Also while the task is still being done."""
+    now = 100.0
+    shift = worker_module._Shift(clock=lambda: now)
+    now = 110.0
+    with shift.task():
+        now = 115.0
+        assert shift.worked() == 5.0
+    now = 120.0
+
+    assert (shift.alive(), shift.worked()) == (20.0, 5.0)
+    assert replace(a_worker(), alive=shift.alive(), worked=shift.worked()).idle == 0.75
+    assert a_worker().idle is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,11 +16,10 @@ from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import MissingExtra, RequestError, TrustRequired
 from modeldyno.profiling.resolve_model import resolve_reference
 from modeldyno.runtime import identify
-from modeldyno.runtime.identify import identify_model
+from modeldyno.runtime.identify import LoadLimits, identify_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from modeldyno.runtime.identify import IdentifiedModel
 
@@ -171,3 +171,27 @@ class TestRefused:
         monkeypatch.setenv("PYTHONPATH", f"{hook}:{os.environ.get('PYTHONPATH', '')}")
         with pytest.raises(MissingExtra, match="pip install"):
             identified(tiny_onnx.mlp(tmp_path))
+
+
+class TestLimits:
+    def test_what_takes_too_long_is_ended(self, code: Callable[[str], str], tmp_path: Path) -> None:
+        """With what it has started; one sentence says so."""
+        body = f"""import subprocess, time
+child = subprocess.Popen(["sleep", "60"])
+open({str(tmp_path / "pid")!r}, "w").write(str(child.pid))
+time.sleep(60)"""
+        begin = time.monotonic()
+
+        with pytest.raises(RequestError, match="takes longer than 4 s"):
+            identify_model(resolve_reference(code(body)), trust=True, limits=LoadLimits(seconds=4.0))
+
+        assert time.monotonic() - begin < 30
+        status = Path(f"/proc/{(tmp_path / 'pid').read_text()}/status")
+        assert not status.exists() or "State:\tZ" in status.read_text()
+
+    def test_what_takes_too_much_memory_is_ended(self, code: Callable[[str], str]) -> None:
+        """Before it takes what others need."""
+        body = "import time\nheld = [bytearray(b'x' * (1 << 24)) for _ in range(40)]\ntime.sleep(60)"
+
+        with pytest.raises(RequestError, match="takes more than 400 MiB of memory"):
+            identify_model(resolve_reference(code(body)), trust=True, limits=LoadLimits(memory=400 << 20))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
@@ -26,8 +27,10 @@ from modeldyno import codec, plugins
 from modeldyno.core.report.blocks import Table
 from modeldyno.dashboard import (
     chart_pictures,
+    device_pages,
     document_pages,
     home_page,
+    network_page,
     registry_pages,
     registry_writes,
     trend_pages,
@@ -65,6 +68,8 @@ _LARGEST_FORM = 64_000
 """Bytes of a form."""
 _LARGEST_FILE = 1 << 30
 """Bytes of a form with a model in it."""
+_MAKERS = 2
+"""Pages that are made at a time: more of them only take the interpreter from each other."""
 _LOG = logging.getLogger("modeldyno.dashboard")
 
 
@@ -99,11 +104,16 @@ PAGES = (
     ),
     PageRoute(path="/models/{name}", page=registry_pages.model),
     PageRoute(
-        path="/models/{name}/answer", page=registry_pages.answer, query=("require", "demand", "price", "on")
+        path="/models/{name}/answer",
+        page=registry_pages.answer,
+        query=("p99", "require", "demand", "price", "on"),
     ),
     PageRoute(path="/models/{name}/{version}", page=registry_pages.version),
-    PageRoute(path="/results", page=document_pages.results, query=("name", "tag", "where", "before")),
+    PageRoute(
+        path="/results", page=document_pages.results, query=("name", "tag", "where", "columns", "before")
+    ),
     PageRoute(path="/results/{id}", page=document_pages.result),
+    PageRoute(path="/results/{id}/network", page=network_page.network, query=("in",)),
     PageRoute(path="/studies", page=document_pages.studies, query=("name", "before")),
     PageRoute(path="/studies/{id}", page=document_pages.study),
     PageRoute(path="/comparisons", page=document_pages.comparisons, query=("name", "before")),
@@ -114,8 +124,8 @@ PAGES = (
     PageRoute(path="/conversions/{id}", page=document_pages.conversion),
     PageRoute(path="/compare", page=document_pages.beside, query=("with",)),
     PageRoute(path="/trends", page=trend_pages.trends, query=("name", "metric")),
-    PageRoute(path="/tasks", page=registry_pages.tasks, query=("model", "all")),
-    PageRoute(path="/targets", page=registry_pages.targets),
+    PageRoute(path="/tasks", page=registry_pages.tasks, query=("model", "all", "before")),
+    PageRoute(path="/targets", page=device_pages.targets),
     PageRoute(path="/events", page=registry_pages.events, query=("of", "before")),
     PageRoute(path="/settings", page=registry_pages.settings),
 )
@@ -137,13 +147,16 @@ AS_CSV = tuple(route for route in PAGES if "{" not in route.path and route.path 
 QUERY = {
     "all": "Any text: tasks that have ended, too.",
     "before": "Where the page before ended, as its `next` says.",
+    "columns": "Columns of the list, such as `created, latency.p99, throughput`.",
     "demand": "Requests per second to serve, such as 200/s.",
     "framework": "Only models of this framework.",
+    "in": "Path of the module that is opened; empty for the whole network.",
     "metric": "What the history is of, such as latency.p99.",
     "model": "Only tasks of this model or version.",
     "name": "Only documents of this model.",
     "of": "Only events of this model or version.",
     "on": "Only figures of this target.",
+    "p99": "Milliseconds within which 99 % of the calls must surely be answered, such as 20.",
     "price": "Price of a replica, such as 1.2/h.",
     "require": "A bound, such as `latency.p99 <= 20ms`; may be repeated.",
     "show": "A column of the matrix: p50, p99 or rate; may be repeated.",
@@ -220,6 +233,7 @@ class _Answers:
 
     def __init__(self, watch: ChangeWatch, sessions: Sessions, moment: float) -> None:
         self._store, self._watch, self._sessions = watch.store, watch, sessions
+        self._makers = CapacityLimiter(_MAKERS)
         self._shared: SharedPages[_Written] = SharedPages(mark=lambda: watch.known, moment=moment)
 
     async def page(self, route: PageRoute, request: Request) -> Response:
@@ -233,7 +247,11 @@ class _Answers:
             return _Written(page.status, self._write(page, url, session, mark))
 
         key = url.path, url.query, None if session is None else session.role
-        written = await self._shared.page(key, lambda: run_in_threadpool(write))
+        written = await self._shared.page(
+            key,
+            lambda: to_thread.run_sync(write, limiter=self._makers),
+            newest="x-follows" in request.headers,
+        )
         return self._answer(written, session, new=new)
 
     def twin(self, route: PageRoute, request: Request) -> Response:

@@ -8,10 +8,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec
-from modeldyno.core.report.blocks import Column, Table, clean
+from modeldyno.core.metrics.metric import Query
+from modeldyno.core.report.blocks import Align, Column, Table, clean
 from modeldyno.core.result.result import Result
 from modeldyno.core.result.where_text import parse
-from modeldyno.dashboard import registry_writes
+from modeldyno.core.stats.units import format_quantity
+from modeldyno.dashboard import network_page, registry_writes
 from modeldyno.dashboard.chart_pictures import links_to_charts
 from modeldyno.dashboard.page import (
     PAGE,
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.result.where import Expression
     from modeldyno.dashboard.page import Asked, Part
-    from modeldyno.interfaces.store import Store
+    from modeldyno.interfaces.store import Entry, Store
     from modeldyno.kinds import Stored
 
 MOST = 5
@@ -107,15 +109,19 @@ ROOMS = {name: room for room in (COMPARISONS, LOADS, CONVERSIONS) for name in ro
 def results(asked: Asked) -> DashboardPage:
     """List results, those of a name or with a tag, a page at a time."""
     name, tag, before = asked.text("name"), asked.text("tag"), asked.text("before")
-    where = asked.text("where")
+    where, columns = asked.text("where"), asked.text("columns")
     hint = "latency.p99 < 20ms and batch_size = 8"
     conditions = FormField(name="where", label="Where", value=where, hint=hint)
+    chosen = FormField(
+        name="columns", label="Columns", value=columns, hint="created, latency.p99, throughput"
+    )
     try:
+        queries = _queries_of(columns)
         found = asked.store.find(
             name=name or None, tag=tag or None, limit=PAGE + 1, before=before, where=conditions_of(where)
         )
     except RequestError as error:
-        found, wrong = (), str(error)
+        found, queries, wrong = (), {}, str(error)
     else:
         wrong = ""
     shown = found[:PAGE]
@@ -129,11 +135,63 @@ def results(asked: Asked) -> DashboardPage:
         RESULTS,
         shown,
         mark=shown[-1].mark if len(found) > PAGE else "",
-        query={"name": name, "tag": tag, "where": where},
+        query={"name": name, "tag": tag, "where": where, "columns": columns},
         first=not before,
-        parts=(PageBlocks(blocks=(lists.listing(shown),), links=ticked), beside) if shown else (),
-        more_fields=(FormField(name="tag", label="Tag", value=tag), conditions),
+        parts=(PageBlocks(blocks=(_listing(asked.store, shown, queries),), links=ticked), beside)
+        if shown
+        else (),
+        more_fields=(FormField(name="tag", label="Tag", value=tag), conditions, chosen),
         wrong=wrong,
+    )
+
+
+def _queries_of(text: str) -> dict[str, Query | None]:
+    """Read the columns that were chosen: columns of the list, and metrics.
+
+    Raises:
+        RequestError: one is neither.
+    """
+    words = dict.fromkeys(word.strip() for word in text.split(",") if word.strip())
+    if len(words) > _COLUMNS:
+        raise RequestError(f"{len(words)} columns are too many for one page; choose up to {_COLUMNS}.")
+    return {word: None if word in _LISTED else Query.parse(word) for word in words}
+
+
+_LISTED = ("created", "model", "summary")
+"""Columns of the list of results beside their ids."""
+_COLUMNS = 12
+
+
+def _listing(store: Store, shown: Sequence[Entry], queries: dict[str, Query | None]) -> Table:
+    """List results with the columns that were chosen; with none, with those that say what each is."""
+    whole = lists.listing(shown)
+    if not queries:
+        return whole
+    titles = [column.title for column in whole.columns]
+    names = [str(query) for query in queries.values() if query is not None]
+    kept = store.registry.numbers([entry.id for entry in shown], names) if names else {}
+
+    def cell(row: Sequence[str], entry: Entry, word: str, query: Query | None) -> str:
+        if query is None:
+            return row[titles.index(word)]
+        number = kept.get(entry.id, {}).get(str(query))
+        if number is None or number.raw is None:
+            return ""
+        return "not certified" if number.value is None else format_quantity(number.value, query.unit, 3)
+
+    return Table(
+        title="",
+        columns=(
+            Column(title="id"),
+            *(
+                Column(title=word, align=Align.LEFT if query is None else Align.RIGHT)
+                for word, query in queries.items()
+            ),
+        ),
+        rows=tuple(
+            (row[0], *(cell(row, entry, word, query) for word, query in queries.items()))
+            for row, entry in zip(whole.rows, shown, strict=True)
+        ),
     )
 
 
@@ -251,6 +309,7 @@ def result(asked: Asked) -> DashboardPage:
         label="About this result",
         links=(
             *(PageLink(text=v.name, address=address("models", v.model, v.number)) for v in versions),
+            *network_page.network_link(found),
             *(PageLink(text=f"tag: {tag}", address=address("results", tag=tag)) for tag in entry.tags),
             beside,
         ),

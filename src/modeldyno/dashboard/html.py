@@ -14,7 +14,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from modeldyno import plugins
-from modeldyno.dashboard.page import PageBlocks, PageForm, PageLink
+from modeldyno.dashboard.diagram import write_svg
+from modeldyno.dashboard.page import PageBlocks, PageDiagram, PageForm, PageLink
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -100,7 +101,7 @@ def render_page(  # noqa: PLR0913 - the parts of a page
     ]
     forms = {part.id for part in parts if isinstance(part, PageForm)}
     # All blocks are written at once, so that the charts of a page are numbered through.
-    groups = [part for part in parts if isinstance(part, PageBlocks)]
+    groups = [part for part in parts if isinstance(part, PageBlocks | PageDiagram)]
     bodies = {
         id(part): reporter.write_body(
             part.blocks, part.links if part.links.form in forms else replace(part.links, boxes={})
@@ -128,6 +129,7 @@ def render_page(  # noqa: PLR0913 - the parts of a page
         digest=_digest(page, [*bodies.values()]),
         version=_version(),
         markup=Markup,
+        draw=write_svg,
     )
     return written
 

@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from modeldyno.core.report.blocks import Block, Severity
+from modeldyno.dashboard.diagram import Diagram
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.reporter import TableLinks
 from modeldyno.interfaces.store import Store
@@ -104,6 +105,8 @@ class FormField:
     """Whether nobody should read along while it is filled in."""
     ticked: bool | None = None
     """Whether its box is ticked; None for what is no box."""
+    slides: tuple[float, float] | None = None
+    """Ends of the slider beside a number; None for what is no number."""
     accept: str = ""
     """Suffixes of the file to be sent; empty for a text."""
 
@@ -119,6 +122,8 @@ class PageForm:
     fields: tuple[FormField, ...] = ()
     title: str = ""
     writes: bool = False
+    live: bool = False
+    """Whether what stands below it follows its fields while they are changed, where scripts run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +150,17 @@ class PageLinks:
     label: str
 
 
-Part = PageForm | PageBlocks | PageText | PageLinks
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageDiagram:
+    """A drawing, and blocks that tell the same beside it."""
+
+    diagram: Diagram
+    blocks: tuple[Block, ...]
+    title: str = ""
+    links: TableLinks = field(default_factory=TableLinks)
+
+
+Part = PageForm | PageBlocks | PageDiagram | PageText | PageLinks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +194,7 @@ CHIPS: Mapping[str, Severity] = {
     "deferred": Severity.UNDECIDED,
     "unsupported": Severity.UNDECIDED,
     "DIFFERS": Severity.BROKEN,
+    "differs": Severity.BROKEN,
     "broken": Severity.BROKEN,
     "failed": Severity.BROKEN,
     "cancelled": Severity.NOTE,
@@ -198,11 +214,13 @@ def address(*parts: str | int, **query: str) -> str:
     return f"{path}?{urlencode(given)}" if given else path
 
 
-def older_links(room: str, mark: str, *, first: bool, **query: str) -> tuple[PageLinks, ...]:
+def older_links(
+    room: str, mark: str, *, first: bool, older: str = "Older", newest: str = "Newest", **query: str
+) -> tuple[PageLinks, ...]:
     """Return the links to the first page of a list and to the next; an empty `mark`: there is none."""
-    links = () if first else (PageLink(text="Newest", address=address(room, **query)),)
+    links = () if first else (PageLink(text=newest, address=address(room, **query)),)
     if mark:
-        links = (*links, PageLink(text="Older", address=address(room, **query, before=mark)))
+        links = (*links, PageLink(text=older, address=address(room, **query, before=mark)))
     return (PageLinks(links=links, label="More of this list"),) if links else ()
 
 

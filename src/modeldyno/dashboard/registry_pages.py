@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import DEFAULT
-from modeldyno.core.registry.records import OPEN, TaskKind, TaskState
+from modeldyno.core.registry.records import OPEN, SOURCE, TaskKind, TaskState
 from modeldyno.core.report.blocks import Column, Notice, Severity, Table
-from modeldyno.core.stats.units import BYTES, format_quantity
-from modeldyno.dashboard import registry_writes
+from modeldyno.dashboard import network_page, registry_writes
+from modeldyno.dashboard.lineage_part import lineage_part
 from modeldyno.dashboard.page import (
     CHIPS,
     LARGEST_NUMBER,
@@ -19,6 +19,7 @@ from modeldyno.dashboard.page import (
     DashboardPage,
     FormField,
     PageBlocks,
+    PageDiagram,
     PageForm,
     PageLink,
     PageLinks,
@@ -38,20 +39,22 @@ from modeldyno.registry.overview import version_overview
 from modeldyno.views.registry import answer as answer_view
 from modeldyno.views.registry import lists, matrix
 from modeldyno.views.registry import version as version_view
+from modeldyno.views.result import network as network_view
 from modeldyno.views.text import count, shorten_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from modeldyno.core.registry.records import HardwareTarget, RegistryEvent, Task, Version
+    from modeldyno.core.registry.overview import VersionOverview
+    from modeldyno.core.registry.records import RegistryEvent, Task, Version
     from modeldyno.core.report.blocks import Block
     from modeldyno.dashboard.page import Asked, Part
     from modeldyno.interfaces.registry import ModelEntry, Registry
     from modeldyno.registry.matrix import SpeedRow
 
 _MODELS = PageLink(text="Models", address="/models")
-_TASKS = 200
-"""Tasks on the page of tasks."""
+_TASKS = 50
+"""Tasks on a page of tasks."""
 _VERSIONS = 50
 """Versions on the page of a model."""
 _OLD = 8
@@ -160,6 +163,7 @@ def model(asked: Asked) -> DashboardPage:
                 if moves
                 else ()
             ),
+            *lineage_part(registry, versions, aliases),
             *compares,
             *_alias_forms(name, versions, aliases),
         ),
@@ -267,10 +271,20 @@ def version(asked: Asked) -> DashboardPage:
         parts=(
             others,
             PageBlocks(blocks=tuple(version_view.blocks(overview)), links=links),
+            *_network_of(overview),
             *registry_writes.measure_form(asked.store.registry, of, overview.variants),
         ),
         data=overview,
     )
+
+
+def _network_of(overview: VersionOverview) -> Iterator[PageDiagram]:
+    """Draw the network of a version, by a figure whose modules were analysed; that of the source first."""
+    measured = sorted(overview.figures, key=lambda m: m.figure.recipe != SOURCE)
+    for result in (m.result for m in measured if m.result is not None):
+        if (found := network_view.build_network(result)) is not None:
+            yield network_page.network_part(result.id, found, f"Network, as result {result.id[:6]} saw it")
+            return
 
 
 def _document_links(word: str, room: str, ids: Sequence[str]) -> Iterator[PageLink]:
@@ -289,20 +303,70 @@ def answer(asked: Asked) -> DashboardPage:
     bounds = tuple(
         filter(None, (part.strip() for text in asked.texts("require") for part in _AND.split(text)))
     )
-    words = {word: asked.text(word) for word in ("demand", "price", "on")}
-    form = PageForm(
+    words = {word: asked.text(word) for word in ("p99", "demand", "price", "on")}
+    within = (f"latency.p99 <= {words['p99']}ms",) if words["p99"] else ()
+    status = 200
+    data: object
+    try:
+        price = f"{words['price']}/h" if _NUMBER.fullmatch(words["price"]) else words["price"]
+        cost = CostOptions.parse(words["demand"] or None, price or None)
+        found = answering.answer(
+            registry, name, require=(*within, *bounds), cost=cost, on=words["on"] or None
+        )
+        data, blocks = found, tuple(answer_view.blocks(found, ranked=True))
+    except RequestError as error:
+        status, data = 400, {"error": str(error)}
+        blocks = (Notice(severity=Severity.FAILURE, text=str(error)),)
+    question = {word: text for word, text in words.items() if text} | (
+        {"require": " and ".join(bounds)} if bounds else {}
+    )
+    link = PageLink(text="Link to this question", address=address("models", name, "answer", **question))
+    return DashboardPage(
+        title=f"Which {name} to run?",
+        room="/models",
+        trail=(_MODELS, PageLink(text=name, address=address("models", name))),
+        parts=(
+            _question_form(registry, name, bounds, words),
+            PageBlocks(blocks=blocks, links=TableLinks(chips=CHIPS)),
+            *((_SHARE, PageLinks(label="To be shared", links=(link,))) if question else ()),
+        ),
+        data=data,
+        status=status,
+    )
+
+
+_SHARE = PageText(text="The address of this page is the question: whoever opens it sees the answer of then.")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+def _question_form(registry: Registry, name: str, bounds: Sequence[str], words: dict[str, str]) -> PageForm:
+    """Let somebody say what must hold: numbers with sliders, which need no script to be typed."""
+    numbers = (
+        ("p99", "Latency, 99 % of calls within (ms)", "20", (0.1, 10_000.0)),
+        ("demand", "Requests to serve, a second", "200", (1.0, 100_000.0)),
+        ("price", "Price of a replica, an hour", "1.2", (0.01, 100.0)),
+    )
+    return PageForm(
         id="question",
         action=address("models", name, "answer"),
         fields=(
+            *(
+                FormField(
+                    name=word,
+                    label=label,
+                    hint=hint,
+                    value=(value := words[word].removesuffix("/s" if word == "demand" else "/h")),
+                    slides=ends if not value or _NUMBER.fullmatch(value) else None,
+                )
+                for word, label, hint, ends in numbers
+            ),
             FormField(
                 name="require",
-                label="Bounds that must surely hold, one a line",
+                label="Other bounds that must surely hold, one a line",
                 value="\n".join(bounds),
-                hint="latency.p99 <= 20ms",
+                hint="latency.p50 <= 5ms",
                 lines=2,
             ),
-            FormField(name="demand", label="Requests to serve", value=words["demand"], hint="200/s"),
-            FormField(name="price", label="Price of a replica", value=words["price"], hint="1.2/h"),
             FormField(
                 name="on",
                 label="Target",
@@ -311,26 +375,7 @@ def answer(asked: Asked) -> DashboardPage:
             ),
         ),
         buttons=(("", "Answer"),),
-    )
-    status = 200
-    data: object
-    try:
-        cost = CostOptions.parse(words["demand"] or None, words["price"] or None)
-        found = answering.answer(registry, name, require=bounds, cost=cost, on=words["on"] or None)
-        data, blocks = found, tuple(answer_view.blocks(found))
-    except RequestError as error:
-        status, data = 400, {"error": str(error)}
-        blocks = (Notice(severity=Severity.FAILURE, text=str(error)),)
-    share = PageText(
-        text="The address of this page is the question: whoever opens it sees the answer of then."
-    )
-    return DashboardPage(
-        title=f"Which {name} to run?",
-        room="/models",
-        trail=(_MODELS, PageLink(text=name, address=address("models", name))),
-        parts=(form, PageBlocks(blocks=blocks, links=TableLinks(chips=CHIPS)), *((share,) if bounds else ())),
-        data=data,
-        status=status,
+        live=True,
     )
 
 
@@ -343,14 +388,18 @@ _AND = re.compile(r"\n|\band\b")
 def tasks(asked: Asked) -> DashboardPage:
     """List what is being done and will be done, and the workers; tasks can be cancelled or queued again."""
     registry = asked.store.registry
-    model_, ended = asked.text("model"), bool(asked.text("all"))
+    model_, ended, before = asked.text("model"), bool(asked.text("all")), asked.text("before")
     parsed = VersionName.parse(model_) if model_ else None
     found = registry.tasks(
         states=() if ended else tuple(OPEN),
         model=None if parsed is None else parsed.model,
         number=None if parsed is None else parsed.number,
-        limit=_TASKS,
+        limit=_TASKS + 1,
+        after=_task_place(before) if before else None,
     )
+    shown = found[:_TASKS]
+    mark = "-".join(map(str, shown[-1].place)) if len(found) > _TASKS else ""
+    query = {"model": model_, "all": "yes" if ended else ""}
     other = (
         PageLink(text="Only what is to be done", address=address("tasks", model=model_))
         if ended
@@ -362,11 +411,23 @@ def tasks(asked: Asked) -> DashboardPage:
         room="/tasks",
         parts=(
             PageLinks(label="Which tasks", links=(other,)),
-            *(_task_parts(asked, found) if found else (PageText(text="Nothing is to be done."),)),
-            *_worker_parts(asked, open_tasks=any(task.state in OPEN for task in found)),
+            *(_task_parts(asked, shown) if shown else (PageText(text="Nothing is to be done."),)),
+            *older_links("tasks", mark, first=not before, older="More", newest="First", **query),
+            *_worker_parts(asked, open_tasks=any(task.state in OPEN for task in shown)),
         ),
-        data={"tasks": found, "workers": workers},
+        data={
+            "tasks": shown,
+            "workers": workers,
+            "next": list_data((), "tasks", mark, **query)["next"],
+        },
     )
+
+
+def _task_place(text: str) -> tuple[int, int, int]:
+    """Read the place of a task in a list, such as ``1-100-42``."""
+    rank, _, rest = text.partition("-")
+    priority, _, identifier = rest.partition("-")
+    return as_number(rank), as_number(priority), as_number(identifier)
 
 
 _GIVES = {TaskKind.PROFILE: "results", TaskKind.COMPARE: "comparisons"}
@@ -404,36 +465,6 @@ def change_tasks(asked: Asked) -> str:
     cancel, retry = (numbers, ()) if what == "cancel" else ((), numbers)
     changes.change_and_list_tasks(asked.store.registry, None, cancel=cancel, retry=retry, limit=1)
     return address("tasks")
-
-
-def targets(asked: Asked) -> DashboardPage:
-    """List the hardware that figures hold for, and the workers that serve it."""
-    registry = asked.store.registry
-    found = registry.targets()
-    shown = Table(
-        title="",
-        columns=tuple(Column(title=title) for title in ("target", "device", "hardware", "id")),
-        rows=tuple((t.name, t.device, ", ".join(_hardware(t)), t.id) for t in found),
-    )
-    nothing = PageText(
-        text="No target is known yet; a worker makes one of its device.", commands=("modeldyno worker",)
-    )
-    return DashboardPage(
-        title="Targets",
-        room="/targets",
-        parts=(
-            PageBlocks(blocks=(shown,)) if found else nothing,
-            *(_worker_parts(asked, open_tasks=False) if found else ()),
-        ),
-        data={"targets": found, "workers": registry.workers()},
-    )
-
-
-def _hardware(target: HardwareTarget) -> Iterator[str]:
-    for name, fact in target.hardware.items():
-        if fact:
-            told = format_quantity(float(fact), BYTES, 3) if name == "memory" else fact
-            yield f"{name} {told}"
 
 
 def _worker_parts(asked: Asked, *, open_tasks: bool) -> Iterator[Part]:

@@ -21,6 +21,7 @@ from modeldyno.interfaces.loader import Executes
 from modeldyno.registry import changes
 from modeldyno.registry.policies import find_policy
 from modeldyno.registry.register import Registration, register
+from modeldyno.runtime.identify import LoadLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 SENT = {".onnx": "onnx", ".tflite": "tflite"}
 """Suffix of a file that may be sent, and its scheme: formats of one file, of which nothing is executed."""
 _LARGEST_BATCH = 65536
+_LOAD_TIME = 120.0
+"""Seconds that loading a file that was sent may take."""
+_FEWEST_BYTES, _TIMES = 1 << 30, 6
+"""Memory that it may take: so much, and as many times its size."""
 
 
 def target_field(registry: Registry) -> FormField:
@@ -84,7 +89,11 @@ def register_file(asked: Asked) -> str:
             while chunk := asked.file.content.read(1 << 20):
                 kept.write(chunk)
         request = Registration(
-            model=f"{scheme}:{path}", name=name, task=asked.word("task"), said=f"{scheme}:{said}"
+            model=f"{scheme}:{path}",
+            name=name,
+            task=asked.word("task"),
+            said=f"{scheme}:{said}",
+            limits=LoadLimits(seconds=_LOAD_TIME, memory=_FEWEST_BYTES + _TIMES * path.stat().st_size),
         )
         try:
             registered = register(request, asked.store.registry)

@@ -23,6 +23,7 @@ from modeldyno.core.result.result import Result
 from modeldyno.interfaces.registry import ModelEntry
 from modeldyno.interfaces.store import ConclusionEntry, Entry, StudyEntry
 from modeldyno.registry.matrix import SpeedRow
+from modeldyno.views.result.network import Network
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,18 +95,29 @@ class ConclusionList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskData:
-    """Tasks and workers."""
+    """A page of tasks, and the workers."""
 
     tasks: list[Task]
     workers: list[Worker]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineData:
+    """How a machine stands by its reference model."""
+
+    target: str
+    state: str
+    readings: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetData:
-    """Targets and workers."""
+    """Targets, workers, and the machines whose reference model was measured more than once."""
 
     targets: list[HardwareTarget]
     workers: list[Worker]
+    machines: list[MachineData]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +145,7 @@ TYPES: dict[str, Any] = {
     "/models/{name}/{version}": VersionOverview,
     "/results": ResultList,
     "/results/{id}": Result,
+    "/results/{id}/network": Network,
     "/studies": StudyList,
     "/comparisons": ConclusionList,
     "/loads": ConclusionList,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import webbrowser
 from contextlib import suppress
 from ipaddress import ip_address
@@ -25,6 +26,8 @@ REQUIRES = ("fastapi", "jinja2", "python_multipart", "uvicorn")
 _LARGEST_PORT = 65535
 _PATIENCE = 1
 """Seconds that open answers have at the end."""
+_SWITCH = 0.001
+"""Seconds after which a thread that makes a page lets the answers of others through."""
 
 
 def serve(
@@ -90,6 +93,7 @@ def serve(
         tell(f"The dashboard is at {address} and reads {store.place}; Ctrl-C ends it.")
         if open_browser:
             webbrowser.open(address)
+        sys.setswitchinterval(_SWITCH)
         # uvicorn raises the signal again that has ended it.
         with suppress(KeyboardInterrupt):
             server.run(sockets=[listener])

@@ -30,6 +30,7 @@ from modeldyno.views.comparison import trend as trend_view
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from modeldyno.core.registry.records import HardwareTarget
     from modeldyno.dashboard.page import Asked, Part
     from modeldyno.interfaces.store import Entry, Store
 
@@ -47,7 +48,7 @@ def trends(asked: Asked) -> DashboardPage:
     if name:
         return _history(asked, name, asked.text("metric"))
     found = tuple(_all(asked.store))
-    worse = sum(_state(trend) == _WORSE for _, _, trend in found)
+    worse = sum(trend_state(trend) == _WORSE for _, _, trend in found)
     table = Table(
         title="",
         columns=tuple(Column(title=t) for t in ("history", "state", "metric", "now", "results", "what")),
@@ -67,7 +68,7 @@ def trends(asked: Asked) -> DashboardPage:
         data=[
             {
                 "name": name,
-                "state": _state(trend),
+                "state": trend_state(trend),
                 "metric": str(trend.query),
                 "says": trend_view.headline(trend),
             }
@@ -101,17 +102,23 @@ def _history(asked: Asked, name: str, metric: str) -> DashboardPage:
 
 def _all(store: Store) -> Iterator[tuple[str, str, Trend]]:
     """Yield the label, the name and the history of each machine and model, those that are worse first."""
-    found = []
-    for target in store.registry.targets():
-        tag = reading_tag(target.id)
-        if len(store.find(tag=tag, limit=2)) > 1:
-            found.append((f"the machine {target.name}", tag, _trend(store, tag, None)))
+    found = [(f"the machine {target.name}", tag, trend) for target, tag, trend in machine_trends(store)]
     models = Counter(entry.name for entry in store.find(limit=_LOOKED) if not entry.failed)
     for name in [name for name, times in models.items() if times > 1 and name != _REFERENCE][:_MODELS]:
         history = _kept_trend(_stored_history(store, name), None)
         if isinstance(history, Trend):  # else it has nothing that is timed
             found.append((name, name, history))
-    yield from sorted(found, key=lambda one: _state(one[2]) != _WORSE)
+    yield from sorted(found, key=lambda one: trend_state(one[2]) != _WORSE)
+
+
+def machine_trends(store: Store) -> Iterator[tuple[HardwareTarget, str, Trend]]:
+    """Yield each target whose reference model was measured more than once, its tag, and the history."""
+    for target in store.registry.targets():
+        tag = reading_tag(target.id)
+        if len(store.find(tag=tag, limit=2)) > 1:
+            history = _kept_trend(_stored_history(store, tag), None)
+            if isinstance(history, Trend):  # else too few of them tell a time
+                yield target, tag, history
 
 
 _REFERENCE = reading_tag("").rstrip(":")
@@ -161,7 +168,8 @@ def _kept_trend(stored: _Stored, query: Query | None) -> Trend | RequestError:
         return error
 
 
-def _state(trend: Trend) -> str:
+def trend_state(trend: Trend) -> str:
+    """Say in a word how a history stands: worse, undecided, too few, changed or stable."""
     if trend.regressions:
         return _WORSE
     if trend.astray:
@@ -173,7 +181,7 @@ def _state(trend: Trend) -> str:
 
 def _row(trend: Trend) -> tuple[str, ...]:
     return (
-        _state(trend),
+        trend_state(trend),
         str(trend.query),
         format_quantity(trend.levels[-1].value, trend.query.unit, 3),
         f"{len(trend.readings):,}",

@@ -190,8 +190,12 @@ class Registry(Protocol):
         model: str | None = None,
         number: int | None = None,
         limit: int = 1000,
+        after: tuple[int, int, int] | None = None,
     ) -> Sequence[Task]:
-        """List tasks: those that are being done, then those that will be, then ended ones."""
+        """List tasks: those that are being done, then those that will be, then ended ones.
+
+        `after` is the `place` of the last one of the page before.
+        """
 
     def asked_for(self, target: str) -> AskedFor:
         """Return what was ever to be measured on a target, and of which versions on any."""

@@ -20,7 +20,7 @@ from modeldyno.profiling.resolve_model import resolve_reference
 from modeldyno.registry import conversions, evaluation_data, weights
 from modeldyno.registry.policies import find_policy
 from modeldyno.registry.targets import target_here
-from modeldyno.runtime.identify import identify_model
+from modeldyno.runtime.identify import LoadLimits, identify_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -63,6 +63,8 @@ class Registration:
     creator: str = ""
     said: str = ""
     """The reference that is told, where its path says nothing; by default its own."""
+    limits: LoadLimits | None = None
+    """What loading it may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +95,9 @@ def read_registration(path: Path, given: Mapping[str, Any]) -> Registration:
         RequestError: the file cannot be read, or a key or value in it is wrong; it names the line.
     """
     config = yaml_file.read_yaml_file(path)
-    known = {field.name for field in fields(Registration)} - {"number", "creator", "said"} | {"version"}
+    known = {field.name for field in fields(Registration)} - {"number", "creator", "said", "limits"} | {
+        "version"
+    }
     words: dict[str, Any] = {}
     for key, value in config.tree.items():
         with config.at(key):
@@ -150,7 +154,7 @@ def register(request: Registration, registry: Registry) -> Registered:
     if request.name is not None:
         check_model_name(request.name)
     evaluation_data.check(request.evaluate, request.data)
-    identified = identify_model(ref, trust=request.trust)
+    identified = identify_model(ref, trust=request.trust, limits=request.limits)
     root, entry = _root_and_entry(ref, identified)
     kept = request.copy and bool(identified.files)
     files = (

@@ -86,8 +86,40 @@ class _Post:
     begin: Callable[[Task], None]
     tell: Callable[[str], None]
 
+    shift: _Shift
+
     def announce(self, registry: Registry, state: str) -> None:
-        registry.announce(replace(self.worker, state=state), self.target)
+        now = replace(self.worker, state=state, alive=self.shift.alive(), worked=self.shift.worked())
+        registry.announce(now, self.target)
+
+
+@dataclass(slots=True)
+class _Shift:
+    """How long a worker is there, and how much of it it has worked."""
+
+    clock: Callable[[], float] = time.monotonic
+    began: float = 0.0
+    done: float = 0.0
+    """Seconds of the tasks that have ended."""
+    task_began: float | None = None
+
+    def __post_init__(self) -> None:
+        self.began = self.clock()
+
+    def alive(self) -> float:
+        return self.clock() - self.began
+
+    def worked(self) -> float:
+        return self.done + (0.0 if self.task_began is None else self.clock() - self.task_began)
+
+    @contextmanager
+    def task(self) -> Iterator[None]:
+        """Count the time of the block as work."""
+        self.task_began = self.clock()
+        try:
+            yield
+        finally:
+            self.done, self.task_began = self.worked(), None
 
 
 def run_worker(
@@ -124,7 +156,7 @@ def run_worker(
         pid=os.getpid(),
         software=software_here(),
     )
-    post = _Post(worker=worker, target=target, options=options, begin=begin, tell=tell)
+    post = _Post(worker=worker, target=target, options=options, begin=begin, tell=tell, shift=_Shift())
     with plugins.store() as store, counted_interrupts() as interrupts:
         registry = store.registry
         post.announce(registry, _WAITING)
@@ -182,7 +214,7 @@ def _do(task: Task, registry: Registry, post: _Post, interrupts: Sized) -> TaskD
     """Do a task that is leased, and hand in what came of it."""
     post.announce(registry, task.label)
     begin = time.monotonic()
-    with _renewing(task, post):
+    with post.shift.task(), _renewing(task, post):
         outcome = _outcome(task, registry, post, interrupts)
     unfinished = outcome.result is None or outcome.result.interrupted
     if interrupts and outcome.variant is None and unfinished:  # a conversion that is done is kept

@@ -7,9 +7,12 @@ as JSON to standard output; what the model prints goes to standard error.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -19,8 +22,14 @@ import msgspec
 from modeldyno import plugins
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
+from modeldyno.core.stats.units import BYTES, format_quantity
 from modeldyno.environment import machine
-from modeldyno.environment.process_tree import end_with_parent
+from modeldyno.environment.process_tree import (
+    end_with_parent,
+    list_process_tree,
+    resident_size,
+    tree_memory,
+)
 from modeldyno.errors import MissingExtra, ModelDynoError, RequestError, TrustRequired
 from modeldyno.interfaces.converter import source_kind
 from modeldyno.interfaces.loader import Executes, ListsFiles
@@ -48,24 +57,55 @@ class IdentifiedModel:
     """Absolute paths of all its files; empty if it is no file, or code that may need others."""
 
 
-def identify_model(ref: ModelRef, *, trust: bool) -> IdentifiedModel:
-    """Load a model in a child process.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadLimits:
+    """What loading a model may take."""
+
+    seconds: float = 600.0
+    memory: int | None = None
+    """Bytes of all its processes; None for what is free, less a reserve."""
+
+    @property
+    def bytes(self) -> int:
+        """The limit of memory."""
+        reserve = _RESERVE * machine.memory_limit()
+        return self.memory or int(max(0.0, machine.free_memory() - reserve))
+
+
+_RESERVE = 0.05
+"""Share of the machine's memory that loading must leave free if no limit is given."""
+_POLL = 0.05
+"""Seconds between two looks at a child."""
+
+
+def identify_model(ref: ModelRef, *, trust: bool, limits: LoadLimits | None = None) -> IdentifiedModel:
+    """Load a model in a child process, which is ended if it takes more than it may.
 
     Raises:
-        RequestError: it cannot be loaded.
+        RequestError: it cannot be loaded, or takes too long or too much memory.
         TrustRequired: its file runs code, and `trust` was not given.
         MissingExtra: an optional package is not installed.
     """
     observer = ExitObserver.begin(machine.memory_limit())
     # Files, not pipes: a process that the model has started, and that stays, would keep a pipe open.
     with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as words:
-        child = subprocess.run(
+        child = subprocess.Popen(
             [sys.executable, "-m", "modeldyno.runtime.identify"],
-            input=msgspec.json.encode({"ref": ref, "trust": trust}),
+            stdin=subprocess.PIPE,
             stdout=answer,
             stderr=words,
-            check=False,
         )
+        with child:
+            assert child.stdin is not None
+            with suppress(BrokenPipeError):
+                child.stdin.write(msgspec.json.encode({"ref": ref, "trust": trust}))
+                child.stdin.close()
+            try:
+                over = _wait(child, limits or LoadLimits())
+            finally:
+                _end(child)
+        if over:
+            raise RequestError(f"{ref} cannot be loaded: {over}.")
         told, said = _decoded(answer), _last_line(words)
     if told is None:
         _, how = observer.outcome(child.returncode)
@@ -73,6 +113,29 @@ def identify_model(ref: ModelRef, *, trust: bool) -> IdentifiedModel:
     if "error" in told:
         raise _ERRORS.get(told["kind"], RequestError)(told["error"])
     return msgspec.convert(told, IdentifiedModel)
+
+
+def _wait(child: subprocess.Popen[bytes], limits: LoadLimits) -> str:
+    """Wait until a child has ended; return which limit it broke, or nothing."""
+    most, until = limits.bytes, time.monotonic() + limits.seconds
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(_POLL)
+            return ""
+        if time.monotonic() > until:
+            return f"it takes longer than {limits.seconds:g} s"
+        # The resident size is quick to read, and never below what counts.
+        tree = list_process_tree(child.pid)
+        if sum(map(resident_size, tree)) > most and tree_memory(tree) > most:
+            return f"it takes more than {format_quantity(most, BYTES, 3)} of memory"
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """End a child that has not ended, and what it has started."""
+    if child.poll() is None:
+        for pid in reversed(list_process_tree(child.pid)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def _decoded(file: IO[bytes]) -> dict[str, Any] | None:

@@ -128,6 +128,12 @@ class TestQueue:
         assert [task.id for task in registry.tasks(model="other")] == [ids[2]]
         assert registry.tasks(model="digits", number=2) == []
 
+        paged, last = [], None
+        while page := registry.tasks(limit=2, after=last):
+            paged += [task.id for task in page]
+            last = page[-1].place
+        assert paged == ids
+
 
 class TestLease:
     def test_it_runs_out(

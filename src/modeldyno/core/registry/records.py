@@ -180,6 +180,15 @@ class Worker:
     """What it does, in a few words."""
     silent: float = 0.0
     """Seconds since it was heard of, by the database's clock."""
+    alive: float = 0.0
+    """Seconds from its start until it was heard of last."""
+    worked: float = 0.0
+    """Seconds of these in which it had a task."""
+
+    @property
+    def idle(self) -> float | None:
+        """The share of its time in which it had no task; None before it is known."""
+        return max(0.0, 1.0 - self.worked / self.alive) if self.alive else None
 
 
 class TaskKind(StrEnum):
@@ -203,6 +212,14 @@ class TaskState(StrEnum):
 
 OPEN = frozenset({TaskState.QUEUED, TaskState.LEASED, TaskState.DEFERRED})
 """States of a task that is still to be done: of these, one task has a key."""
+
+
+PLACES = (
+    (TaskState.LEASED,),
+    (TaskState.QUEUED, TaskState.DEFERRED),
+    (TaskState.DONE, TaskState.FAILED, TaskState.CANCELLED),
+)
+"""States in the order in which tasks are listed: what is being done, what will be, what has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,6 +295,12 @@ class Task:
         """A few words for lists, such as ``digits/3 onnx: batch 8``."""
         what = "convert" if self.measure is None else self.measure.label
         return f"{self.model}/{self.number} {self.recipe}: {what}"
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """Its place in a list of tasks, for the page after it: of its state in `PLACES`, priority and id."""
+        rank = next(at for at, states in enumerate(PLACES) if self.state in states)
+        return rank, self.priority, self.id
 
 
 class FigureState(StrEnum):

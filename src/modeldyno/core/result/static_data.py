@@ -24,6 +24,28 @@ class Module:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleLink:
+    """That the output of one module goes into another."""
+
+    source: str
+    """Path of a module, or name of a join; ``""`` is an input of the model."""
+    target: str
+    """As `source`; ``""`` is an output of the model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleJoin:
+    """Where the code of a module brings outputs of others together, as a residual connection does."""
+
+    name: str
+    """What links call it."""
+    scope: str
+    """Path of the module with that code."""
+    kind: str
+    """The operator, such as ``aten.add``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
     """All calls of one operator; without a formula, of one operator with one set of shapes."""
 
@@ -66,6 +88,10 @@ class StaticReport:
     """Symbolic dimension to its size."""
     modules: tuple[Module, ...] = ()
     """Parents before their children."""
+    links: tuple[ModuleLink, ...] = ()
+    """What goes from module to module in a forward pass; empty if they are too many."""
+    joins: tuple[ModuleJoin, ...] = ()
+    """In the order in which they run."""
     operators: tuple[Operator, ...] = ()
     """The costliest first; those without a formula last."""
     peak: tuple[MemoryItem, ...] = ()

@@ -16,6 +16,7 @@ from modeldyno.core.static import roofline
 from modeldyno.core.static.flops import CountedOp, count_op
 from modeldyno.core.static.graph import Graph, Phase, Role, Tensor
 from modeldyno.core.static.liveness import find_static_peak
+from modeldyno.core.static.module_flow import flow_between_modules
 from modeldyno.core.static.other_sizes import LARGEST, SizeExtrapolator, TraceCache
 from modeldyno.core.static.totals import Totals, cost_by_module, parent_scope, sum_totals
 from modeldyno.core.stats.units import BYTES, format_quantity
@@ -236,9 +237,12 @@ def describe_analysed_graph(analysed: AnalysedGraph) -> StaticReport:
     graph = analysed.graph
     top = find_static_peak(graph)
     operator = graph.ops[top.op] if 0 <= top.op < len(graph.ops) else None
+    links, joins = flow_between_modules(graph)
     return StaticReport(
         sizes=dict(graph.sizes),
         modules=tuple(_describe_modules(graph)),
+        links=links,
+        joins=joins,
         operators=sum_by_operator(analysed),
         peak=top.held,
         peak_scope="" if operator is None else operator.scope,

@@ -17,6 +17,7 @@
   const busy = () =>
     [...main.querySelectorAll("input, select, textarea")].some((field) => {
       if (field === document.activeElement) return true;
+      if (field.type === "range") return false;
       if (field.type === "checkbox") return field.checked !== field.defaultChecked;
       return field.tagName !== "SELECT" && field.type !== "hidden" && field.value !== field.defaultValue;
     });
@@ -28,6 +29,8 @@
     main.querySelectorAll("details").forEach((one, at) => open[at] && (one.open = true));
     if (focus) [...main.querySelectorAll("a")].find((one) => one.getAttribute("href") === focus)?.focus();
     sortTables(main);
+    addSliders();
+    addViews();
   };
   const follow = async () => {
     if (following || busy()) {
@@ -37,7 +40,7 @@
     following = true;
     later = false;
     try {
-      const answer = await fetch(location.href);
+      const answer = await fetch(location.href, { headers: { "x-follows": "1" } });
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       const fresh = page.getElementById("main");
       if (fresh.dataset.digest !== main.dataset.digest && !busy()) {
@@ -53,6 +56,110 @@
       if (later && !busy()) follow();
     }
   };
+  // A number gets a slider, which moves by equal ratios; arrow keys move it by a twentieth.
+  const addSliders = () => {
+    for (const number of main.querySelectorAll("input[data-low]:not(.slides)")) {
+      const low = Math.log(number.dataset.low);
+      const high = Math.log(number.dataset.high);
+      const slider = document.createElement("input");
+      const place = () => {
+        slider.value = number.value > 0 ? ((Math.log(number.value) - low) / (high - low)) * 240 : 240;
+        slider.setAttribute("aria-valuetext", number.value || "any");
+      };
+      slider.type = "range";
+      slider.max = 240;
+      slider.setAttribute("aria-label", number.labels[0].textContent);
+      number.classList.add("slides");
+      number.after(slider);
+      place();
+      number.addEventListener("input", place);
+      slider.addEventListener("input", () => {
+        number.value = Number(Math.exp(low + ((high - low) * slider.value) / 240).toPrecision(2));
+        place();
+        number.dispatchEvent(new Event("input", { bubbles: true }));
+      });
+    }
+  };
+  // What stands below a live form is fetched again while its fields change, and the address with it.
+  let waiting = 0;
+  let asked = 0;
+  const ask = async (form) => {
+    const words = [...new FormData(form)].filter(([, value]) => value !== "");
+    const address = `${form.action}?${new URLSearchParams(words)}`;
+    const number = ++asked;
+    const answer = await fetch(address).catch(() => null);
+    if (!answer) return say(OLD);
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const fresh = page.getElementById(form.id);
+    if (number !== asked || !fresh) return;
+    while (form.nextSibling) form.nextSibling.remove();
+    while (fresh.nextSibling) main.append(fresh.nextSibling);
+    main.dataset.digest = page.getElementById("main").dataset.digest;
+    history.replaceState(null, "", address);
+    sortTables(main);
+    say(main.querySelector(".modeldyno li, .modeldyno .verdict")?.textContent ?? "Up to date");
+  };
+  main.addEventListener("input", (event) => {
+    const form = event.target.closest("form[data-live]");
+    if (!form) return;
+    clearTimeout(waiting);
+    waiting = setTimeout(() => ask(form), 250);
+  });
+  addSliders();
+
+  // Views of a list: its filters and columns by a name, which this browser keeps.
+  const views = (() => {
+    const key = `views ${location.pathname}`;
+    const read = () => JSON.parse(localStorage.getItem(key) ?? "{}");
+    const make = (name, inside, ...children) => {
+      const element = document.createElement(name);
+      element.append(...children);
+      inside?.append(element);
+      return element;
+    };
+    return (form) => {
+      const box = make("details");
+      const write = (change) => {
+        const found = read();
+        change(found);
+        localStorage.setItem(key, JSON.stringify(found));
+        show();
+      };
+      const show = () => {
+        const found = Object.entries(read());
+        box.replaceChildren(make("summary", null, `Saved views (${found.length})`));
+        const list = make("ul", box);
+        for (const [name, query] of found) {
+          const item = make("li", list);
+          make("a", item, name).href = `${location.pathname}?${query}`;
+          const remove = make("button", item, "Remove");
+          remove.type = "button";
+          remove.setAttribute("aria-label", `Remove the view ${name}`);
+          remove.addEventListener("click", () => write((all) => delete all[name]));
+        }
+        const save = make("form", box);
+        const label = make("label", save, "Name of this view ");
+        const name = make("input", label);
+        name.required = true;
+        name.maxLength = 60;
+        make("button", save, "Save");
+        save.addEventListener("submit", (event) => {
+          event.preventDefault();
+          write((all) => (all[name.value] = location.search.slice(1)));
+          box.querySelector("summary").focus();
+        });
+      };
+      box.className = "views";
+      show();
+      form.after(box);
+    };
+  })();
+  const addViews = () => {
+    const search = main.querySelector("form#search");
+    if (search && !main.querySelector(".views")) views(search);
+  };
+  addViews();
+
   main.addEventListener("focusout", () => setTimeout(() => later && follow(), 0));
 
   const listen = () => {

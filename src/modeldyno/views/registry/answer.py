@@ -22,8 +22,11 @@ _SHOWN = 12
 """Rows of what fell out."""
 
 
-def blocks(answer: RegistryAnswer) -> Iterator[Block]:
-    """Yield the answer, the alternatives, and what fell out with its reason."""
+def blocks(answer: RegistryAnswer, *, ranked: bool = False) -> Iterator[Block]:
+    """Yield the answer, the alternatives, and what fell out with its reason.
+
+    If they are to be `ranked`, the answer stands among the alternatives, too.
+    """
     severities = {
         AnswerState.FOUND: Severity.HELD,
         AnswerState.NOTHING_HOLDS: Severity.BROKEN,
@@ -33,7 +36,9 @@ def blocks(answer: RegistryAnswer) -> Iterator[Block]:
     if answer.best is not None:
         for judgement in answer.best.judgements:
             yield Notice(severity=Severity.HELD, text=judgement.sentence())
-    if answer.others:
+    if answer.best is not None and ranked:
+        yield ranking(answer)
+    elif answer.others:
         yield _ranking(answer)
     if answer.fell_out or answer.unusable:
         yield _fell_out(answer)
@@ -93,18 +98,32 @@ def _money(answer: RegistryAnswer, candidate: AnswerCandidate) -> str:
     return "" if candidate.per_hour is None else f"{sign}{candidate.per_hour:,.2f}{word}"
 
 
-def _ranking(answer: RegistryAnswer) -> Table:
-    columns = make_columns("also holds", "rate>", "replicas>", "per hour>")
+def ranking(answer: RegistryAnswer) -> Table:
+    """Rank all that holds, the answer first, with what each costs and how sure it is."""
+    best = () if answer.best is None else (answer.best,)
     rows = tuple(
-        (
-            describe(candidate),
-            format_quantity(candidate.rate, RATE, 3) if candidate.rate else "",
-            "" if candidate.replicas is None else str(candidate.replicas),
-            _money(answer, candidate),
-        )
-        for candidate in answer.others
+        (str(place), *_ranked(answer, candidate), _certainty(candidate.certainty))
+        for place, candidate in enumerate((*best, *answer.others), 1)
     )
-    return Table(title="", columns=columns, rows=rows)
+    columns = make_columns("rank>", "what holds", *_RANKED, "certainty>")
+    return Table(title="What holds, the best first", columns=columns, rows=rows)
+
+
+_RANKED = ("rate>", "replicas>", "per hour>")
+
+
+def _ranking(answer: RegistryAnswer) -> Table:
+    rows = tuple(_ranked(answer, candidate) for candidate in answer.others)
+    return Table(title="", columns=make_columns("also holds", *_RANKED), rows=rows)
+
+
+def _ranked(answer: RegistryAnswer, candidate: AnswerCandidate) -> tuple[str, ...]:
+    return (
+        describe(candidate),
+        format_quantity(candidate.rate, RATE, 3) if candidate.rate else "",
+        "" if candidate.replicas is None else str(candidate.replicas),
+        _money(answer, candidate),
+    )
 
 
 def _fell_out(answer: RegistryAnswer) -> Table:

@@ -10,12 +10,12 @@ from modeldyno.adapters.stores.registry import clock, events, versions
 from modeldyno.adapters.stores.registry.documents import decode, encode
 from modeldyno.adapters.stores.rows import insert, storable_text
 from modeldyno.adapters.stores.schema import FIGURES, TARGETS, TASKS, WORKERS
-from modeldyno.core.registry.records import OPEN, HardwareTarget, Task, TaskKind, TaskState, Worker
+from modeldyno.core.registry.records import OPEN, PLACES, HardwareTarget, Task, TaskKind, TaskState, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sqlalchemy import ColumnElement, Connection, Row
+    from sqlalchemy import ColumnElement, Connection, Row, Select
 
 LEASE = 60.0
 """Seconds until a worker that says nothing has lost its task."""
@@ -24,7 +24,6 @@ MOST_ATTEMPTS = 3
 LOST = f"its worker was lost {MOST_ATTEMPTS} times"
 """Why a task has failed whose leases ran out."""
 _OPEN = [str(state) for state in OPEN]
-_ENDED = [str(state) for state in TaskState if state not in OPEN]
 _FORGOTTEN = 86400.0
 """Seconds after which a silent worker's row is deleted."""
 
@@ -184,22 +183,47 @@ def find(
     model: str | None = None,
     number: int | None = None,
     limit: int = 1000,
+    after: tuple[int, int, int] | None = None,
 ) -> Sequence[Task]:
-    """List tasks: the open ones in the order in which they will be done, then the others, newest first."""
+    """List tasks: the open ones in the order in which they will be done, then the others, newest first.
+
+    Each state is read in the order of the index, so that of a long queue only what is listed is read; `after`
+    is the `place` of the last task of the page before.
+    """
     now = clock.now(connection)
-    query = select(TASKS)
-    if states:
-        query = query.where(TASKS.c.state.in_([str(state) for state in states]))
-    if model is not None:
-        query = query.where(TASKS.c.model == model)
-    if number is not None:
-        query = query.where(TASKS.c.number == number)
-    order = (TASKS.c.state != TaskState.LEASED, TASKS.c.priority, TASKS.c.id)
-    to_do = query.where(TASKS.c.state.in_(_OPEN)).order_by(*order)
-    rows = list(connection.execute(to_do.limit(limit)).all())
-    ended = query.where(TASKS.c.state.in_(_ENDED)).order_by(TASKS.c.id.desc())
-    rows += connection.execute(ended.limit(limit - len(rows))).all()
+    rows: list[Row[Any]] = []
+    for rank, group in enumerate(PLACES):
+        wanted = [state for state in group if not states or state in states]
+        if len(rows) < limit and wanted and (after is None or rank >= after[0]):
+            query = select(TASKS)
+            if model is not None:
+                query = query.where(TASKS.c.model == model)
+            if number is not None:
+                query = query.where(TASKS.c.number == number)
+            following = after if after is not None and after[0] == rank else None
+            rows += _of_group(connection, query, wanted, following, limit - len(rows))
     return [_task(row, now) for row in rows]
+
+
+def _of_group(
+    connection: Connection,
+    query: Select[Any],
+    states: Sequence[TaskState],
+    after: tuple[int, int, int] | None,
+    limit: int,
+) -> Sequence[Row[Any]]:
+    priority, identifier = TASKS.c.priority, TASKS.c.id
+    if not OPEN.issuperset(states):
+        ended = query.where(TASKS.c.state.in_([str(state) for state in states]))
+        if after is not None:
+            ended = ended.where(identifier < after[2])
+        return connection.execute(ended.order_by(identifier.desc()).limit(limit)).all()
+    if after is not None:
+        same = and_(priority == after[1], identifier > after[2])
+        query = query.where(or_(priority > after[1], same))
+    ordered = query.order_by(priority, identifier).limit(limit)
+    found = [row for state in states for row in connection.execute(ordered.where(TASKS.c.state == state))]
+    return sorted(found, key=lambda row: (row.priority, row.id))[:limit]
 
 
 def _held(task: Task) -> ColumnElement[bool]:
@@ -300,6 +324,8 @@ def _worker(row: Row[Any], seconds: float) -> Worker:
         software=stored.software,
         state=stored.state,
         silent=max(0.0, seconds - row.seen),
+        alive=stored.alive,
+        worked=stored.worked,
     )
 
 

@@ -1,0 +1,149 @@
+"""The page of workers and devices: who uses what, how much of the time, and whether the machines changed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from modeldyno.core.registry.records import TaskState
+from modeldyno.core.report.blocks import Align, Column, Heading, Table
+from modeldyno.core.report.charts import AxisScale, Plot, Series
+from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
+from modeldyno.dashboard.page import CHIPS, DashboardPage, PageBlocks, PageText, address
+from modeldyno.dashboard.trend_pages import machine_trends, trend_state
+from modeldyno.interfaces.reporter import TableLinks
+from modeldyno.views.text import format_rough_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from modeldyno.core.comparison.trend import Trend
+    from modeldyno.core.registry.records import HardwareTarget, Task, Worker
+    from modeldyno.core.report.blocks import Block
+    from modeldyno.dashboard.page import Asked, Part
+
+_LEASED = 100
+"""Tasks that are being done, of which that of each worker is told."""
+
+
+def targets(asked: Asked) -> DashboardPage:
+    """Say who uses which device, how much of the time, and whether the machines are as they were."""
+    registry = asked.store.registry
+    known, workers = registry.targets(), registry.workers()
+    tasks = {task.worker: task for task in registry.tasks(states=(TaskState.LEASED,), limit=_LEASED)}
+    machines = tuple(machine_trends(asked.store))
+    nothing = PageText(
+        text="No target is known yet; a worker makes one of its device.", commands=("modeldyno worker",)
+    )
+    parts: tuple[Part, ...] = (nothing,)
+    if known:
+        links = {
+            "does": {task.label: address("models", task.model, task.number) for task in tasks.values()},
+            "machine": {trend.name: address("trends", name=tag) for _, tag, trend in machines},
+        }
+        blocks = (
+            _uses(known, workers, tasks),
+            *_readings(machines),
+            Heading(title="Hardware"),
+            _hardware_table(known),
+        )
+        parts = (PageBlocks(blocks=blocks, links=TableLinks(links=links, chips=CHIPS)),)
+        if not workers:
+            parts = (
+                PageText(text="No worker is running; this starts one:", commands=("modeldyno worker",)),
+                *parts,
+            )
+    return DashboardPage(
+        title="Workers and devices",
+        room="/targets",
+        parts=parts,
+        data={
+            "targets": known,
+            "workers": workers,
+            "machines": [
+                {"target": target.id, "state": trend_state(trend), "readings": len(trend.readings)}
+                for target, _, trend in machines
+            ],
+        },
+    )
+
+
+def _uses(known: Sequence[HardwareTarget], workers: Sequence[Worker], tasks: dict[str, Task]) -> Table:
+    """List each target with its workers, what they do, and how much of the time they wait."""
+    serving: defaultdict[str, list[Worker]] = defaultdict(list)
+    for worker in workers:
+        serving[worker.target].append(worker)
+    rows = [
+        (
+            target.name,
+            target.device,
+            f"{worker.host} (pid {worker.pid})",
+            tasks[worker.id].label if worker.id in tasks else worker.state,
+            "" if worker.idle is None else f"{worker.idle:.0%}",
+            format_rough_duration(worker.alive) if worker.alive else "",
+            f"{worker.silent:.0f} s ago",
+        )
+        for target in known
+        for worker in serving[target.id]
+    ]
+    rows += [(t.name, t.device, "no worker", "", "", "", "") for t in known if not serving[t.id]]
+    titles = ("target", "device", "worker", "does", "idle>", "for>", "heard of>")
+    return Table(
+        title="Who uses what",
+        columns=tuple(
+            Column(title=title.rstrip(">"), align=Align.RIGHT if title.endswith(">") else Align.LEFT)
+            for title in titles
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _readings(machines: Sequence[tuple[HardwareTarget, str, Trend]]) -> Iterator[Block]:
+    """Yield how the reference model went on each machine, as a chart and as a table."""
+    if not machines:
+        return
+    yield Heading(title="The machines, by their daily reference model")
+    yield Plot(
+        title="Time of a call of the reference model",
+        x=AxisScale(label="reading"),
+        y=AxisScale(label="latency.p50", unit=SECONDS),
+        series=tuple(
+            Series(
+                name=target.name,
+                x=tuple(float(place) for place, _ in enumerate(trend.readings, 1)),
+                y=tuple(reading.value for reading in trend.readings),
+                labels=tuple(reading.created[:10] for reading in trend.readings),
+            )
+            for target, _, trend in machines
+        ),
+    )
+    columns = ("machine", "target", "state", "now", "readings")
+    yield Table(
+        title="Is each machine as it was?",
+        columns=tuple(Column(title=title) for title in columns),
+        rows=tuple(
+            (
+                trend.name,
+                target.name,
+                trend_state(trend),
+                format_quantity(trend.levels[-1].value, trend.query.unit, 3),
+                f"{len(trend.readings):,}",
+            )
+            for target, _, trend in machines
+        ),
+    )
+
+
+def _hardware_table(known: Sequence[HardwareTarget]) -> Table:
+    return Table(
+        title="",
+        columns=tuple(Column(title=title) for title in ("target", "device", "hardware", "id")),
+        rows=tuple((t.name, t.device, ", ".join(_hardware(t)), t.id) for t in known),
+    )
+
+
+def _hardware(target: HardwareTarget) -> Iterator[str]:
+    for name, fact in target.hardware.items():
+        if fact:
+            text = format_quantity(float(fact), BYTES, 3) if name == "memory" else fact
+            yield f"{name} {text}"
