@@ -381,7 +381,8 @@ def test_a_display_can_be_changed_by_its_attributes(capsys: pytest.CaptureFixtur
     """One key that is left out may be given as text."""
     new = profiler()
     new.compute_network_status()
-    new.display.exclude = "depth"
+    new.display = display = DefaultDisplay()
+    display.exclude = "depth"
     new.display_status()
     assert "Depth" not in capsys.readouterr().out
 

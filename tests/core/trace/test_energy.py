@@ -232,12 +232,13 @@ class TestPerCall:
         ]
         of_all, of_prefill = energy_per_call(measurements)
 
+        assert values([of_all, of_prefill]) == {
+            ("energy_per_token", ""): pytest.approx(0.1),
+            ("energy_per_token", "prefill"): pytest.approx(0.01),
+        }
         assert isinstance(of_all, Measurement)
-        assert (of_all.metric, of_all.value) == ("energy_per_token", pytest.approx(0.1))
         assert of_all.interval is not None
         assert [of_all.interval.low, of_all.interval.high] == pytest.approx([0.05, 0.2])
-        assert isinstance(of_prefill, Measurement)
-        assert (of_prefill.scope, of_prefill.value) == ("prefill", pytest.approx(0.01))
 
     def test_without_power_above_the_floor_tokens_have_no_energy(self) -> None:
         """One doubt stands for all."""
