@@ -13,6 +13,7 @@ from modeldyno.core.comparison.comparison import Change, ChangeVerdict
 from modeldyno.core.metrics.metric import METRICS, Better, Query
 from modeldyno.core.result.result import Result
 from modeldyno.core.spec.knob import KnobValue
+from modeldyno.presentation import Presented
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -69,7 +70,7 @@ class TriedSetting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
+class Advice(Presented):
     """Observations, trials and the best settings for a model, as a document."""
 
     id: str
