@@ -69,3 +69,9 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert path.read_bytes().decode() == text, f"if {name} should look so now: pytest --overwrite-golden"
 
     return check
+
+
+@pytest.fixture
+def nothing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a time limit end nothing that runs, so that a test of one round can be as short as can be."""
+    monkeypatch.setattr("modeldyno.runtime.time_limit.TimeLimit.is_exhausted", False)

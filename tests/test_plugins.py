@@ -59,7 +59,7 @@ def test_a_missing_extra_says_what_to_install() -> None:
 
     assert plugins.missing_message(("onnx",), "model x").endswith("pip install onnx onnxruntime")
     assert plugins.missing_message(("keras", "tensorflow"), "model x").endswith(
-        "pip install keras tensorflow, or: pip install 'modeldyno[tf]'"
+        "pip install keras tensorflow"
     )
     assert plugins.missing_message(("psycopg",), "store").endswith("pip install 'psycopg[binary]'")
 

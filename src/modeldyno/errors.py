@@ -14,6 +14,7 @@
      │    ├── StaleStudy              2   its measurements are of another model or machine
      ├── MissingExtra                 3   an optional package is not installed
      ├── RunFailed                    4   a number was requested from a run that failed
+     │    ├── OutOfTime               4   nothing could be measured within the time limit
      ├── DeviceInUse                  4   somebody else uses the device that was to be measured
      ├── DiskFull                     4   there is no disk space for an output file
      └── StoreError                   4   the store cannot be read or written
@@ -118,6 +119,10 @@ class MissingExtra(ModelDynoError):
 
 class RunFailed(ModelDynoError):
     """A number was requested from a run that did not produce it."""
+
+
+class OutOfTime(RunFailed):
+    """Nothing could be measured within the time limit of the command."""
 
 
 class DeviceInUse(ModelDynoError):

@@ -66,19 +66,8 @@ PACKAGES: dict[str, tuple[str, ...]] = {
 }
 """Importable name to the packages to install, if they have other names or need further packages.
 
-Messages name these packages first, not an extra of ModelDyno, so that the command works in any environment.
+Messages name these packages, not an extra of ModelDyno, so that the command works in any environment.
 """
-
-EXTRAS = {
-    "keras": "tf",
-    "tensorflow": "tf",
-    "ai_edge_litert": "tf",
-    "fastapi": "ui",
-    "jinja2": "ui",
-    "python_multipart": "ui",
-    "uvicorn": "ui",
-}
-"""Importable name to the extra that brings it, where several packages belong together."""
 
 
 def names(kind: str) -> tuple[str, ...]:
@@ -143,9 +132,7 @@ def missing(modules: Iterable[str]) -> tuple[str, ...]:
 
 def missing_message(modules: tuple[str, ...], wanted_by: str) -> str:
     """Return a sentence that says what to install."""
-    extras = sorted({EXTRAS[name] for name in modules if name in EXTRAS})
-    either = f", or: pip install 'modeldyno[{','.join(extras)}]'" if extras else ""
-    return f"The {wanted_by} needs {', '.join(modules)}; install it with: {install_command(modules)}{either}"
+    return f"The {wanted_by} needs {', '.join(modules)}; install it with: {install_command(modules)}"
 
 
 def install_command(modules: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""How a Result displays itself: the layout is registered here, as the core knows no format."""
+"""How documents display themselves: the layout is registered here, as the core knows no format."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ if TYPE_CHECKING:
 
 
 class Presentation(Protocol):
-    """Lays out Results."""
+    """Lays out documents."""
 
-    def text(self, result: Any) -> str:
-        """Return the report as plain text of 80 columns."""
+    def text(self, document: Any) -> str:
+        """Return the report of a document as plain text of 80 columns."""
 
-    def fragment(self, result: Any) -> str:
-        """Return the report as static HTML for a notebook."""
+    def fragment(self, document: Any) -> str:
+        """Return the report of a document as static HTML for a notebook."""
 
     def page(self, result: Any) -> str:
-        """Return the report as one self-contained page."""
+        """Return the report of a Result as one self-contained page."""
 
     def show(self, result: Any) -> None:
-        """Print the report."""
+        """Print the report of a Result."""
 
     def data_frame(self, result: Any) -> Any:
         """Return a pandas.DataFrame with a row for each number."""
 
     def save(self, result: Any, path: str | PathLike[str]) -> None:
-        """Write the report in the format of the suffix of `path`."""
+        """Write the report of a Result in the format of the suffix of `path`."""
 
 
 _loaders: list[Callable[[], Presentation]] = []
 
 
 def use_presentation(load: Callable[[], Presentation]) -> None:
-    """Register `load`, which returns the presentation and is called when the first Result is shown."""
+    """Register `load`, which returns the presentation and is called when the first document is shown."""
     _loaders[:] = [load]
 
 
@@ -43,3 +43,15 @@ def presentation() -> Presentation:
     """Return the registered presentation."""
     (load,) = _loaders
     return load()
+
+
+class Presented:
+    """What prints its report: ``print(document)`` in Python, and the value of a cell in a notebook."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return presentation().text(self)
+
+    def _repr_html_(self) -> str:
+        return presentation().fragment(self)

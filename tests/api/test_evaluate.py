@@ -165,6 +165,30 @@ def test_labels_that_are_not_there_are_refused_before_anything_runs(tmp_path: Pa
     assert seen == []
 
 
+@pytest.mark.parametrize(
+    ("arrays", "says"),
+    [
+        ({"image": np.zeros((4, 1, 7, 7), np.float32), "label": np.zeros(4, int)}, "do not fit the model"),
+        ({"image": np.zeros((4, 1, 8, 8), np.float32), "label": np.full(4, 0.5)}, "not whole numbers"),
+        ({"image": np.zeros((4, 1, 8, 8), np.float32), "label": np.array([0, 0, 0, 10])}, "has 10 classes"),
+    ],
+)
+def test_samples_that_do_not_fit_are_refused_before_anything_is_timed(
+    tmp_path: Path, arrays: dict[str, Any], says: str
+) -> None:
+    """Although only the model can tell: what it takes, and what it answers."""
+    np.savez(tmp_path / "samples.npz", **arrays)
+    stages: list[str] = []
+    with pytest.raises(RequestError, match=says):
+        modeldyno.profile(
+            str(DIGITS / "digits.onnx"), probes=("latency", "evaluation"), evaluate="accuracy",
+            data=tmp_path / "samples.npz", inline=True, store=False,
+            watch=lambda event: stages.append(getattr(event, "stage", "")),
+        )  # fmt: skip
+    assert "first call" in stages
+    assert "latency" not in stages
+
+
 def test_the_label_may_be_among_any_number_of_outputs() -> None:
     """However it is spelt; a bound on it evaluates, and all ten of ten classes are refused."""
     options = {"data": DIGITS / "test.npz", "batch_size": 32}

@@ -151,6 +151,7 @@ def test_a_gate_measures_from_python() -> None:
     assert report.result.processes == 10
 
 
+@pytest.mark.usefixtures("nothing_is_ended")
 def test_a_gate_keeps_its_result_as_a_baseline_if_it_passes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,7 +35,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def bench(monkeypatch: pytest.MonkeyPatch) -> SimulatedTrials:
     """Replace the measurement of trials by a simulation."""
     made = SimulatedTrials(rate=lambda point: 100.0 * float(point.get("batch_size", 1)))
-    monkeypatch.setattr(loop, "subprocess_executors", lambda _interrupted: nullcontext(made))
+    monkeypatch.setattr(loop, "subprocess_executors", lambda _interrupted, _limit: nullcontext(made))
     return made
 
 

@@ -68,7 +68,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SimulatedTrials]:
         rate: Any = by_batch, kind: type[SimulatedTrials] = SimulatedTrials, **more: Any
     ) -> SimulatedTrials:
         made = kind(rate=rate, **more)
-        monkeypatch.setattr(loop, "subprocess_executors", lambda _interrupted: nullcontext(made))
+        monkeypatch.setattr(loop, "subprocess_executors", lambda _interrupted, _limit: nullcontext(made))
         return made
 
     return put

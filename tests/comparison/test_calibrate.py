@@ -23,7 +23,7 @@ from modeldyno.core.comparison.gate_rule import GateRule
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.result.result import Environment, Result
-from modeldyno.errors import RequestError, RunFailed
+from modeldyno.errors import OutOfTime, RequestError, RunFailed
 from modeldyno.runtime.new_result import INTERRUPTED
 from modeldyno.runtime.session import RunSession
 from modeldyno.testing.sample_results import a_failed_result, a_job, a_small_result
@@ -69,6 +69,21 @@ def test_too_little_is_said() -> None:
         run_against_itself(a_job(), RunSession(execute=interrupted), budget=1.0)
     with pytest.raises(RequestError, match="1 processes"):
         rehearse_gate(a_run(a_job(), watch=lambda _: None), GateRule(), rounds=5, comparisons=5)
+
+
+def test_a_budget_is_for_the_fewest_processes() -> None:
+    """They measure for half of it; if not all are run before it ends, nothing can be judged."""
+    ran: list[Job] = []
+
+    def cut_off(job: Job, *, watch: Callable[[Event], None]) -> Result:
+        if len(ran) > 4:
+            raise OutOfTime("Nothing could be measured.")
+        ran.append(job)
+        return a_run(job, watch=watch)
+
+    with pytest.raises(RunFailed, match="only 4 were run; give it more time with --budget"):
+        run_against_itself(a_job(), RunSession(execute=cut_off), budget=12.0)
+    assert {job.plan.max_time for job in ran} == {0.5}
 
 
 def test_the_gate_finds_what_the_doctor_kept_for_this_hardware(

@@ -18,7 +18,7 @@ from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.result.result import Environment, Result, merge
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
-from modeldyno.errors import RequestError
+from modeldyno.errors import OutOfTime, RequestError
 from modeldyno.runtime.new_result import INTERRUPTED
 from modeldyno.runtime.session import RunSession
 from modeldyno.testing.sample_results import a_failed_result, a_job, a_small_result
@@ -190,6 +190,25 @@ def test_time_and_interruptions_end_the_rounds() -> None:
 
     with pytest.raises(RequestError, match="Nothing was measured"):
         run_gate(stored(), NEW, CompareOptions(), GateRule(), RunSession(execute=interrupted))
+
+
+def test_a_round_that_the_budget_cuts_off_is_no_round() -> None:
+    """The rounds before it are judged; without one there is nothing to judge."""
+    machine = Machine(old=1.0, new=1.0)
+
+    def cut_off_after(runs: int) -> RunSession:
+        def execute(job: Job, *, watch: Callable[[Event], None]) -> Result:
+            if len(machine.ran) >= runs:
+                raise OutOfTime("Nothing could be measured.")
+            return machine(job, watch=watch)
+
+        return RunSession(execute=execute)
+
+    report = run_gate(stored(), NEW, CompareOptions(), GateRule(), cut_off_after(5))
+    assert report.verdict is Verdict.UNDECIDED
+    assert report.result.processes == 2
+    with pytest.raises(OutOfTime):
+        run_gate(stored(), NEW, CompareOptions(), GateRule(), cut_off_after(0))
 
 
 @pytest.mark.parametrize(("after", "rounds"), [(3, 1), (4, 2), (6, 3), (7, 3), (8, 4), (11, 5)])

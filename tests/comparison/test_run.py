@@ -13,14 +13,16 @@ from modeldyno.core.comparison.build import CompareOptions
 from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.comparison.schedule import RoundSchedule
 from modeldyno.core.result.result import Doubted, Failure, FailureKind, Progressed
-from modeldyno.errors import RequestError, RunFailed
+from modeldyno.errors import OutOfTime, RequestError, RunFailed
 from modeldyno.runtime.new_result import INTERRUPTED
 from modeldyno.runtime.session import RunSession
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from modeldyno.core.comparison.comparison import Comparison
-    from modeldyno.core.result.result import Event
+    from modeldyno.core.result.result import Event, Result
     from modeldyno.core.spec.job import Job
 
 LATENCY = CompareOptions(metrics=("latency",))
@@ -79,6 +81,27 @@ def test_the_time_ends_the_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rounds(30.0) == [3]
     assert rounds(1.0) == [1]
     assert rounds(30.0, block=True) == [3]
+
+
+def test_a_round_that_is_cut_off_is_left_out() -> None:
+    """The comparison is of the rounds before it; without one, nothing was measured."""
+
+    def cut_off_after(runs: int) -> list[Comparison]:
+        track = SimulatedRuns(noise=0.2)
+
+        def execute(job: Job, *, watch: Callable[[Event], None]) -> Result:
+            if len(track.jobs) >= runs:
+                raise OutOfTime("Nothing could be measured.")
+            return track(job, watch=watch)
+
+        turns = RoundSchedule(sides=2, first=4, most=64, max_time=60.0)
+        return list(
+            run_rounds([a_side("a"), a_side("b", 1.04e-3)], turns, LATENCY, RunSession(execute=execute))
+        )
+
+    assert [len(look.sequence) for look in cut_off_after(5)] == [4]
+    with pytest.raises(OutOfTime):
+        cut_off_after(1)
 
 
 @pytest.mark.parametrize("block", [False, True])

@@ -1,22 +1,40 @@
 from __future__ import annotations
 
+import inspect
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import modeldyno
 from modeldyno import codec, plugins
+from modeldyno.core.comparison.gate_report import GateReport
 from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.recompute.checks import DigestState, Recomputation
 from modeldyno.errors import MissingExtra, RequestError
-from modeldyno.testing.sample_results import a_result
+from modeldyno.kinds import kind_of
+from modeldyno.loadtest.replicas import CostAnswer
+from modeldyno.presentation import Presented
+from modeldyno.testing.sample_conversions import a_conversion
+from modeldyno.testing.sample_explanations import an_explanation
+from modeldyno.testing.sample_results import a_failed_result, a_result
+from modeldyno.testing.sample_series import a_capacity, a_comparison, a_ladder, a_trend
+from modeldyno.testing.sample_studies import a_study
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from modeldyno.kinds import Document
 
 SLOW = Doubt(code="time-limit", seen="it took long", advice="give it more time with `max_time`")
 EARLIER = Doubt(code="time-limit", seen="it took long", advice="give it more time with --max-time")
 """As a document has it that an earlier version wrote."""
 INLINE = Doubt(code="not-isolated", seen="it ran inside the calling process", advice="save it")
+
+
+RECOMPUTED = Recomputation.of((), kind="result", identifier="a1", name="digits", digest=DigestState.UNCHANGED)
 
 
 def test_printing_a_result_prints_its_report() -> None:
@@ -92,3 +110,61 @@ def test_a_table_needs_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(MissingExtra, match=r"to_pandas\(\), needs pandas; install it with: pip install"):
         a_result().to_pandas()
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        a_study(),
+        a_comparison(),
+        a_ladder(),
+        a_capacity(),
+        a_conversion(),
+        an_explanation(),
+        a_trend(),
+    ],
+    ids=lambda document: type(document).__name__,
+)
+def test_printing_a_document_prints_what_the_terminal_shows(document: Document) -> None:
+    """Whatever its kind; a notebook shows the same as HTML."""
+    shown = str(document)
+
+    assert shown == plugins.terminal().text(kind_of(document).blocks(document)).rstrip("\n")
+    assert not shown.startswith(type(document).__name__)
+    assert str(document._repr_html_()).startswith("<")
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        (GateReport(result=a_failed_result()), "failed"),
+        (RECOMPUTED, "digits"),
+        (CostAnswer(why="the result is of no load"), "the result is of no load"),
+    ],
+    ids=lambda document: type(document).__name__,
+)
+def test_printing_an_answer_prints_what_the_terminal_shows(document: object, words: str) -> None:
+    """Also of what is no kind of document."""
+    assert words in str(document)
+    assert not str(document).startswith(type(document).__name__)
+
+
+def test_every_report_that_the_api_returns_prints_itself() -> None:
+    """No public function returns a document that prints as its raw fields."""
+    returned = {
+        name: str(inspect.signature(getattr(modeldyno, name)).return_annotation)
+        for name in ("advise", "answer", "check", "compare", "convert", "doctor", "explain", "find_load",
+                     "gate", "load_curve", "replicas", "show_model", "sweep", "trend", "verify")
+    }  # fmt: skip
+    for name in ("kinds", "documents.display", "api.gate", "loadtest.replicas"):
+        import_module(f"modeldyno.{name}")
+    documents = {cls.__name__ for cls in _all_subclasses(Presented)}
+
+    assert {name: kind for name, kind in returned.items() if kind not in documents} == {}
+
+
+def _all_subclasses(cls: type) -> Iterator[type]:
+    subclasses: list[type] = cls.__subclasses__()
+    for subclass in subclasses:
+        yield subclass
+        yield from _all_subclasses(subclass)

@@ -22,7 +22,7 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import Failure, FailureKind, Progressed
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.data.outputs import named_arrays
-from modeldyno.errors import ProbeUnsupported, RequestError, RunFailed, UnknownName
+from modeldyno.errors import OutOfTime, ProbeUnsupported, RequestError, RunFailed, UnknownName
 from modeldyno.loadtest import explanation
 from modeldyno.loadtest.explanation import (
     ExplainOptions,
@@ -176,11 +176,12 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
         execute = staticmethod(found)
 
     @contextmanager
-    def executor(_interrupts: object) -> Iterator[Runs]:
+    def executor(_interrupts: object, limit: object) -> Iterator[Runs]:
+        del limit
         yield found
 
     @contextmanager
-    def worker(_interrupts: object) -> Iterator[type[Worker]]:
+    def worker(_interrupts: object, _limit: object) -> Iterator[type[Worker]]:
         yield Worker
 
     monkeypatch.setattr(explanation, "subprocess_executor", executor)
@@ -238,12 +239,27 @@ def test_the_echo_has_the_inputs_and_returns_the_outputs_of_the_model(
 
 
 def test_the_time_limit_is_of_all_rounds(runs: Runs) -> None:
-    """What would not fit is not measured again; everything is measured once."""
+    """What would not fit is not measured again; a level for which no time is left is missing."""
     measure_explanation(served_plan(rounds=9, max_time=120.0), clock=lambda: 10.0 * len(runs.jobs))
     assert len(runs.jobs) == 12
     runs.jobs.clear()
-    measure_explanation(served_plan(rounds=9, max_time=5.0), clock=lambda: 10.0 * len(runs.jobs))
-    assert len(runs.jobs) == 4
+    found = measure_explanation(served_plan(rounds=9, max_time=15.0), clock=lambda: 10.0 * len(runs.jobs))
+    assert len(runs.jobs) == 2
+    assert found.missing == dict.fromkeys((RunLevel.IN_PROCESS, ECHO), "no time was left to measure it")
+
+
+def test_a_level_that_is_cut_off_is_missing(runs: Runs) -> None:
+    """The others stand; nothing is explained of nothing."""
+
+    def cut_off(_job: Job) -> Result:
+        raise OutOfTime("Nothing could be measured within 5 s.")
+
+    runs.answers[RunLevel.IN_PROCESS] = runs.answers[ECHO] = cut_off
+    found = measure_explanation(served_plan(rounds=2))
+    assert set(found.missing) == {RunLevel.IN_PROCESS, ECHO}
+    assert set(found.results) == {RunLevel.ALONE, RunLevel.LOADED}
+    with pytest.raises(OutOfTime):
+        measure_explanation(plan_explanation(asked(), ExplainOptions(rounds=1)))
 
 
 def test_an_echo_that_cannot_be_served_is_missing(runs: Runs) -> None:
@@ -331,7 +347,7 @@ def test_two_results_of_one_level_are_compared() -> None:
 def explained(url: str, load: Load) -> Any:
     """Measure a server that is known, one round."""
     request = replace(asked(url), inputs=("x=1x4",), plan=Plan(precision=0.5))
-    planned = plan_explanation(request, ExplainOptions(load=load, rounds=1, max_time=3.0))
+    planned = plan_explanation(request, ExplainOptions(load=load, rounds=1, max_time=10.0))
     return measure_explanation(planned)
 
 

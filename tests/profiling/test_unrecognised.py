@@ -144,6 +144,16 @@ def test_a_whole_module_is_told_apart_from_its_weights(tmp_path: Path) -> None:
     assert explain_unrecognised(tmp_path / "state.pt", ()).startswith("holds weights without an architecture")
 
 
+def test_a_torchscript_archive_is_told_by_its_content(tmp_path: Path) -> None:
+    """Whatever its suffix, it is no pickled module; the scheme that loads it is named."""
+    with zipfile.ZipFile(tmp_path / "m.bin", "w") as file:
+        file.writestr("m/data.pkl", b"\x80\x02c__torch__\nNet\n.")
+        file.writestr("m/code/__torch__/net.py", b"")
+
+    said = explain_unrecognised(tmp_path / "m.bin", ())
+    assert said == f"is a TorchScript archive by another name; write torchscript:{tmp_path / 'm.bin'}"
+
+
 @pytest.mark.parametrize("damage", [b"", b"\x80", b"\x80\x02cos\nsys", b"\x80\x04\x95", b"\x80\x02\xff\xff"])
 def test_a_damaged_pickle_is_no_error(tmp_path: Path, damage: bytes) -> None:
     """However a pickle is truncated, there is a message."""

@@ -18,6 +18,7 @@ from modeldyno.errors import RequestError
 from modeldyno.profiling.request import Request
 from modeldyno.progress import showing_progress
 from modeldyno.runtime.session import open_run_session
+from modeldyno.runtime.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,7 +56,7 @@ def advise(  # noqa: PLR0913 - one function per command, one parameter per optio
     Args:
         model: a reference (``"m.onnx"``, ``"torch:file.py:factory"``): all runs are in fresh processes.
         metric: what to improve: ``"throughput"`` or ``"latency.p50"``.
-        max_time: seconds for all that is tried.
+        max_time: seconds for all of it, loading included.
         tolerance: largest accepted difference of the outputs, relative to the largest output.
         findings_only: try only what the findings suggest, not the usual settings of the backend.
         backend: what runs it; by default the one for the model's format.
@@ -76,7 +77,9 @@ def advise(  # noqa: PLR0913 - one function per command, one parameter per optio
     Raises:
         RequestError: the request is invalid.
         RunFailed: the unchanged model fails.
+        OutOfTime: nothing could be measured within `max_time`.
     """
+    limit = TimeLimit.begin(max_time)
     if not isinstance(model, str | Path):
         raise RequestError(
             "advise runs a model in fresh processes; give a reference, such as torch:file.py:factory."
@@ -95,7 +98,7 @@ def advise(  # noqa: PLR0913 - one function per command, one parameter per optio
     options = comparison_advise.AdviseOptions(
         query=Query.parse(metric), max_time=max_time, tolerance=tolerance, space=not findings_only
     )
-    with showing_progress(watch, progress=progress) as on_event, open_run_session(on_event) as bench:
+    with showing_progress(watch, progress=progress) as on_event, open_run_session(on_event, limit) as bench:
         return list(comparison_advise.advise(request.job(), options, bench))[-1]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ from modeldyno.profiling.request import Request, make_inspection
 from modeldyno.progress import showing_progress
 from modeldyno.runtime.inline import run_inline
 from modeldyno.runtime.session import open_run_session
+from modeldyno.runtime.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -105,7 +107,7 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         candidate_inputs: shapes or files for the candidates only.
         min_rounds: rounds before the first verdict; a round runs a fresh process of each.
         max_rounds: maximum rounds while a verdict is undecided.
-        max_time: seconds for all of it, the search for causes included; one round runs in any case.
+        max_time: seconds for all of it, loading and the search for causes included.
         block: run all processes of one side before those of the next, not in turns.
         why: compare outputs, and layers and operators where something has changed.
         run: measure the jobs of given results again, in turns.
@@ -126,7 +128,9 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
     Raises:
         RequestError: the request is invalid, or the hardware differs.
         RunFailed: it was interrupted before anything could be compared.
+        OutOfTime: nothing could be measured within `max_time`.
     """
+    limit = TimeLimit.begin(max_time)
     check_settings(settings)
     given: Any = evaluate  # it may be of another type than it is declared
     if any(map(callable, given if isinstance(given, tuple | list) else (given,))):
@@ -188,13 +192,13 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
             block=block,
         )
         on_event = stack.enter_context(showing_progress(watch, progress=progress))
-        bench = stack.enter_context(open_run_session(on_event))
+        bench = stack.enter_context(open_run_session(on_event, limit))
         live = any(job.model.scheme == "object" for job in jobs)
         result = run_comparison(
             jobs,
             turns,
             question,
-            replace(bench, execute=run_inline, together=None) if live else bench,
+            replace(bench, execute=partial(run_inline, limit=limit), together=None) if live else bench,
         )
     if result is None:
         raise RunFailed("It was interrupted before anything could be compared.")

@@ -74,7 +74,7 @@ def explain(  # noqa: PLR0913 - one function per command, one parameter per opti
         statistic: ``"mean"`` or ``"p50"``; if None, the median of calls and the mean of requests, as a server
             tells means: of requests the median has a rest that the mean lacks.
         rounds: rounds in which everything is measured once.
-        max_time: seconds for all of it; everything is measured once in any case.
+        max_time: seconds for all of it; what does not fit into them is left out.
         name: name of the model in the results.
         trust: allow files that run code when loaded (in the child process).
         store: keep the Results and the Explanation in the store; if the store cannot be written, it warns.

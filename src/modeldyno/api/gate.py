@@ -35,6 +35,7 @@ from modeldyno.profiling.request import Request, make_inspection
 from modeldyno.profiling.run import judge_result
 from modeldyno.progress import showing_progress
 from modeldyno.runtime.session import open_run_session
+from modeldyno.runtime.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -223,6 +224,7 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
     Raises:
         RequestError: the request is invalid, or the hardware differs.
     """
+    limit = TimeLimit.begin(budget, "budget")
     check_settings(settings)
     if save_as_baseline and not store:
         raise RequestError("A baseline is kept in the store; drop store=False.")
@@ -242,7 +244,7 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
     question = _question(metrics, max_regression, force=force)
     constraints, job = request.constraints(), request.job()
     before = _resolve_result(baseline, *((name,) if name else possible_names(job)))
-    with showing_progress(watch, progress=progress) as on_event, open_run_session(on_event) as bench:
+    with showing_progress(watch, progress=progress) as on_event, open_run_session(on_event, limit) as bench:
         report = run_gate(before, job, question, GateRule(), bench, max_time=budget)
     outcome = judge_result(report.result, constraints)
     report = replace(report.with_bounds(outcome.judgements), result=outcome.result)
@@ -311,7 +313,7 @@ def doctor(  # noqa: PLR0913 - one function per command, one parameter per optio
     Args:
         model: a path or a reference, which runs against itself in fresh processes; by default a small
             built-in network.
-        budget: seconds of a gate; at least twelve processes are run.
+        budget: seconds of a gate, in which at least twelve processes must fit.
         max_regression: largest allowed regression: ``0.05``, ``"5%"``, or by metric, ``{"latency": 0.1}``.
         backend: what runs it; by default the one for the model's format.
         inputs: shapes or files, as ``--input`` takes them.
@@ -329,8 +331,9 @@ def doctor(  # noqa: PLR0913 - one function per command, one parameter per optio
 
     Raises:
         RequestError: the request is invalid.
-        RunFailed: the model failed, or there were too few processes before an interruption.
+        RunFailed: the model failed, or there were too few processes.
     """
+    limit = TimeLimit.begin(budget, "budget")
     check_settings(settings)
     smallest = parse_max_regressions(size_texts(max_regression))
     job = Request(
@@ -343,7 +346,7 @@ def doctor(  # noqa: PLR0913 - one function per command, one parameter per optio
         name=name,
         trust=trust,
     ).job()
-    with showing_progress(watch, progress=progress) as on_event, open_run_session(on_event) as bench:
+    with showing_progress(watch, progress=progress) as on_event, open_run_session(on_event, limit) as bench:
         result = run_against_itself(job, bench, budget=budget)
     store_if(result, wanted=store, tags=(*as_tuple(tags, "tags"), TAG))
     return check_machine(result, smallest=smallest)

@@ -26,7 +26,7 @@ from modeldyno.cli.output_options import JSON, QUIET
     default="3m",
     show_default=True,
     callback=quantity_callback("s"),
-    help="Time limit of the whole command; the model is run at least once.",
+    help="Time limit of the whole command, loading included.",
 )
 @cli_options.run_time_option("2s")
 @click.option(

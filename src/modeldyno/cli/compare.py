@@ -68,7 +68,7 @@ def round_options(command: cli_options.Command) -> cli_options.Command:
         ),
         click.option(
             "--max-time", default="10m", show_default=True, callback=quantity_callback("s"),
-            help="Time limit of the command, search for causes included; one round is always run.",
+            help="Time limit of the command, loading and the search for causes included.",
         ),
         cli_options.run_time_option("5s"),
         click.option("--block", is_flag=True, help="Run one side after the other, not in turns."),

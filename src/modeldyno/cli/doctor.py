@@ -19,7 +19,7 @@ from modeldyno.cli.output_options import result_output_options
     default="2m",
     show_default=True,
     callback=quantity_callback("s"),
-    help="Time budget of a gate.",
+    help="Time budget of a gate, in which twelve processes must fit.",
 )
 @click.option(
     "--max-regression",

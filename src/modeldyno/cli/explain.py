@@ -36,7 +36,7 @@ from modeldyno.cli.output_options import result_output_options
 )  # fmt: skip
 @click.option(
     "--max-time", default=defaults.EXPLAIN_TIME, show_default=True, callback=quantity_callback("s"),
-    help="Time limit of the command; everything is measured once in any case.",
+    help="Time limit of the command; what does not fit into it is left out.",
 )  # fmt: skip
 @cli_options.NAME
 @cli_options.TRUST

@@ -76,7 +76,7 @@ def gate_run_options(command: cli_options.Command) -> cli_options.Command:
     return cli_options.combine_options(
         click.option(
             "--budget", default="10m", show_default=True, callback=quantity_callback("s"),
-            help="With --baseline: start no further round after it; --max-time then defaults to 5s.",
+            help="With --baseline: time limit of all rounds; --max-time then defaults to 5s.",
         ),
         click.option(
             "--save-as-baseline", "branch", metavar="BRANCH",

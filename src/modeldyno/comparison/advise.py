@@ -35,7 +35,7 @@ from modeldyno.core.comparison.build import with_second_pass
 from modeldyno.core.spec.static_options import HERE, Mode
 from modeldyno.core.study.search_space import parse_axis
 from modeldyno.environment import machine
-from modeldyno.errors import RequestError, RunFailed
+from modeldyno.errors import OutOfTime, RequestError, RunFailed
 from modeldyno.identity import new_identity
 from modeldyno.interfaces.backend import HasSpace
 from modeldyno.views.advice.findings import command_for_job
@@ -196,6 +196,8 @@ def _with_watched_run(trial: AdviseSession, result: Result) -> Result:
             watched = trial.look(job, "watched", "baseline, watched", probes=probes, timeout=trial.left)
         except RequestError:
             continue  # the backend cannot be watched with these probes
+        except OutOfTime:
+            break
         return with_second_pass(result, watched)
     return result
 

@@ -17,7 +17,7 @@ from modeldyno.core.comparison.schedule import RoundSchedule
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.spec.job import Job
 from modeldyno.data import outputs
-from modeldyno.errors import ModelDynoError
+from modeldyno.errors import ModelDynoError, OutOfTime
 from modeldyno.runtime.session import RunSession
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class AdviseOptions:
 
     query: Query
     max_time: float = MAX_TIME
-    """Seconds in all; the baseline is run in any case."""
+    """Seconds in all."""
     tolerance: float = TOLERANCE
     space: bool = True
     """Whether the usual values of the backend's knobs are tried in addition to what findings suggest."""
@@ -71,7 +71,8 @@ class AdviseSession:
     @property
     def left(self) -> float:
         """Seconds left."""
-        return self.wish.max_time - (time.monotonic() - self.begun)
+        limit = self.campaign.limit
+        return self.wish.max_time - (time.monotonic() - self.begun) if limit is None else limit.left
 
     @property
     def cost(self) -> float:
@@ -161,17 +162,18 @@ class AdviseSession:
         if not affordable_candidates or self.campaign.interrupted():
             return ()
         settings = (_UNCHANGED, *(tried.candidate for tried in affordable_candidates))
-        comparisons = tuple(
-            run_rounds(
-                [self._timed_job(candidate) for candidate in settings],
-                RoundSchedule(sides=sides, first=round_count, most=round_count, max_time=seconds),
-                self.question,
-                self.campaign,
-            )
+        comparisons = run_rounds(
+            [self._timed_job(candidate) for candidate in settings],
+            RoundSchedule(sides=sides, first=round_count, most=round_count, max_time=seconds),
+            self.question,
+            self.campaign,
         )
-        if not comparisons:
+        latest = None
+        with suppress(OutOfTime):
+            for latest in comparisons:  # noqa: B007 - the last one is final
+                pass
+        if latest is None:
             return ()
-        latest = comparisons[-1]
         return tuple(
             _with_changes(tried, comparison, latest.baseline.processes)
             for tried, comparison in zip(affordable_candidates, latest.contrasts, strict=True)

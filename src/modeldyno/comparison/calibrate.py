@@ -16,9 +16,12 @@ from modeldyno.core.comparison.gate_calibration import POWER, Calibration, calib
 from modeldyno.core.comparison.gate_rule import GateRule
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.report.blocks import Notice, Severity
 from modeldyno.core.result.result import Progressed, Result, merge
 from modeldyno.core.stats.statistics import share_interval
-from modeldyno.errors import ModelDynoError, RequestError, RunFailed
+from modeldyno.errors import ModelDynoError, OutOfTime, RequestError, RunFailed
+from modeldyno.option_spelling import spell_for_command_line
+from modeldyno.presentation import Presented
 from modeldyno.runtime.session import ignore_event
 from modeldyno.views.text import count
 
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from modeldyno.core.metrics.metric import Query
+    from modeldyno.core.report.blocks import Block
     from modeldyno.core.spec.job import Job
     from modeldyno.interfaces.store import Store
     from modeldyno.runtime.session import RunSession
@@ -36,6 +40,8 @@ SPECIMEN = "call:modeldyno.testing.sample_network:network"
 """Model with which a machine is judged unless another is given."""
 PLAN = Plan(min_time=0.5, max_time=1.0)
 FEWEST_PROCESSES, _MOST_PROCESSES = 12, 400
+_MEASURING, _SHORTEST = 0.5, 0.1
+"""Share of the budget that the fewest processes measure, and seconds that each does at least."""
 REHEARSALS = 1000
 """Number of gates that are rehearsed."""
 BUDGET = 120.0
@@ -49,23 +55,29 @@ def run_against_itself(job: Job, campaign: RunSession, *, budget: float) -> Resu
     """Run a Job in fresh processes until time is up; return them pooled, in the order in which they ran.
 
     Raises:
-        RunFailed: a run failed, or there were too few runs before an interruption.
+        RunFailed: a run failed, or there were too few runs within the budget, or before an interruption.
     """
     started, results = time.monotonic(), []  # type: float, list[Result]
-    job = replace(job, plan=replace(job.plan, processes=1))
+    seconds = min(job.plan.max_time, max(_SHORTEST, _MEASURING * budget / FEWEST_PROCESSES))
+    plan = replace(job.plan, processes=1, max_time=seconds, min_time=min(seconds / 2, job.plan.min_time))
+    job = replace(job, plan=plan)
     while len(results) < _MOST_PROCESSES and not campaign.interrupted():
         spent = time.monotonic() - started
         if len(results) >= FEWEST_PROCESSES and spent + _SIDES * spent / len(results) > budget:
             break
         campaign.watch(Progressed(stage=f"process {len(results) + 1} and {len(results) + 2}"))
-        pair = replace(campaign, watch=ignore_event).run_round([("", job)] * _SIDES)
+        try:
+            pair = replace(campaign, watch=ignore_event).run_round([("", job)] * _SIDES)
+        except OutOfTime:
+            break
         completed = [result for result in map(_completed, pair) if result is not None]
         if len(completed) < _SIDES:
             break
         results += completed
     if len(results) < FEWEST_PROCESSES:
         raise RunFailed(
-            f"Judging a machine takes {FEWEST_PROCESSES} processes, and only {len(results)} were run."
+            f"Judging a machine takes {FEWEST_PROCESSES} processes, and only {len(results)} were run; give "
+            "it more time with --budget."
         )
     pooled = merge(results)
     plan = replace(pooled.job.plan, processes=len(results))
@@ -86,7 +98,7 @@ def _completed(result: Result | ModelDynoError) -> Result | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MachineCheckup:
+class MachineCheckup(Presented):
     """How often a gate would be wrong on this machine, and what it detects."""
 
     result: Result
@@ -109,6 +121,29 @@ class MachineCheckup:
             f"{self.result.name} against itself, {runs}: "
             f"{describe_calibration(self.calibration, self.rounds)}."
         )
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the report blocks, the verdict first."""
+        yield Notice(severity=Severity.VERDICT, text=self.sentence)
+        calibrated = self.calibration
+        passing = (
+            "no candidate as good as its baseline passes within the budget"
+            if calibrated.through is None
+            else f"a candidate as good as its baseline passed after {calibrated.through:.0f} rounds (median)"
+        )
+        undecided = calibrated.undecided / calibrated.comparisons
+        margin = calibrated.margin / calibrated.comparisons
+        yield Notice(
+            severity=Severity.NOTE,
+            text=f"{passing}; {undecided:.1%} of such gates stay undecided; {margin:.1%} pass a slowdown as "
+            "large as allowed",
+        )
+        changes = self.improvements
+        for change in changes:
+            seen, advice = spell_for_command_line(change.seen), spell_for_command_line(change.advice)
+            yield Notice(severity=Severity.DOUBT, code=change.code, text=seen, advice=advice)
+        if not changes:
+            yield Notice(severity=Severity.NOTE, text="no change to this machine is advised")
 
 
 def check_machine(result: Result, *, smallest: Mapping[str, float] = SMALLEST) -> MachineCheckup:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 from pathlib import Path
@@ -33,7 +34,7 @@ from modeldyno.core.spec.knob import BATCH_SIZE
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.data import outputs
-from modeldyno.errors import RequestError
+from modeldyno.errors import OutOfTime, RequestError
 from modeldyno.runtime.session import ignore_event
 
 if TYPE_CHECKING:
@@ -75,10 +76,13 @@ def run_comparison(
         RequestError: a Job cannot be run, or the question does not fit what was measured.
     """
     started, last = time.monotonic(), None
+    ending = inf if turns.max_time is None else started + turns.max_time
+    if campaign.limit is not None:  # which began before, with the command
+        ending = campaign.limit.end
+        turns = replace(turns, max_time=max(_MIN_TIMEOUT, campaign.limit.left))
     why = question.why and not any(
         plugins.serves(job.backend) or job.inspection.mode is Mode.TRAIN for job in jobs
     )
-    limit = turns.max_time
     first = replace(turns, share=_ROUNDS_SHARE) if why else turns
     evaluations = evaluate_once(jobs, campaign) if any(job.observation.evaluate for job in jobs) else []
     jobs = list(map(without_evaluation, jobs))
@@ -87,9 +91,7 @@ def run_comparison(
         last = latest
     if last is None or not why or any_failed(last) or campaign.interrupted():
         return last
-    budget = _Budget(
-        run=(time.monotonic() - started) / len(last.sequence), end=inf if limit is None else started + limit
-    )
+    budget = _Budget(run=(time.monotonic() - started) / len(last.sequence), end=ending)
     return explain_comparison(last, jobs, turns, question, campaign, budget)
 
 
@@ -212,7 +214,11 @@ def _watch_each(
             for number, side in enumerate(sides, 1):
                 label = f"looking for causes, {number} of {len(sides)}, {side_label(side, len(jobs))}"
                 job = _watch_job(jobs[side], paths[side], probes, budget.left)
-                runs_by_side[side].append(campaign.execute(job, watch=campaign.label_progress(label)))
+                try:
+                    watched = campaign.execute(job, watch=campaign.label_progress(label))
+                except OutOfTime:
+                    break
+                runs_by_side[side].append(watched)
                 if campaign.interrupted() or budget.left <= 0:
                     break
         except RequestError:
@@ -296,7 +302,8 @@ def _run_with_inputs(
     rows = {values.shape[0] for values in expected.values() if values.shape}
     rerun = job.at({BATCH_SIZE.name: rows.pop()}) if len(rows) == 1 else job
     path.unlink()
-    campaign.execute(replace(_watch_job(rerun, path, (), budget.left), inputs=inputs), watch=ignore_event)
+    with suppress(OutOfTime):
+        campaign.execute(replace(_watch_job(rerun, path, (), budget.left), inputs=inputs), watch=ignore_event)
     if not path.is_file():
         raise ValueError("the candidate failed with the inputs of the baseline")
     actual, returned = outputs.load_call(path)

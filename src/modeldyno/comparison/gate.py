@@ -37,7 +37,7 @@ from modeldyno.core.result.result import Result, merge
 from modeldyno.core.spec.job import Job
 from modeldyno.documents.catalog import BRANCH
 from modeldyno.documents.lookup import find
-from modeldyno.errors import ModelDynoError, RequestError
+from modeldyno.errors import ModelDynoError, OutOfTime, RequestError
 from modeldyno.profiling.resolve_model import refers_to_model
 from modeldyno.profiling.run import judge_result
 from modeldyno.runtime.new_result import INTERRUPTED
@@ -239,7 +239,12 @@ class _RoundRunner:
             if self.failed or self.campaign.interrupted() or (done and now + self.spent / done > self.until):
                 return False
             alone = self.rival is None
-            self._run_round(done)
+            try:
+                self._run_round(done)
+            except OutOfTime:
+                if not done:
+                    raise
+                return False
             self.spent += time.monotonic() - now
             if self.rival is None and not alone:
                 continue  # the baseline is not run any more; the candidate may not have been run yet
@@ -326,6 +331,7 @@ def run_gate(
 
     Raises:
         RequestError: the hardware differs, or a metric cannot be judged.
+        OutOfTime: not one round could be measured within the limit of the campaign.
     """
     check_directions(tuple(map(Query.parse, question.metrics)))
     runner = _RoundRunner(
@@ -333,7 +339,7 @@ def run_gate(
         job=replace(job, plan=replace(job.plan, processes=1)),
         question=question,
         campaign=campaign,
-        until=time.monotonic() + max_time,
+        until=time.monotonic() + max_time if campaign.limit is None else campaign.limit.end,
         rival=rerunnable_baseline(baseline, job),
     )
     if runner.buy(1):

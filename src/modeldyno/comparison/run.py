@@ -14,7 +14,7 @@ from modeldyno.core.comparison.comparison import ChangeVerdict, Comparison
 from modeldyno.core.metrics import doubt
 from modeldyno.core.result.result import merge
 from modeldyno.core.spec.probe_options import EVALUATION
-from modeldyno.errors import ModelDynoError, RunFailed
+from modeldyno.errors import ModelDynoError, OutOfTime, RunFailed
 from modeldyno.identity import new_identity
 from modeldyno.runtime.interleaved import is_over
 from modeldyno.runtime.new_result import INTERRUPTED
@@ -91,7 +91,7 @@ def run_rounds(
 
     Stop when everything judged has a verdict, when rounds or time are used up, when a model fails, or when
     interrupted; yield nothing unless every side was run. If time is short, fewer rounds are run before the
-    first test, but at least one.
+    first test, but at least one, and a round that the limit of the campaign cut off is left out.
 
     Args:
         jobs: that of the baseline, then those of the candidates.
@@ -103,8 +103,10 @@ def run_rounds(
     Raises:
         RequestError: a Job cannot be run, or the question does not fit what was measured.
         RunFailed: the baseline failed before anything else was run.
+        OutOfTime: nothing could be measured within the limit of the campaign.
     """
     started = time.monotonic()
+    too_late = False
     runs: list[list[Result]] = [[] for _ in jobs]
     sequence: list[int] = []
     done = 0
@@ -117,11 +119,11 @@ def run_rounds(
             if number >= end:
                 continue
             label = f"round {number + 1} of {describe_rounds(turns)}"
-            labelled_jobs = [
-                (f"{label}, {side_label(side, len(jobs))}", (later_jobs if number else jobs)[side])
-                for side in sides
-            ]
-            results = campaign.run_round(labelled_jobs)
+            labelled = _labelled(label, later_jobs if number else jobs, sides)
+            results = _run_in_time(campaign, labelled, first=not all(runs))
+            too_late = results is None
+            if results is None:
+                break
             for side, result in _uninterrupted(sides, results):
                 runs[side].append(result)
                 sequence.append(side)
@@ -135,14 +137,33 @@ def run_rounds(
             _raise_if_failed(runs)
             return
         done = end
-        pooled = [_pool(of_side, stopped=bool(campaign.interrupted())) for of_side in runs]
-        if evaluations:
-            pooled = [with_second_pass(*both) for both in zip(pooled, evaluations, strict=True)]
-        order = turns.order if campaign.together is None or turns.block else campaign.together.order
+        pooled = _pool_sides(runs, evaluations, stopped=bool(campaign.interrupted()))
+        order = _order_of_sides(turns, campaign)
         compared = build_comparison(pooled, question, turns=turns, order=order, sequence=sequence)
         yield compared
-        if campaign.interrupted() or any_failed(compared) or is_decided(compared):
+        if too_late or campaign.interrupted() or any_failed(compared) or is_decided(compared):
             return
+
+
+def _run_in_time(
+    campaign: RunSession, labelled: Sequence[tuple[str, Job]], *, first: bool
+) -> list[Result | ModelDynoError] | None:
+    """Run a round; None if the limit of the campaign cut it off, but nothing is measured without the first.
+
+    Raises:
+        OutOfTime: the first round was cut off.
+    """
+    try:
+        return campaign.run_round(labelled)
+    except OutOfTime:
+        if first:
+            raise
+        return None
+
+
+def _labelled(label: str, jobs: Sequence[Job], sides: Sequence[int]) -> list[tuple[str, Job]]:
+    """Return the Job of each side in a round, with its label for the progress line."""
+    return [(f"{label}, {side_label(side, len(jobs))}", jobs[side]) for side in sides]
 
 
 def _uninterrupted(
@@ -221,6 +242,21 @@ def side_label(side: int, sides: int) -> str:
     if not side:
         return "baseline"
     return "candidate" if sides == 2 else f"candidate {side}"  # noqa: PLR2004 - a pair
+
+
+def _order_of_sides(turns: RoundSchedule, campaign: RunSession) -> str:
+    """Return how the sides of a round were run."""
+    return turns.order if campaign.together is None or turns.block else campaign.together.order
+
+
+def _pool_sides(
+    runs: Sequence[Sequence[Result]], evaluations: Sequence[Result], *, stopped: bool
+) -> list[Result]:
+    """Pool the processes of each side, and add what it measured once on labelled samples."""
+    pooled = [_pool(of_side, stopped=stopped) for of_side in runs]
+    if evaluations:
+        return [with_second_pass(*both) for both in zip(pooled, evaluations, strict=True)]
+    return pooled
 
 
 def _pool(results: Sequence[Result], *, stopped: bool) -> Result:

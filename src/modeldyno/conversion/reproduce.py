@@ -17,7 +17,7 @@ NAME = "reproduce.py"
 _SCRIPT = '''"""Makes {file} again, in one process, for the whole log or a debugger: python {name}
 
 It was made with {software}.
-It needs ModelDyno (pip install modeldyno), the packages above, and the model{data}.
+It needs ModelDyno, the packages above, and the model{data}.
 """
 
 import sys

@@ -1,6 +1,7 @@
-"""Presentation of a Result in Python: as text, HTML, a table or a file.
+"""Presentation of documents in Python: as text, HTML, a table or a file.
 
-Its advice names Python arguments for the fields that the document names.
+The advice of a Result names Python arguments for the fields that the document names; the others show what the
+terminal does.
 """
 
 from __future__ import annotations
@@ -11,27 +12,62 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins, views
+from modeldyno.core.advice.advice import Advice
+from modeldyno.core.comparison.gate_report import GateReport
+from modeldyno.core.comparison.trend import Trend
+from modeldyno.core.load.reconciliation import Reconciliation
 from modeldyno.core.metrics.queries import list_numbers
+from modeldyno.core.recompute.checks import Recomputation
+from modeldyno.core.registry.answer import RegistryAnswer
+from modeldyno.core.registry.overview import VersionOverview
+from modeldyno.core.result.result import Result
 from modeldyno.documents.write import write
+from modeldyno.kinds import Stored, kind_of
+from modeldyno.views import recomputation
+from modeldyno.views.advice import blocks as advice_blocks
+from modeldyno.views.comparison import gate
+from modeldyno.views.load import reconciliation
 from modeldyno.views.python_wording import translate_doubts
+from modeldyno.views.registry import answer, version
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from os import PathLike
 
-    from modeldyno.core.result.result import Result
+    from modeldyno.core.report.blocks import Block
 
 
+_VIEWS: dict[type[Any], Callable[[Any], Iterable[Block]]] = {
+    Advice: advice_blocks.advice,
+    GateReport: gate.blocks,
+    Recomputation: recomputation.blocks,
+    Reconciliation: reconciliation.blocks,
+    RegistryAnswer: answer.blocks,
+    VersionOverview: version.blocks,
+}
+"""Views of what is no kind of document; answers of use cases lay out their blocks themselves."""
 _COLUMNS = ["metric", "scope", "statistic", "value", "low", "high", "unit"]
 
 
-def text(result: Result) -> str:
+def text(document: Any) -> str:
     """Return the report as plain text of 80 columns."""
-    return str(plugins.reporter("terminal").render(_with_python_wording(result))).rstrip("\n")
+    return plugins.terminal().text(_blocks(document)).rstrip("\n")
 
 
-def fragment(result: Result) -> str:
+def fragment(document: Any) -> str:
     """Return the report as an HTML fragment without scripts, for a notebook."""
-    return plugins.html().fragment_of(views.blocks(_with_python_wording(result)))
+    return plugins.html().fragment_of(_blocks(document))
+
+
+def _blocks(document: Any) -> Iterable[Block]:
+    """Return what the terminal shows of a document."""
+    if isinstance(document, Result):
+        return views.blocks(_with_python_wording(document))
+    if isinstance(document, Stored | Trend):
+        return kind_of(document).blocks(document)
+    view = _VIEWS.get(type(document))
+    blocks: Iterable[Block] = document.blocks() if view is None else view(document)
+    return blocks
 
 
 def page(result: Result) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Measurement
@@ -126,3 +126,11 @@ class Probe(Protocol):
 
     def measure(self, subject: Subject, plan: Plan) -> Iterable[ProbeOutput]:
         """Measure a subject; yield the results."""
+
+
+@runtime_checkable
+class ChecksFirst(Protocol):
+    """A probe that finds out before anything is measured whether it can measure its subject."""
+
+    def check(self, subject: Subject) -> None:
+        """Raise RequestError if the subject and what was given for it do not fit."""

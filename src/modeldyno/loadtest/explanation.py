@@ -32,7 +32,7 @@ from modeldyno.core.spec.load_spec import Load, parse_rate
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import HERE
 from modeldyno.data.outputs import load_call
-from modeldyno.errors import ModelDynoError, ProbeUnsupported, RequestError, RunFailed
+from modeldyno.errors import ModelDynoError, OutOfTime, ProbeUnsupported, RequestError, RunFailed
 from modeldyno.identity import new_identity
 from modeldyno.interfaces.executor import Executor
 from modeldyno.profiling.request import OPERATORS, OUTPUTS, STATIC, Request, make_inspection
@@ -40,6 +40,7 @@ from modeldyno.profiling.resolve_model import resolve_reference
 from modeldyno.runtime.child_process import subprocess_executor
 from modeldyno.runtime.interrupts import counted_interrupts
 from modeldyno.runtime.session import ignore_event
+from modeldyno.runtime.time_limit import TimeLimit
 from modeldyno.runtime.warm_worker import open_warm_worker
 from modeldyno.servers.echo_model import write_echo_model
 
@@ -213,19 +214,21 @@ def measure_explanation(
         RequestError: a job cannot be run.
         MissingExtra: a server is not installed.
         RunFailed: nothing was measured.
+        OutOfTime: nothing could be measured in time.
     """
     if baseline:
         level = RunLevel.LOADED if planned.jobs.keys() - {RunLevel.IN_PROCESS} else RunLevel.IN_PROCESS
         _check_level(level, baseline)
     with ExitStack() as stack:
         interrupts = stack.enter_context(counted_interrupts())
+        limit = TimeLimit.begin(planned.options.max_time)
         rounds = _Rounds(
             planned=planned,
             watch=watch,
             interrupts=interrupts,
-            call=execute or stack.enter_context(subprocess_executor(interrupts)),
-            serve=stack.enter_context(open_warm_worker(interrupts)).execute,
-            serve_echo=stack.enter_context(open_warm_worker(interrupts)).execute,
+            call=execute or stack.enter_context(subprocess_executor(interrupts, limit=limit)),
+            serve=stack.enter_context(open_warm_worker(interrupts, limit)).execute,
+            serve_echo=stack.enter_context(open_warm_worker(interrupts, limit)).execute,
             folder=Path(stack.enter_context(TemporaryDirectory(prefix="modeldyno-"))),
             missing=dict(planned.missing),
         )
@@ -273,12 +276,26 @@ class _Rounds:
                 if self.interrupts:
                     return
                 step_begin = clock()
-                if number and step_begin - begin + self._expected_seconds(name) > options.max_time:
+                if step_begin - begin + self._expected_seconds(name) > options.max_time:
+                    if not number:
+                        self._leave_out(name)
                     continue
-                self._measure(name, f"round {number + 1} of {options.rounds}, {name}")
+                try:
+                    self._measure(name, f"round {number + 1} of {options.rounds}, {name}")
+                except OutOfTime:
+                    if not self.results:
+                        raise
+                    self._leave_out(name)
+                    continue
                 self.took[name], measured = clock() - step_begin, True
             if not measured:
                 return
+
+    def _leave_out(self, name: str) -> None:
+        """Note that no time was left for a level, unless an earlier round has measured it."""
+        if name not in self.results:
+            self.failed.add(name)
+            self.missing[name] = "no time was left to measure it"
 
     def _expected_seconds(self, name: str) -> float:
         """Return the seconds that a step may take again: what it took, of a server without its start."""
@@ -351,6 +368,8 @@ class _Rounds:
             if self.echo is None:
                 self.echo = self._echo_job()
             result = self.serve_echo(self.echo, watch=tell)
+        except OutOfTime:
+            raise
         except (ModelDynoError, OSError, ImportError, ValueError) as error:
             self.failed.add(ECHO)
             self.missing[ECHO] = f"it could not be served: {error}".rstrip(".")

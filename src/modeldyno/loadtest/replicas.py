@@ -23,6 +23,7 @@ from modeldyno.core.metrics.constraints import Constraint, Verdict
 from modeldyno.core.report.blocks import Notice, Severity
 from modeldyno.errors import RequestError
 from modeldyno.option_spelling import spell_for_command_line
+from modeldyno.presentation import Presented
 from modeldyno.views.load import replicas as views
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CostAnswer:
+class CostAnswer(Presented):
     """Replicas and costs of a result, as report blocks and as data for its document."""
 
     price: Price | None = None

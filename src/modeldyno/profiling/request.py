@@ -217,8 +217,12 @@ class Request:
         if data and not any(Path(text).expanduser().is_file() for text in (data, data.rpartition(":")[0])):
             raise RequestError(f"There are no labelled samples at {data}; check the path given to `data`.")
         sources = (spec.source for spec in map(_input, self.inputs) if spec.source)
-        if self.observation.evaluate and (source := data or next(sources, None)):
-            read_labels(source)
+        if not self.observation.evaluate:
+            return
+        source = data or next(sources, None)
+        if source is None:
+            raise RequestError("To evaluate a model, name labelled samples with `data`, such as test.npz.")
+        read_labels(source)
 
     def _check_mode(self) -> None:
         """Refuse probes that watch calls in training mode, whose costs are those of training steps."""

@@ -94,6 +94,8 @@ def _makes_a_model(node: ast.stmt) -> TypeGuard[ast.ClassDef | ast.FunctionDef]:
 
 
 _NAMES_SHOWN = 6
+_SCRIPT = "/code/__torch__"
+"""In the name of a member of each archive that torch.jit.save writes."""
 
 
 def _describe_config(file: Path) -> str:
@@ -138,12 +140,14 @@ def _describe_tensorflow(path: Path) -> str:
 
 
 def _describe_archive(path: Path) -> str:
-    """Describe a truncated archive or one of numpy; empty for any other."""
+    """Describe a truncated archive, one of TorchScript or one of numpy; empty for any other."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
     except _DAMAGE_ERRORS:
         return "is an archive whose end is missing; copy it again"
+    if any(_SCRIPT in name for name in names):
+        return f"is a TorchScript archive by another name; write torchscript:{path}"
     arrays = bool(names) and all(name.endswith(".npy") for name in names)
     return "holds arrays, not a model; give it with --input, along with a model" if arrays else ""
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import codec, errors
+from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.result.result import (
     Doubted,
     Ended,
@@ -27,6 +28,7 @@ from modeldyno.core.result.result import (
     Failed,
     Failure,
     FailureKind,
+    Found,
     Progressed,
     Refused,
     Result,
@@ -39,6 +41,7 @@ from modeldyno.runtime.exit_cause import ExitObserver, describe_over_limit
 from modeldyno.runtime.interrupts import counted_interrupts, sigterm_received
 from modeldyno.runtime.measured_region import RegionGate
 from modeldyno.runtime.new_result import INTERRUPTED, empty_result
+from modeldyno.runtime.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,25 +71,34 @@ _LOADING_TIME = 600.0
 
 
 @contextmanager
-def subprocess_executor(interrupts: Sized | None = None, guard: Region | None = None) -> Iterator[Executor]:
+def subprocess_executor(
+    interrupts: Sized | None = None, guard: Region | None = None, limit: TimeLimit | None = None
+) -> Iterator[Executor]:
     """Run each Job in a child process of its own.
 
     While it is open, the first Ctrl-C lets the child finish its current measurement, and the second
     ends it; either way the Result has all that was measured, and the doubt ``interrupted``. A caller that
     counts interruptions itself passes its own `interrupts`. With a `guard`, the child measures only while the
-    parent is within it; what the guard raises ends the child, and is raised.
+    parent is within it; what the guard raises ends the child, and is raised. With a `limit`, a child measures
+    less to keep it, and is ended soon after it; if nothing was measured by then, that raises OutOfTime.
     """
     with counted_interrupts() if interrupts is None else nullcontext(interrupts) as counter:
 
         def execute(job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
-            return _execute(job, watch, counter, guard)
+            return _execute(job, watch, counter, guard, limit)
 
         yield execute
 
 
-def _execute(job: Job, watch: Callable[[Event], None], interrupts: Sized, guard: Region | None) -> Result:
+def _execute(
+    job: Job,
+    watch: Callable[[Event], None],
+    interrupts: Sized,
+    guard: Region | None,
+    limit: TimeLimit | None,
+) -> Result:
     with nullcontext() if guard is None else RegionGate.opened(guard) as gate:
-        child = ChildProcess.start(gate=gate)
+        child = ChildProcess.start(gate=gate, limit=limit)
         try:
             child.run_job(job, watch, interrupts)
         finally:
@@ -143,15 +155,24 @@ class ChildProcess:
     """Whether the user ended it."""
     gate: RegionGate | None = None
     """What it asks before it measures."""
+    limit: TimeLimit | None = None
+    """The time limit of the command that started it."""
+    out_of_time: bool = False
+    """Whether it was ended because that was exceeded."""
 
     @classmethod
     def start(
-        cls, *, warm: bool = False, seat: TurnGranter | None = None, gate: RegionGate | None = None
+        cls,
+        *,
+        warm: bool = False,
+        seat: TurnGranter | None = None,
+        gate: RegionGate | None = None,
+        limit: TimeLimit | None = None,
     ) -> ChildProcess:
         """Start a child that waits for a Job; a warm child waits for another one after each.
 
         A child with a `seat` works only while it holds the turn token; one with a `gate` asks it before it
-        measures.
+        measures; one with a `limit` measures so little that it keeps it, and is ended soon after.
         """
         read_end, write_end = os.pipe()
         log_read, log_write = os.pipe()
@@ -160,6 +181,7 @@ class ChildProcess:
         options += ["--baton", *map(str, token_fds)] if token_fds else []
         gate_fds = () if gate is None else (gate.theirs,)
         options += ["--region", str(gate.theirs)] if gate is not None else []
+        options += ["--limit", *limit.words()] if limit is not None else []
         with ExitStack() as failed:
             for end in (read_end, log_read):
                 failed.callback(os.close, end)
@@ -186,9 +208,9 @@ class ChildProcess:
                 os.close(log_write)
             failed.pop_all()
         if seat is None:
-            return cls(process=process, pipe=read_end, log=log_read, warm=warm, gate=gate)
+            return cls(process=process, pipe=read_end, log=log_read, warm=warm, gate=gate, limit=limit)
         seat.taken()
-        return cls(process=process, pipe=read_end, log=log_read, warm=warm, clock=seat.clock)
+        return cls(process=process, pipe=read_end, log=log_read, warm=warm, clock=seat.clock, limit=limit)
 
     def run_job(self, job: Job, watch: Callable[[Event], None], interrupts: Sized, *, sides: int = 1) -> None:
         """Send it a Job and collect its events until the Job ends or the child is ended.
@@ -222,6 +244,11 @@ class ChildProcess:
     def result(self, job: Job, interrupts: Sized) -> Result:
         """Return the Result of the Job; raise the RequestError that the child found, if any."""
         self.raise_refusal()
+        if self.out_of_time:
+            assert self.limit is not None
+            if not any(map(_is_timed, self.events)):
+                raise self.limit.exceeded(self.stage)
+            self.events.append(Doubted(doubt=self.limit.left_out((f"all of '{self.stage}'",))))
         failure = self.failure()
         events = [*self.events, *([] if failure is None else [Failed(failure=failure)])]
         if interrupts:
@@ -258,14 +285,21 @@ class ChildProcess:
                 self.watch(Progressed(stage="finishing; Ctrl-C again stops now"))
                 with suppress(ProcessLookupError):
                     self.process.send_signal(signal.SIGINT)
-            if self.clock() - started > limits.seconds:
-                self.ended = FailureKind.TIMEOUT, f"it was still running after {limits.seconds:g} s"
+            if self._exceeds_time(limits, started):
                 break
             if now - checked_at >= _POLL_INTERVAL:
                 checked_at = now
                 if (size := self._family_bytes(limits.memory)) > limits.memory:
                     self.ended = describe_over_limit(size, limits.memory, given=limits.given)
                     break
+
+    def _exceeds_time(self, limits: _Limits, started: float) -> bool:
+        """Return whether it is to be ended because of its own time limit, or of that of the command."""
+        if self.limit is not None and self.limit.is_exhausted:
+            self.stopped = self.out_of_time = True
+        elif self.clock() - started > limits.seconds:
+            self.ended = FailureKind.TIMEOUT, f"it was still running after {limits.seconds:g} s"
+        return self.stopped or self.ended is not None
 
     def end(self) -> None:
         """End everything the child started, and collect the rest of its log."""
@@ -371,6 +405,11 @@ class ChildProcess:
         self.watch(event)
         if self.gate is not None:
             self.gate.follow(event)
+
+
+def _is_timed(event: Event) -> bool:
+    """Return whether an event has times of calls."""
+    return isinstance(event, Found) and isinstance(event.measurement.value, Distribution)
 
 
 def _reaper_command() -> list[str]:

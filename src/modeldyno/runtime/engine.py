@@ -35,7 +35,7 @@ from modeldyno.environment.process_tree import list_process_tree, tree_memory
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.interfaces.backend import ConfiguresProcess, TakesOtherInputs
 from modeldyno.interfaces.load_stages import loading
-from modeldyno.interfaces.probe import NO_TURNS, Pass, Subject
+from modeldyno.interfaces.probe import NO_TURNS, ChecksFirst, Pass, Subject
 from modeldyno.interfaces.sampler import WatchStage
 from modeldyno.runtime.cohosted import CoHostedModels, load_cohosted
 from modeldyno.runtime.events import RunStage, event_of, record_measurements
@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from modeldyno.interfaces.probe import Probe, TurnToken
     from modeldyno.interfaces.sampler import Watch
     from modeldyno.runtime.measured_region import Region
+    from modeldyno.runtime.time_limit import TimeLimit
 
 
 def needs_session(probes: Iterable[str]) -> bool:
@@ -87,6 +88,7 @@ def run(
     *,
     interrupted: Callable[[], bool] = lambda: False,
     watch: Callable[[Event], None] = lambda _event: None,
+    limit: TimeLimit | None = None,
 ) -> Result:
     """Measure what the Job describes.
 
@@ -94,12 +96,15 @@ def run(
         job: what to do; `core.spec.knob.configure` has completed its config.
         interrupted: whether to stop now and keep what there is; polled many times a second.
         watch: called with every event, including progress.
+        limit: the time limit of the command.
 
     Raises:
         RequestError: the request cannot be carried out as written.
         MissingExtra: an optional package is not installed.
     """
-    return fold(empty_result(job), _notify(events(job, interrupted=interrupted, watch=watch), watch))
+    return fold(
+        empty_result(job), _notify(events(job, interrupted=interrupted, watch=watch, limit=limit), watch)
+    )
 
 
 def _notify(stream: Iterable[Event], watch: Callable[[Event], None]) -> Iterator[Event]:
@@ -117,6 +122,7 @@ def events(  # noqa: PLR0913 - all that a run may meet outside
     baton: TurnToken = NO_TURNS,
     region: Region = nullcontext,
     analyst: Analyst = analyse_here,
+    limit: TimeLimit | None = None,
 ) -> Iterator[Event]:
     """Run a Job, yielding events as they occur.
 
@@ -129,12 +135,13 @@ def events(  # noqa: PLR0913 - all that a run may meet outside
         baton: token that says when this process may measure.
         region: entered for each pass of measuring, and for nothing else.
         analyst: runs the static analysis when the model is called as well.
+        limit: the time limit of the command, for which probes are shortened and left out.
     """
     used = needs_session(job.probes)  # static analysis does not use the model
     if warm is not None and not plugins.serves(job.backend):
         warm.reset_baseline()
     samplers = start_samplers(os.getpid()) if used and not plugins.serves(job.backend) else []
-    stage = RunStage(watch=watch, mark=stage_marker(samplers), analyst=analyst, region=region)
+    stage = RunStage(watch=watch, mark=stage_marker(samplers), analyst=analyst, region=region, limit=limit)
     measurements: list[Measurement] = []
     try:
         with OpenSession() if warm is None else warm.borrow() as lent:
@@ -292,6 +299,10 @@ def _run_job(
         mark=stage.mark,
     )
     check_needs(callable_probes, subject, job)
+    for name, probe in callable_probes.items():
+        if isinstance(probe, ChecksFirst):
+            with stage(name):
+                probe.check(subject)
     samplers += watch_server(opened.session)
     baton.tells(stage.mark)
     passes = {probe.pass_ for probe in callable_probes.values()}
@@ -354,6 +365,11 @@ def _load_and_inspect(
     )
     measurements: list[Measurement] = []
     if callable_probes:
+        if _lacks_time_for_analysis(stage, spent):
+            assert stage.limit is not None
+            if static_probes:
+                yield from record([Doubted(doubt=stage.limit.left_out(tuple(static_probes)))])
+            static_probes = {}
         yield from record(
             record_measurements(_inspect_isolated(static_probes, subject_so_far, job, stage), measurements)
         )
@@ -364,6 +380,15 @@ def _load_and_inspect(
         yield from record(_run_probes(static_probes, tuple(Pass), subject_so_far, job, stage))
     subject = replace(subject_so_far, known=tuple(measurements))
     warm.ready = _Ready(subject=subject, events=events, spent=spent, looked=len(events))
+
+
+_ANALYSIS_COST = 2.0
+"""Seconds that the analysis of a model and its first calls are expected to take, relative to loading it."""
+
+
+def _lacks_time_for_analysis(stage: RunStage, spent: Mapping[str, float]) -> bool:
+    """Return whether an analysis would take the time that is left for calling the model."""
+    return stage.limit is not None and stage.limit.left < _ANALYSIS_COST * sum(spent.values())
 
 
 def _resolved_inputs(job: Job, subject: Subject) -> Iterator[Event]:
@@ -452,18 +477,28 @@ def _with_session(looked: Subject, opened: OpenedModel) -> Subject:
 def _run_probes(
     probes: dict[str, Probe], passes: tuple[Pass, ...], subject: Subject, job: Job, stage: RunStage
 ) -> Iterator[Event]:
-    for name, probe in probes.items():
-        if probe.pass_ in passes and not subject.interrupted():
-            if probe.needs is not None and probe.pass_ is Pass.TIMED:
-                stage.mark(WatchStage.TIMED)
-            with stage(name):
-                stream: Iterator[Event] = map(event_of, probe.measure(subject, job.plan))
-                if probe.needs is not None:
-                    stream = _keep_earlier_measurements(stream, name, stage)
-                for event in stream:
-                    yield event
-                    if isinstance(event, Found) and _is_small(event.measurement):
-                        subject = replace(subject, known=(*subject.known, event.measurement))
+    names = [name for name, probe in probes.items() if probe.pass_ in passes]
+    limit, left_out = stage.limit, []  # type: TimeLimit | None, list[str]
+    for number, name in enumerate(names):
+        if subject.interrupted():
+            break
+        if limit is not None and limit.left <= 0 and stage.measured:
+            left_out.append(name)
+            continue
+        probe = probes[name]
+        if probe.needs is not None and probe.pass_ is Pass.TIMED:
+            stage.mark(WatchStage.TIMED)
+        with stage(name):
+            plan = job.plan if limit is None else limit.shorten(job.plan, len(names) - number)
+            stream: Iterator[Event] = map(event_of, probe.measure(subject, plan))
+            if probe.needs is not None:
+                stream = _keep_earlier_measurements(stream, name, stage)
+            for event in stream:
+                yield event
+                if isinstance(event, Found) and _is_small(event.measurement):
+                    subject = replace(subject, known=(*subject.known, event.measurement))
+    if limit is not None and left_out:
+        yield Doubted(doubt=limit.left_out(left_out))
 
 
 _MOST_KNOWN = 10_000

@@ -29,6 +29,7 @@ from modeldyno.errors import RequestError
 from modeldyno.interfaces.sampler import WatchStage
 from modeldyno.runtime import forked_analysis
 from modeldyno.runtime.measured_region import Region
+from modeldyno.runtime.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +48,8 @@ class RunStage:
     """Runs the static analysis of the model."""
     region: Region = nullcontext
     """Entered for each pass of measuring."""
+    limit: TimeLimit | None = None
+    """The time limit of the command."""
     name: str = "start"
     measured: bool = False
     """Whether a probe has found anything by calling the model."""

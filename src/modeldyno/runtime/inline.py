@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.result.result import Event, Result
     from modeldyno.core.spec.job import Job
+    from modeldyno.runtime.time_limit import TimeLimit
 
 NOT_ISOLATED = Doubt(
     code="not-isolated",
@@ -22,13 +23,16 @@ NOT_ISOLATED = Doubt(
 )
 
 
-def run_inline(job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
+def run_inline(
+    job: Job, *, watch: Callable[[Event], None] = lambda _event: None, limit: TimeLimit | None = None
+) -> Result:
     """Run a Job in this process; a crash of the model crashes the caller.
 
     The first Ctrl-C finishes the current measurement; the second raises KeyboardInterrupt.
+    Less is measured to keep a `limit`, but a call that takes longer is not ended.
     """
     with counted_interrupts(patience=1) as interrupts:
-        result = run(job, interrupted=lambda: bool(interrupts), watch=watch)
+        result = run(job, interrupted=lambda: bool(interrupts), watch=watch, limit=limit)
     already_doubted = any(doubt.code == NOT_ISOLATED.code for doubt in result.doubts)
     if already_doubted or not needs_session(job.probes):  # a model that is only inspected does not run
         return result

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
@@ -20,6 +20,7 @@ from modeldyno.core.result.result import Event, FailureKind, Result
 from modeldyno.environment import machine
 from modeldyno.errors import ModelDynoError
 from modeldyno.runtime.child_process import ChildProcess
+from modeldyno.runtime.time_limit import TimeLimit
 from modeldyno.runtime.turn_token import TurnGranter
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class InterleavedRunner:
     """Runs the Jobs of a round interleaved where possible."""
 
     interrupts: Sized
+    limit: TimeLimit | None = None
+    """What the runs must end by."""
     apart: bool = False
     """Whether two at a time did not fit into memory."""
     shared: bool = False
@@ -51,7 +54,7 @@ class InterleavedRunner:
         """Return a Result or error for each, in order, up to the first failure; None if they cannot share."""
         if self.apart or len(jobs) == 1 or not all(map(can_share, jobs)):
             return None
-        results = _run_interleaved(jobs, watches, self.interrupts)
+        results = _run_interleaved(jobs, watches, self.interrupts, self.limit)
         if any(map(_out_of_memory, results)):
             self.apart = True
             return None
@@ -88,9 +91,10 @@ class _StopSignal:
 
 
 def _run_interleaved(
-    jobs: Sequence[Job], watches: Sequence[Watch], interrupts: Sized
+    jobs: Sequence[Job], watches: Sequence[Watch], interrupts: Sized, limit: TimeLimit | None
 ) -> list[Result | ModelDynoError]:
     stopped, lock = _StopSignal(interrupts=interrupts), threading.Lock()
+    limit = None if limit is None else replace(limit, sides=len(jobs))
     seats = [TurnGranter.made() for _ in jobs]
     futures: list[Future[Result | ModelDynoError]] = []
     live: list[TurnGranter] = []
@@ -100,7 +104,7 @@ def _run_interleaved(
         pool = stack.enter_context(ThreadPoolExecutor(len(jobs)))
         stack.callback(stopped.over.set)
         for seat, job, watch in zip(seats, jobs, watches, strict=True):
-            child = ChildProcess.start(seat=seat)
+            child = ChildProcess.start(seat=seat, limit=limit)
             locked_watch = _synchronized(watch, lock)
             futures.append(pool.submit(_run_child, child, job, locked_watch, stopped, len(jobs)))
         for seat in seats:

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.result.result import Event, Progressed, Result
-from modeldyno.errors import ModelDynoError
+from modeldyno.errors import ModelDynoError, OutOfTime
 from modeldyno.interfaces.executor import Executor
 from modeldyno.runtime.child_process import subprocess_executor
 from modeldyno.runtime.interleaved import InterleavedRunner, is_over
 from modeldyno.runtime.interrupts import ForcedInterrupts, counted_interrupts
+from modeldyno.runtime.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +46,8 @@ class RunSession:
     together: InterleavedRunner | None = None
     """Runs the Jobs of a round at the same time, slice by slice; without it, and where they cannot share the
     machine, they run one after another."""
+    limit: TimeLimit | None = None
+    """What the runs must end by."""
 
     def label_progress(self, label: str) -> Watch:
         """Return a watch that prefixes progress with the label of the run, and says if it is the last."""
@@ -63,7 +66,17 @@ class RunSession:
         Returns:
             A Result for each, in order, up to the first that failed or was interrupted; for a wrong request,
             its error.
+
+        Raises:
+            OutOfTime: the limit cut one of them off before it had measured anything.
         """
+        results = self._run_sides(sides)
+        for result in results:
+            if isinstance(result, OutOfTime):
+                raise result  # what the others measured has nothing beside it
+        return results
+
+    def _run_sides(self, sides: Sequence[tuple[str, Job]]) -> list[Result | ModelDynoError]:
         jobs, watches = [job for _, job in sides], [self.label_progress(label) for label, _ in sides]
         if self.together is None:
             return self._run_sequentially(jobs, watches)
@@ -87,14 +100,19 @@ class RunSession:
 
 
 @contextmanager
-def open_run_session(watch: Watch = ignore_event) -> Iterator[RunSession]:
-    """Yield a Campaign that counts Ctrl-C: the first lets the current measurement end, the second ends it."""
+def open_run_session(watch: Watch = ignore_event, limit: TimeLimit | None = None) -> Iterator[RunSession]:
+    """Yield a session that counts Ctrl-C: the first lets the current measurement end, the second ends it.
+
+    What still runs soon after the `limit` is ended.
+    """
     with counted_interrupts() as interrupts:
 
         def interrupted() -> int:
             return len(interrupts)
 
         insisted = ForcedInterrupts(interrupted)
-        with subprocess_executor(insisted) as execute:
-            together = InterleavedRunner(interrupts=insisted)
-            yield RunSession(execute=execute, watch=watch, interrupted=interrupted, together=together)
+        with subprocess_executor(insisted, limit=limit) as execute:
+            together = InterleavedRunner(interrupts=insisted, limit=limit)
+            yield RunSession(
+                execute=execute, watch=watch, interrupted=interrupted, together=together, limit=limit
+            )

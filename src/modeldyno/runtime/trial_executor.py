@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.spec.job import Job
     from modeldyno.interfaces.executor import Executor
+    from modeldyno.runtime.time_limit import TimeLimit
 
 
 class TrialExecutor(Protocol):
@@ -30,15 +31,17 @@ class TrialExecutor(Protocol):
 
 
 @contextmanager
-def subprocess_executors(interrupted: Callable[[], int]) -> Iterator[TrialExecutor]:
+def subprocess_executors(
+    interrupted: Callable[[], int], limit: TimeLimit | None = None
+) -> Iterator[TrialExecutor]:
     """Run Jobs in child processes; a child with a server stays open while only the load changes.
 
     A fresh Job gets a process of its own, or a server started for it; the one kept open is ended first,
     because two servers at once would disturb each other. The first interruption lets a Job finish, the
-    second ends it.
+    second ends it. A child is ended soon after the `limit`.
     """
     insisted = ForcedInterrupts(interrupted)
-    with ExitStack() as stack, subprocess_executor(insisted) as isolated_executor:
+    with ExitStack() as stack, subprocess_executor(insisted, limit=limit) as isolated_executor:
         workers: list[WarmWorker] = []
 
         def executor_for(job: Job, *, fresh: bool) -> Executor:
@@ -47,7 +50,7 @@ def subprocess_executors(interrupted: Callable[[], int]) -> Iterator[TrialExecut
                 stack.close()
                 return isolated_executor
             if not workers:
-                workers.append(stack.enter_context(open_warm_worker(insisted)))
+                workers.append(stack.enter_context(open_warm_worker(insisted, limit)))
             return workers[0].execute_fresh if fresh else workers[0].execute
 
         yield executor_for

@@ -18,6 +18,7 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.job import Job
 from modeldyno.runtime.child_process import ChildProcess
 from modeldyno.runtime.interrupts import counted_interrupts
+from modeldyno.runtime.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,21 +28,21 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def warm_executor(interrupts: Sized | None = None) -> Iterator[Executor]:
+def warm_executor(interrupts: Sized | None = None, limit: TimeLimit | None = None) -> Iterator[Executor]:
     """Yield an executor that keeps one child process while Jobs differ only in load, Plan or server knobs.
 
     Another seed or CPU pinning needs a fresh child: these are set before the model is opened. Ctrl-C and
-    `interrupts` work as for the isolated executor.
+    `interrupts` and `limit` work as for the isolated executor.
     """
-    with open_warm_worker(interrupts) as worker:
+    with open_warm_worker(interrupts, limit) as worker:
         yield worker.execute
 
 
 @contextmanager
-def open_warm_worker(interrupts: Sized | None = None) -> Iterator[WarmWorker]:
+def open_warm_worker(interrupts: Sized | None = None, limit: TimeLimit | None = None) -> Iterator[WarmWorker]:
     """Yield a worker that can also run a Job on a fresh server."""
     with counted_interrupts() if interrupts is None else nullcontext(interrupts) as counter:
-        worker = WarmWorker(interrupts=counter)
+        worker = WarmWorker(interrupts=counter, limit=limit)
         try:
             yield worker
         finally:
@@ -53,6 +54,7 @@ class WarmWorker:
     """Runs Jobs in at most one child, which keeps its model or server open."""
 
     interrupts: Sized
+    limit: TimeLimit | None = None
     child: ChildProcess | None = None
     holds: Job | None = None
 
@@ -61,7 +63,7 @@ class WarmWorker:
         shared = _shared_part(job)
         if self.child is None or self.holds != shared or self.child.process.poll() is not None:
             self.close()
-            self.child, self.holds = ChildProcess.start(warm=True), shared
+            self.child, self.holds = ChildProcess.start(warm=True, limit=self.limit), shared
         child = self.child
         with ExitStack() as stack:
             stack.callback(self.close)

@@ -1,11 +1,12 @@
 """The child process of the isolated and the warm executor: reads a Job, writes events.
 
-``python -m modeldyno.runtime.worker FD [--warm | --baton GRANTED ASKED] [--region GRANTED]``: the Job comes
-as JSON on standard input, the events go as JSON lines to the file descriptor FD. What the model prints goes
-to standard output and error. A warm child reads one Job per line, equal but for load, Plan and config, until
-the input ends; the session stays open for the next Job of the same config, and is closed at an empty line.
-Load drivers wait for the next load. With ``--baton`` it works only while it holds the token: see
-`runtime.turn_token`. With ``--region`` it asks before it measures: see `runtime.measured_region`.
+``python -m modeldyno.runtime.worker FD [--warm | --baton GRANTED ASKED] [--region GRANTED] [--limit ...]``:
+the Job comes as JSON on standard input, the events go as JSON lines to the file descriptor FD. What the model
+prints goes to standard output and error. A warm child reads one Job per line, equal but for load, Plan and
+config, until the input ends; the session stays open for the next Job of the same config, and is closed at an
+empty line. Load drivers wait for the next load. With ``--baton`` it works only while it holds the token: see
+`runtime.turn_token`. With ``--region`` it asks before it measures: see `runtime.measured_region`. With
+``--limit`` it measures no longer than the command may: see `runtime.time_limit`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from modeldyno.runtime.exit_cause import UNTOLD
 from modeldyno.runtime.failures import failure_of
 from modeldyno.runtime.forked_analysis import analyse_isolated
 from modeldyno.runtime.measured_region import MeasuredRegion
+from modeldyno.runtime.time_limit import TimeLimit
 from modeldyno.runtime.turn_token import TurnWaiter
 
 if TYPE_CHECKING:
@@ -41,7 +43,12 @@ if TYPE_CHECKING:
 
 
 def main(
-    descriptor: int, *, warm: bool = False, seat: tuple[int, int] | None = None, granted: int | None = None
+    descriptor: int,
+    *,
+    warm: bool = False,
+    seat: tuple[int, int] | None = None,
+    granted: int | None = None,
+    limit: TimeLimit | None = None,
 ) -> None:
     """Run the Job or Jobs on standard input; with a seat, only while holding the turn token.
 
@@ -70,7 +77,7 @@ def main(
         os.set_inheritable(granted, False)
         region = MeasuredRegion(tell=send, granted=granted)
     try:
-        _serve(interrupted, send, region, warm=warm, seat=seat)
+        _serve(interrupted, send, region, limit, warm=warm, seat=seat)
     except SystemExit:
         raise
     except BaseException:  # noqa: BLE001 - nothing can be reported any more
@@ -94,6 +101,7 @@ def _serve(
     interrupted: list[int],
     send: Callable[[Event], None],
     region: Region,
+    limit: TimeLimit | None,
     *,
     warm: bool,
     seat: tuple[int, int] | None,
@@ -104,25 +112,27 @@ def _serve(
         if seat is not None:
             baton = holder = TurnWaiter(granted=seat[0], asked=seat[1])
             holder.begin()
-        _run_one(data, interrupted, send, None, baton, region)
+        _run_one(data, interrupted, send, None, baton, region=region, limit=limit)
         return
     from modeldyno.loadgen.driver_process import prestarting_drivers  # noqa: PLC0415 - only for loads
 
     with OpenSession() as warm_state, prestarting_drivers():
         for line in sys.stdin.buffer:
             if line.strip():
-                _run_one(line, interrupted, send, warm_state)
+                _run_one(line, interrupted, send, warm_state, limit=limit)
             else:
                 warm_state.close()
 
 
-def _run_one(
+def _run_one(  # noqa: PLR0913 - all that a run may meet outside
     data: bytes,
     interrupted: list[int],
     send: Callable[[Event], None],
     warm: OpenSession | None,
     baton: TurnToken = NO_TURNS,
+    *,
     region: Region = nullcontext,
+    limit: TimeLimit | None = None,
 ) -> None:
     stage, failed = "start", False
 
@@ -143,6 +153,7 @@ def _run_one(
             baton=baton,
             region=region,
             analyst=analyse_isolated,
+            limit=limit,
         )
         for event in stream:
             failed = failed or isinstance(event, Failed)
@@ -190,4 +201,11 @@ if __name__ == "__main__":
     _descriptor, *_options = sys.argv[1:]
     _seat = (int(_options[1]), int(_options[2])) if "--baton" in _options else None
     _granted = int(_options[_options.index("--region") + 1]) if "--region" in _options else None
-    main(int(_descriptor), warm="--warm" in _options, seat=_seat, granted=_granted)
+    _limit = _options.index("--limit") + 1 if "--limit" in _options else None
+    main(
+        int(_descriptor),
+        warm="--warm" in _options,
+        seat=_seat,
+        granted=_granted,
+        limit=None if _limit is None else TimeLimit.parse(_options[_limit : _limit + 4]),
+    )

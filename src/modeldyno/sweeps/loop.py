@@ -22,7 +22,16 @@ from modeldyno.core.study import default_baseline, resume_guard, verification
 from modeldyno.core.study.search_space import key
 from modeldyno.core.study.study import Trial, TrialPurpose, TrialState
 from modeldyno.core.study.trial_effort import trial_job
-from modeldyno.errors import RequestError, RunFailed, StaleStudy, TrustRequired, UnknownName, Unloadable
+from modeldyno.errors import (
+    OutOfTime,
+    RequestError,
+    RunFailed,
+    StaleStudy,
+    TrustRequired,
+    UnknownName,
+    Unloadable,
+)
+from modeldyno.runtime.time_limit import TimeLimit
 from modeldyno.runtime.trial_executor import subprocess_executors
 from modeldyno.sweeps.point_to_job import check_axes, check_dimensions, job_at_point
 from modeldyno.views import brief
@@ -74,9 +83,12 @@ def run_trials(
         MissingExtra: an optional package is not installed.
         StaleStudy: the model or the hardware differs from that of the trials so far.
         RunFailed: the first two trials failed.
+        OutOfTime: nothing could be measured within the budget.
     """
     started, spent_before, measured_count = time.monotonic(), study.spent, 0
-    with subprocess_executors(interrupted) if rooms is None else nullcontext(rooms) as room:
+    most = study.budget.max_time
+    limit = TimeLimit.begin(None if most is None else max(0.0, most - study.spent))
+    with subprocess_executors(interrupted, limit) if rooms is None else nullcontext(rooms) as room:
         check_study(study, room=room, watch=watch)
         guard = resume_guard.ConsistencyGuard(force=force, watch=watch)
         while not interrupted():
@@ -229,12 +241,16 @@ def _enough_of_default(study: Study, ask: TrialRequest) -> bool:
 def _run_trial(
     study: Study, ask: TrialRequest, room: TrialExecutor, guard: resume_guard.ConsistencyGuard
 ) -> Step | None:
-    """Run a trial; None if it was interrupted."""
+    """Run a trial; None if it was interrupted, or the time of the study was up before it gave anything."""
     number, started = len(study.trials) + 1, time.monotonic()
     try:
         job = trial_job(job_at_point(study, ask.point), study.goal, ask)
         _check_start(study, ask)
         result = room(job, fresh=verification.needs_fresh_process(study, ask))(job, watch=guard)
+    except OutOfTime:
+        if not study.measured:
+            raise
+        return None
     except (StaleStudy, UnknownName, TrustRequired, Unloadable):
         raise  # the same error would occur at every point
     except RequestError as error:

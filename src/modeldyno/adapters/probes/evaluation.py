@@ -63,6 +63,36 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     yield Measurement(metric="evaluated_samples", value=len(labels))
 
 
+def check(subject: Subject) -> None:
+    """Call the first samples, and evaluate them with the labels that lie farthest apart.
+
+    Raises:
+        RequestError: there are no labelled data, or none of the metrics can be computed from them.
+    """
+    from modeldyno.core.stats.evaluation import evaluate  # noqa: PLC0415 - numpy is slow to import
+
+    source = _source(subject)
+    path, labels = labelled_samples.read_labels(source)
+    few = min(len(labels), subject.samples)
+    try:
+        outputs = _outputs(subject, source, few)
+    except RequestError:
+        raise
+    except Exception as error:  # whatever a runtime raises for inputs that it does not take
+        reason = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
+        raise RequestError(f"The samples of {path} do not fit the model: {reason}.") from error
+    unfit: list[RequestError] = []
+    for name in subject.observation.evaluate:
+        try:
+            evaluate(name, outputs, labels[:few])
+            if labels.ndim == 1:
+                evaluate(name, outputs[[0, 0]], labels[[labels.argmin(), labels.argmax()]])
+        except RequestError as error:
+            unfit.append(error)
+    if len(unfit) == len(subject.observation.evaluate):
+        raise unfit[0]
+
+
 def _source(subject: Subject) -> str:
     """Return where the labelled samples are."""
     given = (spec.source for spec in subject.inputs if spec.source)

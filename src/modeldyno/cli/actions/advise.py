@@ -18,6 +18,7 @@ from modeldyno.core.spec.probe_options import Observation
 from modeldyno.profiling import request
 from modeldyno.profiling.run import INTERRUPTED, OK
 from modeldyno.runtime.session import open_run_session
+from modeldyno.runtime.time_limit import TimeLimit
 from modeldyno.views.advice.blocks import advice, sentence
 from modeldyno.views.text import format_rough_duration
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 def run(ctx: click.Context, options: dict[str, Any]) -> None:
     """Try optimizations of a model, and report them; exit with the code."""
+    limit = TimeLimit.begin(options["max_time"])
     advise_options = AdviseOptions(
         query=Query.parse(options["metric"]),
         max_time=options["max_time"],
@@ -45,7 +47,7 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         trust=options["trust"],
     )
     targets = OutputTargets(json=options["json_path"], store=False)
-    result, interrupted = _run_advice(model_request.job(), advise_options, quiet=options["quiet"])
+    result, interrupted = _run_advice(model_request.job(), advise_options, limit, quiet=options["quiet"])
     problem = first_error(partial(targets.write, codec.encode_document(result)))
     if not targets.silent:
         with ignore_broken_pipe():
@@ -61,10 +63,12 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
     ctx.exit(INTERRUPTED if interrupted else OK)
 
 
-def _run_advice(job: Job, advise_options: AdviseOptions, *, quiet: bool) -> tuple[Advice, bool]:
+def _run_advice(
+    job: Job, advise_options: AdviseOptions, limit: TimeLimit | None, *, quiet: bool
+) -> tuple[Advice, bool]:
     """Return the final Advice, and whether it was interrupted."""
     result: Advice | None = None
-    with Progress(quiet=quiet) as progress, open_run_session(progress.watch) as bench:
+    with Progress(quiet=quiet) as progress, open_run_session(progress.watch, limit) as bench:
         progress.announce(
             f"Trying optimizations, within {format_rough_duration(advise_options.max_time)} (--max-time)."
         )

@@ -24,6 +24,7 @@ from modeldyno.errors import RequestError, RunFailed
 from modeldyno.profiling import request
 from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED
 from modeldyno.runtime.session import open_run_session
+from modeldyno.runtime.time_limit import TimeLimit
 from modeldyno.views.text import format_rough_duration
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 def run(ctx: click.Context, options: dict[str, Any]) -> None:
     """Compare models or results, and report it; exit with the code."""
+    limit = TimeLimit.begin(options["max_time"])
     question = CompareOptions(
         metrics=cli_options.split_names(options["metrics"]),
         smallest=parse_smallest_effects(options["smallest"]),
@@ -59,7 +61,7 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         comparison_result, interrupted = build_comparison(stored, question), False
     else:
         jobs = [side for side in operands if not isinstance(side, Result)]
-        comparison_result, interrupted = _run(jobs, turns, question, options)
+        comparison_result, interrupted = _run(jobs, turns, question, options, limit)
         compare_output.store_comparison(comparison_result, targets)
     is_stored = targets.store and not stored
     compare_output.report_comparison(
@@ -115,10 +117,14 @@ def _output_targets(options: dict[str, Any]) -> OutputTargets:
 
 
 def _run(
-    jobs: Sequence[Job], turns: RoundSchedule, question: CompareOptions, options: dict[str, Any]
+    jobs: Sequence[Job],
+    turns: RoundSchedule,
+    question: CompareOptions,
+    options: dict[str, Any],
+    limit: TimeLimit | None,
 ) -> tuple[Comparison, bool]:
     """Run the models in turns; return the comparison, and whether it was interrupted."""
-    with Progress(quiet=options["quiet"]) as progress, open_run_session(progress.watch) as bench:
+    with Progress(quiet=options["quiet"]) as progress, open_run_session(progress.watch, limit) as bench:
         longest = format_rough_duration(turns.max_time or inf)
         progress.announce(
             f"Comparing in up to {turns.most} rounds of {len(jobs)} fresh processes, "

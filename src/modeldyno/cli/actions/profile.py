@@ -26,6 +26,7 @@ from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.profiling import request
 from modeldyno.profiling.run import INTERRUPTED, OK, JudgedResult, judge_result, run_request
 from modeldyno.runtime.session import open_run_session
+from modeldyno.runtime.time_limit import TimeLimit
 from modeldyno.views.text import format_rough_duration
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def profile_against_baseline(
     model_request: request.Request, targets: OutputTargets, options: dict[str, Any], notes: tuple[str, ...]
 ) -> int:
     """Measure against a baseline and report the verdict; return the exit code."""
+    limit = TimeLimit.begin(options["budget"], "budget")
     if options["inline"]:
         raise RequestError("A gate measures in fresh processes; drop --inline or --baseline.")
     question, constraints, job = (
@@ -94,7 +96,7 @@ def profile_against_baseline(
     )
     names = (options["name"],) if options["name"] else possible_names(job)
     baseline = find_baseline(options["baseline"], *names)
-    with Progress(quiet=options["quiet"]) as progress, open_run_session(progress.watch) as bench:
+    with Progress(quiet=options["quiet"]) as progress, open_run_session(progress.watch, limit) as bench:
         progress.announce(
             f"Measuring rounds of both models, within {format_rough_duration(options['budget'])} (--budget)."
         )

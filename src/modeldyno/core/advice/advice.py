@@ -14,6 +14,7 @@ from modeldyno.core.metrics.metric import METRICS, Better, Query
 from modeldyno.core.result.result import Result
 from modeldyno.core.result.where import as_text
 from modeldyno.core.spec.knob import KnobValue
+from modeldyno.presentation import Presented
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -70,7 +71,7 @@ class TriedSetting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
+class Advice(Presented):
     """Observations, trials and the best settings for a model, as a document."""
 
     id: str

@@ -10,6 +10,7 @@ from modeldyno.core.agreement.rule import Sameness, Tolerance
 from modeldyno.core.result.result import Fact
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.presentation import Presented
 
 SCHEMA = 1
 """Number of the schema of a Conversion."""
@@ -91,7 +92,7 @@ class Converted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conversion:
+class Conversion(Presented):
     """A model, and what each recipe made of it."""
 
     id: str

@@ -15,6 +15,7 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.result.result import Fact, Result
+from modeldyno.presentation import Presented
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -160,7 +161,7 @@ class CandidateComparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(Presented):
     """A baseline and its candidates with all verdicts, as a document."""
 
     id: str

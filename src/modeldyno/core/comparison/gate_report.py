@@ -11,6 +11,7 @@ from modeldyno.core.metrics.constraints import Judgement, Verdict
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.result.result import Result
 from modeldyno.core.stats.units import format_change, format_changes, format_quantity
+from modeldyno.presentation import Presented
 
 BOUND, CHANGE, FAILURE = "bound", "change", "failure"
 
@@ -30,7 +31,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GateReport:
+class GateReport(Presented):
     """A Result, the checks on it, and their verdicts."""
 
     result: Result

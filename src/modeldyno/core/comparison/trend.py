@@ -18,6 +18,7 @@ from modeldyno.core.result.result import Fact
 from modeldyno.core.stats import changepoints as levels
 from modeldyno.core.stats.statistics import Z, load_numpy
 from modeldyno.errors import RequestError, RunFailed
+from modeldyno.presentation import Presented
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -132,7 +133,7 @@ class LevelStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trend:
+class Trend(Presented):
     """The history of a metric, as a document."""
 
     name: str

@@ -20,6 +20,7 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Interval
 from modeldyno.core.result.result import Result
 from modeldyno.core.stats.units import SECONDS, format_quantity
+from modeldyno.presentation import Presented
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -111,7 +112,7 @@ class LevelHops:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+class Explanation(Presented):
     """What was measured at each level, of which the hops are derived."""
 
     id: str

@@ -14,6 +14,7 @@ from modeldyno.core.result.summary import answers_under_load
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.errors import RequestError, RunFailed
+from modeldyno.presentation import Presented
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -94,7 +95,7 @@ class Knee:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadSeries:
+class LoadSeries(Presented):
     """A log of loads on one server: what a load curve and a search have in common, as documents."""
 
     rungs: tuple[LoadPoint, ...]

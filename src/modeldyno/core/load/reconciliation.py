@@ -17,6 +17,7 @@ from modeldyno.core.metrics.measurement import Distribution, Interval
 from modeldyno.core.metrics.metric import METRICS, fraction_of
 from modeldyno.core.stats.evaluation import Evaluation, independent_difference
 from modeldyno.core.stats.statistics import load_numpy, quantile
+from modeldyno.presentation import Presented
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -71,7 +72,7 @@ class DifferenceRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reconciliation:
+class Reconciliation(Presented):
     """What another tool says of a server, beside a Result of ours."""
 
     tool: str

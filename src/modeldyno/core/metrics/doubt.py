@@ -31,6 +31,7 @@ CODES: dict[str, str] = {
     "time-limit": "Measuring ended by its time limit before the interval was narrow enough.",
     "noise-floor": "More samples stopped making the interval narrower.",
     "sample-limit": "Measuring ended by its limit of samples before the interval was narrow enough.",
+    "out-of-time": "The time of the command was up before everything requested was measured.",
     "interrupted": "The run was interrupted; the measurements up to then were kept.",
     "governor": "The frequency of the processor is not held at its highest.",
     "busy-machine": "The machine had other work when the measurement began.",

@@ -8,6 +8,8 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
+from modeldyno.presentation import Presented
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
@@ -51,7 +53,7 @@ class DigestState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recomputation:
+class Recomputation(Presented):
     """Whether a document holds, as a document."""
 
     kind: str

@@ -15,6 +15,7 @@ from modeldyno.core.metrics.metric import Query
 from modeldyno.core.registry.records import FigureState, HardwareTarget, Variant, VariantFigure
 from modeldyno.core.registry.selection import TAIL, chance_of_error, lower_end
 from modeldyno.core.result.result import FailureKind
+from modeldyno.presentation import Presented
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -65,7 +66,7 @@ class AnswerCandidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegistryAnswer:
+class RegistryAnswer(Presented):
     """Which variant to run and with which configuration, or why that is not known."""
 
     model: str

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from modeldyno.core.registry.records import FigureState, HardwareTarget, Task, Variant, VariantFigure, Version
 from modeldyno.core.result.result import Result
+from modeldyno.presentation import Presented
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +36,7 @@ class VersionSpeed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VersionOverview:
+class VersionOverview(Presented):
     """A version with its variants, figures and tasks."""
 
     version: Version

@@ -25,7 +25,7 @@ from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.errors import RequestError, RunFailed, UncertifiedWarning, UnknownName
-from modeldyno.presentation import presentation
+from modeldyno.presentation import Presented, presentation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -85,7 +85,7 @@ class Artifact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Result:
+class Result(Presented):
     """The outcome of a Job: ``result["latency.p50"]`` is a number in base units, `keys` lists all of them."""
 
     id: str
@@ -116,9 +116,6 @@ class Result:
         doubted = f"; doubts: {codes}" if codes else ""
         failed = f"; failed in {self.failure.where}" if self.failure else ""
         return f"<Result {self.id} of {self.name}: {figures}{doubted}{failed}>"
-
-    def __str__(self) -> str:
-        return presentation().text(self)
 
     @property
     def name(self) -> str:
@@ -248,9 +245,6 @@ class Result:
     def show(self) -> None:
         """Print the report, in colour if the terminal supports it."""
         presentation().show(self)
-
-    def _repr_html_(self) -> str:
-        return presentation().fragment(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from modeldyno.core.spec.knob import KnobValue
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.core.study.goal import Goal
 from modeldyno.core.study.search_space import Key, Point, Space, key
+from modeldyno.presentation import Presented
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -159,7 +160,7 @@ class Budget:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Study:
+class Study(Presented):
     """The goal and the log of trials of a sweep, as a document."""
 
     id: str
