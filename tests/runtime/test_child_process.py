@@ -110,11 +110,10 @@ def test_a_failure_says_where_it_was_and_shows_the_end_of_the_log() -> None:
 def test_an_exception_of_the_model_is_a_failure_in_one_line() -> None:
     """An exception of the model is reported by type and first line; the rest is in the log."""
     failure = run("raise_error").failures[0]
+    line = faulty_models.raise_error.__code__.co_firstlineno + 2
 
-    assert (
-        failure.kind,
-        failure.message,
-    ) == (FailureKind.ERROR, "ValueError: shapes (8, 128) and (64, 8) do not fit")
+    assert failure.kind is FailureKind.ERROR
+    assert failure.message == f"ValueError: shapes (8, 128) and (64, 8) do not fit (faulty_models.py:{line})"
     assert "at layer 3" in failure.log
 
 
