@@ -1,14 +1,19 @@
 """Does process_memory tell what the model takes, and nothing that is ours?
 
 Each model is loaded and called by a bare script, which reads its own /proc/self/smaps_rollup, and profiled
-with several sets of probes, in turns. Told is the ratio of process_memory.max to the peak of the bare script,
-both above what the process held once its libraries were imported and the input was made. The bare script
-makes as many calls as the latency probe is told to, as some runtimes take more memory after a thousand calls
-than after one; a torch network takes 20.8 MB after 100 calls, and 23 MB after 1,000.
-Wanted: within 2 % of the bare script, and within 3 % of each other whichever probes run. Where a process
-takes another amount each time, as the torch network does, three rounds cannot show that: take twelve.
+with several sets of probes, in turns. Told is the ratio of process_memory.max to the peak of the bare script:
+both are medians over the rounds, and both are above what the process held once its libraries were imported,
+the input was made, and the memory that these had freed was returned. The bare script makes as many calls as
+the latency probe is told to, as some runtimes take more memory after a thousand calls than after one.
 
-    python bench/process_memory.py [--rounds 3] [--only MiniLM]
+Wanted: within 2 % of the bare script, and within 3 % of each other whichever probes run. A bound is held or
+broken where the 95 % interval of the ratio (bootstrap over rounds) lies within it or beyond it; between them
+the rounds are too few to say. An allocator decides for each process anew into which of its holes a buffer
+fits, so processes that do the same differ: those of the torch network by 13 % (--placement shows it without
+the profiler). Three rounds cannot tell 3 % there: take fifteen.
+
+    python bench/process_memory.py [--rounds 3] [--only MiniLM] [--probes latency ...]
+    python bench/process_memory.py --placement
 """
 
 from __future__ import annotations
@@ -16,13 +21,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import median, quantiles
 
 ROOT = Path(__file__).parent.parent
 PROBES = (
@@ -51,7 +57,7 @@ def make():
 """
 
 MEASURE = """
-import sys
+import ctypes, sys
 from pathlib import Path
 
 def fields(path):
@@ -63,6 +69,7 @@ def resident():
 
 def begin():
     global baseline
+    ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
     baseline = resident()
 
@@ -119,6 +126,50 @@ with torch.inference_mode():
 end()
 """
 )
+
+
+PLACEMENT = (
+    MEASURE
+    + """
+import json, os, random
+import numpy, torch
+from torch import nn
+c = ctypes.CDLL(None)
+c.malloc.restype, c.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+x = numpy.random.default_rng(0).random((4, 3, 32, 32), dtype=numpy.float32)
+names = {}
+exec(compile(Path(sys.argv[1]).read_text(), sys.argv[1], "exec"), names)
+
+def anonymous():
+    return fields("/proc/self/smaps_rollup")["Anonymous"]
+
+def start(seed):
+    draw = random.Random(seed)
+    blocks = [c.malloc(draw.randint(100, 60_000)) for _ in range(100)]
+    for block in draw.sample(blocks, 50):
+        c.free(block)
+    begin()
+    first = anonymous()
+    with torch.inference_mode():
+        model = names["make"]().eval()
+        for _ in calls():
+            model(torch.from_numpy(x))
+        files = resident() - anonymous()
+        peak = fields("/proc/self/status")["VmHWM"] - files - first
+        c.malloc_trim(0)
+        return peak, anonymous() - first
+
+for seed in range(12):
+    read, write = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.write(write, json.dumps(start(seed)).encode())
+        os._exit(0)
+    os.waitpid(pid, 0)
+    print(os.read(read, 4096).decode())
+"""
+)
+"""Copies of one process that differ only in which blocks of its heap are free: the peak, and what is held."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,12 +258,41 @@ def profiled(case: Case, probes: str, directory: Path) -> float:
 
 def compared(case: Case, options: argparse.Namespace, directory: Path) -> dict[str, list[float]]:
     """Give the bytes of each round: of the bare script, and as told with each set of probes, in turns."""
-    figures: dict[str, list[float]] = {"bare": [], **{probes: [] for probes in PROBES}}
+    figures: dict[str, list[float]] = {"bare": [], **{probes: [] for probes in options.probes}}
     for _ in range(options.rounds):
         for kind, seen in figures.items():
             cache(Path(case.path))
             seen.append(bare(case) if kind == "bare" else profiled(case, kind, directory))
     return figures
+
+
+def ratio_interval(above: list[float], below: list[float]) -> tuple[float, float, float]:
+    """Give the ratio of two medians, with its 95 % interval by bootstrap over the rounds."""
+    draw = random.Random(0)
+    ratios = [
+        median(draw.choices(above, k=len(above))) / median(draw.choices(below, k=len(below)))
+        for _ in range(2000)
+    ]
+    parts = quantiles(ratios, n=40)
+    return median(above) / median(below), parts[0], parts[-1]
+
+
+def judged(interval: tuple[float, float, float], bound: float) -> str:
+    """Say whether a ratio is within a bound of one, as far as its interval tells."""
+    _, low, high = interval
+    if 1 - bound <= low and high <= 1 + bound:
+        return "held"
+    return "broken" if high < 1 - bound or low > 1 + bound else "not shown"
+
+
+def placement(directory: Path) -> None:
+    """Show how far processes differ that do the same."""
+    network = directory / "network.py"
+    network.write_text(NETWORK)
+    command = [sys.executable, "-W", "ignore", "-c", PLACEMENT, str(network), "300"]
+    lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    peaks, sizes = zip(*map(json.loads, lines), strict=True)
+    print(f"peak of the heap: {listed(sorted(peaks))} MB; held in the end: {listed(sorted(sizes))} MB")
 
 
 def cache(path: Path) -> None:
@@ -232,31 +312,40 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=3, choices=range(2, 100), metavar="N")
     parser.add_argument("--only", default="")
+    parser.add_argument("--probes", nargs="+", default=PROBES)
+    parser.add_argument("--placement", action="store_true")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    held, rows = True, {}
+    verdicts, rows = [], {}
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
+        if options.placement:
+            placement(directory)
+            return 0
         for case in cases(directory):
             if options.only not in case.name:
                 continue
-            figures = compared(case, options, directory)
-            rows[case.name] = {kind: mean(each) for kind, each in figures.items()}
-            witness = rows[case.name]["bare"]
-            print(f"{case.name}: a bare script takes {witness / 1e6:.1f} MB ({listed(figures['bare'])})")
-            for probes in PROBES:
-                told = rows[case.name][probes]
-                rounds = listed(figures[probes])
-                error = stdev(figures[probes]) / options.rounds**0.5 / witness
-                print(f"  {probes:45} {told / 1e6:6.1f} MB  x {told / witness:.3f} ± {error:.3f}  ({rounds})")
+            rows[case.name] = figures = compared(case, options, directory)
+            witness = figures.pop("bare")
+            print(f"{case.name}: a bare script takes {median(witness) / 1e6:.1f} MB ({listed(witness)})")
+            for probes, told in figures.items():
+                ratio, low, high = interval = ratio_interval(told, witness)
+                verdicts.append(judged(interval, AGAINST_BARE))
+                print(
+                    f"  {probes:45} {median(told) / 1e6:6.1f} MB  x {ratio:.3f} ({low:.3f} to {high:.3f}) "
+                    f"{verdicts[-1]}  ({listed(told)})"
+                )
+            first = next(iter(figures.values()))
+            others = [ratio_interval(told, first) for told in figures.values() if told is not first]
+            verdicts += [judged(interval, AGAINST_EACH_OTHER) for interval in others]
+            print(f"  against each other: {', '.join(verdicts[len(verdicts) - len(others) :]) or 'one set'}")
+            figures["bare"] = witness
             sys.stdout.flush()
-            values = [rows[case.name][probes] for probes in PROBES]
-            held &= max(values) / min(values) <= 1 + AGAINST_EACH_OTHER
-            held &= all(abs(value / witness - 1) <= AGAINST_BARE for value in values)
     if options.json:
         options.json.write_text(json.dumps(rows))
-    print("held" if held else "a bound is broken")
-    return 0 if held else 1
+    counts = {word: verdicts.count(word) for word in ("held", "broken", "not shown")}
+    print(", ".join(f"{word}: {count}" for word, count in counts.items()))
+    return 1 if counts["broken"] else 0
 
 
 if __name__ == "__main__":

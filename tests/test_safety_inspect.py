@@ -440,3 +440,21 @@ def test_damaged_archives_are_refused(
                 with pytest.raises(RequestError) as caught:
                     way(ModelRef(scheme="", locator=str(path)), seed=0, trust=False)
                 assert is_one_sentence(str(caught.value))
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "model.safetensors.index.json", "deep.json", "deep.py", "deep.safetensors"]
+)
+def test_what_is_nested_without_end_is_refused(tmp_path: Path, name: str) -> None:
+    """A hundred thousand brackets are no configuration, no index of shards and no code."""
+    path = tmp_path / name
+    deep = b'{"model_type": ' + b"[" * 100_000
+    path.write_bytes(len(deep).to_bytes(8, "little") + deep if path.suffix == ".safetensors" else deep)
+    folder = [tmp_path] if name == "config.json" else []
+    if "index" in name:
+        (tmp_path / "config.json").write_text('{"model_type": "bert", "num_hidden_layers": 1}')
+        folder = [tmp_path]
+    for each in (path, *folder):
+        with pytest.raises(RequestError) as caught:
+            run_request(asked(each), in_process=True)
+        assert sentence(caught.value)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.environment import peaks
+from modeldyno.interfaces.sampler import WatchStage
 from modeldyno.profiling.request import Request
+from modeldyno.runtime import sampling
 from modeldyno.runtime.child_process import subprocess_executor
 from modeldyno.runtime.warm_worker import warm_executor
 
 if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
     from modeldyno.interfaces.executor import Executor
+    from modeldyno.interfaces.sampler import Watch
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 HELD = 256 << 20
@@ -101,6 +104,23 @@ def test_the_memory_of_an_open_model_is_told_alike_by_each_run(model: str) -> No
 
     assert first == pytest.approx(HELD, rel=0.04)
     assert second == pytest.approx(first, rel=0.04)
+
+
+def test_free_memory_is_returned_where_it_changes_hands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the baseline, so that the model does not grow unseen into it, and around the profiler's own work."""
+    seen: list[str] = []
+
+    class Witness:
+        def mark(self, stage: str) -> None:
+            seen.append(stage)
+
+    monkeypatch.setattr(sampling, "release_free_memory", lambda: seen.append("returned"))
+    mark = sampling.stage_marker([cast("Watch", Witness())])
+    for stage in ("idle", "baseline", "load", "ours", "timed", "second"):
+        mark(WatchStage(stage))
+
+    returned = ["returned", "baseline", "load", "returned", "ours", "returned", "timed", "second"]
+    assert seen == ["idle", *returned]
 
 
 @pytest.mark.parametrize("program", ["/bin/true", "/nowhere/python"])

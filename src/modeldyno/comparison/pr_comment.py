@@ -160,5 +160,5 @@ def _call_api(thread: CommentThread, method: str, url: str, body: dict[str, str]
     except urllib.error.HTTPError as error:
         error.close()
         raise RunFailed(f"{thread.forge} refused the comment: {error.code} {error.reason}.") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RunFailed(f"{thread.forge} did not take the comment: {error}.") from error

@@ -121,6 +121,6 @@ def _parse_time(text: str, path: str, number: int) -> int:
         if text.startswith("{"):
             return int(float(json.loads(text)["timestamp"]) * _MILLISECOND)
         return int(float(text) * _SECOND)
-    except (ValueError, OverflowError, KeyError, TypeError):
+    except (ValueError, OverflowError, KeyError, TypeError, RecursionError):
         problem = 'neither seconds nor an object with "timestamp" in milliseconds'
         raise RequestError(f"Line {number} of the trace {path} is {problem}: {text[:40]}") from None

@@ -70,7 +70,7 @@ def _describe_code(path: Path) -> str:
     """Suggest names in a Python file: classes, and functions that need no arguments."""
     try:
         tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError) as error:
+    except (OSError, SyntaxError, ValueError, MemoryError, RecursionError) as error:
         return f"cannot be parsed as Python ({error}); correct it there"
     names = [node.name for node in tree.body if _makes_a_model(node)]
     if not names:
@@ -101,7 +101,7 @@ _SCRIPT = "/code/__torch__"
 def _describe_config(file: Path) -> str:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         return f"is not JSON ({error}); copy it again"
     problem = "names no model_type" if isinstance(content, dict) else "is no table of settings"
     return f"{problem}, so it is not one of transformers; give the config of a saved model"

@@ -70,15 +70,16 @@ def watch_server(session: Session) -> list[Watch]:
 def stage_marker(samplers: list[Watch]) -> Callable[[WatchStage], None]:
     """Return a function that marks the beginning of a stage for all samplers, also those added later.
 
-    Free memory is returned to the system before and after the profiler's own work: before it, so that memory
-    freed by the model is not taken for memory reused by our work, and after it, because the model would
-    otherwise grow into our freed memory unseen.
+    Free memory is returned to the system where the memory changes hands. At the baseline and after the
+    profiler's own work, because the model would otherwise grow unseen into what the imports or we have freed;
+    before our work, so that memory freed by the model is not taken for memory reused by us.
     """
     last = WatchStage.IDLE
 
     def mark(stage: WatchStage) -> None:
         nonlocal last
-        if samplers and (last is WatchStage.OURS) != (stage is WatchStage.OURS):
+        is_handed_over = (last is WatchStage.OURS) != (stage is WatchStage.OURS)
+        if samplers and (is_handed_over or stage is WatchStage.BASELINE):
             release_free_memory()
         last = stage
         for sampler in samplers:

@@ -105,7 +105,7 @@ class AdminClient:
 def _parsed(text: str) -> Any:
     try:
         return json.loads(text) if text.strip() else None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise OSError(f"the server's answer is not JSON: {text[:_MESSAGE_LIMIT]!r}") from error
 
 
@@ -114,6 +114,6 @@ def _error_message(text: str) -> str:
     try:
         body = json.loads(text)
         text = str(body.get("error") or body.get("message") or body.get("detail") or text)
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         pass
     return " ".join(text.split())[:_MESSAGE_LIMIT] or "no message"

@@ -81,6 +81,30 @@ def test_headers_are_lines() -> None:
     assert parse_headers("") == ()
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://me:hunter2@h#m", "http://me:hunter2@h:port#m", "grpc://me:hunter2@h#m", "ftp://me:hunter2@h#m",
+        "http://hunter2@#m", "http://h?api_key=hunter2#m", "http://h/p?a=1&X-Amz-Signature=hunter2",
+        "https://h?key=hunter2#m,protocol=http", "https://h?Access-Token=hunter2", "http://h?sig=hunter2#m",
+        "http://h?subscription-key=hunter2", "http://h?token=hunter2&token=",
+    ],
+)  # fmt: skip
+def test_a_secret_in_a_url_is_refused_and_not_shown(url: str) -> None:
+    """A user, a password, and whatever a query calls a key or a token: no result would keep it secret."""
+    with pytest.raises(RequestError) as caught:
+        parse_endpoint(url)
+
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_query_without_a_secret_is_sent() -> None:
+    """Other parameters, and credentials without a value, belong to the path."""
+    endpoint, _ = parse_endpoint("http://h/p?model=key&version=2&key=#m")
+
+    assert endpoint.path == "/p?model=key&version=2&key="
+
+
 @pytest.mark.parametrize("text", ["A: b\nhunter2", ": hunter2"])
 def test_a_header_that_is_none_is_not_told(text: str) -> None:
     """A line that is no header may be a secret: its number is told, not the line."""

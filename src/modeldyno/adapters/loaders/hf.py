@@ -135,7 +135,7 @@ def _shards(index: Path) -> list[str]:
     try:
         mapping = json.loads(index.read_text())["weight_map"]
         names = sorted({Path(str(name)).name for name in mapping.values()})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RequestError(f"'{index}' is not an index of shards ({error}); copy it again.") from error
     return names
 

@@ -104,6 +104,6 @@ def _digest(file: Path, seed: int) -> str:
 def _is_config(file: Path) -> bool:
     try:
         content = json.loads(file.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(content, dict) and "model_type" in content

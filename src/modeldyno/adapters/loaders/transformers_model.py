@@ -99,7 +99,7 @@ def read_configuration(path: Path) -> Any:
     file = path / "config.json" if path.is_dir() else path
     try:
         content = json.loads(file.read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RequestError(f"'{file}' is not JSON: {first_line(error)}; copy it again.") from error
     if not isinstance(content, dict):
         raise RequestError(f"'{file}' is not a transformers configuration; give one with a model_type.")

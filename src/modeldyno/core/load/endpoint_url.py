@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, quote, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 from modeldyno.core.load.request_target import Endpoint, Tls, Transport
 from modeldyno.core.spec.knob import BOOLEANS
@@ -32,6 +32,15 @@ They may be secrets and are stored nowhere else."""
 _MOST_LISTED = 8
 """Most models listed in a message."""
 _SETTING = re.compile(r"(?P<name>[a-z]+)=(?P<value>.*)", re.DOTALL)
+_USER = re.compile(r"//[^/?#]*@")
+"""The user and password of a URL, which are shown nowhere."""
+_SECRET_WORDS = frozenset(
+    {
+        "access_token", "api_key", "apikey", "auth", "client_secret", "key", "passwd", "password", "pwd",
+        "secret", "sig", "signature", "subscription_key", "token", "x_amz_signature",
+    }
+)  # fmt: skip
+"""Parameters of a query that servers take for credentials."""
 _TLS = ("verify", "authority", "certificate", "key", "name")
 _SETTINGS = ("protocol", *_TLS)
 
@@ -42,22 +51,29 @@ def parse_endpoint(url: str) -> tuple[Endpoint, Transport]:
     Raises:
         RequestError: it is not such a URL, contains a secret, or has a setting without effect.
     """
+    shown = _USER.sub("//", url)
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise RequestError(f"'{url}' is not a URL: its host or port cannot be read.") from None
+        raise RequestError(f"'{shown}' is not a URL: its host or port cannot be read.") from None
     if parts.scheme not in SCHEMES or not host:
-        raise RequestError(f"'{url}' is not the URL of a server; write for example http://host:8000#model.")
+        raise RequestError(f"'{shown}' is not the URL of a server; write for example http://host:8000#model.")
     transport, encrypted, default_port = SCHEMES[parts.scheme]
     port = port or default_port
     if port is None:
-        raise RequestError(f"'{url}' has no port; write for example grpc://{host}:8001#model.")
+        raise RequestError(f"'{shown}' has no port; write for example grpc://{host}:8001#model.")
     if parts.username is not None or parts.password is not None:
         raise RequestError(
             f"The URL of {host} contains a user or password, which would be stored with every result; "
             f"send an Authorization header instead: {HEADERS_VARIABLE} or `headers`."
         )
+    for word, value in parse_qsl(parts.query):
+        if value and word.lower().replace("-", "_") in _SECRET_WORDS:
+            raise RequestError(
+                f"The URL of {host} contains a value for '{word}', which would be stored with every result; "
+                f"send it as a header instead: {HEADERS_VARIABLE} or `headers`."
+            )
     name, settings = _parse_fragment(parts.fragment)
     model, _, version = name.rpartition("@") if "@" in name[1:] else (name, "", "")
     return Endpoint(
