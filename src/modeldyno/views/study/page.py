@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _TOP, _EVERY = 10, 200
 """Most rows of the table of the best, and of that of every configuration."""
-_SATISFIES = {Verdict.HELD: "yes", Verdict.BROKEN: "no", Verdict.UNDECIDED: "undecided"}
+_SATISFIES = {Verdict.HELD: "holds", Verdict.BROKEN: "broken", Verdict.UNDECIDED: "not shown"}
 _EXTRA_QUERIES = {
     "p99 latency": Query(metric="latency", statistic="p99"),
     "throughput": Query(metric="throughput"),
@@ -105,7 +105,7 @@ def all_configurations(study: Study, ranked: Ranking) -> Iterator[Block]:
             Column(title="configuration"),
             *(Column(title=name, align=Align.RIGHT) for name in axes),
             *(Column(title=name, align=Align.RIGHT) for name in shown),
-            *((Column(title="satisfies constraints"),) if bounded else ()),
+            *((Column(title="constraints"),) if bounded else ()),
         ),
         rows=tuple(
             (
