@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.sample_explanations import an_explanation
 
 import modeldyno
 from modeldyno import codec, plugins
@@ -17,7 +18,6 @@ from modeldyno.kinds import kind_of
 from modeldyno.loadtest.replicas import CostAnswer
 from modeldyno.presentation import Presented
 from modeldyno.testing.sample_conversions import a_conversion
-from modeldyno.testing.sample_explanations import an_explanation
 from modeldyno.testing.sample_results import a_failed_result, a_result
 from modeldyno.testing.sample_series import a_capacity, a_comparison, a_ladder, a_trend
 from modeldyno.testing.sample_studies import a_study

@@ -15,7 +15,9 @@ from modeldyno.adapters.stores import sql
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import Doubted, FailureKind, Progressed
 from modeldyno.core.study import verification
+from modeldyno.core.study.curves import next_curve_trial
 from modeldyno.core.study.goal import Goal, Objective
+from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.study import Budget, TrialPurpose, TrialRequest, TrialState
 from modeldyno.core.study.trial_effort import LONGEST
 from modeldyno.errors import RequestError, RunFailed, StaleStudy, UnknownName, Unloadable
@@ -511,3 +513,55 @@ def test_a_million_points_start_at_once(monkeypatch: pytest.MonkeyPatch) -> None
     next(run_trials(a_million(strategy="quick"), rooms=SimulatedTrials(rate=by_batch)))
 
     assert time.monotonic() - begun < 1.0
+
+
+# --- curves ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("unverified")
+def test_after_the_search_the_best_are_measured_at_all_loads(strategy: Callable[[list[Point]], None]) -> None:
+    """Each load of the best two that is missing, once; the rest of the space stays as it is."""
+    points: list[Point] = [{"instances": i, "concurrency": 4} for i in (1, 2, 3)]
+    strategy(points)
+    study = a_served_study("concurrency=1,4,8", "instances=1,2,3", budget=Budget(curves=2))
+    bench = SimulatedTrials(rate=lambda p: float(p.get("instances", 1)) * min(float(p["concurrency"]), 4.0))
+    study = swept(study, bench)
+    curves = [trial.point for trial in study.trials if trial.stage is TrialPurpose.CURVE]
+
+    assert [trial.stage for trial in study.trials][-len(curves) :] == [TrialPurpose.CURVE] * len(curves)
+    assert curves == [
+        {"instances": 3, "concurrency": 1}, {"instances": 3, "concurrency": 8},
+        {"instances": 2, "concurrency": 1}, {"instances": 2, "concurrency": 8},
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("unverified")
+def test_curves_do_not_change_the_ranking(strategy: Callable[[list[Point]], None]) -> None:
+    """Another load that looks better by chance is no candidate: it was not verified."""
+    strategy([{"instances": 2, "concurrency": 4}])
+    study = a_served_study("concurrency=4,8", "instances=1,2", budget=Budget(curves=1))
+    study = swept(
+        study, SimulatedTrials(rate=lambda p: float(p.get("instances", 1)) ** 2 * float(p["concurrency"]))
+    )
+    best = ranking(study).best
+
+    assert study.trials[-1].stage is TrialPurpose.CURVE
+    assert best is not None
+    assert best.point == ranking(study.searched).best.point  # type: ignore[union-attr]
+    assert ranking(study).measurements == len(study.measured)
+
+
+def test_no_curves_where_none_are_wanted_or_there_is_one_load() -> None:
+    """They are asked for, and need a load that is varied."""
+    served = a_served_study("concurrency=1,2", "instances=1,2")
+
+    assert next_curve_trial(served) is None
+    assert next_curve_trial(a_study("batch_size=1,2", budget=Budget(curves=3))) is None
+
+
+def test_curves_are_within_the_budget() -> None:
+    """A quarter of the time is left to them, and there are no more trials than allowed."""
+    study = a_served_study("concurrency=1,2", "instances=1,2", budget=Budget(curves=2, max_trials=4))
+    study = swept(study, SimulatedTrials(rate=lambda point: float(point.get("instances", 1))))
+
+    assert len(study.measured) <= 4

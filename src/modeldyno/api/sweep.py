@@ -52,6 +52,7 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
     strategy: str | None = None,
     max_time: float | str | None = None,
     max_trials: int | None = None,
+    curves: int | None = None,
     certain: float | str | None = None,
     example: Any = None,
     backend: str | None = None,
@@ -90,6 +91,7 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
         strategy: search strategy: quick (if None), grid, ladder or optuna.
         max_time: time limit in seconds, or text such as ``"10m"``; None: until nothing more can be learned.
         max_trials: maximum number of measurements, including verification.
+        curves: number of best configurations to measure at all loads after the search, within the budget.
         certain: required confidence in the best configuration, a fraction; 0.95 if None.
         example: inputs of a live object.
         backend: what runs or serves it.
@@ -130,7 +132,7 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
         "data": None if data is None else str(data), "name": name, "set": settings, "load": load,
         "beside": beside,
         "space": _parse_space(space), "plan": _plan_fields(plan),
-        "budget": _drop_none(max_time=max_time, max_trials=max_trials, certain=certain),
+        "budget": _drop_none(max_time=max_time, max_trials=max_trials, curves=curves, certain=certain),
     }  # fmt: skip
     tree = _to_tree(options)
     if resume is not None:

@@ -77,6 +77,12 @@ def budget_options(command: cli_options.Command) -> cli_options.Command:
             callback=_check_certainty,
             help="Required confidence in the best configuration; 95% by default.",
         ),
+        click.option(
+            "--curves",
+            type=click.IntRange(1),
+            metavar="N",
+            help="After the search, measure the best N configurations at all loads.",
+        ),
         click.option("--dry-run", is_flag=True, help="Print the plan without measuring."),
     )(command)
 

@@ -188,7 +188,7 @@ def _array(spec: InputSpec, value: Any, where: str) -> ndarray:
         flat = flat if spec.dtype is None else random_arrays.convert_dtype(flat, spec.dtype, where)
     declared = spec.shape[1:] if spec.shape and _has_batch(spec) else spec.shape
     given = value.get("shape") if isinstance(value, dict) else None
-    shape = tuple(given) if isinstance(given, list) else _known(declared, flat.size)
+    shape: tuple[Any, ...] = tuple(given) if isinstance(given, list) else _known(declared, flat.size)
     if not all(isinstance(size, int) and size >= 0 for size in shape) or math.prod(shape) != flat.size:
         raise RequestError(
             f"{where} has {flat.size:,} values, which do not fill the shape {format_shape(shape)}"
@@ -197,14 +197,14 @@ def _array(spec: InputSpec, value: Any, where: str) -> ndarray:
     return flat.reshape(shape)
 
 
-def _known(shape: tuple[int | str, ...] | None, size: int) -> tuple[int, ...]:
+def _known(shape: tuple[int | str, ...] | None, size: int) -> tuple[int | str, ...]:
     """Return a shape with its only free dimension, if there is one, as the number of values says."""
     if shape is None:
         return (size,)
     fixed = math.prod(item for item in shape if isinstance(item, int))
     free = sum(isinstance(item, str) for item in shape)
     if free > 1 or not fixed:
-        return shape  # type: ignore[return-value] - refused with its names
+        return shape
     return tuple(item if isinstance(item, int) else size // fixed for item in shape)
 
 

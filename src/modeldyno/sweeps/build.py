@@ -359,7 +359,12 @@ def read_budget(words: FileConfig, before: Budget) -> Budget:
     return replace(before, **values)
 
 
-_VALID_RANGE = {"max_time": "greater than zero", "max_trials": "1 or more", "certain": value_parsers.CERTAIN}
+_VALID_RANGE = {
+    "max_time": "greater than zero",
+    "max_trials": "1 or more",
+    "certain": value_parsers.CERTAIN,
+    "curves": "1 or more",
+}
 
 
 def _default_load_axes(

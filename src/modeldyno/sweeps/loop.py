@@ -19,6 +19,7 @@ from modeldyno.core.result.result import Loaded, Progressed
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import Inspection
 from modeldyno.core.study import default_baseline, resume_guard, verification
+from modeldyno.core.study.curves import TIME_SHARE, next_curve_trial
 from modeldyno.core.study.search_space import key
 from modeldyno.core.study.study import Trial, TrialPurpose, TrialState
 from modeldyno.core.study.trial_effort import trial_job
@@ -169,8 +170,19 @@ def next_trial(study: Study, elapsed: float) -> TrialRequest | None:
     """Return what to measure next, after so many seconds; None at the end of the sweep.
 
     Apart from the time, it is a function of the log: first the default, then the search, which does not see
-    verification trials, then verification.
+    verification trials, then verification, and then the curves, which neither of them sees.
     """
+    ask = _next_of_search(study.searched, elapsed)
+    if ask is not None:
+        return ask
+    seconds = elapsed + resume_guard.mean_trial_seconds(study.searched)
+    return None if _budget_spent(study, seconds, len(study.measured)) else next_curve_trial(study)
+
+
+def _next_of_search(study: Study, elapsed: float) -> TrialRequest | None:
+    """Return what to measure next of the search and its verification; time for curves is left."""
+    if study.budget.curves and study.budget.max_time is not None:
+        study = replace(study, budget=replace(study.budget, max_time=TIME_SHARE * study.budget.max_time))
     searched = replace(study, trials=tuple(t for t in study.trials if t.stage is not TrialPurpose.VERIFY))
     if _budget_spent(study, elapsed + resume_guard.mean_trial_seconds(searched), len(study.measured)):
         return None
@@ -254,7 +266,7 @@ def _run_trial(
     except (StaleStudy, UnknownName, TrustRequired, Unloadable):
         raise  # the same error would occur at every point
     except RequestError as error:
-        if ask.stage is not TrialPurpose.SEARCH:  # the default and verified points must be valid
+        if ask.stage in {TrialPurpose.DEFAULT, TrialPurpose.VERIFY}:  # these points must be valid
             raise
         trial = Trial(
             number=number,
@@ -283,7 +295,7 @@ def _check_start(study: Study, ask: TrialRequest) -> None:
         trial for trial in study.measured if study.configuration(trial.point) == configuration
     ]
     if (
-        ask.stage is TrialPurpose.SEARCH
+        ask.stage in {TrialPurpose.SEARCH, TrialPurpose.CURVE}
         and same_configuration
         and all(_failed_to_start(trial) for trial in same_configuration)
     ):

@@ -91,5 +91,6 @@ LOADED = {"concurrency": parse_integer, **{row.field: _PARSERS[row.kind] for row
 BUDGETED: dict[str, Callable[[Any], Any]] = {
     "max_time": quantity_parser(SECONDS),
     "max_trials": parse_integer,
+    "curves": parse_integer,
     "certain": lambda given: read_quantity(given, FRACTION, lambda text, _unit: parse_certainty(text)),
 }

@@ -6,7 +6,7 @@ import shutil
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
@@ -358,10 +358,11 @@ def test_a_real_triton_runs_onnx_models_of_a_repository(tmp_path: Path, name: st
     backend = plugins.backend("triton")
     image = np.random.default_rng(0).random((2, 1, 8, 8), dtype="float32")
     direct = plugins.loader("onnx").load(ModelRef(scheme="onnx", locator=str(DIGITS)), seed=0, trust=False)
-    with (
-        backend.open(direct, configure(backend.knobs, {})) as own,
-        backend.open(model, configure(backend.knobs, {})) as session,
-    ):
+    with ExitStack() as stack:
+        own, session = (
+            cast("Any", stack.enter_context(backend.open(each, configure(backend.knobs, {}))))
+            for each in (direct, model)
+        )
         first, second = (
             each.arrays(send_once(each.target([{"image": image}])))["scores"] for each in (own, session)
         )

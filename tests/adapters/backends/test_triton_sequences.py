@@ -30,7 +30,7 @@ def sequences(log: Path) -> Mapping[int, list[tuple[int, ...]]]:
 @pytest.mark.parametrize("protocol", ["http-binary", "http-json", "grpc"])
 @pytest.mark.parametrize("arrivals", [{}, {"rate": "300:poisson", "drivers": 2}], ids=["closed", "rate"])
 def test_each_sequence_begins_goes_on_and_ends(
-    protocol: str, arrivals: dict[str, str | int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    protocol: str, arrivals: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A real Triton gave every request to the state of its sequence, and none was left open."""
     monkeypatch.setenv("TALLY_LOG", str(tmp_path / "log"))

@@ -51,6 +51,7 @@ class SharedRegions:
         content = client.memory_content(feeds)
         memory = SharedMemory(create=True, size=max(1, len(content)))
         self._open.append((memory, client.unregister_memory(endpoint, memory.name)))
+        assert memory.buf is not None
         memory.buf[: len(content)] = content
         try:
             reply = send_once(

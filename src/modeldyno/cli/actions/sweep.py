@@ -26,7 +26,7 @@ _SAME_NAME = ("backend", "name", "strategy", "evaluate", "data", *GOALS)
 """Options that have the same name in a sweep file."""
 _SECTIONS = {
     "plan": {"trial_time": "max_time", **{row.name: row.field for row in PLAN if row.field != "max_time"}},
-    "budget": {"max_time": "max_time", "max_trials": "max_trials", "until": "certain"},
+    "budget": {"max_time": "max_time", "max_trials": "max_trials", "curves": "curves", "until": "certain"},
     "load": {"concurrency": "concurrency", "rate": "rate", **{row.name: row.field for row in LOAD}},
 }
 """Options that have another name in a sweep file: section, option, name in the section."""

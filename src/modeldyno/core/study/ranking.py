@@ -124,6 +124,7 @@ class Ranking:
 
 def ranking(study: Study, resamples: int = RESAMPLES) -> Ranking:
     """Rank the measured points; the same study gives the same ranking."""
+    measurements, study = len(study.measured), study.searched
     all_contenders = scored_candidates(study)
     each_load = study.goal.rank is Rank.EACH
     groups: dict[Key, list[ScoredCandidate]] = {}
@@ -141,7 +142,7 @@ def ranking(study: Study, resamples: int = RESAMPLES) -> Ranking:
         )
     return replace(
         overall,
-        measurements=len(study.measured),
+        measurements=measurements,
         configurations=len({key(contender.configuration) for contender in all_contenders}),
         failed=sum(trial.state is TrialState.FAILED for trial in study.measured),
         skipped=len(study.skipped),

@@ -50,6 +50,8 @@ class TrialPurpose(StrEnum):
     SEARCH = "search"
     VERIFY = "verify"
     """Measured again, interleaved with its rivals, in a fresh process or on a freshly started server."""
+    CURVE = "curve"
+    """Another load of one of the best configurations, measured after the search; no part of the ranking."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +159,8 @@ class Budget:
     """Most measurements, verification included."""
     certain: float = 0.95
     """Verification ends when the best is best in this share of resamples."""
+    curves: int = 0
+    """Number of best configurations that are measured at all loads after the search."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -202,6 +206,12 @@ class Study(Presented):
     def measured(self) -> tuple[Trial, ...]:
         """The trials for which something was run."""
         return tuple(trial for trial in self.trials if trial.measured)
+
+    @cached_property
+    def searched(self) -> Study:
+        """The study without the trials that only complete curves."""
+        trials = tuple(trial for trial in self.trials if trial.stage is not TrialPurpose.CURVE)
+        return self if len(trials) == len(self.trials) else replace(self, trials=trials)
 
     @cached_property
     def candidates(self) -> Mapping[Key, Candidate]:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _TOP, _EVERY = 10, 200
 """Most rows of the table of the best, and of that of every configuration."""
-_SATISFIES = {Verdict.HELD: "yes", Verdict.BROKEN: "no", Verdict.UNDECIDED: "undecided"}
+_SATISFIES = {Verdict.HELD: "holds", Verdict.BROKEN: "broken", Verdict.UNDECIDED: "not shown"}
 _EXTRA_QUERIES = {
     "p99 latency": Query(metric="latency", statistic="p99"),
     "throughput": Query(metric="throughput"),
@@ -104,7 +104,7 @@ def all_configurations(study: Study, ranked: Ranking) -> Iterator[Block]:
             ">",
             "configuration",
             *(f"{name}>" for name in (*axes, *shown)),
-            *(("satisfies constraints",) if bounded else ()),
+            *(("constraints",) if bounded else ()),
         ),
         rows=tuple(
             (

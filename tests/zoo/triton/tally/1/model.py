@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import triton_python_backend_utils as triton
+import triton_python_backend_utils as triton  # type: ignore[import-not-found]
 
 
 class TritonPythonModel:
