@@ -281,7 +281,7 @@ def test_all_that_holds_is_ranked(tmp_path: Path) -> None:
         version, _ = registry.add_version(a_version())
         variant = a_variant(version)
         registry.put_variant(variant, "ada")
-        software = {"onnxruntime": metadata.version("onnxruntime")}
+        software: dict[str, str | int | float | bool] = {"onnxruntime": metadata.version("onnxruntime")}
         for batch in (1, 8):
             result = a_result(id=f"{batch:02x}" * 6)
             put(store, result)

@@ -94,3 +94,4 @@ def test_the_page_of_a_model_draws_where_its_versions_come_from(visitor: Visitor
     assert "onnx-int8" in drawing
     assert drawing.index("digits/1") < drawing.index("digits/2")
     assert drawing.count('class="arrow"') == 3
+    assert [row["recipe"] for row in visitor.json("/models/digits")["lineage"]] == ["", "onnx-int8"] * 2

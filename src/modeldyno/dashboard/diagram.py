@@ -85,11 +85,11 @@ def _box(box: Box) -> Iterator[str]:
     anchor = ' text-anchor="middle"' if middle else ""
     title = _fit(box.title, room / _CHARACTER)
     kind = _fit(box.kind, max(0.0, room - len(title) * _CHARACTER) / _SMALL - 1) if box.kind else ""
-    beside = f'<tspan class="small" dx="7">{html.escape(kind)}</tspan>' if kind else ""
+    beside = f' <tspan class="small" dx="4">{html.escape(kind)}</tspan>' if kind else ""
     lines = [("title", html.escape(title) + beside)]
     lines += [("small", html.escape(_fit(note, room / _SMALL))) for note in box.notes if note]
     first = box.y + (16 if box.look == "frame" else (box.height - _LINE * (len(lines) - 1)) / 2 + 4)
-    words = "".join(
+    words = " ".join(  # a link is named by its words
         f'<text class="{look}" x="{x:.1f}" y="{first + _LINE * place:.1f}"{anchor}>{text}</text>'
         for place, (look, text) in enumerate(lines)
     )
@@ -98,12 +98,11 @@ def _box(box: Box) -> Iterator[str]:
         length = max(1.5, (box.width - 12) * min(1.0, box.part))
         foot = box.y + box.height - 4
         bar = f'<rect class="bar" x="{box.x + 6:.1f}" y="{foot:.1f}" width="{length:.1f}" height="4"/>'
-    label = html.escape(", ".join(filter(None, (box.title, box.kind, *box.notes))))
-    hint = f"<title>{label}</title>"
     if box.address:
-        yield f'<a href="{html.escape(box.address)}" aria-label="{label}">{hint}{shape}{bar}{words}</a>'
+        yield f'<a href="{html.escape(box.address)}">{shape}{bar}{words}</a>'
     else:
-        yield f"<g>{hint}{shape}{bar}{words}</g>"
+        hint = html.escape(", ".join(filter(None, (box.title, box.kind, *box.notes))))
+        yield f"<g><title>{hint}</title>{shape}{bar}{words}</g>"
 
 
 def _fit(text: str, most: float) -> str:

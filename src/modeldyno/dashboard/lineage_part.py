@@ -25,10 +25,10 @@ _WIDTH, _TALL, _LOW, _GAP, _INDENT = 400.0, 40.0, 28.0, 12.0, 26.0
 _DEEPEST = 5
 
 
-def lineage_part(
+def find_lineage(
     registry: Registry, versions: Sequence[Version], aliases: dict[str, int]
-) -> Iterator[PageDiagram]:
-    """Draw where the newest versions of a model come from; nothing for one version with no variant."""
+) -> tuple[LineageRow, ...]:
+    """Return where the newest versions of a model come from, and what was made of them."""
     shown = versions[:_VERSIONS]
     variants = {version.name: registry.variants(version) for version in shown}
     children = [
@@ -37,9 +37,13 @@ def lineage_part(
         for child in registry.find_versions(parent=version.name, limit=_VERSIONS)
         if child.model != version.model
     ]
-    rows = build_lineage(shown, variants, children, aliases)
+    return build_lineage(shown, variants, children, aliases)
+
+
+def lineage_part(rows: Sequence[LineageRow], versions: int) -> Iterator[PageDiagram]:
+    """Draw a lineage; nothing for one version with no variant. `versions` is how many the model has."""
     if len(rows) > 1:
-        older = len(versions) - len(shown)
+        older = versions - _VERSIONS
         more = f", without {count(older, 'older version')}" if older > 0 else ""
         links = {row.version: _address(row) for row in rows}
         yield PageDiagram(

@@ -11,7 +11,7 @@ from modeldyno.core.registry.policy import DEFAULT
 from modeldyno.core.registry.records import OPEN, SOURCE, TaskKind, TaskState
 from modeldyno.core.report.blocks import Column, Notice, Severity, Table
 from modeldyno.dashboard import network_page, registry_writes
-from modeldyno.dashboard.lineage_part import lineage_part
+from modeldyno.dashboard.lineage_part import find_lineage, lineage_part
 from modeldyno.dashboard.page import (
     CHIPS,
     LARGEST_NUMBER,
@@ -145,6 +145,7 @@ def model(asked: Asked) -> DashboardPage:
     addresses = {v.name: address("models", name, v.number) for v in versions}
     links = TableLinks(links={"version": addresses}, chips=CHIPS)
     compares = tuple(_compare_form(registry, name, versions))
+    lineage = find_lineage(registry, versions, aliases)
     drawn = matrix.over_versions(speeds)
     blocks: list[Block] = [
         *((matrix.speeds(speeds, "Speed of each version"),) if speeds else ()),
@@ -163,11 +164,18 @@ def model(asked: Asked) -> DashboardPage:
                 if moves
                 else ()
             ),
-            *lineage_part(registry, versions, aliases),
+            *lineage_part(lineage, len(versions)),
             *compares,
             *_alias_forms(name, versions, aliases),
         ),
-        data={"model": name, "versions": versions, "aliases": aliases, "moves": moves, "speeds": speeds},
+        data={
+            "model": name,
+            "versions": versions,
+            "aliases": aliases,
+            "moves": moves,
+            "speeds": speeds,
+            "lineage": lineage,
+        },
     )
 
 

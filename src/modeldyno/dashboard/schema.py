@@ -23,6 +23,7 @@ from modeldyno.core.result.result import Result
 from modeldyno.interfaces.registry import ModelEntry
 from modeldyno.interfaces.store import ConclusionEntry, Entry, StudyEntry
 from modeldyno.registry.matrix import SpeedRow
+from modeldyno.views.registry.lineage import LineageRow
 from modeldyno.views.result.network import Network
 
 
@@ -67,6 +68,7 @@ class ModelData:
     aliases: dict[str, int]
     moves: list[AliasMove]
     speeds: list[SpeedRow]
+    lineage: list[LineageRow]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, cast
 from modeldyno.adapters.probes import timing_loop
 from modeldyno.adapters.probes.load_monitor import SILENCE, LoadMonitor
 from modeldyno.core.load import latency_breakdown, load_analysis
+from modeldyno.core.load.load_seconds import load_seconds
 from modeldyno.core.load.multi_model import with_model_scope
 from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.metrics.doubt import Doubt, distribution_doubts
 from modeldyno.core.metrics.measurement import SATURATED, Distribution, Measurement, observed_number
 from modeldyno.core.metrics.stop_rule import StopRuleResult
 from modeldyno.core.result.result import Artifact, Failure, FailureKind
+from modeldyno.core.result.trace_data import TraceReport
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.data import outputs
 from modeldyno.errors import RequestError
@@ -48,7 +50,7 @@ needs = IsServed
 pass_ = Pass.TIMED
 
 
-def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Failure | Artifact]:
+def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Failure | TraceReport | Artifact]:
     """Put the server under load until its latency reaches the plan's precision; then let it drain.
 
     If there are co-hosted models, each is under its own load until all of them are measured precisely enough;
@@ -62,6 +64,8 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Fail
             if finished.name:
                 measurements = (with_model_scope(finished.name, measurement) for measurement in measurements)
             yield from measurements
+        if seconds := load_seconds(loads[0].monitor.tape):
+            yield TraceReport(seconds=seconds)
         if path := subject.observation.records:
             from modeldyno.loadgen.record_export import write_records  # noqa: PLC0415 - rarely needed
 

@@ -127,8 +127,24 @@ class MemoryTimeline:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoadSecond:
+    """What ended in a second of a load."""
+
+    at: float
+    """Seconds from when the first request was due, the ramp and the warm-up included."""
+    length: float = 1.0
+    """Seconds that it stands for: more than one in a long load."""
+    answered: int
+    failed: int
+    p50: float | None = None
+    """Seconds, of the answers of this second, as the next two; None if there was none."""
+    p95: float | None = None
+    p99: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TraceReport:
-    """The trace of a second pass."""
+    """The trace of a second pass, and of a load second by second."""
 
     layers: tuple[Layer, ...] = ()
     """Parents before their children."""
@@ -141,6 +157,8 @@ class TraceReport:
     """Contents of memory at the measured peak, the largest first."""
     held_in: str = ""
     """The module during which the peak was reached."""
+    seconds: tuple[LoadSecond, ...] = ()
+    """Of a load."""
 
     def joined(self, other: TraceReport) -> TraceReport:
         """Add the parts that another Activity has."""

@@ -33,6 +33,42 @@ _LAYERS = 60
 # --- time ------------------------------------------------------------------------------------------
 
 
+def load_by_second(result: Result) -> Iterator[Plot]:
+    """Draw a load second by second: how long answers took, and how many there were."""
+    rows = result.activity.seconds if result.activity else ()
+    if len(rows) < _FEWEST_SECONDS:
+        return
+    at = tuple(row.at for row in rows)
+    kept = [row for row in rows if row.p50 is not None]
+    axis = AxisScale(label="time", unit=SECONDS)
+    if kept:
+        yield Plot(
+            title="Latency by second",
+            x=axis,
+            y=AxisScale(label="latency", unit=SECONDS),
+            series=tuple(
+                Series(
+                    name=name,
+                    x=tuple(row.at for row in kept),
+                    y=tuple(getattr(row, name) or 0.0 for row in kept),
+                )
+                for name in ("p50", "p95", "p99")
+            ),
+            note="the ramp, the warm-up and the end included; percentiles of one second are rough",
+        )
+    answers = Series(name="answered", x=at, y=tuple(row.answered / row.length for row in rows))
+    failures = Series(name="failed", x=at, y=tuple(row.failed / row.length for row in rows))
+    yield Plot(
+        title="Answers by second",
+        x=axis,
+        y=AxisScale(label="requests", unit=RATE),
+        series=(answers, *((failures,) if any(row.failed for row in rows) else ())),
+    )
+
+
+_FEWEST_SECONDS = 2
+
+
 def call_timeline(result: Result) -> Iterator[Plot]:
     """Draw the latency of the calls in order, with the warm-up before them."""
     latency = result.find("latency")

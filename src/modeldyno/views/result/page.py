@@ -81,7 +81,14 @@ def parts(result: Result, judgements: Sequence[Judgement] = (), *, level: int = 
         return
     unit = unit_of_work(result)
     yield from _section(
-        "Results", (*results(result, judgements), *latencies(result), *charts.call_timeline(result)), level
+        "Results",
+        (
+            *results(result, judgements),
+            *latencies(result),
+            *charts.load_by_second(result),
+            *charts.call_timeline(result),
+        ),
+        level,
     )
     yield from _section(
         f"Where the time of a {unit} goes",
