@@ -102,11 +102,12 @@ def _source(subject: Subject) -> str:
     return source
 
 
-def _outputs(subject: Subject, source: str) -> ndarray:
-    """Return the first output of all samples."""
+def _outputs(subject: Subject, source: str, most: int | None = None) -> ndarray:
+    """Return the first output of all samples, or of as many of the first ones."""
     session, like = subject.session, subject.feeds[0]
     assert isinstance(session, CanCall)
-    data = labelled_samples.read_samples(source, like)
+    samples = labelled_samples.read_samples(source, like)
+    data = {name: array[:most] for name, array in samples.items()}
     return labelled_samples.first_outputs(
         data, subject.samples, lambda feed: session.arrays(session.prepare(feed)())
     )
