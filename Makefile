@@ -49,7 +49,7 @@ test: export OMP_WAIT_POLICY ?= PASSIVE
 test: setup          ## the default suite, as CI runs it
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m '$(QUICK)' tests/core \
 	    --cov=modeldyno.core --cov-report=term:skip-covered --cov-fail-under=100
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m '$(QUICK)' --ignore=tests/core $(AGAIN)
+	MODELDYNO_EXAMPLES=30 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m '$(QUICK)' --ignore=tests/core $(AGAIN)
 
 check: export OMP_WAIT_POLICY ?= PASSIVE
 check: lint          ## the daily loop: lint, types, contracts, and the tests that need neither processes nor simulations
@@ -62,6 +62,7 @@ coverage: setup      ## what the default suite reaches of everything
 
 test-slow: setup     ## wide sweeps: 10,000 simulated runs a source, 100 live noise runs, every architecture
 	$(BIN)/python -m pytest -m slow --timeout 3600
+	MODELDYNO_EXAMPLES=500 $(BIN)/python -m pytest -n $(WORKERS) -m 'hypothesis and $(QUICK)'
 
 test-pages: setup    ## the commands and the Python of docs/howto and of the recipes, run as a reader would
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m pages

@@ -14,7 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 GOLDEN = Path(__file__).parent / "golden"
-settings.register_profile("unhurried", settings(), deadline=None)  # a busy machine is no mistake
+EXAMPLES = int(os.environ.get("MODELDYNO_EXAMPLES", "100"))
+"""Examples of each property that Hypothesis tries."""
+settings.register_profile(
+    "unhurried",
+    settings(),
+    deadline=None,  # a busy machine is no mistake
+    max_examples=EXAMPLES,
+)
 settings.load_profile("unhurried")
 
 

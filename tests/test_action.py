@@ -173,7 +173,12 @@ def test_the_steps_measure_and_write_the_reports(tmp_path: Path) -> None:
     assert (tmp_path / "summary.md").read_text() == (reports / "comment.md").read_text()
 
 
-@pytest.mark.parametrize("model", ['x"; touch pwned; "', "$(touch pwned)", "--trust", "`touch pwned`.onnx"])
+@pytest.mark.parametrize("model",
+    [
+        'x"; touch pwned; "', "--trust",
+        *(pytest.param(model, marks=pytest.mark.slow) for model in ("$(touch pwned)", "`touch pwned`.onnx")),
+    ],
+)  # fmt: skip
 def test_an_input_is_no_code(tmp_path: Path, model: str) -> None:
     """Whatever a model is called, it is the name of a model."""
     code, said, _ = run(tmp_path, model=model, install="", arguments=QUICK)

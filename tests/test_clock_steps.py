@@ -108,7 +108,7 @@ def test_a_profile_has_no_trace_of_it(jumping: dict[str, str], tmp_path: Path) -
     assert 0 < (result["throughput"] or 0) <= 1 / SERVICE
 
 
-@pytest.mark.parametrize("load", [("-c", "2"), ("--rate", "100")])
+@pytest.mark.parametrize("load", [("-c", "2"), pytest.param(("--rate", "100"), marks=pytest.mark.slow)])
 def test_a_load_has_no_trace_of_it(jumping: dict[str, str], tmp_path: Path, load: tuple[str, str]) -> None:
     """In a closed and an open loop: neither the driver's latencies nor its delays are negative or absurd."""
     with serve_in_subprocess("--service", f"constant:{SERVICE}", "--workers", "2") as running:

@@ -127,6 +127,7 @@ def test_every_command_of_a_page_works(page: str, checkout: Path, capfd: pytest.
 
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("checkout")
+@pytest.mark.pages  # it runs what the pages say
 def test_the_loads_of_the_readme_and_the_recipes_work() -> None:
     """Those of a URL are run, for a shorter time; those that need an engine are words that are known."""
     loads = [shlex.split(command)[1:] for command in COMMANDS if " load " in command]

@@ -139,6 +139,7 @@ def test_other_versions_of_the_model_are_no_noise(tmp_path: Path, monkeypatch: p
     assert found.difference == pytest.approx(0.1, abs=0.01)
 
 
+@pytest.mark.slow  # ten processes; tests/cli/test_check.py measures in three
 def test_a_gate_measures_from_python() -> None:
     """A model that is far slower than its baseline is broken; its Result is in the report."""
     report = gate(

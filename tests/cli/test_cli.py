@@ -221,7 +221,7 @@ def test_a_requested_percentile_makes_the_run_go_on(
     """With p95 bounded there are at least its 130 effective samples."""
     modeldyno(
         "profile", STEADY, "--probe", "latency", "--min-time", "0.05s", "--precision", "50%",
-        "--require", "latency.p95 <= 1s", "--json", "r.json",
+        "--max-time", "4s", "--require", "latency.p95 <= 1s", "--json", "r.json",
     )  # fmt: skip
     result = codec.read(tmp_path / "r.json")
 

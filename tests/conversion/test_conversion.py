@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import runpy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -167,15 +165,18 @@ def test_each_form_is_converted_and_judged(converted: Converted) -> None:
     assert "float64" in made.agreement.floors
 
 
-def test_the_script_beside_the_file_makes_it_again(converted: Converted) -> None:
+def test_the_script_beside_the_file_makes_it_again(
+    converted: Converted, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Anyone can run it; it names the model relative to itself."""
     script = Path(converted.found["torchscript"].reproduce)
 
     assert str(converted.folder) not in script.read_text()
-    done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, check=True, cwd="/", env=os.environ
-    )
-    assert "torchscript agrees" in done.stdout
+    monkeypatch.chdir("/")
+    with pytest.raises(SystemExit) as left:
+        runpy.run_path(str(script), run_name="__main__")
+    assert left.value.code == 0
+    assert "torchscript agrees" in capsys.readouterr().out
     assert (script.parent / "again" / "torchscript" / "model.pt").is_file()
 
 
@@ -243,15 +244,18 @@ def test_a_batch_that_was_frozen_is_a_failure_of_sizes(source: Callable[[str], s
     assert "batch=32" in failure.message
 
 
-def test_a_crash_does_not_stop_the_others(source: Callable[[str], str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("others", [(), pytest.param(("exported",), marks=pytest.mark.slow)])
+def test_a_crash_does_not_stop_the_others(
+    source: Callable[[str], str], tmp_path: Path, others: tuple[str, ...]
+) -> None:
     """It is a failure with the end of the log."""
-    found = convert(request_of(source("crashing"), tmp_path, "torchscript", "exported"))
+    found = convert(request_of(source("crashing"), tmp_path, "torchscript", *others))
     failure = found["torchscript"].failure
 
     assert failure is not None
     assert (failure.kind, failure.message) == (Kind.CRASHED, "it crashed (SIGABRT)")
     assert "source.py" in failure.log
-    assert found["exported"].verdict == "agrees"
+    assert [found[other].verdict for other in others] == ["agrees"] * len(others)
 
 
 def test_a_recipe_that_takes_too_long_is_ended(source: Callable[[str], str], tmp_path: Path) -> None:
@@ -268,7 +272,8 @@ def test_a_recipe_that_takes_too_long_is_ended(source: Callable[[str], str], tmp
 
 def test_memory_that_runs_out_is_its_own_failure(source: Callable[[str], str], tmp_path: Path) -> None:
     """Whatever ran out of it."""
-    failure = convert(request_of(source("greedy"), tmp_path, "torchscript"))["torchscript"].failure
+    found = convert(request_of(source("greedy"), tmp_path, "torchscript"), in_process=True)
+    failure = found["torchscript"].failure
 
     assert failure is not None
     assert failure.kind is Kind.OUT_OF_MEMORY
@@ -348,7 +353,7 @@ def test_a_wrong_request_is_told_before_anything_is_converted(
     request = ConversionRequest(**{"model": source("linear"), "output": tmp_path / "made", **options})  # type: ignore[arg-type]
 
     with pytest.raises(error, match=words):
-        convert(request)
+        convert(request, in_process=True)
     assert not (tmp_path / "made").exists()
 
 

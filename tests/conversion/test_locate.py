@@ -78,7 +78,7 @@ def first_of(source: Model, broken: Model, recipe: str, folder: Path) -> FirstDi
     return locate(lambda: (source, "torch"), made, converter.backend, call, folder, rule)
 
 
-@pytest.mark.parametrize("recipe", ["exported", "onnx"])
+@pytest.mark.parametrize("recipe", ["exported", pytest.param("onnx", marks=pytest.mark.slow)])
 def test_a_layer_with_other_weights_is_named(
     recipe: str, offered: Callable[..., Model], tmp_path: Path
 ) -> None:

@@ -91,6 +91,7 @@ def test_two_models_measure_in_slices(tmp_path: Path) -> None:
     assert max(map(len, turns)) < 3 * SLICE / PAUSE  # none goes on while the other waits
 
 
+@pytest.mark.slow  # as two do
 def test_three_sides_share_as_well(tmp_path: Path) -> None:
     """The token goes round; the results come in the order of the jobs."""
     jobs = [a_job(tmp_path, name, min_time=0.4, max_time=0.9) for name in "abc"]

@@ -59,6 +59,7 @@ def test_what_a_model_holds_is_told(model: str) -> None:
     assert many == pytest.approx(HELD, rel=0.04)
 
 
+@pytest.mark.slow  # it measures the peaks of the machine anew
 def test_analysis_and_second_pass_are_not_the_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The figure is the same with and without layers and analysis, and when the peaks are measured.
 

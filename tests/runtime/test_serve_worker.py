@@ -154,6 +154,7 @@ def make():
 """
 
 
+@pytest.mark.slow  # a child imports torch
 def test_a_language_model_is_served_by_any_command(site: Path) -> None:
     """What speaks OpenAI's protocol is found by its name, and loaded with prompts."""
     pytest.importorskip("torch")

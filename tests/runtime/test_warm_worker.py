@@ -120,10 +120,10 @@ def test_what_a_warm_child_holds_is_no_want_of_memory(model: Path, monkeypatch: 
 def test_what_differs_otherwise_is_loaded_afresh(model: Path) -> None:
     """Another seed is another Job: it gets a new process with another payload."""
     with warm_executor() as executor:
-        for seed in (0, 0, 1, 0):
+        for seed in (0, 0, 1):
             execute(executor, job(model, plan=replace(QUICK, seed=seed)))
 
-    assert len(set(loads(model))) == 3
+    assert len(set(loads(model))) == 2
 
 
 def test_the_isolated_executor_keeps_nothing(model: Path) -> None:

@@ -69,7 +69,7 @@ def timeless(trial: Trial) -> Trial:
     return replace(trial, seconds=0.0, result="")
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(200, marks=pytest.mark.slow)])
 def test_killed(tmp_path: Path, kills: int) -> None:
     """A sweep that is killed at random moments loses no finished trial, and ends like an undisturbed one."""
     url, begun = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "begun"

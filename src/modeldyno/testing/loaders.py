@@ -23,6 +23,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, ClassVar
 
@@ -191,12 +192,31 @@ class LoaderSuite:
 def imported_frameworks(kind: str, name: str) -> list[str]:
     """Import a plugin in a fresh interpreter and list the frameworks that came with it."""
     (entry,) = (e for e in entry_points(group=f"modeldyno.{kind}s") if e.name == name)
-    code = (
-        f"import importlib, json, sys; importlib.import_module({entry.module!r});"
-        f"print(json.dumps([m for m in {FRAMEWORKS!r} if m in sys.modules]))"
-    )
-    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return [str(module) for module in json.loads(child.stdout)]
+    if entry.module in _modules_without_frameworks():
+        return []
+    return [framework for framework in FRAMEWORKS if framework in _modules_imported_with(entry.module)]
+
+
+@cache
+def _modules_without_frameworks() -> frozenset[str]:
+    """Import the modules of all our plugins in one interpreter, which is much quicker than one for each.
+
+    If a framework came with any of them, none of them is listed: each must then be tried alone.
+    """
+    ours = {
+        entry.module
+        for kind in ("loader", "backend", "client", "probe", "converter")
+        for entry in entry_points(group=f"modeldyno.{kind}s")
+        if entry.module.startswith("modeldyno.")
+    }
+    return frozenset(ours if _modules_imported_with(*ours).isdisjoint(FRAMEWORKS) else ())
+
+
+def _modules_imported_with(*modules: str) -> set[str]:
+    code = f"import importlib, json, sys; [importlib.import_module(name) for name in {modules!r}];"
+    command = [sys.executable, "-c", code + "print(json.dumps(list(sys.modules)))"]
+    child = subprocess.run(command, capture_output=True, text=True, check=True)
+    return set(json.loads(child.stdout))
 
 
 def is_one_sentence(text: str) -> bool:

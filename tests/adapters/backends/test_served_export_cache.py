@@ -95,6 +95,7 @@ def test_a_damaged_entry_is_none(model: Model, tmp_path: Path) -> None:
     assert model_files.deploy(model, tmp_path / "second") == first
 
 
+@pytest.mark.slow  # as a module is
 def test_a_script_is_kept_like_a_module(
     model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

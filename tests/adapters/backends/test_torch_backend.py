@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from modeldyno.core.spec.knob import KnobValue
-    from modeldyno.interfaces.backend import Backend
     from modeldyno.interfaces.loader import Feed, Model
 
 
@@ -91,19 +89,24 @@ class TestInt8(Eager):
         return replace(lent(modules.mlp(64)), borrowed=False)
 
 
+@pytest.mark.slow  # each compiles anew
 class TestCompiled(Eager):
     settings = {"compile": "default"}  # noqa: RUF012 - as the suite says
     tolerance = 1e-5
 
-    @pytest.mark.slow  # it compiles anew
-    def test_opens_again(self, backend: Backend, model: Model, config: dict[str, KnobValue]) -> None:
-        """A model can be opened again, with the same answers."""
-        super().test_opens_again(backend, model, config)
 
-    @pytest.mark.slow  # it compiles anew, for whole ranges of sizes
-    def test_other_batch_sizes(self, backend: Backend, model: Model, config: dict[str, KnobValue]) -> None:
-        """A dynamic model takes another batch size in the same session."""
-        super().test_other_batch_sizes(backend, model, config)
+def test_a_compiled_call_can_be_repeated() -> None:
+    """A compiled model gives the same named arrays each time, those of the model as it is."""
+    model = replace(lent(modules.mlp()), borrowed=False)
+    feed = {"input": numbers(2, 4)}
+    with backend.open(model, configure(backend.knobs, {"compile": "default"})) as session:
+        call = session.prepare(feed)
+        first, second = (session.arrays(call()) for _ in range(2))
+    plain = run(model, feed)
+    assert list(first) == list(second) == list(plain)
+    for name, array in plain.items():
+        np.testing.assert_allclose(first[name], second[name])
+        np.testing.assert_allclose(first[name], array, rtol=1e-5, atol=1e-6)
 
 
 class TestCalls:

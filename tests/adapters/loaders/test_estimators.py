@@ -334,7 +334,7 @@ def test_a_file_is_profiled_in_its_own_process(tmp_path: Path) -> None:
     """The file is trusted in words; the result names the version of the framework."""
     ref = dumped(tmp_path / "m.joblib", forest())
     result = modeldyno.profile(
-        ref.locator, trust=True, batch_size=4, max_time=0.3, min_time=0.0, precision=0.9
+        ref.locator, trust=True, batch_size=4, probes=["latency"], max_time=0.3, min_time=0.0, precision=0.9
     )
     assert result.environment is not None
     assert result.environment.software["sklearn"] == sklearn.__version__

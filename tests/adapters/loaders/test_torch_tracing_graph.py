@@ -116,6 +116,7 @@ def truth(case: Case, attention: str, dtype: torch.dtype) -> None:
 
 
 OFTEN = ("resnet18", "bert_base_128", "gpt2_512", "t5_small")
+FEW = ("bert_base_128", "mamba_130m", "unet")
 """The others are behind `slow` in their published sizes; the small ones below are of every architecture."""
 
 
@@ -141,7 +142,9 @@ def test_an_architecture_costs_the_same_in_every_way(name: str, dtype: torch.dty
         truth(MODELS[name], attention, dtype)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in FEW else pytest.mark.slow) for name in SMALL]
+)
 def test_a_small_architecture_costs_what_was_derived_in_bfloat16(name: str) -> None:
     """The references hold for another size, a batch of two, another dtype, and with attention scores."""
     case = SMALL[name]

@@ -282,7 +282,7 @@ class TestDatabase:
 
         assert subprocess.run([sys.executable, "-c", code, url], check=False).returncode == 0
 
-    @pytest.mark.parametrize("count", [3, pytest.param(8, marks=pytest.mark.slow)])
+    @pytest.mark.parametrize("count", [2, pytest.param(8, marks=pytest.mark.slow)])
     def test_made_at_once(self, tmp_path: Path, count: int) -> None:
         """Several processes that make the same store at the same time all succeed."""
         code = (
