@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -34,16 +35,34 @@ OWN_MODULES = (
 """What a help may import of the package, besides the declarations in ``modeldyno.cli``."""
 
 
+ASKS_FOR_HELP = """
+import json, sys
+from contextlib import redirect_stdout, suppress
+from io import StringIO
+from modeldyno.cli import main
+
+loaded, seen = {}, set()
+for command in sys.argv[1:]:
+    with suppress(SystemExit), redirect_stdout(StringIO()):
+        main([command, "--help"])
+    loaded[command] = sorted(sys.modules.keys() - seen)
+    seen |= sys.modules.keys()
+print(json.dumps(loaded))
+"""
+
+
+@pytest.fixture(scope="module")
+def loaded_by_help() -> dict[str, list[str]]:
+    """What each command's help imports beyond those before it, in one interpreter."""
+    command = [sys.executable, "-c", ASKS_FOR_HELP, *COMMANDS]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return {name: list(modules) for name, modules in json.loads(done.stdout).items()}
+
+
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_help_of_a_command_imports_little(command: str) -> None:
+def test_the_help_of_a_command_imports_little(loaded_by_help: dict[str, list[str]], command: str) -> None:
     """No heavy package, no action, and of the package only the declarations."""
-    code = (
-        "import sys\nfrom modeldyno.cli import main\n"
-        f"try: main([{command!r}, '--help'])\n"
-        "finally: print('LOADED', *sorted(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = done.stdout.rpartition("LOADED ")[2].split()
+    loaded = loaded_by_help[command]
     own = [name for name in loaded if name.startswith("modeldyno.")]
 
     assert [name for name in loaded if name in HEAVY] == []

@@ -323,7 +323,13 @@ def test_a_variant_is_trusted_as_it_was_written_here(registered: Registry, measu
     assert trusted == {"onnx": False, "torchscript": True}
 
 
-@pytest.mark.parametrize("recipe", plugins.names("converter"))
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        pytest.param(recipe, marks=() if recipe in {"onnx", "torchscript"} else pytest.mark.slow)
+        for recipe in plugins.names("converter")
+    ],
+)
 def test_a_variant_is_measured_with_the_inputs_of_its_source(
     registered: Registry, measured: list[Request], recipe: str
 ) -> None:
