@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "derivations.md").read_text(encoding="utf-8")
 PRODUCTS = ("mm", "matmul", "mv", "dot", "conv", "linear", "attention", "einsum", "rnn", "lstm", "gru")
 ON_META = sorted(name for name, case in MODELS.items() if case.meta)
-LONG = {"mamba_130m"}
-"""Scanned step by step in Python: its small sibling is watched by default, itself by `make test-slow`."""
+FEW = {"bert_base_128", "resnet18", "t5_small"}
+"""Watched in their published size by default, all others by `make test-slow`; small siblings are, of all."""
 OTHERS = [
     pytest.param(
         name, attention, dtype, marks=() if name in {"bert_base_128", "t5_small"} else pytest.mark.slow
@@ -176,7 +176,7 @@ def test_all_experts_cost_more_than_the_chosen_by_their_number() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in ON_META]
+    "name", [pytest.param(name, marks=() if name in FEW else pytest.mark.slow) for name in ON_META]
 )
 def test_a_witness_counts_the_same_on_the_meta_device(name: str) -> None:
     """Forward and backward of the model in its published size, without any of its memory."""
@@ -220,7 +220,7 @@ def test_a_module_has_these_parameters(name: str, cases: dict[str, Case]) -> Non
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in ON_META]
+    "name", [pytest.param(name, marks=() if name in FEW else pytest.mark.slow) for name in ON_META]
 )
 def test_the_counter_of_torch_agrees(name: str) -> None:
     """FlopCounterMode counts two operations for each MAC of a forward call, but no grouped products."""

@@ -85,7 +85,14 @@ def no_news() -> Iterator[None]:
 # --- transformers --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["bert", "gpt2", "t5", "vit", "whisper", "clip"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "bert",
+        "t5",
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("gpt2", "vit", "whisper", "clip")),
+    ],
+)
 def test_a_saved_model_looks_as_it_is(tmp_path: Path, kind: str) -> None:
     """Hf and hf-config report the same costs, weights and inputs without weights as with them."""
     path = configs.write_model(tmp_path / kind, kind)

@@ -151,7 +151,7 @@ def test_weights_that_a_function_reads_have_the_roles_that_it_gives_them(tmp_pat
     assert counted(path)["parameters"] == 16 + 8
 
 
-@pytest.mark.parametrize("dynamo", [False, True])
+@pytest.mark.parametrize("dynamo", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_parameters_agree_with_torch(tmp_path: Path, dynamo: bool) -> None:
     """A network exported by either exporter of torch has as many parameters as torch says."""
     torch = pytest.importorskip("torch")

@@ -76,9 +76,10 @@ def test_a_run_without_numbers_is_a_header() -> None:
     assert rows(csv.render(failed_result())) == [HEADER]
 
 
-def test_no_payload_becomes_a_formula() -> None:
-    """Of 500 attacks in every name of results and studies, none begins a cell as a formula does."""
-    for text in payloads():
+@pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.slow)])
+def test_no_payload_becomes_a_formula(step: int) -> None:
+    """Of attacks in every name of results and studies, none begins a cell as a formula does."""
+    for text in payloads()[::step]:
         made = hostile_study(text)
         for written in (csv.render(hostile_result(text)), csv.table(numbers(made, ranking(made, 20)))):
             for row in rows(written):

@@ -71,7 +71,7 @@ def one_line(error: BaseException) -> bool:
 class TestWriters:
     """Several processes that write at once."""
 
-    @pytest.mark.parametrize(("processes", "each"), [(4, 30), pytest.param(16, 240, marks=pytest.mark.slow)])
+    @pytest.mark.parametrize(("processes", "each"), [(3, 10), pytest.param(16, 240, marks=pytest.mark.slow)])
     def test_at_once(self, tmp_path: Path, processes: int, each: int) -> None:
         """Of processes that put so many Results each, every one of all is acknowledged and there."""
         path = tmp_path / "store.db"
