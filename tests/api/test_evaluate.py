@@ -84,6 +84,7 @@ def test_the_table_says_how_many_samples_were_right() -> None:
     assert "357 of 360 samples" in str(evaluated(data=DIGITS / "test.npz", batch_size=32))
 
 
+@pytest.mark.slow  # two models in rounds
 def test_a_comparison_judges_the_answers_sample_by_sample(tmp_path: Path) -> None:
     """A model that answers almost as well is worse by some points; each model answers once."""
     model = onnx.load(DIGITS / "digits.onnx")
@@ -111,6 +112,7 @@ def test_a_comparison_judges_the_answers_sample_by_sample(tmp_path: Path) -> Non
     assert "points lower" in sentence(compared.contrasts[0], ("digits", "noisy"))
 
 
+@pytest.mark.slow  # two trials of a real model
 def test_a_sweep_evaluates_what_its_goal_needs() -> None:
     """A bound on the accuracy is enough; each trial then has it, with the interval of its samples."""
     study = modeldyno.sweep(

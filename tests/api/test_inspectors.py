@@ -269,6 +269,7 @@ class TestAutoDiagnose:
 
         assert found["cpu"][2].result.id in {entry.id for entry in modeldyno.list_results(limit=5)}
 
+    @pytest.mark.slow  # a server for each; tests beside it need one
     def test_each_device_has_its_server(self, server: int) -> None:
         """The inspector sends to that of the device."""
         inspector = TritonInspector(np.ones(4, np.float32), batch_num=20)

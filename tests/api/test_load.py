@@ -96,6 +96,7 @@ def test_the_largest_load_is_found(url: str) -> None:
         modeldyno.load_curve(url, concurrency=(4, 2), inputs="x=1x4")
 
 
+@pytest.mark.slow  # tests/cli/test_load.py goes on and judges anew
 def test_a_curve_goes_on_and_becomes_a_search(url: str) -> None:
     """Only loads that are missing are measured; what cannot change is named as an argument."""
     curve = modeldyno.load_curve(url, concurrency=(1, 2), inputs="x=1x4", plan=PLAN)

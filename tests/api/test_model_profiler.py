@@ -276,6 +276,7 @@ def test_the_path_of_the_model_stands_for_its_own_inputs() -> None:
     assert "not-isolated" not in {doubt.code for doubt in results.result.doubts}
 
 
+@pytest.mark.slow  # tests/cli/test_cli.py pools two
 def test_several_processes_are_fresh_ones_and_each_has_its_calls() -> None:
     """The number is that of the profiler or of the call; layers always take one process."""
     profiler = ModelProfiler(STEADY, processes=2, max_time=0.5)

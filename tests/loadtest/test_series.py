@@ -55,6 +55,7 @@ def test_a_ladder_is_measured_on_one_server(server: str) -> None:
     assert ladder.model == steps[0][0].result.model is not None
 
 
+@pytest.mark.slow  # a curve for a product of two numbers
 def test_each_load_has_its_carbon(server: str) -> None:
     """Of the power to assume, in the result and in the curve: twice the rate is half of it."""
     emission = Emission.parse("360g/kWh", "100W")
@@ -77,6 +78,7 @@ def test_the_first_request_is_given_up_when_any_would_be() -> None:
     assert failure.message.endswith("did not answer within 0.5 s")
 
 
+@pytest.mark.slow  # tests/api/test_load.py finds one
 def test_a_search_brackets_the_largest_load_that_holds(server: str) -> None:
     """With two workers of 20 ms, four slots wait for 40 ms, and eight for 80."""
     what = CapacitySearch(bounds=(BOUND,), start=2, most=16, measurements=4, patience=2.0)
@@ -130,7 +132,13 @@ def test_a_rate_is_searched_in_an_open_loop(server: str) -> None:
     assert answer.passed is None or answer.passed < 110
 
 
-@pytest.mark.parametrize("load", [Load(concurrency=8), Load(arrivals=Arrivals.CONSTANT, rate=50.0)])
+@pytest.mark.parametrize(
+    "load",
+    [
+        Load(concurrency=8),
+        pytest.param(Load(arrivals=Arrivals.CONSTANT, rate=50.0), marks=pytest.mark.slow),
+    ],
+)
 def test_a_search_ends_at_the_first_load_where_the_server_refuses_all(server: str, load: Load) -> None:
     """A model that the server lacks fails under any load, so no smaller load is tried."""
     missing = f"{server.partition('#')[0]}/fault/400/#echo"

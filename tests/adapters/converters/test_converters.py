@@ -126,7 +126,7 @@ def estimators() -> dict[str, Any]:
     "name",
     [
         "logistic#predict", "logistic#predict_proba", "texts#predict", "binary#decision_function",
-        "forest#predict_proba", "boosted#predict", "scaler#transform",
+        "forest#predict_proba", pytest.param("boosted#predict", marks=pytest.mark.slow), "scaler#transform",
     ],
 )  # fmt: skip
 def test_an_estimator_becomes_onnx(name: str, tmp_path: Path) -> None:
