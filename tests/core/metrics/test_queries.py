@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import pytest
+
 from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
+from modeldyno.core.metrics.metric import Query
 from modeldyno.core.metrics.queries import format_main_figures, list_numbers
+from modeldyno.errors import UnknownName
 
 
 def test_a_percentile_that_is_no_claim_is_listed_as_raw() -> None:
@@ -35,3 +39,9 @@ def test_the_main_figures_come_first() -> None:
     assert format_main_figures([observed_number("steal", 0.5)]) == ("steal 0.500 cores",)
     assert format_main_figures([observed_number("calls", 3, scope="load")]) == ("calls@load 3",)
     assert format_main_figures([]) == ()
+
+
+def test_a_query_of_no_statistic_cannot_be_made() -> None:
+    """Not even by its fields, as a document that was changed has them."""
+    with pytest.raises(UnknownName, match="statistic 'p50x'"):
+        Query(metric="latency", statistic="p50x")

@@ -503,6 +503,15 @@ class Query:
     part: str | None = None
     scope: str = ""
 
+    def __post_init__(self) -> None:
+        """Refuse a statistic that does not exist, as a document that was changed may have.
+
+        Raises:
+            UnknownName: there is none of that name.
+        """
+        if self.statistic is not None:
+            canonical_statistic(self.statistic)
+
     @classmethod
     def parse(cls, text: str, also: Container[str] = ()) -> Query:
         """Read the grammar of this module; `also` are metrics of a document that may not be installed.
