@@ -63,7 +63,8 @@ def verify_bytes(data: bytes, *, origin: str = "the document") -> Recomputation:
     """
     document = kinds.decode(data, origin=origin)
     written: dict[str, Any] = msgspec.json.decode(data)
-    return _recompute(document, written, _digest_state(written))
+    with codec.explain_damage(origin, "has been changed"):  # what a document derives is read only here
+        return _recompute(document, written, _digest_state(written))
 
 
 def _recompute(document: kinds.Stored, written: dict[str, Any], digest: DigestState) -> Recomputation:

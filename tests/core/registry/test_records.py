@@ -74,7 +74,7 @@ def test_labelled_samples_are_kept_as_the_files_of_a_version_are() -> None:
 
 def test_a_task_has_its_place_in_a_list() -> None:
     """Of its state first, then its priority and its number; every state has one."""
-    task = replace(a_task(), id=7, priority=3)
+    task = replace(a_task(a_version()), id=7, priority=3)
     ranks = [replace(task, state=state).place for state in TaskState]
     assert all(place[1:] == (3, 7) for place in ranks)
     leased, done = (replace(task, state=state).place for state in (TaskState.LEASED, TaskState.DONE))
