@@ -18,6 +18,7 @@ from modeldyno.core.recompute.result import check_result
 from modeldyno.core.result.result import Result
 from modeldyno.core.study.study import Study
 from modeldyno.documents.lookup import find_any, stored_result
+from modeldyno.errors import RequestError, UnreadableDocument
 from modeldyno.interfaces.store import KeepsDocuments
 
 if TYPE_CHECKING:
@@ -63,8 +64,10 @@ def verify_bytes(data: bytes, *, origin: str = "the document") -> Recomputation:
     """
     document = kinds.decode(data, origin=origin)
     written: dict[str, Any] = msgspec.json.decode(data)
-    with codec.explain_damage(origin, "has been changed"):  # what a document derives is read only here
+    try:
         return _recompute(document, written, _digest_state(written))
+    except RequestError as error:  # what a document derives, such as verdicts, is read only here
+        raise UnreadableDocument(f"{origin} has been changed: {error}") from error
 
 
 def _recompute(document: kinds.Stored, written: dict[str, Any], digest: DigestState) -> Recomputation:
