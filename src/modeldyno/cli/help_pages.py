@@ -102,7 +102,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     )),
     ("Search", (
         "--space", "--objective", "--maximize", "--minimize", "--latency-budget", "--min-throughput",
-        "--rank", "--strategy", "--max-trials", "--until", "--dry-run", "--resume", "--rerank",
+        "--rank", "--strategy", "--max-trials", "--curves", "--until", "--dry-run", "--resume", "--rerank",
         "--export-configs", "--overwrite", "--top", "--also", "--top-models", "--from-model-analyzer",
         "--trial-time", "--tolerance", "--findings-only",
     )),

@@ -51,15 +51,23 @@ _WORDS = {
 
 
 def values(schema: Schema) -> st.SearchStrategy[dict[str, Any]]:
-    """Draw a message: every field, with its default in the place of what is absent."""
-    return st.fixed_dictionaries({name: _values(kind) for name, kind in schema.values()})
+    """Draw a message: every field, with its default in the place of what is absent, and one of a oneof."""
+    of_oneof = [name for name, kind in schema.values() if isinstance(kind, str) and kind.endswith("?")]
+
+    def with_one(drawn: dict[str, Any]) -> dict[str, Any]:
+        given = [name for name in of_oneof if drawn[name] is not None]
+        return drawn | dict.fromkeys(given[1:])
+
+    return st.fixed_dictionaries({name: _values(kind) for name, kind in schema.values()}).map(with_one)
 
 
 def _values(kind: Any) -> st.SearchStrategy[Any]:
     if isinstance(kind, list):
         (each,) = kind
         return st.lists(values(each) if isinstance(each, dict) else _WORDS[each], max_size=2)
-    return st.none() | values(kind) if isinstance(kind, dict) else _WORDS[kind]
+    if isinstance(kind, dict):
+        return st.none() | values(kind)
+    return st.none() | _WORDS[kind[:-1]] if kind.endswith("?") else _WORDS[kind]
 
 
 def filled(message: Any, found: dict[str, Any]) -> Any:
@@ -146,7 +154,9 @@ def _check(schema: Schema, descriptor: Any) -> None:
         if isinstance(inner, dict):
             _check(inner, field.message_type)
         else:
-            assert _TYPES[field.type] == inner
+            assert isinstance(inner, str)
+            assert _TYPES[field.type] == inner.removesuffix("?")
+            assert (field.containing_oneof is not None) == inner.endswith("?")
 
 
 class TestWire:

@@ -41,7 +41,7 @@ CONTENTS: Schema = {
 DESCRIBED: Schema = {1: ("name", "string"), 2: ("datatype", "string"), 3: ("shape", ["int64"])}
 PARAMETER: Schema = {
     1: ("key", "string"),
-    2: ("value", {2: ("int64_param", "int64"), 3: ("string_param", "string")}),
+    2: ("value", {2: ("int64_param", "int64?"), 3: ("string_param", "string?")}),
 }
 TENSOR: Schema = {**DESCRIBED, 4: ("parameters", [PARAMETER]), 5: ("contents", CONTENTS)}
 REQUEST: Schema = {

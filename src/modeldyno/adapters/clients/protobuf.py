@@ -3,6 +3,7 @@
 A schema maps the number of a field to its name and kind. A kind is a word (``string``, ``bytes``, ``bool``,
 ``int32``, ``int64``, ``uint32``, ``uint64``, ``float``, ``double``; an enumeration is ``int32``), a schema
 (a nested message), or a list of one kind (repeated). A map is a repeated message of ``key`` and ``value``.
+A word that ends in ``?`` is of a field in a oneof: written whatever its value, and None if absent.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 Kind: TypeAlias = "str | dict[int, tuple[str, Kind]] | list[Kind]"
 Schema = dict[int, tuple[str, Kind]]
 
+_ONEOF = "?"
+"""Ending of the kind of a field in a oneof, where a default is a value."""
 _VARINT, _EIGHT, _BYTES, _GROUP, _GROUP_END, _FOUR = range(6)
 """Wire types."""
 _WIRE_TYPES = {"string": _BYTES, "bytes": _BYTES, "float": _FOUR, "double": _EIGHT}
@@ -61,7 +64,8 @@ def _encode_field(number: int, kind: Kind, value: Any) -> Iterator[bytes]:
             yield _length_delimited(number, _encode_bytes(item_kind, item))
     elif isinstance(kind, dict):
         yield _length_delimited(number, encode(kind, value))
-    elif value != _DEFAULTS.get(kind, 0) or value != value:  # noqa: PLR0124 - NaN is not the default
+    elif kind.endswith(_ONEOF) or value != _DEFAULTS.get(kind, 0) or value != value:  # noqa: PLR0124 - NaN
+        kind = kind.removesuffix(_ONEOF)
         wire = _WIRE_TYPES.get(kind, _VARINT)
         if wire == _BYTES:
             yield _length_delimited(number, _encode_bytes(kind, value))
@@ -141,7 +145,7 @@ def _message(schema: Schema, data: memoryview, depth: int) -> dict[str, Any]:
 def _default(kind: Kind) -> Any:
     if isinstance(kind, list):
         return []
-    return None if isinstance(kind, dict) else _DEFAULTS.get(kind, 0)
+    return None if isinstance(kind, dict) or kind.endswith(_ONEOF) else _DEFAULTS.get(kind, 0)
 
 
 def _read_repeated(kind: Kind, wire: int, value: Any, depth: int) -> list[Any]:
@@ -161,6 +165,7 @@ def _read_repeated(kind: Kind, wire: int, value: Any, depth: int) -> list[Any]:
 
 
 def _read_single(kind: Kind, wire: int, value: Any, depth: int) -> Any:
+    kind = kind.removesuffix(_ONEOF) if isinstance(kind, str) else kind
     expected = _BYTES if isinstance(kind, dict | list) else _WIRE_TYPES.get(kind, _VARINT)
     if wire != expected:
         raise ValueError("a field of the message has another type than it should")

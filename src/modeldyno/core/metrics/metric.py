@@ -442,7 +442,7 @@ METRICS = MetricTable((
     _row("energy", JOULES, _LOW, "Energy of one call: what the devices draw above their idle floor.",
          kin="power", section=ReportSection.DEVICES, in_trial=()),
     _row("energy_per_token", JOULES, _LOW,
-         "Energy above the idle floor for each token of `token_rate`, at the mean power of the timed pass.",
+         "Energy above the idle floor for each token of the token rate, at the mean power of the pass.",
          kin="power", section=ReportSection.DEVICES, in_trial=()),
     _row("energy_drawn", JOULES, _LOW,
          "Energy that a device draws during one call of a region of code, idle floor included, on average.",

@@ -13,7 +13,8 @@ from modeldyno.core.report.charts import AxisScale, Plot, ReferenceLine, Series,
 from modeldyno.core.stats.units import RATE as PER_SECOND
 from modeldyno.core.stats.units import SECONDS
 from modeldyno.views.load import series as load_series
-from modeldyno.views.result.served import STAGE_NAMES, draw_request_stages
+from modeldyno.views.result.charts import draw_request_stages
+from modeldyno.views.result.served import STAGE_NAMES
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:

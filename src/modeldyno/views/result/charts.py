@@ -15,7 +15,7 @@ from modeldyno.views.result.served import stages
 from modeldyno.views.text import count, number, share, unit_of_work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy import ndarray
 
@@ -258,21 +258,33 @@ def request_stage_chart(
     results: Sequence[tuple[str, Result]], title: str = "Where a request spends its time"
 ) -> Iterator[Stack]:
     """Draw the stages of a mean request, a bar for each named Result."""
-    staged = [(name, dict(stages(result))) for name, result in results]
-    staged = [(name, parts) for name, parts in staged if parts]
-    names = dict.fromkeys(stage for _, parts in staged for stage in parts)
-    if not staged or len(names) < 2:  # noqa: PLR2004 - one part is no division
+    yield from draw_request_stages([(name, dict(stages(result))) for name, result in results], title)
+
+
+def draw_request_stages(
+    loads: Sequence[tuple[str, Mapping[str, float]]],
+    title: str = "Where a request spends its time, under each load",
+) -> Iterator[Stack]:
+    """Draw the mean seconds of a request by stage, a bar for each load; nothing if there is but one stage.
+
+    Args:
+        loads: the label of each load, and the seconds of its stages by name; one without any has no bar.
+        title: title of the chart.
+    """
+    loads = [(label, parts) for label, parts in loads if parts]
+    names = dict.fromkeys(name for _, parts in loads for name in parts)
+    if len(names) < 2:  # noqa: PLR2004 - one part is no division
         return
     yield Stack(
         title=title,
         scale=AxisScale(label="mean time of a request", unit=SECONDS),
-        bars=tuple(name for name, _ in staged),
+        bars=tuple(label for label, _ in loads),
         parts=tuple(
             Series(
-                name=stage,
-                x=tuple(float(bar) for bar, (_, parts) in enumerate(staged) if stage in parts),
-                y=tuple(parts[stage] for _, parts in staged if stage in parts),
+                name=name,
+                x=tuple(float(bar) for bar, (_, parts) in enumerate(loads) if name in parts),
+                y=tuple(parts[name] for _, parts in loads if name in parts),
             )
-            for stage in names
+            for name in names
         ),
     )

@@ -8,12 +8,11 @@ from modeldyno.core.load.latency_breakdown import STAGES
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.metric import METRICS, ReportSection
 from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
-from modeldyno.core.report.charts import AxisScale, Series, Stack
 from modeldyno.core.stats.units import CORES, RATE, SECONDS, format_quantity
 from modeldyno.views.text import NAME_LIMIT, count, estimate, format_measurement, join_nonempty, number, share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator
 
     from modeldyno.core.result.result import Result
     from modeldyno.core.spec.load_spec import Load
@@ -153,27 +152,3 @@ def _batches(result: Result) -> str:
         f"{m.scope.removeprefix('batch ')} ({count(int(number(m)[0]), 'call')})" for m in sizes[:_LARGEST]
     )
     return f"the server ran batches of {format_measurement(mean)} on average{f': {named}' if named else ''}"
-
-
-def draw_request_stages(loads: Sequence[tuple[str, Mapping[str, float]]]) -> Iterator[Stack]:
-    """Draw the mean seconds of a request by stage, a bar for each load; nothing if there is but one stage.
-
-    Args:
-        loads: the label of each load, and the seconds of its stages by their names.
-    """
-    names = dict.fromkeys(name for _, parts in loads for name in parts)
-    if len(names) < 2:  # noqa: PLR2004 - one part is no division
-        return
-    yield Stack(
-        title="Where a request spends its time, under each load",
-        scale=AxisScale(label="mean time of a request", unit=SECONDS),
-        bars=tuple(label for label, _ in loads),
-        parts=tuple(
-            Series(
-                name=name,
-                x=tuple(float(bar) for bar, (_, parts) in enumerate(loads) if name in parts),
-                y=tuple(parts[name] for _, parts in loads if name in parts),
-            )
-            for name in names
-        ),
-    )
