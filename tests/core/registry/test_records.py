@@ -5,7 +5,15 @@ from dataclasses import replace
 import pytest
 from tests.support.sample_registry import a_conversion, a_task, a_variant, a_version
 
-from modeldyno.core.registry.records import OPEN, EvaluationData, Measure, TaskState, VariantState, WeightFile
+from modeldyno.core.registry.records import (
+    OPEN,
+    EvaluationData,
+    Measure,
+    TaskState,
+    VariantState,
+    WeightFile,
+    Worker,
+)
 
 
 def test_a_version_is_named_by_its_model_and_number() -> None:
@@ -79,3 +87,10 @@ def test_a_task_has_its_place_in_a_list() -> None:
     assert all(place[1:] == (3, 7) for place in ranks)
     leased, done = (replace(task, state=state).place for state in (TaskState.LEASED, TaskState.DONE))
     assert leased < done
+
+
+def test_a_worker_tells_what_share_of_its_time_it_was_idle() -> None:
+    """Once it has been heard of for any time."""
+    worker = Worker(id="w", target="t", host="h", pid=1, software={})
+    assert worker.idle is None
+    assert replace(worker, alive=40.0, worked=10.0).idle == pytest.approx(0.75)
