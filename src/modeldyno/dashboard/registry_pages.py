@@ -330,7 +330,7 @@ def answer(asked: Asked) -> DashboardPage:
     )
     link = PageLink(text="Link to this question", address=address("models", name, "answer", **question))
     return DashboardPage(
-        title=f"Which {name} to run?",
+        title=f"Which form of {name} to run?",
         room="/models",
         trail=(_MODELS, PageLink(text=name, address=address("models", name))),
         parts=(
