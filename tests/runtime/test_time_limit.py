@@ -34,7 +34,7 @@ def limit_of(seconds: float) -> TimeLimit:
 
 def job(name: str, *probes: str, **plan: float) -> Job:
     return Job(
-        model=ModelRef(scheme="call", locator=f"modeldyno.testing.{name}"),
+        model=ModelRef(scheme="call", locator=name),
         backend="python",
         probes=probes or ("latency",),
         plan=Plan(**plan),  # type: ignore[arg-type]
@@ -99,14 +99,14 @@ def test_a_model_that_hangs_is_ended_at_the_limit() -> None:
         subprocess_executor(limit=replace(limit_of(0.01), end=began - 1.0)) as execute,
         pytest.raises(OutOfTime, match="Nothing could be measured"),
     ):
-        execute(job("faulty_models:hang"), watch=lambda _event: None)
+        execute(job("tests.support.faulty_models:hang"), watch=lambda _event: None)
     assert time.monotonic() - began < 30
 
 
 def test_probes_for_which_no_time_is_left_are_named() -> None:
     """What was measured before stays, and a doubt names the rest."""
     result = run(
-        job("sample_network:network", "static", "latency", "throughput", min_time=0.0),
+        job("modeldyno.testing.sample_network:network", "static", "latency", "throughput", min_time=0.0),
         limit=replace(limit_of(1), end=time.monotonic() - 1),
     )
 
@@ -121,6 +121,9 @@ def test_probes_for_which_no_time_is_left_are_named() -> None:
 def test_a_round_that_is_cut_off_raises() -> None:
     """What the other side measured has nothing beside it."""
     with open_run_session(limit=replace(limit_of(0.01), end=time.monotonic() - 1.0)) as session:
-        sides = [("a", job("sample_network:network", max_time=0.1)), ("b", job("faulty_models:hang"))]
+        sides = [
+            ("a", job("modeldyno.testing.sample_network:network", max_time=0.1)),
+            ("b", job("tests.support.faulty_models:hang")),
+        ]
         with pytest.raises(OutOfTime):
             session.run_round(sides)
