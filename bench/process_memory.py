@@ -243,7 +243,7 @@ def bare(case: Case) -> float:
     return float(done.stdout.split()[-1])
 
 
-def profiled(case: Case, probes: str, directory: Path) -> float:
+def profile_memory(case: Case, probes: str, directory: Path) -> float:
     """Profile with as many calls; give process_memory.max."""
     document = directory / "result.json"
     command = [
@@ -256,13 +256,13 @@ def profiled(case: Case, probes: str, directory: Path) -> float:
     return float(subprocess.run(show, check=True, capture_output=True, text=True).stdout)
 
 
-def compared(case: Case, options: argparse.Namespace, directory: Path) -> dict[str, list[float]]:
+def measure_rounds(case: Case, options: argparse.Namespace, directory: Path) -> dict[str, list[float]]:
     """Give the bytes of each round: of the bare script, and as told with each set of probes, in turns."""
     figures: dict[str, list[float]] = {"bare": [], **{probes: [] for probes in options.probes}}
     for _ in range(options.rounds):
         for kind, seen in figures.items():
             cache(Path(case.path))
-            seen.append(bare(case) if kind == "bare" else profiled(case, kind, directory))
+            seen.append(bare(case) if kind == "bare" else profile_memory(case, kind, directory))
     return figures
 
 
@@ -277,7 +277,7 @@ def ratio_interval(above: list[float], below: list[float]) -> tuple[float, float
     return median(above) / median(below), parts[0], parts[-1]
 
 
-def judged(interval: tuple[float, float, float], bound: float) -> str:
+def judge_ratio(interval: tuple[float, float, float], bound: float) -> str:
     """Say whether a ratio is within a bound of one, as far as its interval tells."""
     _, low, high = interval
     if 1 - bound <= low and high <= 1 + bound:
@@ -292,7 +292,7 @@ def placement(directory: Path) -> None:
     command = [sys.executable, "-W", "ignore", "-c", PLACEMENT, str(network), "300"]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
     peaks, sizes = zip(*map(json.loads, lines), strict=True)
-    print(f"peak of the heap: {listed(sorted(peaks))} MB; held in the end: {listed(sorted(sizes))} MB")
+    print(f"peak of the heap: {megabytes(sorted(peaks))} MB; held in the end: {megabytes(sorted(sizes))} MB")
 
 
 def cache(path: Path) -> None:
@@ -302,7 +302,7 @@ def cache(path: Path) -> None:
             file.read_bytes()
 
 
-def listed(sizes: list[float]) -> str:
+def megabytes(sizes: list[float]) -> str:
     """Show each round's megabytes."""
     return " ".join(f"{each / 1e6:.1f}" for each in sizes)
 
@@ -325,19 +325,19 @@ def main() -> int:
         for case in cases(directory):
             if options.only not in case.name:
                 continue
-            rows[case.name] = figures = compared(case, options, directory)
+            rows[case.name] = figures = measure_rounds(case, options, directory)
             witness = figures.pop("bare")
-            print(f"{case.name}: a bare script takes {median(witness) / 1e6:.1f} MB ({listed(witness)})")
+            print(f"{case.name}: a bare script takes {median(witness) / 1e6:.1f} MB ({megabytes(witness)})")
             for probes, told in figures.items():
                 ratio, low, high = interval = ratio_interval(told, witness)
-                verdicts.append(judged(interval, AGAINST_BARE))
+                verdicts.append(judge_ratio(interval, AGAINST_BARE))
                 print(
                     f"  {probes:45} {median(told) / 1e6:6.1f} MB  x {ratio:.3f} ({low:.3f} to {high:.3f}) "
-                    f"{verdicts[-1]}  ({listed(told)})"
+                    f"{verdicts[-1]}  ({megabytes(told)})"
                 )
             first = next(iter(figures.values()))
             others = [ratio_interval(told, first) for told in figures.values() if told is not first]
-            verdicts += [judged(interval, AGAINST_EACH_OTHER) for interval in others]
+            verdicts += [judge_ratio(interval, AGAINST_EACH_OTHER) for interval in others]
             print(f"  against each other: {', '.join(verdicts[len(verdicts) - len(others) :]) or 'one set'}")
             figures["bare"] = witness
             sys.stdout.flush()

@@ -28,6 +28,10 @@ def test_the_headline_counts_verdicts() -> None:
     assert headline(replace(found, converted=found.converted[:1])) == (
         "net.make: 1 of 1 converted form agrees with it."
     )
+    close = tuple(made for made in found.converted if made.usable and made not in found.agreeing)
+    assert headline(replace(found, converted=close)) == (
+        "net.make: 0 of 1 converted form agrees with it, 1 is close, as declared."
+    )
     assert headline(replace(found, model=None, converted=())).startswith("torch:net.py:make: 0 of 0")
 
 

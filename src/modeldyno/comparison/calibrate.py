@@ -55,7 +55,8 @@ def run_against_itself(job: Job, campaign: RunSession, *, budget: float) -> Resu
     """Run a Job in fresh processes until time is up; return them pooled, in the order in which they ran.
 
     Raises:
-        RunFailed: a run failed, or there were too few runs within the budget, or before an interruption.
+        RunFailed: a run failed, or there were too few runs before an interruption.
+        OutOfTime: there were too few runs within the budget.
     """
     started, results = time.monotonic(), []  # type: float, list[Result]
     seconds = min(job.plan.max_time, max(_SHORTEST, _MEASURING * budget / FEWEST_PROCESSES))
@@ -75,10 +76,10 @@ def run_against_itself(job: Job, campaign: RunSession, *, budget: float) -> Resu
             break
         results += completed
     if len(results) < FEWEST_PROCESSES:
-        raise RunFailed(
-            f"Judging a machine takes {FEWEST_PROCESSES} processes, and only {len(results)} were run; give "
-            "it more time with --budget."
-        )
+        shortage = f"Judging a machine takes {FEWEST_PROCESSES} processes, and only {len(results)} were run"
+        if campaign.interrupted():
+            raise RunFailed(f"{shortage}.")
+        raise OutOfTime(f"{shortage}; give it more time with --budget.")
     pooled = merge(results)
     plan = replace(pooled.job.plan, processes=len(results))
     return replace(pooled, job=replace(pooled.job, plan=plan))

@@ -157,6 +157,15 @@ def free_memory() -> int:
     return max(0, free)
 
 
+def spare_memory(held: int = 0) -> int:
+    """Return the bytes that a child may use: what is free or `held` by it, less a reserve for the machine."""
+    return int(max(0.0, free_memory() + held - _RESERVE * memory_limit()))
+
+
+_RESERVE = 0.05
+"""Share of the machine's memory that children leave free."""
+
+
 def memory_kills() -> int | None:
     """Count the processes that the kernel has killed because memory ran out; None where unknown.
 

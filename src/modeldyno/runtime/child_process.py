@@ -57,8 +57,6 @@ _POLL_INTERVAL = 0.1
 _READ_SIZE = 1 << 16
 _LOG_TAIL = 4000
 """Bytes kept from the end of the child's log."""
-_MEMORY_RESERVE = 0.05
-"""Share of the machine's memory that a child must leave free when the Plan gives no limit."""
 _CLOSE_TIMEOUT = 60.0
 """Seconds a warm child may take to close what it kept open, such as a server that drains."""
 _REAPER_TIMEOUT = 30.0
@@ -120,10 +118,9 @@ def _limits(job: Job, sides: int, held: int) -> _Limits:
     Bytes that it holds already, as a warm child does after its first Job, count as available to it.
     """
     plan = job.plan
-    free, reserve = machine.free_memory() + held, _MEMORY_RESERVE * machine.memory_limit()
     return _Limits(
         seconds=plan.timeout or _LOADING_TIME + 2 * plan.max_time * len(job.probes),
-        memory=plan.memory_limit or int(max(0.0, free - reserve) / sides),
+        memory=plan.memory_limit or machine.spare_memory(held) // sides,
         given=plan.memory_limit is not None,
     )
 

@@ -68,12 +68,9 @@ class LoadLimits:
     @property
     def bytes(self) -> int:
         """The limit of memory."""
-        reserve = _RESERVE * machine.memory_limit()
-        return self.memory or int(max(0.0, machine.free_memory() - reserve))
+        return self.memory or machine.spare_memory()
 
 
-_RESERVE = 0.05
-"""Share of the machine's memory that loading must leave free if no limit is given."""
 _POLL = 0.05
 """Seconds between two looks at a child."""
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
-from modeldyno.adapters.backends.shared_regions import SHARED_MEMORY, SYSTEM, SharedRegions
-from modeldyno.core.load.compression import COMPRESSIONS
+from modeldyno.adapters.backends.request_knobs import COMPRESSION_KNOB, SHARED_MEMORY_KNOB
+from modeldyno.adapters.backends.shared_regions import SharedRegions
 from modeldyno.core.load.endpoint_url import unknown_model
 from modeldyno.core.load.request_target import Endpoint
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob
@@ -50,23 +50,11 @@ _OPTIONS: tuple[tuple[tuple[str, ...], Knob], ...] = (
     ),
     (
         ("kserve-http", "kserve-grpc"),
-        Knob(
-            name="compression",
-            kind=str,
-            default=None,
-            choices=COMPRESSIONS,
-            sentence="Compress requests before the load, and accept compressed answers.",
-        ),
+        COMPRESSION_KNOB,
     ),
     (
         ("kserve-http", "kserve-grpc"),
-        Knob(
-            name=SHARED_MEMORY,
-            kind=str,
-            default=None,
-            choices=(SYSTEM,),
-            sentence="Have the server read inputs from this machine's shared memory.",
-        ),
+        SHARED_MEMORY_KNOB,
     ),
     (
         ("tensorflow-http",),

@@ -33,9 +33,8 @@ def headline(conversion: Conversion) -> str:
     name, total = title(conversion), len(conversion.converted)
     agreeing = len(conversion.agreeing)
     close = sum(made.usable for made in conversion.converted) - agreeing
-    parts = [
-        f"{agreeing} of {count(total, 'converted form')} {'agrees' if agreeing == 1 else 'agree'} with it"
-    ]
+    verb = "agrees" if 1 in (agreeing, total) else "agree"
+    parts = [f"{agreeing} of {count(total, 'converted form')} {verb} with it"]
     parts += [f"{close} {'is' if close == 1 else 'are'} close, as declared"] if close else []
     wrong = sum(made.verdict == Sameness.DIFFERS for made in conversion.converted)
     parts += [f"{wrong} differ{'s' if wrong == 1 else ''}"] if wrong else []

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from modeldyno.adapters.backends.request_knobs import COMPRESSION_KNOB, SHARED_MEMORY_KNOB
 from modeldyno.adapters.backends.served import base
-from modeldyno.adapters.backends.shared_regions import SHARED_MEMORY, SYSTEM
-from modeldyno.core.load.compression import COMPRESSIONS
 from modeldyno.core.load.request_target import Endpoint
 from modeldyno.core.spec.knob import Knob, count_knob
 from modeldyno.errors import RequestError
@@ -29,20 +28,8 @@ knobs = (
         choices=("http-binary", "http-json", "grpc"),
         sentence="Protocol of requests: tensors as bytes or as JSON over HTTP, or gRPC.",
     ),
-    Knob(
-        name="compression",
-        kind=str,
-        default=None,
-        choices=COMPRESSIONS,
-        sentence="Compress requests before the load, and accept compressed answers.",
-    ),
-    Knob(
-        name=SHARED_MEMORY,
-        kind=str,
-        default=None,
-        choices=(SYSTEM,),
-        sentence="Have the server read inputs from this machine's shared memory.",
-    ),
+    COMPRESSION_KNOB,
+    SHARED_MEMORY_KNOB,
     count_knob(
         "instances",
         "Model instances that run in parallel; Triton's default is one.",
@@ -301,7 +288,8 @@ def request_endpoint(
     options: dict[str, str | int | float | bool] = (
         {} if is_grpc else {"binary": config["protocol"] == "http-binary"}
     )
-    options |= {name: str(config[name]) for name in ("compression", SHARED_MEMORY) if name in config}
+    of_requests = (COMPRESSION_KNOB.name, SHARED_MEMORY_KNOB.name)
+    options |= {name: str(config[name]) for name in of_requests if name in config}
     return Endpoint(
         host=host,
         port=ports["grpc" if is_grpc else "http"],

@@ -1,0 +1,22 @@
+"""Knobs of how requests are sent, the same for a running server and for one that is started."""
+
+from __future__ import annotations
+
+from modeldyno.adapters.backends.shared_regions import SHARED_MEMORY, SYSTEM
+from modeldyno.core.load.compression import COMPRESSIONS
+from modeldyno.core.spec.knob import Knob
+
+COMPRESSION_KNOB = Knob(
+    name="compression",
+    kind=str,
+    default=None,
+    choices=COMPRESSIONS,
+    sentence="Compress requests before the load, and accept compressed answers.",
+)
+SHARED_MEMORY_KNOB = Knob(
+    name=SHARED_MEMORY,
+    kind=str,
+    default=None,
+    choices=(SYSTEM,),
+    sentence="Have the server read inputs from this machine's shared memory.",
+)
