@@ -40,8 +40,8 @@ run: $(VENV)/.run    ## profile the digit classifier of examples/ on real images
 # Three keep two cores busier, as tests wait for processes, and disturb what is measured in them.
 WORKERS ?= 2
 QUICK := not slow and not pages and not gpu and not engine and not browser
-# What is measured on a shared machine may be disturbed once: such a test is listed, with what it said, and repeated.
-AGAIN := --reruns 1 --rerun-show-tracebacks
+# What is measured on a shared machine may be disturbed: such a test is listed, with what it said, and repeated, twice at most.
+AGAIN := --reruns 2 --rerun-show-tracebacks
 
 # Watching each branch makes a test twice as long: the core is watched, as every branch of it must be tested.
 # Threads that spin while they wait take the cores from the tests beside them.

@@ -28,8 +28,9 @@ from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import Inspection, Mode
 from modeldyno.core.stats.statistics import share_interval
 from modeldyno.data.outputs import named_arrays
-from modeldyno.errors import MissingExtra, RequestError, RunFailed
+from modeldyno.errors import MissingExtra, OutOfTime, RequestError, RunFailed
 from modeldyno.runtime.session import RunSession
+from modeldyno.runtime.time_limit import TimeLimit
 from modeldyno.testing.sample_results import a_small_result
 from modeldyno.views.advice.blocks import sentence
 
@@ -240,6 +241,18 @@ def test_without_time_the_model_is_run_once_and_all_that_was_not_tried_is_named(
     assert len(machine.jobs) == 1
     assert latest.tried == ()
     assert latest.left_out
+
+
+def test_a_limit_that_leaves_no_time_for_the_metric_is_named_as_the_cause() -> None:
+    """The probe ran, but too late to measure."""
+
+    def execute(job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
+        del watch
+        return a_small_result(job=job, measurements=_measured(0.001, 1)[:1])
+
+    session = RunSession(execute=execute, limit=TimeLimit(seconds=1.0, end=0.0))
+    with pytest.raises(OutOfTime, match="within 1 s.*give more time, such as --max-time"):
+        list(advise(JOB, AdviseOptions(query=RATE, max_time=1.0), session))
 
 
 @pytest.fixture

@@ -84,6 +84,7 @@ def advise(job: Job, wish: AdviseOptions, campaign: RunSession) -> Iterator[Advi
     Raises:
         RequestError: the model cannot be tried like this, or the metric cannot be improved.
         RunFailed: the baseline failed.
+        OutOfTime: the time limit ended the baseline before what is improved was measured.
     """
     _check(job, wish)
     with tempfile.TemporaryDirectory() as folder:
@@ -174,6 +175,9 @@ def _inspect_baseline(trial: AdviseSession) -> Advice:
     result = trial.look(trial.job, BASELINE, BASELINE)
     if failure := result.failure:
         raise RunFailed(f"The model failed in {failure.where}: {failure.message}")
+    metric = trial.wish.query.metric
+    if trial.campaign.limit is not None and result.find(metric) is None and trial.left <= 0:
+        raise trial.campaign.limit.exceeded(metric)
     knobs = plugins.backend(trial.job.backend).knobs
     baseline = replace(_with_watched_run(trial, result), job=trial.job)
     return Advice(

@@ -42,6 +42,7 @@ def test_a_value_gets_the_type_of_its_knob(knob: Knob, given: KnobValue, value: 
         (THREADS, 0, "from 1 up to 64, not 0"),
         (THREADS, 65, "not 65"),
         (FAST, "perhaps", "true or false"),
+        (THREADS, "1,2", "to try several values, put them into the space of a sweep: threads=1,2"),
         (MODE, "defualt", "did you mean 'default'"),
     ],
 )

@@ -79,7 +79,9 @@ class Knob:
                 return BOOLEANS[text.lower()]
             return self.kind(text)
         except (KeyError, ValueError):
-            raise RequestError(f"The knob {self.name} takes {self.span()}, not '{value}'.") from None
+            several = f"; to try several values, put them into the space of a sweep: {self.name}={text}"
+            hint = several if "," in text and self.kind is not str else ""
+            raise RequestError(f"The knob {self.name} takes {self.span()}, not '{value}'{hint}.") from None
 
 
 BATCH_SIZE = Knob(
