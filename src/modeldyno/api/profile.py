@@ -17,7 +17,7 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.probe_options import Observation, parse_token_counts
 from modeldyno.core.trace.carbon import Emission
-from modeldyno.documents import lookup as documents_lookup
+from modeldyno.documents import stored_results
 from modeldyno.documents.catalog import store_conclusion
 from modeldyno.errors import NotStoredWarning, RequestError, RunFailed, StoreError
 from modeldyno.profiling.request import Request, make_inspection
@@ -352,7 +352,7 @@ def store(result: Result, tags: str | Sequence[str] = ()) -> str:
     Raises:
         StoreError: the store cannot be written.
     """
-    documents_lookup.store_results([result], as_tuple(tags, "tags"))
+    stored_results.store_results([result], as_tuple(tags, "tags"))
     return result.id
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,11 +12,10 @@ from modeldyno.core.study import configurations
 from modeldyno.core.study.find_configuration import find_configuration
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.search_space import key
-from modeldyno.errors import ModelDynoError, RequestError
+from modeldyno.documents.stored_results import stored_result
+from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from modeldyno.core.result.result import Result
     from modeldyno.core.study.study import Study
     from modeldyno.interfaces.store import Conclusion
@@ -123,24 +121,3 @@ def find_any(document: str) -> kinds.Stored:
             with suppress(RequestError):
                 return other(document)
         raise
-
-
-def store_results(results: Iterable[Result], tags: Sequence[str] = ()) -> None:
-    """Store Results, and remove expired artifacts from the store.
-
-    Raises:
-        StoreError: the store cannot be written.
-    """
-    with plugins.store() as store:
-        for result in results:
-            store.put(result, headline=kinds.kind_of(result).brief(result))
-            if tags:
-                store.tag(result.id, add=tuple(tags))
-        store.expire(datetime.now(UTC))
-
-
-def stored_result(identifier: str) -> Result | None:
-    """Return a Result by its id, or None if the store does not have it."""
-    with suppress(ModelDynoError), plugins.store() as store:
-        return store.get(identifier)
-    return None

@@ -13,7 +13,7 @@ from modeldyno.core.report.charts import Picture
 from modeldyno.core.report.chosen_plot import parse_plot
 from modeldyno.core.result.result import Result
 from modeldyno.core.study.study import Study
-from modeldyno.documents.lookup import stored_result
+from modeldyno.documents.stored_results import stored_result
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.reporter import DrawsCharts, LaysOut, Tabulates
 from modeldyno.kinds import kind_of

@@ -18,7 +18,8 @@ from modeldyno.core.load.series_steps import (
     without_unfinished,
 )
 from modeldyno.core.metrics.constraints import Constraint
-from modeldyno.documents.lookup import find_any, stored_result
+from modeldyno.documents.lookup import find_any
+from modeldyno.documents.stored_results import stored_result
 from modeldyno.errors import RequestError, UnreadableDocument
 from modeldyno.identity import new_identity
 from modeldyno.profiling.request import server_for

@@ -44,7 +44,7 @@ from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.stats.evaluation import Evaluation
 from modeldyno.core.stats.statistics import mean_interval, share_interval
 from modeldyno.core.study.study import Trial, TrialRequest
-from modeldyno.documents.lookup import store_results
+from modeldyno.documents.stored_results import store_results
 from modeldyno.documents.verify import verify_bytes
 from modeldyno.errors import UnreadableDocument
 from modeldyno.kinds import kind_of

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import sys
 import zlib
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import and_, or_, select, true
-from sqlalchemy.dialects import postgresql, sqlite
 
 from modeldyno.adapters.stores.schema import KEY_LENGTH
 from modeldyno.errors import RequestError, StoreError
@@ -22,12 +22,12 @@ SHOWN = 5
 """Number of ids that an error message lists."""
 NAME_LIMIT = 100
 """Characters of a name that an error message quotes."""
-_INSERT = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
 def insert(connection: Connection, table: Table) -> Any:
     """Return an insert statement that supports ON CONFLICT."""
-    return _INSERT[connection.dialect.name](table)
+    dialect = import_module(f"sqlalchemy.dialects.{connection.dialect.name}")
+    return dialect.insert(table)
 
 
 def replace(connection: Connection, table: Table, row: dict[str, Any]) -> None:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, select
 
-from modeldyno import kinds
 from modeldyno.adapters.stores.rows import (
     NAME_LIMIT,
     after_mark,
@@ -32,7 +31,9 @@ _ADVICE = "The results that it is based on stay readable; remove this one with m
 
 def put(connection: Connection, conclusion: Conclusion, headline: str) -> None:
     """Insert a Conclusion, or replace the one that has its id."""
-    kind = kinds.kind_of(conclusion)
+    from modeldyno.kinds import kind_of  # noqa: PLC0415 - a run keeps Results only, and imports no other kind
+
+    kind = kind_of(conclusion)
     row = document_row(conclusion, conclusion.name, headline, kind.encode(conclusion))
     replace(connection, CONCLUSIONS, {"kind": kind.name, **row})
 
@@ -43,10 +44,12 @@ def get(connection: Connection, conclusion_id: str, place: str) -> Conclusion:
     Raises:
         StoreError: the document is damaged.
     """
+    from modeldyno.kinds import decode  # noqa: PLC0415 - as above
+
     origin = f"Document {conclusion_id} in the store {place}"
     query = select(CONCLUSIONS.c.document, CONCLUSIONS.c.checksum).where(CONCLUSIONS.c.id == conclusion_id)
     data, checksum = connection.execute(query).one()
-    conclusion = kinds.decode(verified_document(data, checksum, origin, _ADVICE), origin=origin)
+    conclusion = decode(verified_document(data, checksum, origin, _ADVICE), origin=origin)
     assert isinstance(conclusion, Conclusion)
     return conclusion
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -19,7 +20,6 @@ from modeldyno import codec
 from modeldyno.adapters.stores import database, results, studies
 from modeldyno.adapters.stores import series as stores_series
 from modeldyno.adapters.stores.artifacts import erase, is_expired
-from modeldyno.adapters.stores.registry.sql_registry import SqlRegistry
 from modeldyno.adapters.stores.rows import (
     after_mark,
     find_id_by_prefix,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from modeldyno.adapters.stores.database import Database, LazyDatabase
+    from modeldyno.adapters.stores.registry.sql_registry import SqlRegistry
     from modeldyno.core.result.result import Result
     from modeldyno.core.result.where import Expression
     from modeldyno.core.study.study import Study
@@ -84,12 +85,19 @@ class SqlStore:
 
     def __init__(self, opened: Database | LazyDatabase, artifacts: Path) -> None:
         self._database = opened
-        self.registry = SqlRegistry(opened, artifacts.with_suffix(".models"))
-        """The models that are registered in it."""
         self.place = opened.place
         """Where it is, for messages; without a password."""
         self.artifacts = artifacts
         """The directory for files that belong to Results; the only one where files are deleted."""
+
+    @cached_property
+    def registry(self) -> SqlRegistry:
+        """The models that are registered in it."""
+        from modeldyno.adapters.stores.registry.sql_registry import (  # noqa: PLC0415 - a run needs none of it
+            SqlRegistry,
+        )
+
+        return SqlRegistry(self._database, self.artifacts.with_suffix(".models"))
 
     def __enter__(self) -> Self:
         return self
