@@ -1,4 +1,4 @@
-"""Keeps Results in the store and gets them back; imports no other kind of document, as runs need none."""
+"""Keeps Results in the store and gets them back, without importing any other kind of document."""
 
 from __future__ import annotations
 
