@@ -253,6 +253,23 @@ def test_every_operator_belongs_to_its_layer() -> None:
     }  # fmt: skip
 
 
+def test_a_layer_is_not_taken_for_one_that_is_named_like_its_numbered_scope() -> None:
+    """TensorFlow may run the layer `dense` in a scope `dense_1`, which is the name of another layer."""
+    network = keras.Sequential([keras.Input((8,)), L.Dense(6, name="dense"), L.Dense(2, name="dense_1")])
+    for _ in range(2):
+        graph = graph_of(described(network))
+        assert [op.scope for op in graph.ops if op.kind == "tf.MatMul"] == ["dense", "dense_1"]
+    assert "call" not in vars(network.layers[0])
+
+
+def test_a_layer_that_is_called_twice_counts_both_calls() -> None:
+    """Both scopes are the layer's."""
+    tensor = keras.Input((8,))
+    layer = L.Dense(8, name="twice")
+    graph = graph_of(described(keras.Model(tensor, layer(layer(tensor)))))
+    assert [op.scope for op in graph.ops if op.kind == "tf.MatMul"] == ["twice", "twice"]
+
+
 @pytest.mark.parametrize("options", [{}, {"padding": "same", "strides": 2}, {"groups": 3}])
 def test_convolutions_count_their_filters(options: dict[str, Any]) -> None:
     """Each output is a sum over the filter of its group."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.loaders import call, digest, torch_module
@@ -21,7 +23,7 @@ from modeldyno.errors import RequestError
 from modeldyno.interfaces.loader import Form, Model
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from modeldyno.core.static.graph import Graph
     from modeldyno.interfaces.loader import Feed, Tracing
@@ -258,15 +260,58 @@ def _weights(model: Any) -> Iterator[Weight]:
 def _trace(described: Model, tracing: Tracing) -> Graph:
     from modeldyno.adapters.loaders.tensorflow_tracing import trace_function  # noqa: PLC0415 - it imports TensorFlow
 
-    layers = dict(_layers(described.value.model))
-    modules = {"": type(described.value.model).__name__} | {
-        path: type(layer).__name__ for path, layer in layers.items()
-    }
-    return trace_function(described.value, tracing, modules, lambda name: _scope(name, modules))
+    model = described.value.model
+    layers = {"": model, **dict(_layers(model))}
+    modules = {path: type(layer).__name__ for path, layer in layers.items()}
+    with _entered_scopes(layers) as entered:
+        scope_of = partial(_layer_of, entered=entered, modules=modules)
+        return trace_function(described.value, tracing, modules, scope_of)
 
 
-def _scope(name: str, modules: dict[str, str]) -> str:
-    """Return the path of the layer in whose name scope an operator is."""
+@contextmanager
+def _entered_scopes(layers: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    """Yield a dict that takes the name scope in which each call of a layer runs, to the path of the layer.
+
+    TensorFlow numbers a scope that was entered before, so the scope of a layer ``dense`` may be called
+    ``dense_1``, as another layer is.
+    """
+    import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
+
+    entered: dict[str, str] = {}
+
+    def noting(path: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(call)
+        def noting_call(*args: Any, **kwargs: Any) -> Any:
+            entered.setdefault(tf.get_current_name_scope(), path)
+            return call(*args, **kwargs)
+
+        return noting_call
+
+    first_paths = {id(layer): path for path, layer in reversed(layers.items())}
+    replaced = {id(layer): layer for layer in layers.values() if "call" not in vars(layer)}
+    for key, layer in replaced.items():
+        object.__setattr__(
+            layer, "call", noting(first_paths[key], layer.call)
+        )  # Keras' own tracks what is set
+    try:
+        yield entered
+    finally:
+        for layer in replaced.values():
+            object.__delattr__(layer, "call")
+
+
+def _layer_of(name: str, entered: Mapping[str, str], modules: Mapping[str, str]) -> str:
+    """Return the path of the layer that an operator belongs to; within a loop its name begins anew."""
+    scope = name
+    while "/" in scope:
+        scope = scope.rpartition("/")[0]
+        if scope in entered:
+            return entered[scope]
+    return _layer_by_name(name, modules)
+
+
+def _layer_by_name(name: str, modules: Mapping[str, str]) -> str:
+    """Return the path of the layer whose name stands in that of an operator."""
     scope = ""
     for part in name.replace(".", "_").split("/")[:-1]:
         for candidate in (part, _REPEATED.sub("", part)):
