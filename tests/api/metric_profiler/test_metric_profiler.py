@@ -21,7 +21,7 @@ from modeldyno.api.metric_profiler.status_metrics import (
     NumberWithInterval,
     StatusKey,
 )
-from modeldyno.api.metric_profiler.status_table import DefaultDisplay, setLogger
+from modeldyno.api.metric_profiler.status_table import DefaultDisplay, StatusChange, setLogger
 from modeldyno.core.stats.statistics import share_interval
 from modeldyno.errors import ModelDynoError
 
@@ -281,6 +281,20 @@ def test_a_comparison_is_returned_and_printed(capsys: pytest.CaptureFixture[str]
     assert change.direction("teacher", "student") == "teacher: 2.0x more than student"
     assert compared["flops"].enhancement == "---"
     assert str(compared) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "words"),
+    [
+        (0.0431, 0.04311, "a: about the same as b"),
+        (0.0431, 0.0437, "a: 1.01x fewer than b"),
+        (3.0, 2.0, "a: 1.5x more than b"),
+    ],
+)
+def test_a_ratio_near_one_is_not_called_1_0x(x: float, y: float, words: str) -> None:
+    """Two decimals below 1.5, and no direction where even they say 1.00."""
+    change = StatusChange(key="k", label="k", x=x, y=y, shown=("", ""), comparative=Comparative.RECIPROCAL)
+    assert change.direction("a", "b") == words
 
 
 def test_values_of_other_scales_compare_in_base_units() -> None:

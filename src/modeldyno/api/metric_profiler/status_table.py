@@ -20,6 +20,8 @@ from modeldyno.api.metric_profiler.status_metrics import (
 NOT_COMPUTED = "<NotComputed>"
 _LONGEST_REASON = 40
 """Characters of a failure in a cell; the line below the table has all of it."""
+_EQUAL_TIMES, _CLOSE_TIMES = 1.005, 1.5
+"""Below the first, two values are about the same; below the second, their ratio has two decimals."""
 _chosen: dict[str, logging.Logger] = {}
 
 
@@ -113,7 +115,10 @@ class StatusChange:
         if 0 in (self.x, self.y):
             return ""
         times = max(self.x / self.y, self.y / self.x)
-        return f"{name}: {times:.1f}x {'fewer' if self.x < self.y else 'more'} than {other}"
+        if times < _EQUAL_TIMES:
+            return f"{name}: about the same as {other}"
+        text = f"{times:.2f}" if times < _CLOSE_TIMES else f"{times:.1f}"
+        return f"{name}: {text}x {'fewer' if self.x < self.y else 'more'} than {other}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
