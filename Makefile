@@ -79,7 +79,8 @@ test-engine: setup   ## against real engines (make engines) and PostgreSQL: MODE
 test-tf: setup       ## Keras, SavedModel, TensorFlow Lite: installs TensorFlow, some 600 MB
 	$(PIP) install --editable '.[tf]'
 	$(BIN)/python -m pytest --no-cov tests/adapters/loaders/test_keras.py tests/adapters/loaders/test_savedmodel.py \
-	    tests/adapters/loaders/test_tflite.py tests/api/metric_profiler/test_tf_functions.py \
+	    tests/adapters/loaders/test_tflite.py tests/adapters/backends/test_tensorflow_operators.py \
+	    tests/api/metric_profiler/test_tf_functions.py \
 	    tests/adapters/converters tests/test_howto_pages.py
 
 test-browser: setup  ## pages in a real browser: Chromium (apt install chromium), else what Playwright can install; needs npm

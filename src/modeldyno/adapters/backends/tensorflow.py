@@ -13,14 +13,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.backends.output_leaves import leaves
+from modeldyno.adapters.backends.tensorflow_operators import watch_operators
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob, count_knob
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.loader import Form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
     from modeldyno.core.spec.knob import KnobValue
+    from modeldyno.core.trace.op_events import WatchedCalls
     from modeldyno.interfaces.loader import Feed, Model
 
 requires: tuple[str, ...] = ("tensorflow",)
@@ -69,9 +72,19 @@ _DEVICE = re.compile(r"(?P<kind>cpu|gpu)(?::(?P<index>\d+))?", re.IGNORECASE)
 class Session:
     """A compiled function of TensorFlow and its device."""
 
-    def __init__(self, function: Callable[..., Any], device: str, usual: str) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        device: str,
+        usual: str,
+        layer_of: Callable[[str], str],
+        *,
+        compiled: bool,
+    ) -> None:
         self._function = function
         self._device = device
+        self._layer_of = layer_of
+        self._compiled = compiled
         self.device = device or usual
         self.converted = ""
         """The precision that the weights were converted to; empty if they were not."""
@@ -92,11 +105,32 @@ class Session:
 
         return run
 
+    def operators(self, feed: Feed, calls: int, trace: Path | None) -> WatchedCalls:
+        """Make calls under TensorFlow's profiler.
+
+        Raises:
+            RequestError: the calls run elsewhere than on the CPU, or are compiled as a whole.
+        """
+        if self._compiled:
+            raise RequestError(
+                "A call that XLA compiles is one operator; leave jit_compile off to see those of the model."
+            )
+        if not self.device.startswith("CPU"):
+            raise RequestError("TensorFlow's operators are watched on the CPU only; set device to cpu.")
+        call = self.prepare(feed)
+        call()
+        return watch_operators(call, calls, trace, self._layer_of)
+
     def arrays(self, output: Any) -> Feed:
         """Return the outputs by name."""
         import numpy as np  # noqa: PLC0415 - slow to import
 
         return {name: np.asarray(array) for name, array in leaves(output)}
+
+
+def _scope_of(name: str) -> str:
+    """Return the name scope of an operator as a path, where no layers are known."""
+    return name.rpartition("/")[0].replace("/", ".")
 
 
 def _to_host(tensor: Any) -> Any:
@@ -162,7 +196,13 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
     function = tf.function(
         _place_call(call, device) if device else call, jit_compile=bool(config.get("jit_compile")) or None
     )
-    session = Session(function, device, "GPU:0" if tf.config.list_logical_devices("GPU") else "CPU:0")
+    session = Session(
+        function,
+        device,
+        "GPU:0" if tf.config.list_logical_devices("GPU") else "CPU:0",
+        getattr(call, "layer_of", _scope_of),
+        compiled=bool(config.get("jit_compile")),
+    )
     if precision and any(weight.dtype != _DTYPES[precision] for weight in model.value.model.weights):
         session.converted = precision
     yield session

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from modeldyno.errors import RequestError
 from modeldyno.interfaces.loader import Form, Model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Container, Iterator
 
     from modeldyno.core.static.graph import Graph
     from modeldyno.interfaces.loader import Feed, Tracing
@@ -75,20 +75,22 @@ def describe_model(model: Any, name: str, content_digest: str, example: Any = No
     backend = backend_of()
     feed = None if example is None else _example_feed(model, example)
     inputs = _inputs(model, feed, name)
+    make_call = _TracedCall if backend == "tensorflow" else _Call
+    call_model = make_call(model, tuple(spec.name for spec in inputs), getattr(model, "input", None))
     described = Model(
         identity=ModelIdentity(name=name, digest=content_digest, framework="keras"),
         form={"tensorflow": Form.TENSORFLOW, "torch": Form.TORCH, "jax": Form.CALLABLE}[backend],
-        value=_Call(model, tuple(spec.name for spec in inputs), getattr(model, "input", None)),
+        value=call_model,
         inputs=inputs,
         weights=lambda: tuple(_weights(model)),
         example=feed,
     )
-    if backend == "tensorflow":
-        return replace(described, graph=lambda tracing: _trace(described, tracing))
+    if isinstance(call_model, _TracedCall):
+        return replace(described, graph=partial(_trace, call_model))
     if backend == "torch":
-        module = _torch_module(described.value)
+        module = _torch_module(call_model)
         return replace(described, value=module, graph=torch_module.make_tracer(module))
-    return replace(described, value=_jitted(described.value))
+    return replace(described, value=_jitted(call_model))
 
 
 def model_digest(model: Any) -> str:
@@ -126,6 +128,29 @@ class _Call:
     def __call__(self, **named: Any) -> Any:
         """Call the model as at inference."""
         return self.model(self.arrange(named), training=False)
+
+
+@dataclass(frozen=True, eq=False)
+class _TracedCall(_Call):
+    """A model that TensorFlow traces, which knows the layer of each operator of the latest trace."""
+
+    entered: dict[str, str] = field(default_factory=dict, init=False)
+    """The name scope in which a call of a layer ran, to the path of the layer."""
+
+    def __call__(self, **named: Any) -> Any:
+        """Call the model as at inference, and take down the scopes of its layers."""
+        self.entered.clear()
+        with _entered_scopes(self.model, self.entered):
+            return super().__call__(**named)
+
+    def layer_of(self, name: str) -> str:
+        """Return the path of the layer that an operator belongs to."""
+        scope = name
+        while "/" in scope:
+            scope = scope.rpartition("/")[0]
+            if scope in self.entered:
+                return self.entered[scope]
+        return _layer_by_name(name, {path for path, _ in _layers(self.model)})  # in a loop names begin anew
 
 
 def _torch_module(function: _Call) -> Any:
@@ -257,27 +282,22 @@ def _weights(model: Any) -> Iterator[Weight]:
 # -- operators ----------------------------------------------------------------------------------------------
 
 
-def _trace(described: Model, tracing: Tracing) -> Graph:
+def _trace(called: _TracedCall, tracing: Tracing) -> Graph:
     from modeldyno.adapters.loaders.tensorflow_tracing import trace_function  # noqa: PLC0415 - it imports TensorFlow
 
-    model = described.value.model
-    layers = {"": model, **dict(_layers(model))}
+    layers = {"": called.model, **dict(_layers(called.model))}
     modules = {path: type(layer).__name__ for path, layer in layers.items()}
-    with _entered_scopes(layers) as entered:
-        scope_of = partial(_layer_of, entered=entered, modules=modules)
-        return trace_function(described.value, tracing, modules, scope_of)
+    return trace_function(called, tracing, modules, called.layer_of)
 
 
 @contextmanager
-def _entered_scopes(layers: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-    """Yield a dict that takes the name scope in which each call of a layer runs, to the path of the layer.
+def _entered_scopes(model: Any, entered: dict[str, str]) -> Iterator[None]:
+    """Add the name scope in which each call of a layer runs, and the path of the layer, to `entered`.
 
     TensorFlow numbers a scope that was entered before, so the scope of a layer ``dense`` may be called
     ``dense_1``, as another layer is.
     """
     import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
-
-    entered: dict[str, str] = {}
 
     def noting(path: str, call: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(call)
@@ -287,36 +307,26 @@ def _entered_scopes(layers: Mapping[str, Any]) -> Iterator[dict[str, str]]:
 
         return noting_call
 
-    first_paths = {id(layer): path for path, layer in reversed(layers.items())}
-    replaced = {id(layer): layer for layer in layers.values() if "call" not in vars(layer)}
-    for key, layer in replaced.items():
-        object.__setattr__(
-            layer, "call", noting(first_paths[key], layer.call)
-        )  # Keras' own tracks what is set
+    replaced: dict[int, Any] = {}
+    for path, layer in (("", model), *_layers(model)):
+        if id(layer) not in replaced and "call" not in vars(layer):
+            replaced[id(layer)] = layer
+            # Keras' own setter would track the function.
+            object.__setattr__(layer, "call", noting(path, layer.call))
     try:
-        yield entered
+        yield
     finally:
         for layer in replaced.values():
             object.__delattr__(layer, "call")
 
 
-def _layer_of(name: str, entered: Mapping[str, str], modules: Mapping[str, str]) -> str:
-    """Return the path of the layer that an operator belongs to; within a loop its name begins anew."""
-    scope = name
-    while "/" in scope:
-        scope = scope.rpartition("/")[0]
-        if scope in entered:
-            return entered[scope]
-    return _layer_by_name(name, modules)
-
-
-def _layer_by_name(name: str, modules: Mapping[str, str]) -> str:
+def _layer_by_name(name: str, paths: Container[str]) -> str:
     """Return the path of the layer whose name stands in that of an operator."""
     scope = ""
     for part in name.replace(".", "_").split("/")[:-1]:
         for candidate in (part, _REPEATED.sub("", part)):
             path = f"{scope}.{candidate}" if scope else candidate
-            if path in modules:
+            if path in paths:
                 scope = path
                 break
     return scope
