@@ -120,3 +120,10 @@ def test_what_to_change_is_seen_from_the_conditions() -> None:
     )
     assert [doubt.code for doubt in suggestions] == ["governor", "busy-machine", "steal"]
     assert list(suggest_improvements(a_small_result())) == []
+
+
+def test_advice_to_take_longer_names_the_budget() -> None:
+    """A doubt of a run names its `max_time`, which the doctor does not have."""
+    doubt = Doubt(code="unsettled", seen="it had not settled", advice="give it more time with `max_time`")
+    (improvement,) = suggest_improvements(a_small_result(doubts=(doubt,)))
+    assert improvement.advice == "give it more time with `budget`"

@@ -239,4 +239,6 @@ def suggest_improvements(result: Result) -> Iterator[Doubt]:
             advice="stop other programs on this machine, or wait for them to end",
         )
     noise = {"interference", "steal", "oversubscribed", "drift", "unsettled", "noise-floor", "throttled"}
-    yield from (doubt for doubt in result.doubts if doubt.code in noise)
+    for doubt in result.doubts:
+        if doubt.code in noise:
+            yield replace(doubt, advice=doubt.advice.replace("`max_time`", "`budget`"))
