@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ from modeldyno import plugins
 from modeldyno.dashboard.app import PAGES, make_app
 from modeldyno.dashboard.server import listen
 from modeldyno.testing.sample_results import a_result
+from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -181,6 +183,28 @@ def test_what_another_process_stores_appears(page: Any, address: str, store: Sto
     subprocess.run([sys.executable, "-c", code], check=True)
 
     page.get_by_role("link", name="f00df0").wait_for(timeout=2000)
+
+
+def test_a_load_is_seen_while_it_goes_on(page: Any, address: str, store: Store) -> None:
+    """It appears among the loads, its seconds pass, and its Result takes their place by itself."""
+    place = {**os.environ, "MODELDYNO_STORE": f"sqlite:///{store.place}"}
+    words = ("--input", "x=1x16", "--concurrency", "4", "--duration", "5", "--quiet")
+    page.goto(f"{address}/loads")
+    with serve_in_subprocess("--service", "constant:0.005") as server:
+        program = [sys.executable, "-m", "modeldyno", "load", f"http://127.0.0.1:{server.port}#echo", *words]
+        with subprocess.Popen(program, env=place, stdout=subprocess.DEVNULL) as load:
+            page.get_by_role("link", name="echo").click(timeout=60_000)
+            page.get_by_text("none is certified").wait_for()
+            seen = set()
+            while "as it goes on" in page.locator("h1").inner_text():
+                seen.add(page.locator("caption").first.inner_text())
+                page.wait_for_timeout(200)
+            assert load.wait() == 0
+    page.get_by_role("heading", name="Result", level=1).wait_for(timeout=10_000)
+
+    assert len(seen) >= 3
+    assert page.said == []
+    assert page.evaluate("window.broken") == []
 
 
 def test_a_page_is_read_without_scripts(chromium: Any, address: str) -> None:

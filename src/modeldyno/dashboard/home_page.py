@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.registry.records import FigureState, TaskState
 from modeldyno.core.report.blocks import Column, Heading, Notice, Severity, Table, shorten
-from modeldyno.dashboard import document_pages
+from modeldyno.dashboard import document_pages, live_pages
 from modeldyno.dashboard.page import CHIPS, DashboardPage, PageBlocks, PageText, address
+from modeldyno.dashboard.store_access import live_loads
 from modeldyno.interfaces.reporter import TableLinks
 from modeldyno.registry.matrix import newest_speeds
 from modeldyno.views import lists
@@ -55,7 +56,8 @@ def home(asked: Asked) -> DashboardPage:
     running = store.registry.tasks(states=(TaskState.LEASED,), limit=_NEW)
     queued = store.registry.tasks(states=(TaskState.QUEUED, TaskState.DEFERRED), limit=_MOST)
     workers = store.registry.workers()
-    parts: list[Part] = []
+    live = [load for load in live_loads(store) if not load.ended]
+    parts: list[Part] = [*live_pages.going_on(live)]
     if attention:
         parts.append(_attention_part(attention))
     if running or queued or workers:
@@ -67,7 +69,7 @@ def home(asked: Asked) -> DashboardPage:
         parts.append(PageBlocks(blocks=(Heading(title="Newest studies"), *listed.blocks), links=listed.links))
     if conclusions:
         parts.append(_new_conclusions(conclusions))
-    if not (results or studies or conclusions or store.registry.models(limit=1)):
+    if not (live or results or studies or conclusions or store.registry.models(limit=1)):
         parts = [_EMPTY]
     elif not attention:
         quiet = Notice(severity=Severity.HELD, text="Nothing needs attention: no failure, no stale figure.")
@@ -83,6 +85,7 @@ def home(asked: Asked) -> DashboardPage:
             "results": results[:_NEW],
             "studies": studies,
             "conclusions": conclusions,
+            "loads": live,
         },
     )
 

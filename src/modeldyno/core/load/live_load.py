@@ -1,0 +1,31 @@
+"""A load that goes on, as its last seconds show it: provisional figures, which its Result replaces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modeldyno.core.result.trace_data import LiveSecond
+
+SECONDS_KEPT = 120
+"""Newest seconds of a load that goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveLoad:
+    """A load that goes on, or has ended a moment ago."""
+
+    id: str
+    """Its own; its Result has another one."""
+    created: str
+    """When its first second had passed: UTC in ISO 8601."""
+    name: str
+    """Name of the model."""
+    load: str
+    """The load in words, such as ``concurrency 8``."""
+    seconds: tuple[LiveSecond, ...]
+    """The newest `SECONDS_KEPT`, the oldest first."""
+    ended: bool = False
+    result: str = ""
+    """Id of the Result that has taken its place; empty before."""
+    silent: float = 0.0
+    """Seconds since it was heard of."""
