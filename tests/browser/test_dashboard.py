@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import uvicorn
-from tests.dashboard.conftest import HOSTILE, fill, links_of, put
+from tests.dashboard.conftest import HOSTILE, LIVE_LOAD, fill, links_of, put
 from tests.dashboard.test_app import example
 from tests.support.sample_reports import payloads
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from modeldyno.interfaces.store import Store
 
 AXE = Path(__file__).parents[2] / ".venv" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
+EVERY = (*(example(route.path) for route in PAGES), f"/loads/{LIVE_LOAD.id}")
+"""An address of each page."""
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(3600)]
 _WATCH = """
 window.broken = [];
@@ -77,13 +79,13 @@ def test_every_page_fits_and_breaks_no_policy(page: Any, address: str, scheme: s
     """No violation, no error, no dialog, and nothing wider than the screen but tables in their own box."""
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": 900})
-    for route in PAGES:
-        page.goto(address + example(route.path))
+    for path in EVERY:
+        page.goto(address + path)
         page.wait_for_timeout(200)
 
         assert page.evaluate("window.broken") == []
         assert page.said == []
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, route.path
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -97,13 +99,13 @@ def test_a_checker_of_accessibility_has_nothing_to_say(
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": 900})
     found = {}
-    for route in PAGES:
-        page.goto(address + example(route.path))
+    for path in EVERY:
+        page.goto(address + path)
         page.wait_for_timeout(300)
         page.evaluate(AXE.read_text(encoding="utf-8"))
         violations = page.evaluate("axe.run().then((found) => found.violations)")
         if violations:
-            found[route.path] = [
+            found[path] = [
                 (one["id"], [(node["html"], node["failureSummary"]) for node in one["nodes"][:2]])
                 for one in violations
             ]

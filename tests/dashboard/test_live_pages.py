@@ -7,10 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.dashboard.conftest import put
+from tests.dashboard.conftest import LIVE_LOAD, put
 
-from modeldyno.core.load.live_load import LiveLoad
-from modeldyno.core.result.trace_data import LiveSecond
 from modeldyno.dashboard import live_pages
 from modeldyno.dashboard.time_chart import TimeChart, TimeLine, TimePanel, write_chart
 from modeldyno.testing.sample_results import a_result
@@ -19,29 +17,19 @@ from modeldyno.testing.sample_series import a_ladder
 if TYPE_CHECKING:
     from tests.dashboard.conftest import Visitor
 
-LOAD = LiveLoad(
-    id="abcabcabcabc",
-    created="2026-01-01T00:00:00.000+00:00",
-    name="digits",
-    load="concurrency 8",
-    seconds=(
-        LiveSecond(at=0.0, answered=900, failed=0, p50=0.002, p99=0.009, worst=0.02, in_flight=8),
-        LiveSecond(at=1.0, answered=0, failed=3, in_flight=8, waiting=40),
-    ),
-)
-PAGE = f"/loads/{LOAD.id}"
+PAGE = f"/loads/{LIVE_LOAD.id}"
 
 
 @pytest.fixture
 def watcher(newcomer: Visitor) -> Visitor:
     """Look at a store in which a load goes on."""
-    newcomer.store.put_live_load(LOAD)  # type: ignore[attr-defined]
+    newcomer.store.put_live_load(LIVE_LOAD)  # type: ignore[attr-defined]
     return newcomer
 
 
 def change(visitor: Visitor, **fields: object) -> None:
     """Store a later state of the load."""
-    visitor.store.put_live_load(replace(LOAD, **fields))  # type: ignore[attr-defined, arg-type]
+    visitor.store.put_live_load(replace(LIVE_LOAD, **fields))  # type: ignore[attr-defined, arg-type]
 
 
 def test_it_shows_the_load_by_second_and_calls_each_figure_provisional(watcher: Visitor) -> None:
@@ -53,7 +41,7 @@ def test_it_shows_the_load_by_second_and_calls_each_figure_provisional(watcher: 
     now = {name: row for name, row in rows if "chip" in row}
     assert list(now) == ["p50", "p99", "slowest", "answered", "errors", "in flight", "waiting"]
     assert all("provisional" in row for row in now.values())
-    assert "none" in now["p50"]
+    assert "&#8212;" in now["p50"]
     assert "3.00/s" in now["errors"]
     assert "9.00 ms" in text.replace("&#160;", " ")
     assert text.count(", provisional</text>") == 3
@@ -63,7 +51,7 @@ def test_its_json_twin_has_the_seconds(watcher: Visitor) -> None:
     """As they were counted."""
     twin = watcher.json(PAGE)
 
-    assert (twin["id"], twin["load"], twin["ended"]) == (LOAD.id, "concurrency 8", False)
+    assert (twin["id"], twin["load"], twin["ended"]) == (LIVE_LOAD.id, "concurrency 8", False)
     assert [second["answered"] for second in twin["seconds"]] == [900, 0]
     assert twin["seconds"][1]["p99"] is None
 
@@ -73,7 +61,7 @@ def test_lists_lead_to_it_while_it_goes_on(watcher: Visitor) -> None:
     watcher.store.put_conclusion(a_ladder(), headline="")
     for page, words in (("/", "loads"), ("/loads", "going_on")):
         assert f'<a href="{PAGE}">digits</a>' in watcher.read(page)
-        assert [load["id"] for load in watcher.json(page)[words]] == [LOAD.id]
+        assert [load["id"] for load in watcher.json(page)[words]] == [LIVE_LOAD.id]
     assert "provisional" not in watcher.read("/loads.csv")
     change(watcher, ended=True)
 
@@ -111,7 +99,7 @@ def test_a_load_that_ended_without_a_result_says_so(watcher: Visitor) -> None:
 
 def test_silence_is_told() -> None:
     """A command that was killed tells nothing more."""
-    said = [str(live_pages.live_page(replace(LOAD, silent=silent)).parts[0]) for silent in (2.0, 42.0)]
+    said = [str(live_pages.live_page(replace(LIVE_LOAD, silent=silent)).parts[0]) for silent in (2.0, 42.0)]
 
     assert ["Nothing was heard of it for 42 seconds" in text for text in said] == [False, True]
 

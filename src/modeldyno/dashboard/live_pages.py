@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from modeldyno.dashboard.page import Part
 
 _CHIPS = {"provisional": Severity.UNDECIDED}
+_NONE = "\u2014"
 _SHOWN = 10
 """Newest seconds in the table."""
 _QUIET = 5.0
@@ -85,7 +86,7 @@ def _parts(load: LiveLoad) -> Iterator[Part]:
         title=f"Second {newest.at + 1:,.0f}",
         columns=_columns("quantity", "value>", "figure is"),
         rows=tuple(
-            (title.rstrip(">"), value or "none", "provisional")
+            (title.rstrip(">"), value, "provisional")
             for title, value in zip(_QUANTITIES, _cells(newest), strict=True)
         ),
     )
@@ -103,7 +104,7 @@ _QUANTITIES = ("p50>", "p99>", "slowest>", "answered>", "errors>", "in flight>",
 def _cells(second: LiveSecond) -> tuple[str, ...]:
     times = (second.p50, second.p99, second.worst)
     return (
-        *("" if time is None else format_quantity(time, SECONDS, 3) for time in times),
+        *(_NONE if time is None else format_quantity(time, SECONDS, 3) for time in times),
         format_quantity(float(second.answered), RATE, 3),
         format_quantity(float(second.failed), RATE, 3),
         f"{second.in_flight:,}",

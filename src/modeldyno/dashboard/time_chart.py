@@ -100,17 +100,20 @@ def _panel(chart: TimeChart, panel: TimePanel, top: float) -> Iterator[str]:
             None if y is None else f"{_x(chart, at):.1f} {foot - y / high * _HEIGHT:.1f}"
             for at, y in zip(chart.seconds, line.y, strict=True)
         ]
-        yield from (f'<path class="line c{place + 1}" d="{path}"/>' for path in _paths(points))
+        for stretch in _stretches(points):
+            dot = " dot" if len(stretch) == 1 else ""
+            path = "L".join(stretch if not dot else stretch * 2)
+            yield f'<path class="line c{place + 1}{dot}" d="M{path}"/>'
 
 
-def _paths(points: list[str | None]) -> Iterator[str]:
-    """Yield a path for each stretch without a gap; a single point is a dot."""
+def _stretches(points: list[str | None]) -> Iterator[list[str]]:
+    """Yield the points between two gaps."""
     stretch: list[str] = []
     for point in (*points, None):
         if point is not None:
             stretch.append(point)
         elif stretch:
-            yield "M" + "L".join(stretch if len(stretch) > 1 else stretch * 2)
+            yield stretch
             stretch = []
 
 
