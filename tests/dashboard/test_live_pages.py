@@ -75,6 +75,8 @@ def test_a_browser_without_scripts_loads_it_again_while_it_goes_on(watcher: Visi
     again = '<noscript><meta http-equiv="refresh" content="2"></noscript>'
     assert all(again in watcher.read(page) for page in (PAGE, "/loads"))
     assert again not in watcher.read("/models")
+    assert 'data-live="yes"' in watcher.read(PAGE)  # its script follows it at once
+    assert 'data-live=""' in watcher.read("/models")
     change(watcher, ended=True)
 
     assert again not in watcher.read(PAGE)

@@ -86,7 +86,7 @@ LOADS = DocumentRoom(
     path="loads",
     title="Loads",
     kinds=("ladder", "capacity", "explanation"),
-    none="No series of loads is stored yet.",
+    none="No series of loads is stored yet. This makes one; each load is shown here while it goes on.",
     command="modeldyno load http://127.0.0.1:8000#model --find-load 'latency.p99 <= 50ms'",
 )
 CONVERSIONS = DocumentRoom(
