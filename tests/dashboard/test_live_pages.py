@@ -52,6 +52,7 @@ def test_its_json_twin_has_the_seconds(watcher: Visitor) -> None:
     twin = watcher.json(PAGE)
 
     assert (twin["id"], twin["load"], twin["ended"]) == (LIVE_LOAD.id, "concurrency 8", False)
+    assert twin["certified"] is False
     assert [second["answered"] for second in twin["seconds"]] == [900, 0]
     assert twin["seconds"][1]["p99"] is None
 

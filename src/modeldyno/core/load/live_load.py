@@ -24,6 +24,8 @@ class LiveLoad:
     """The load in words, such as ``concurrency 8``."""
     seconds: tuple[LiveSecond, ...]
     """The newest `SECONDS_KEPT`, the oldest first."""
+    certified: bool = False
+    """Never: a reader of the JSON shall know, too."""
     ended: bool = False
     result: str = ""
     """Id of the Result that has taken its place; empty before."""
