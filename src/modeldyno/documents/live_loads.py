@@ -9,7 +9,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
-from modeldyno.core.load.live_load import SECONDS_KEPT, LiveLoad
+from modeldyno.core.load.live_load import LiveLoad, add_second
 from modeldyno.core.result.result import Loaded, SecondPassed
 from modeldyno.errors import ModelDynoError
 from modeldyno.identity import new_identity
@@ -82,10 +82,7 @@ class LoadDisplay:
         load = self._load
         if load is None:
             load = LiveLoad(name=self._name, load=passed.load, seconds=(), **new_identity())
-        # A fresh process of the same load begins anew.
-        goes_on = bool(load.seconds) and passed.second.at > load.seconds[-1].at
-        before = load.seconds[1 - SECONDS_KEPT :] if goes_on else ()
-        self._load = replace(load, load=passed.load, seconds=(*before, passed.second))
+        self._load = add_second(load, passed.load, passed.second)
         self._states.put(self._load)
         if self._thread is None:
             self._thread = Thread(target=self._write, daemon=True)

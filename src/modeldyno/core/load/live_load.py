@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from modeldyno.core.result.trace_data import LiveSecond
 
@@ -31,3 +31,10 @@ class LiveLoad:
     """Id of the Result that has taken its place; empty before."""
     silent: float = 0.0
     """Seconds since it was heard of."""
+
+
+def add_second(load: LiveLoad, words: str, second: LiveSecond) -> LiveLoad:
+    """Return a load with one more second; a fresh process, whose seconds count from 0 again, begins anew."""
+    goes_on = bool(load.seconds) and second.at > load.seconds[-1].at
+    before = load.seconds[1 - SECONDS_KEPT :] if goes_on else ()
+    return replace(load, load=words, seconds=(*before, second))
