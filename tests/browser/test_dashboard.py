@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import uvicorn
-from tests.dashboard.conftest import HOSTILE, fill, links_of, put
+from tests.dashboard.conftest import HOSTILE, LIVE_LOAD, fill, links_of, put
 from tests.dashboard.test_app import example
 from tests.support.sample_reports import payloads
 
@@ -18,6 +19,7 @@ from modeldyno import plugins
 from modeldyno.dashboard.app import PAGES, make_app
 from modeldyno.dashboard.server import listen
 from modeldyno.testing.sample_results import a_result
+from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from modeldyno.interfaces.store import Store
 
 AXE = Path(__file__).parents[2] / ".venv" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
+EVERY = (*(example(route.path) for route in PAGES), f"/loads/{LIVE_LOAD.id}")
+"""An address of each page."""
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(3600)]
 _WATCH = """
 window.broken = [];
@@ -75,13 +79,13 @@ def test_every_page_fits_and_breaks_no_policy(page: Any, address: str, scheme: s
     """No violation, no error, no dialog, and nothing wider than the screen but tables in their own box."""
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": 900})
-    for route in PAGES:
-        page.goto(address + example(route.path))
+    for path in EVERY:
+        page.goto(address + path)
         page.wait_for_timeout(200)
 
         assert page.evaluate("window.broken") == []
         assert page.said == []
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, route.path
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -95,13 +99,13 @@ def test_a_checker_of_accessibility_has_nothing_to_say(
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": 900})
     found = {}
-    for route in PAGES:
-        page.goto(address + example(route.path))
+    for path in EVERY:
+        page.goto(address + path)
         page.wait_for_timeout(300)
         page.evaluate(AXE.read_text(encoding="utf-8"))
         violations = page.evaluate("axe.run().then((found) => found.violations)")
         if violations:
-            found[route.path] = [
+            found[path] = [
                 (one["id"], [(node["html"], node["failureSummary"]) for node in one["nodes"][:2]])
                 for one in violations
             ]
@@ -181,6 +185,28 @@ def test_what_another_process_stores_appears(page: Any, address: str, store: Sto
     subprocess.run([sys.executable, "-c", code], check=True)
 
     page.get_by_role("link", name="f00df0").wait_for(timeout=2000)
+
+
+def test_a_load_is_seen_while_it_goes_on(page: Any, address: str, store: Store) -> None:
+    """It appears among the loads, its seconds pass, and its Result takes their place by itself."""
+    place = {**os.environ, "MODELDYNO_STORE": f"sqlite:///{store.place}"}
+    words = ("--input", "x=1x16", "--concurrency", "4", "--duration", "5", "--quiet")
+    page.goto(f"{address}/loads")
+    with serve_in_subprocess("--service", "constant:0.005") as server:
+        program = [sys.executable, "-m", "modeldyno", "load", f"http://127.0.0.1:{server.port}#echo", *words]
+        with subprocess.Popen(program, env=place, stdout=subprocess.DEVNULL) as load:
+            page.get_by_role("link", name="echo").click(timeout=60_000)
+            page.get_by_text("none is certified").wait_for()
+            seen = set()
+            while "as it goes on" in page.locator("h1").inner_text():
+                seen.add(page.locator("caption").first.inner_text())
+                page.wait_for_timeout(200)
+            assert load.wait() == 0
+    page.get_by_role("heading", name="Result", level=1).wait_for(timeout=10_000)
+
+    assert len(seen) >= 3
+    assert page.said == []
+    assert page.evaluate("window.broken") == []
 
 
 def test_a_page_is_read_without_scripts(chromium: Any, address: str) -> None:

@@ -13,10 +13,12 @@ from tests.support.sample_registry import a_conversion, a_figure, a_target, a_ta
 from tests.support.sample_registry import a_worker as a_registry_worker
 
 from modeldyno import plugins
+from modeldyno.core.load.live_load import LiveLoad
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.records import FigureState, TaskState, VariantState
+from modeldyno.core.result.trace_data import LiveSecond
 from modeldyno.dashboard.app import make_app
-from modeldyno.interfaces.store import Store
+from modeldyno.interfaces.store import KeepsLiveLoads, Store
 from modeldyno.kinds import kind_of
 from modeldyno.registry.targets import target_here
 from modeldyno.testing.sample_conversions import a_conversion as a_conversion_document
@@ -32,6 +34,19 @@ PORT = 8500
 INSPECTED = "ab" * 6
 """Id of a result with modules."""
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+
+
+LIVE_LOAD = LiveLoad(
+    id="abcabcabcabc",
+    created="2026-01-01T00:00:00.000+00:00",
+    name="digits",
+    load="concurrency 8",
+    seconds=(
+        LiveSecond(at=0.0, answered=900, failed=0, p50=0.002, p99=0.009, worst=0.02, in_flight=8),
+        LiveSecond(at=1.0, answered=0, failed=3, in_flight=8, waiting=40),
+    ),
+)
+"""A load that goes on, and whose server hangs."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +133,8 @@ def fill(store: Store) -> None:
     put(store, a_failed_result(id="f" * 12, created="2026-01-02T00:00:00+00:00"))
     put(store, a_result(id="e" * 12, name=HOSTILE, created="2025-01-01"))
     fill_registry(store)
+    assert isinstance(store, KeepsLiveLoads)
+    store.put_live_load(LIVE_LOAD)
 
 
 def put(store: Store, result: Any) -> None:

@@ -25,11 +25,13 @@ from modeldyno.core.registry.records import (
 )
 from modeldyno.core.registry.webhooks import Webhook
 from modeldyno.core.registry.windows import Window
-from modeldyno.core.result.result import Failure, FailureKind
+from modeldyno.core.result.result import Failure, FailureKind, SecondPassed
+from modeldyno.core.result.trace_data import LiveSecond
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.environment.device_lock import device_lock
 from modeldyno.environment.idle import IdleRule
 from modeldyno.errors import RequestError
+from modeldyno.interfaces.store import KeepsLiveLoads
 from modeldyno.profiling.run import JudgedResult
 from modeldyno.registry import canary, conversions, execute
 from modeldyno.registry import worker as worker_module
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
     from modeldyno.core.comparison.comparison import Comparison
     from modeldyno.core.comparison.schedule import RoundSchedule
     from modeldyno.core.registry.records import RegistryEvent
-    from modeldyno.core.result.result import Result
+    from modeldyno.core.result.result import Event, Result
     from modeldyno.core.spec.job import Job
     from modeldyno.interfaces.registry import Registry
     from modeldyno.interfaces.store import Store
@@ -300,6 +302,26 @@ def test_the_lock_is_free_while_a_model_loads_and_held_while_it_is_measured(
 
     assert [holder is None for holder in holders] == [True, False, True] * 3
     assert "modeldyno worker: net/1 source: batch 1 (pid " in str(holders[1])
+
+
+def test_a_load_of_a_task_is_shown_while_it_goes_on_and_its_result_takes_its_place(
+    registered: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(request: Request, *, watch: Callable[[Event], None], **_: object) -> JudgedResult:
+        for n in range(2):
+            second = LiveSecond(at=float(n), answered=5, failed=0)
+            watch(SecondPassed(load="concurrency 8", second=second))
+        return JudgedResult(result=a_measurement(request))
+
+    monkeypatch.setattr(execute, "run_request", measure)
+    done = work()
+
+    with plugins.store() as store:
+        assert isinstance(store, KeepsLiveLoads)
+        shown = {load.result: (load.load, len(load.seconds), load.ended) for load in store.live_loads()}
+    results = [each.outcome.result.id for each in done if each.outcome.result is not None]
+    assert shown == dict.fromkeys(results, ("concurrency 8", 2, True))
+    assert len(current_figures(registered, "net")) == len(results)
 
 
 def test_a_variant_is_trusted_as_it_was_written_here(registered: Registry, measured: list[Request]) -> None:

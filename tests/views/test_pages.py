@@ -181,7 +181,7 @@ class TestComparison:
         assert {effect.smallest for effect in forest.effects} == {0.03}
         assert isinstance(blocks[0], Notice)
         assert blocks[0].severity is Severity.VERDICT
-        assert headings(blocks)[0] == "What has changed"
+        assert headings(blocks)[0] == "digits-2.onnx against digits.onnx"
         assert len([title for title in headings(blocks) if title.endswith("in detail")]) == 2
 
     def test_an_interval_that_bounds_nothing_leaves_room_for_the_others(self) -> None:

@@ -275,7 +275,8 @@ class _Answers:
         page = _made(route.page, _read_request(self._store, request))
         writer = plugins.reporter("csv")
         assert isinstance(writer, Tabulates)
-        blocks = (block for part in page.parts if isinstance(part, PageBlocks) for block in part.blocks)
+        listed = (part for part in page.parts if isinstance(part, PageBlocks) and part.listed)
+        blocks = (block for part in listed for block in part.blocks)
         tables = [block for block in blocks if isinstance(block, Table)]
         if page.status != _FOUND:
             return self._show(page, request)

@@ -137,8 +137,8 @@ def _readings(machines: Sequence[tuple[HardwareTarget, str, Trend]]) -> Iterator
 def _hardware_table(known: Sequence[HardwareTarget]) -> Table:
     return Table(
         title="",
-        columns=tuple(Column(title=title) for title in ("target", "device", "hardware", "id")),
-        rows=tuple((t.name, t.device, ", ".join(_hardware(t)), t.id) for t in known),
+        columns=tuple(Column(title=title) for title in ("target", "device", "id", "hardware")),
+        rows=tuple((t.name, t.device, t.id, ", ".join(_hardware(t))) for t in known),
     )
 
 
@@ -146,4 +146,4 @@ def _hardware(target: HardwareTarget) -> Iterator[str]:
     for name, fact in target.hardware.items():
         if fact:
             text = format_quantity(float(fact), BYTES, 3) if name == "memory" else fact
-            yield f"{name} {text}"
+            yield f"{name.replace('_', ' ')} {text}"

@@ -13,7 +13,7 @@ from modeldyno.core.report.blocks import Align, Column, Table, clean
 from modeldyno.core.result.result import Result
 from modeldyno.core.result.where_text import parse
 from modeldyno.core.stats.units import format_quantity
-from modeldyno.dashboard import network_page, registry_writes
+from modeldyno.dashboard import live_pages, network_page, registry_writes
 from modeldyno.dashboard.chart_pictures import links_to_charts
 from modeldyno.dashboard.page import (
     PAGE,
@@ -28,7 +28,7 @@ from modeldyno.dashboard.page import (
     list_data,
     older_links,
 )
-from modeldyno.dashboard.store_access import result_or_none
+from modeldyno.dashboard.store_access import live_loads, result_or_none
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.reporter import TableLinks
 from modeldyno.kinds import kind_of
@@ -86,7 +86,7 @@ LOADS = DocumentRoom(
     path="loads",
     title="Loads",
     kinds=("ladder", "capacity", "explanation"),
-    none="No series of loads is stored yet.",
+    none="No series of loads is stored yet. This makes one; each load is shown here while it goes on.",
     command="modeldyno load http://127.0.0.1:8000#model --find-load 'latency.p99 <= 50ms'",
 )
 CONVERSIONS = DocumentRoom(
@@ -222,7 +222,15 @@ def comparisons(asked: Asked) -> DashboardPage:
 
 def loads(asked: Asked) -> DashboardPage:
     """List load curves and searches for the largest load, those of a model, a page at a time."""
-    return _conclusions(asked, LOADS)
+    page = _conclusions(asked, LOADS)
+    live = [] if asked.text("before") else [one for one in live_loads(asked.store) if not one.ended]
+    assert isinstance(page.data, dict)
+    return replace(
+        page,
+        parts=(*live_pages.going_on(live), *page.parts),
+        data={**page.data, "going_on": live},
+        reload=live_pages.RELOAD if live else 0,
+    )
 
 
 def conversions(asked: Asked) -> DashboardPage:
@@ -342,7 +350,17 @@ def comparison(asked: Asked) -> DashboardPage:
 
 
 def load(asked: Asked) -> DashboardPage:
-    """Show a load curve or a search for the largest load, as its report does."""
+    """Show a load curve or a search for the largest load, as its report does; or a load while it goes on.
+
+    Once it has ended, its Result takes its place.
+    """
+    identifier = asked.path["id"]
+    live = next((one for one in live_loads(asked.store) if one.id == identifier), None)
+    if live is not None:
+        if live.result:
+            with suppress(RequestError):
+                return result(replace(asked, path={"id": live.result}))
+        return live_pages.live_page(live)
     return _document_page(asked.store, LOADS, _of_kind(asked, LOADS))
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.registry.records import FigureState, TaskState
 from modeldyno.core.report.blocks import Column, Heading, Notice, Severity, Table, shorten
-from modeldyno.dashboard import document_pages
+from modeldyno.dashboard import document_pages, live_pages
 from modeldyno.dashboard.page import CHIPS, DashboardPage, PageBlocks, PageText, address
+from modeldyno.dashboard.store_access import live_loads
 from modeldyno.interfaces.reporter import TableLinks
 from modeldyno.registry.matrix import newest_speeds
 from modeldyno.views import lists
@@ -18,7 +19,7 @@ from modeldyno.views.text import count
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.registry.records import Task, VariantFigure
+    from modeldyno.core.registry.records import HardwareTarget, Task, VariantFigure, Worker
     from modeldyno.dashboard.page import Asked, Part
     from modeldyno.interfaces.store import ConclusionEntry, Entry, Store
 
@@ -51,15 +52,17 @@ def home(asked: Asked) -> DashboardPage:
     store = asked.store
     results = store.find(limit=_LOOKED)
     studies, conclusions = store.studies(limit=_NEW), store.conclusions(limit=_NEW)
-    attention = tuple(_attention(store, results))
+    targets = store.registry.targets()
+    attention = tuple(_attention(store, results, targets))
     running = store.registry.tasks(states=(TaskState.LEASED,), limit=_NEW)
-    queued = store.registry.tasks(states=(TaskState.QUEUED, TaskState.DEFERRED), limit=_MOST)
+    queued = store.registry.count_tasks((TaskState.QUEUED, TaskState.DEFERRED), _MOST)
     workers = store.registry.workers()
-    parts: list[Part] = []
+    live = [load for load in live_loads(store) if not load.ended]
+    parts: list[Part] = [*live_pages.going_on(live)]
     if attention:
         parts.append(_attention_part(attention))
     if running or queued or workers:
-        parts.append(_work_part(store, running, len(queued)))
+        parts.append(_work_part(running, queued, workers, targets))
     if results:
         parts.append(_new_results(results[:_NEW]))
     if studies:
@@ -67,7 +70,7 @@ def home(asked: Asked) -> DashboardPage:
         parts.append(PageBlocks(blocks=(Heading(title="Newest studies"), *listed.blocks), links=listed.links))
     if conclusions:
         parts.append(_new_conclusions(conclusions))
-    if not (results or studies or conclusions or store.registry.models(limit=1)):
+    if not (live or results or studies or conclusions or store.registry.models(limit=1)):
         parts = [_EMPTY]
     elif not attention:
         quiet = Notice(severity=Severity.HELD, text="Nothing needs attention: no failure, no stale figure.")
@@ -79,10 +82,11 @@ def home(asked: Asked) -> DashboardPage:
         data={
             "attention": [one._asdict() for one in attention],
             "running": running,
-            "queued": len(queued),
+            "queued": queued,
             "results": results[:_NEW],
             "studies": studies,
             "conclusions": conclusions,
+            "loads": live,
         },
     )
 
@@ -97,21 +101,23 @@ _EMPTY = PageText(
 )
 
 
-def _attention(store: Store, results: Sequence[Entry]) -> Iterator[Attention]:
+def _attention(
+    store: Store, results: Sequence[Entry], targets: Sequence[HardwareTarget]
+) -> Iterator[Attention]:
     registry = store.registry
     for row in newest_speeds(registry, (entry.name for entry in registry.models(limit=_MODELS))):
         if row.speed.bounds is Verdict.BROKEN:
             where = address("models", row.model, row.number)
             why = "the bounds of its policy do not hold"
             yield Attention("broken", f"{row.model}/{row.number}", row.target.name, why, where)
-    names = {target.id: target.name for target in registry.targets()}
+    names = {target.id: target.name for target in targets}
     for task in registry.tasks(states=(TaskState.FAILED,), limit=_ATTENTION):
         where = address("models", task.model, task.number)
         yield Attention("failed", task.label, names.get(task.target, ""), shorten(task.why, _WHY), where)
     for entry in [entry for entry in results if entry.failed][:_ATTENTION]:
         where = address("results", entry.id)
         yield Attention("failed", f"{entry.id[:6]} {entry.name}", "", shorten(entry.headline, _WHY), where)
-    for target in registry.targets():
+    for target in targets:
         for state in (FigureState.STALE, FigureState.DOUBTFUL):
             yield from _old_figures(registry.figures_on(target.id, state, limit=_MOST), target.name)
 
@@ -144,10 +150,10 @@ def _attention_part(attention: Sequence[Attention]) -> PageBlocks:
     return PageBlocks(blocks=(Heading(title="Needs attention"), table), links=links)
 
 
-def _work_part(store: Store, running: Sequence[Task], queued: int) -> PageBlocks:
-    registry = store.registry
-    workers = registry.workers()
-    targets = {target.id: target for target in registry.targets()}
+def _work_part(
+    running: Sequence[Task], queued: int, workers: Sequence[Worker], targets: Sequence[HardwareTarget]
+) -> PageBlocks:
+    by_id = {target.id: target for target in targets}
     more = " or more" if queued == _MOST else ""
     says = f"{count(queued, 'task')}{more} to do" if queued else "Nothing is queued"
     advice = "" if workers or not queued else "no worker is running: start one with modeldyno worker"
@@ -158,7 +164,7 @@ def _work_part(store: Store, running: Sequence[Task], queued: int) -> PageBlocks
             text=f"{says}; {len(running)} being done.",
             advice=advice,
         ),
-        *((registry_lists.workers(workers, targets),) if workers else ()),
+        *((registry_lists.workers(workers, by_id),) if workers else ()),
     ]
     return PageBlocks(blocks=tuple(blocks), links=TableLinks(chips=CHIPS))
 

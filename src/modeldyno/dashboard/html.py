@@ -16,10 +16,12 @@ from markupsafe import Markup
 from modeldyno import plugins
 from modeldyno.dashboard.diagram import write_svg
 from modeldyno.dashboard.page import PageBlocks, PageDiagram, PageForm, PageLink
+from modeldyno.dashboard.time_chart import TimeChart, write_chart
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from modeldyno.dashboard.diagram import Diagram
     from modeldyno.dashboard.page import DashboardPage
     from modeldyno.interfaces.reporter import HtmlBody
 
@@ -129,7 +131,7 @@ def render_page(  # noqa: PLR0913 - the parts of a page
         digest=_digest(page, [*bodies.values()]),
         version=_version(),
         markup=Markup,
-        draw=write_svg,
+        draw=_draw,
     )
     return written
 
@@ -139,6 +141,10 @@ def _digest(page: DashboardPage, bodies: Sequence[HtmlBody]) -> str:
     others = [part for part in page.parts if not isinstance(part, PageBlocks)]
     written = [body.elements + body.charts for body in bodies]
     return hashlib.sha256(repr((page.title, page.trail, others, written)).encode()).hexdigest()[:16]
+
+
+def _draw(drawing: Diagram | TimeChart) -> str:
+    return write_chart(drawing) if isinstance(drawing, TimeChart) else write_svg(drawing)
 
 
 @cache

@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 
 from modeldyno.core.report.blocks import Block, Severity
 from modeldyno.dashboard.diagram import Diagram
+from modeldyno.dashboard.time_chart import TimeChart
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.reporter import TableLinks
 from modeldyno.interfaces.store import Store
@@ -132,6 +133,8 @@ class PageBlocks:
 
     blocks: tuple[Block, ...]
     links: TableLinks = field(default_factory=TableLinks)
+    listed: bool = True
+    """Whether its first table may be that of the list, for a spreadsheet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +157,7 @@ class PageLinks:
 class PageDiagram:
     """A drawing, and blocks that tell the same beside it."""
 
-    diagram: Diagram
+    diagram: Diagram | TimeChart
     blocks: tuple[Block, ...]
     title: str = ""
     links: TableLinks = field(default_factory=TableLinks)
@@ -176,6 +179,8 @@ class DashboardPage:
     trail: tuple[PageLink, ...] = ()
     """Links to the pages above it."""
     status: int = 200
+    reload: int = 0
+    """Seconds after which a browser without scripts loads it again; 0: it does not."""
 
 
 CHIPS: Mapping[str, Severity] = {

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from modeldyno.core.registry.overview import VersionOverview
-    from modeldyno.core.registry.records import RegistryEvent, Task, Version
+    from modeldyno.core.registry.records import RegistryEvent, Task, Version, Worker
     from modeldyno.core.report.blocks import Block
     from modeldyno.dashboard.page import Asked, Part
     from modeldyno.interfaces.registry import ModelEntry, Registry
@@ -393,6 +393,12 @@ _AND = re.compile(r"\n|\band\b")
 # --- work ----------------------------------------------------------------------------------------
 
 
+_NO_TASK = PageText(
+    text="Nothing is to be done. A model that is registered gets tasks by its policy:",
+    commands=("modeldyno registry add model.onnx",),
+)
+
+
 def tasks(asked: Asked) -> DashboardPage:
     """List what is being done and will be done, and the workers; tasks can be cancelled or queued again."""
     registry = asked.store.registry
@@ -419,9 +425,9 @@ def tasks(asked: Asked) -> DashboardPage:
         room="/tasks",
         parts=(
             PageLinks(label="Which tasks", links=(other,)),
-            *(_task_parts(asked, shown) if shown else (PageText(text="Nothing is to be done."),)),
+            *(_task_parts(asked, shown) if shown else (_NO_TASK,)),
             *older_links("tasks", mark, first=not before, older="More", newest="First", **query),
-            *_worker_parts(asked, open_tasks=any(task.state in OPEN for task in shown)),
+            _worker_part(registry, workers),
         ),
         data={
             "tasks": shown,
@@ -475,16 +481,12 @@ def change_tasks(asked: Asked) -> str:
     return address("tasks")
 
 
-def _worker_parts(asked: Asked, *, open_tasks: bool) -> Iterator[Part]:
-    registry = asked.store.registry
-    workers = registry.workers()
-    if workers:
-        targets_ = {target.id: target for target in registry.targets()}
-        yield PageBlocks(blocks=(lists.workers(workers, targets_),), links=TableLinks(chips=CHIPS))
-    elif open_tasks:
-        yield PageText(text="No worker is running; this starts one:", commands=("modeldyno worker",))
-    else:
-        yield PageText(text="No worker is running.")
+def _worker_part(registry: Registry, workers: Sequence[Worker]) -> Part:
+    if not workers:
+        text = "No worker is running; this starts one:"
+        return PageText(text=text, commands=("modeldyno worker",))
+    targets_ = {target.id: target for target in registry.targets()}
+    return PageBlocks(blocks=(lists.workers(workers, targets_),), links=TableLinks(chips=CHIPS))
 
 
 # --- events and settings -------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from modeldyno.core.load.live_load import LiveLoad
 from modeldyno.core.registry.answer import RegistryAnswer
 from modeldyno.core.registry.overview import VersionOverview
 from modeldyno.core.registry.policy import Policy
@@ -48,6 +49,7 @@ class HomeData:
     results: list[Entry]
     studies: list[StudyEntry]
     conclusions: list[ConclusionEntry]
+    loads: list[LiveLoad]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +91,19 @@ class StudyList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConclusionList:
-    """A page of comparisons, of load series or of conversions."""
+    """A page of comparisons or of conversions."""
 
     items: list[ConclusionEntry]
     next: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadList:
+    """A page of load series, and the loads that go on, whose figures are provisional."""
+
+    items: list[ConclusionEntry]
+    next: str | None
+    going_on: list[LiveLoad]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +161,7 @@ TYPES: dict[str, Any] = {
     "/results/{id}/network": Network,
     "/studies": StudyList,
     "/comparisons": ConclusionList,
-    "/loads": ConclusionList,
+    "/loads": LoadList,
     "/conversions": ConclusionList,
     "/tasks": TaskData,
     "/targets": TargetData,

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from modeldyno.errors import ModelDynoError, StoreError
-from modeldyno.interfaces.store import Store
+from modeldyno.interfaces.store import KeepsLiveLoads, Store
 
 if TYPE_CHECKING:
+    from modeldyno.core.load.live_load import LiveLoad
     from modeldyno.core.result.result import Result
 
 _REST = 0.4
@@ -28,6 +29,11 @@ def result_or_none(store: Store) -> Callable[[str], Result | None]:
         return None
 
     return read
+
+
+def live_loads(store: Store) -> Sequence[LiveLoad]:
+    """Return the loads that go on or have ended a moment ago, the newest first."""
+    return store.live_loads() if isinstance(store, KeepsLiveLoads) else ()
 
 
 @dataclass(slots=True)

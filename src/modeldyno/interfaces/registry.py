@@ -18,7 +18,7 @@ from modeldyno.core.registry.records import (
 from modeldyno.core.result.result import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from modeldyno.core.registry.names import VersionName
@@ -197,6 +197,9 @@ class Registry(Protocol):
         `after` is the `place` of the last one of the page before.
         """
 
+    def count_tasks(self, states: Sequence[TaskState], most: int) -> int:
+        """Return how many tasks are in these states; `most` stands for more, too."""
+
     def asked_for(self, target: str) -> AskedFor:
         """Return what was ever to be measured on a target, and of which versions on any."""
 
@@ -217,6 +220,9 @@ class Registry(Protocol):
 
     def figures(self, model: str, number: int | None = None) -> Sequence[VariantFigure]:
         """Return the figures of a model, or of one version."""
+
+    def figures_of(self, models: Sequence[str]) -> Mapping[str, Sequence[VariantFigure]]:
+        """Return the figures of several models, those of each as `figures` does; none has no entry."""
 
     def figures_on(self, target: str, state: str, *, limit: int | None = None) -> Sequence[VariantFigure]:
         """Return the figures of a target in a state: all, or the newest ones."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Self
 
+    from modeldyno.core.load.live_load import LiveLoad
     from modeldyno.core.result.result import Result
     from modeldyno.core.result.where import Expression
     from modeldyno.core.study.study import Study
@@ -197,3 +198,17 @@ class KeepsDocuments(Protocol):
 
     def document(self, identifier: str) -> bytes | None:
         """Return the JSON of the Result or Conclusion of this id, as written; None if there is none."""
+
+
+@runtime_checkable
+class KeepsLiveLoads(Protocol):
+    """A store that shows loads to others while they go on.
+
+    A load that was not heard of for ten minutes is forgotten.
+    """
+
+    def put_live_load(self, load: LiveLoad) -> None:
+        """Store a load that goes on; the same id replaces it. Raises StoreError if it cannot be written."""
+
+    def live_loads(self) -> Sequence[LiveLoad]:
+        """Return the loads that go on or ended less than ten minutes ago, the newest first."""

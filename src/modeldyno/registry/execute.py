@@ -23,6 +23,7 @@ from modeldyno.core.registry.records import (
 )
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.spec.probe_options import Observation
+from modeldyno.documents.live_loads import showing_loads
 from modeldyno.errors import DeviceInUse, ModelDynoError, RequestError
 from modeldyno.interfaces.registry import Outcome
 from modeldyno.kinds import kind_of
@@ -111,7 +112,10 @@ def measure(
         )
         data = evaluation_data.located(version, registry) if task.measure.evaluate else None
         request = _request(version, variant, ref, task.measure, device, data)
-        judged = run_request(request, interrupts=interrupts, guard=guard)
+        with showing_loads() as live:
+            watch = live.following(lambda _event: None)
+            judged = run_request(request, watch=watch, interrupts=interrupts, guard=guard)
+            live.end(judged.result)
     except DeviceInUse:
         raise
     except ModelDynoError as error:

@@ -54,10 +54,11 @@ class SpeedRow:
 
 def newest_speeds(registry: Registry, models: Iterable[str]) -> Iterator[SpeedRow]:
     """Yield a row for each target of each model, for the newest version that was measured there."""
-    known = _Known(registry)
-    for model in models:
+    known, names = _Known(registry), tuple(models)
+    figures = registry.figures_of(names)
+    for model in names:
         shown: set[str] = set()
-        for row in _speeds(known, model):
+        for row in _speeds(known, model, figures.get(model, ())):
             if row.target.id not in shown:
                 shown.add(row.target.id)
                 yield row
@@ -70,7 +71,9 @@ def version_speeds(
 
     `numbers` are those of the versions; None is all.
     """
-    return _speeds(_Known(registry), model, (None,) if numbers is None else numbers)
+    wanted = (None,) if numbers is None else numbers
+    figures = [figure for number in wanted for figure in registry.figures(model, number)]
+    return _speeds(_Known(registry), model, figures)
 
 
 class _Known:
@@ -82,11 +85,10 @@ class _Known:
         self.require = {DEFAULT.name: DEFAULT.require} | {p.name: p.require for p in registry.policies()}
 
 
-def _speeds(known: _Known, model: str, numbers: Iterable[int | None] = (None,)) -> Iterator[SpeedRow]:
+def _speeds(known: _Known, model: str, found: Iterable[VariantFigure]) -> Iterator[SpeedRow]:
     def place(figure: VariantFigure) -> tuple[int, str]:
         return -figure.number, figure.target
 
-    found = (figure for number in numbers for figure in known.registry.figures(model, number))
     figures = [figure for figure in found if figure.target in known.targets]
     bounds = _bounds(known, model, {figure.number for figure in figures})
     for (number, target), group in groupby(sorted(figures, key=place), key=place):

@@ -32,6 +32,7 @@ from modeldyno.core.result.result import (
     Progressed,
     Refused,
     Result,
+    SecondPassed,
     fold,
 )
 from modeldyno.environment import machine
@@ -397,7 +398,7 @@ class ChildProcess:
             return  # the writer died in the middle of it, which is reported elsewhere
         if isinstance(event, Progressed):
             self.stage = event.stage
-        else:
+        elif not isinstance(event, SecondPassed):
             self.events.append(event)
         self.watch(event)
         if self.gate is not None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.core.study import resume_guard
+from modeldyno.documents.live_loads import showing_loads
 from modeldyno.runtime.interrupts import counted_interrupts
 from modeldyno.sweeps.loop import Step, run_trials, save_steps
 
@@ -41,12 +41,16 @@ def run_study(
     """
     with ExitStack() as stack:
         interrupts = stack.enter_context(counted_interrupts())
+        live = stack.enter_context(showing_loads(wanted=store))
         steps: Iterator[Step] = run_trials(
-            study, watch=watch, interrupted=lambda: len(interrupts), force=force, rooms=rooms
+            study, watch=live.following(watch), interrupted=lambda: len(interrupts), force=force, rooms=rooms
         )
         if store:
             opened = stack.enter_context(plugins.store())
             opened.put_study(study, headline=resume_guard.describe_progress(study))
             steps = save_steps(steps, opened)
-        last = deque(steps, maxlen=1)
-        return (last[0][0] if last else study), bool(interrupts)
+        for latest, _, result in steps:
+            study = latest
+            if result is not None:
+                live.end(result)
+        return study, bool(interrupts)

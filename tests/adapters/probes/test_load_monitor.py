@@ -18,13 +18,16 @@ from modeldyno.core.load.server_stats import ServerCounters
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.result.result import SecondPassed
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.interfaces.probe import Subject
 from modeldyno.loadgen import DriverUsage, LoadEnd, LoadProgress
 from modeldyno.testing.fakes import a_model
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from modeldyno.core.result.result import Event
 
 SECOND = 1_000_000_000
 BEGIN = 1000 * SECOND
@@ -92,7 +95,11 @@ class World:
 
 
 def probed(
-    monkeypatch: pytest.MonkeyPatch, world: World, load: Load, plan: Plan | None = None
+    monkeypatch: pytest.MonkeyPatch,
+    world: World,
+    load: Load,
+    plan: Plan | None = None,
+    watch: Callable[[Event], None] = lambda _event: None,
 ) -> tuple[dict[str, Measurement], set[str]]:
     """Give what the probe finds, and the codes of its doubts."""
 
@@ -103,7 +110,8 @@ def probed(
     monkeypatch.setattr("modeldyno.loadgen.driver_pool.run_load_drivers", driving)
     monkeypatch.setattr(load_monitor, "perf_counter", lambda: world.now / SECOND)
     monkeypatch.setattr(load_monitor, "monotonic_ns", lambda: world.now)
-    found = list(probe.measure(Subject(model=a_model(), session=world, load=load), plan or Plan()))
+    subject = Subject(model=a_model(), session=world, load=load, watch=watch)
+    found = list(probe.measure(subject, plan or Plan()))
     numbers = {each.metric: each for each in found if isinstance(each, Measurement) and not each.scope}
     return numbers, {each.code for each in found if isinstance(each, Doubt)}
 
@@ -190,3 +198,16 @@ def test_what_was_never_sent_is_offered(monkeypatch: pytest.MonkeyPatch) -> None
     assert "saturated" in doubts
     assert plain["offered_rate"].value == pytest.approx(200, rel=0.02)
     assert behind["offered_rate"].value == pytest.approx(400, rel=0.05)
+
+
+def test_each_second_is_told_as_it_has_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the records that are read anyway, in words of the load; all of them count once."""
+    told: list[Event] = []
+    load = Load(arrivals=OPEN, rate=200, duration=4.0)
+    probed(monkeypatch, World(), load, watch=told.append)
+    seconds = [event.second for event in told if isinstance(event, SecondPassed)]
+
+    assert [second.at for second in seconds] == [float(n) for n in range(len(seconds))]
+    assert len(seconds) >= 4
+    assert all(190 <= second.answered <= 200 for second in seconds)
+    assert {event.load for event in told if isinstance(event, SecondPassed)} == {"200/s constant"}

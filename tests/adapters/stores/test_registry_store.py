@@ -84,8 +84,8 @@ class TestMigration:
         with sql.open(url) as store:
             fill(store)
         with sql.open(url) as store, store._database.writing() as connection:
-            connection.exec_driver_sql(f"UPDATE {stores_schema.VERSION_TABLE} SET version_num = '0007'")
-        with pytest.raises(StoreError, match=r"later ModelDyno \(revision 0007; this one supports 0006\)"):
+            connection.exec_driver_sql(f"UPDATE {stores_schema.VERSION_TABLE} SET version_num = '0008'")
+        with pytest.raises(StoreError, match=r"later ModelDyno \(revision 0008; this one supports 0007\)"):
             sql.open(url)
 
 

@@ -378,6 +378,18 @@ class TestFinish:
         assert shared.find() == []
 
 
+class TestCount:
+    def test_tasks_are_counted_by_their_states(self, registry: SqlRegistry, version: Version) -> None:
+        """Up to the most that is told."""
+        registry.enqueue([a_task(version, n) for n in range(5)])
+        claimed(registry)
+
+        assert registry.count_tasks((TaskState.QUEUED,), 10) == 4
+        assert registry.count_tasks((TaskState.QUEUED, TaskState.LEASED), 10) == 5
+        assert registry.count_tasks((TaskState.QUEUED,), 3) == 3
+        assert registry.count_tasks((TaskState.DONE,), 3) == 0
+
+
 class TestCancelAndRetry:
     def test_open_tasks_are_cancelled_and_ended_ones_are_not(
         self, registry: SqlRegistry, version: Version

@@ -443,6 +443,16 @@ class TestFigures:
 
         assert registry.figures("digits") == [fresh]
 
+    def test_figures_of_several_models_are_found_at_once(self, registry: SqlRegistry) -> None:
+        """Those of each as if it were asked for alone."""
+        for model in ("digits", "faces", "voices"):
+            version = add(registry, model)
+            registry.put_figures([a_figure(a_task(version, n), taken=f"2026-01-0{n}") for n in (1, 8)])
+
+        found = registry.figures_of(("voices", "digits", "none"))
+        assert found == {model: registry.figures(model) for model in ("digits", "voices")}
+        assert all(len(figures) == 2 for figures in found.values())
+
     def test_figures_of_a_target_are_found_by_their_state(self, registry: SqlRegistry) -> None:
         """As they are stored."""
         figure = a_figure(a_task(add(registry)))

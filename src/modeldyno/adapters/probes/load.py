@@ -101,6 +101,8 @@ def _run_loads(subject: Subject, plan: Plan, spools: ExitStack) -> Iterator[_Fin
             unlimited = replace(load, requests=None)
             with _start_load(session, model_subject, unlimited, plan.seed) as (driven, messages):
                 monitor = LoadMonitor(driven=driven, session=session, load=load, tape=spool)
+                if not name:  # a page shows the measured model; others are on the same server
+                    monitor.watch = model_subject.watch
                 paced = monitor.pace_load(model_subject, plan)
                 done[index].set()
                 while not all(other.is_set() for other in done):

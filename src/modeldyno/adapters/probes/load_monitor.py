@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from time import monotonic_ns, perf_counter
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.probes import timing_loop
+from modeldyno.adapters.probes.live_seconds import LiveSeconds
 from modeldyno.core.load.load_analysis import NANO, SteadyWindow
 from modeldyno.core.load.request_log import MOST, FilteredRecords, RequestOutcome
 from modeldyno.core.load.server_stats import CounterReading, ServerCounters
 from modeldyno.core.metrics.stop_rule import Stop, measure_until_stable
+from modeldyno.core.result.result import Event, SecondPassed
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.stats import statistics
 from modeldyno.core.stats.units import SECONDS, format_quantity
@@ -21,14 +24,12 @@ from modeldyno.loadgen import DriverUsage, RunningLoad
 from modeldyno.loadgen.record_spool import RecordSpool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from modeldyno.core.load.request_log import Records
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.core.metrics.stop_rule import MeasurementProgress, StopRuleResult
     from modeldyno.core.stats.statistics import Samples
     from modeldyno.interfaces.probe import Subject
-    from modeldyno.loadgen import LoadEnd
+    from modeldyno.loadgen import LoadEnd, LoadProgress
 
 _WAIT = 0.1
 """Seconds to wait for finished requests at a time."""
@@ -92,6 +93,9 @@ class LoadMonitor:
     """When the steady phase began."""
     steady_snapshot: _Snapshot | None = None
     """The snapshot taken then."""
+    live: LiveSeconds = field(default_factory=LiveSeconds)
+    watch: Callable[[Event], None] = field(default=lambda _event: None)
+    """Receives each second as it has passed."""
     begin: float = field(init=False)
     heard: float = field(init=False)
     """When the last answer arrived."""
@@ -142,8 +146,7 @@ class LoadMonitor:
         while sum(map(len, latencies)) < n and not self.ending:
             taken = self.driven.take(_WAIT)
             now = perf_counter()
-            self.waiting = taken.backlog + taken.in_flight
-            self.tape.add(taken.records)
+            self._keep(taken)
             successful = taken.records.chosen(taken.records.fine)
             self.count(taken.records, successful, now)
             if len(successful) and now - self.begin > self.load.ramp:
@@ -171,10 +174,16 @@ class LoadMonitor:
     def keep_going(self) -> None:
         """Keep the load running while other models are still measured, and keep its records."""
         taken = self.driven.take(_WAIT)
-        self.waiting = taken.backlog + taken.in_flight
-        self.tape.add(taken.records)
+        self._keep(taken)
         self.answered += int(taken.records.fine.sum())
         self.snapshot_if_due(perf_counter())
+
+    def _keep(self, taken: LoadProgress) -> None:
+        """Keep what has arrived, and tell each second that is over."""
+        self.waiting = taken.backlog + taken.in_flight
+        self.tape.add(taken.records)
+        for second in self.live.add(taken, monotonic_ns()):
+            self.watch(SecondPassed(load=str(self.load), second=second))
 
     def end_reason(self, now: float, *, ended: bool, drawn: bool) -> str:
         """Return why the load is over; empty while it is not."""

@@ -19,7 +19,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-REVISION = "0006"
+REVISION = "0007"
 """The newest revision; later ones compare greater."""
 VERSION_TABLE = "modeldyno_revision"
 KEY_LENGTH = 200
@@ -143,6 +143,16 @@ CONCLUSIONS = Table(
     Column("document", LargeBinary, nullable=False),
     Index("conclusions_created", "created", "id"),
     Index("conclusions_name_key", "name_key", "created"),
+)
+
+LIVE_LOADS = Table(
+    "live_loads",
+    METADATA,
+    Column("id", BYTEWISE, primary_key=True),
+    Column("created", BYTEWISE, nullable=False),
+    Column("seen", Float(53), nullable=False),  # by the clock of `clock.now`
+    Column("boot", String, nullable=False),
+    Column("document", LargeBinary, nullable=False),
 )
 
 # --- the registry ----------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from sqlalchemy import delete, exists, select
 
 from modeldyno import codec
-from modeldyno.adapters.stores import database, results, studies
+from modeldyno.adapters.stores import database, live_loads, results, studies
 from modeldyno.adapters.stores import series as stores_series
 from modeldyno.adapters.stores.artifacts import erase, is_expired
 from modeldyno.adapters.stores.rows import (
@@ -39,7 +39,11 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from modeldyno.adapters.stores.database import Database, LazyDatabase
+<<<<<<< HEAD
     from modeldyno.adapters.stores.registry.sql_registry import SqlRegistry
+=======
+    from modeldyno.core.load.live_load import LiveLoad
+>>>>>>> h-ui
     from modeldyno.core.result.result import Result
     from modeldyno.core.result.where import Expression
     from modeldyno.core.study.study import Study
@@ -241,6 +245,14 @@ class SqlStore:
     ) -> Sequence[ConclusionEntry]:
         with self._database.reading() as connection:
             return stores_series.find(connection, name, kinds, limit, before)
+
+    def put_live_load(self, load: LiveLoad) -> None:
+        with self._database.writing() as connection:
+            live_loads.put(connection, load)
+
+    def live_loads(self) -> Sequence[LiveLoad]:
+        with self._database.reading() as connection:
+            return live_loads.find(connection)
 
     def remove_conclusion(self, prefix: str) -> str:
         with self._database.writing() as connection:

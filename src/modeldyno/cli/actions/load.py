@@ -27,6 +27,7 @@ from modeldyno.core.report.blocks import Notice, Severity
 from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.trace.carbon import Emission
+from modeldyno.documents.live_loads import showing_loads
 from modeldyno.documents.write import check_format
 from modeldyno.errors import RequestError
 from modeldyno.kinds import kind_of
@@ -66,10 +67,12 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         if options["records"]:
             raise RequestError("--records holds the requests of one load; drop it, or measure one load.")
         ctx.exit(_measure_series(_begin(model_request, steps, options), targets, planned, options))
-    with Progress(quiet=options["quiet"]) as progress:
-        outcome = run_request(model_request, watch=progress.watch)
-    provided = planned.of_result(outcome.result, model_request.constraints())
-    problem = replace(targets, derived=provided.derived()).keep(outcome)
+    with showing_loads(wanted=targets.store) as live:
+        with Progress(quiet=options["quiet"]) as progress:
+            outcome = run_request(model_request, watch=live.following(progress.watch))
+        provided = planned.of_result(outcome.result, model_request.constraints())
+        problem = replace(targets, derived=provided.derived()).keep(outcome)
+        live.end(outcome.result)
     print_outcome(outcome, targets, options, problem)
     if not (targets.silent or options["quiet"]):
         print_costs(provided)
@@ -153,11 +156,12 @@ def _measure_series(
     begun, emission = series, Emission.parse(options["carbon"], options["power"])
     if next_load(series) is not None and not (targets.silent or options["quiet"]):
         click.echo(_describe_duration(series))
-    with Progress(quiet=options["quiet"]) as progress:
+    with Progress(quiet=options["quiet"]) as progress, showing_loads(wanted=targets.store) as live:
         for outcome, latest in measure_loads(
-            series, watch=progress.watch, force=options["force"], emission=emission
+            series, watch=live.following(progress.watch), force=options["force"], emission=emission
         ):
             targets.store_only(outcome)
+            live.end(outcome.result)
             targets.store_conclusion(latest)
             series = latest
     if not series.rungs:

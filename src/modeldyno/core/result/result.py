@@ -20,7 +20,7 @@ from modeldyno.core.metrics.metric import METRICS, Query
 from modeldyno.core.metrics.queries import format_main_figures, list_numbers
 from modeldyno.core.result import trace_data as activity
 from modeldyno.core.result.static_data import StaticReport
-from modeldyno.core.result.trace_data import TraceReport
+from modeldyno.core.result.trace_data import LiveSecond, TraceReport
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelIdentity
@@ -320,6 +320,15 @@ class Progressed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SecondPassed:
+    """A second of a load that goes on; shown, but not part of the Result."""
+
+    load: str
+    """The load in words, such as ``concurrency 8``."""
+    second: LiveSecond
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
     """The request turned out to be wrong once the model was loaded; nothing was measured."""
 
@@ -355,6 +364,7 @@ Event = (
     | Doubted
     | Failed
     | Progressed
+    | SecondPassed
     | MeasuringBegan
     | MeasuringEnded
     | Refused

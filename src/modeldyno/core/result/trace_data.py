@@ -143,6 +143,25 @@ class LoadSecond:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LiveSecond:
+    """What ended in a second of a load that goes on: provisional, none of it is certified."""
+
+    at: float
+    """Seconds from when the first request was due, the ramp and the warm-up included."""
+    answered: int
+    failed: int
+    p50: float | None = None
+    """Seconds, by nearest rank over the answers of this second, as `p99`; None if there was none."""
+    p99: float | None = None
+    """The slowest one, where there are fewer than a hundred."""
+    worst: float | None = None
+    in_flight: int = 0
+    """Requests that were sent and had not ended, at its end."""
+    waiting: int = 0
+    """Requests that were due and not sent, at its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TraceReport:
     """The trace of a second pass, and of a load second by second."""
 

@@ -9,6 +9,10 @@
   let stream = null;
   let following = false;
   let later = false;
+  // A store may change all the time, and be on the machine that is measured: only a load that goes on is followed at once.
+  const REST = 2000;
+  let followed = -REST;
+  let resting = 0;
 
   const say = (text) => {
     if (live.textContent !== text) live.textContent = text;
@@ -25,7 +29,7 @@
     const open = [...main.querySelectorAll("details")].map((one) => one.open);
     const focus = main.contains(document.activeElement) && document.activeElement.getAttribute("href");
     main.replaceChildren(...fresh.childNodes);
-    main.dataset.digest = fresh.dataset.digest;
+    Object.assign(main.dataset, { digest: fresh.dataset.digest, live: fresh.dataset.live });
     main.querySelectorAll("details").forEach((one, at) => open[at] && (one.open = true));
     if (focus) [...main.querySelectorAll("a")].find((one) => one.getAttribute("href") === focus)?.focus();
     sortTables(main);
@@ -37,7 +41,16 @@
       later = true; // once it is done, or left
       return;
     }
+    const rest = main.dataset.live ? 0 : followed + REST - performance.now();
+    if (rest > 0) {
+      resting ||= setTimeout(() => {
+        resting = 0;
+        follow();
+      }, rest);
+      return;
+    }
     following = true;
+    followed = performance.now();
     later = false;
     try {
       const answer = await fetch(location.href, { headers: { "x-follows": "1" } });

@@ -41,7 +41,7 @@ def page(comparison: Comparison, options: ViewOptions = PLAIN) -> Iterator[Block
         yield from latency_cdf(results, names)
         groups = groups[1:]
     for contrast, name, group in zip(comparison.contrasts, names[1:], groups, strict=True):
-        yield Heading(title=f"{name} against {names[0]}" if several else "What has changed")
+        yield Heading(title=f"{name} against {names[0]}")
         if several:
             yield from (block for block in group if isinstance(block, Notice))
         yield from forest_plot(contrast)

@@ -176,4 +176,5 @@ def _details(conversion: Conversion) -> Iterator[Table]:
             )
             for figures in made.agreement.outputs
         )
-        yield Table(title=f"{made.recipe}, by {made.converter}", columns=_DETAILS, rows=rows)
+        title = f"{made.recipe}, by {made.converter}" if made.converter else made.recipe
+        yield Table(title=title, columns=_DETAILS, rows=rows)

@@ -46,7 +46,7 @@ def blocks(answer: RegistryAnswer, *, ranked: bool = False) -> Iterator[Block]:
 
 def headline(answer: RegistryAnswer) -> str:
     """Say the answer in one sentence."""
-    bounds = " and ".join(answer.bounds) or "no bound"
+    bounds = " and ".join(answer.bounds)
     if answer.state is AnswerState.FOUND:
         assert answer.best is not None
         chosen = f", chosen from {answer.among} figures" if answer.among > 1 else ""
@@ -56,7 +56,8 @@ def headline(answer: RegistryAnswer) -> str:
         )
     if answer.state is AnswerState.NOTHING_HOLDS:
         memory = " or runs out of memory" if any(c.out_of_memory for c in answer.fell_out) else ""
-        return f"No variant of {answer.model} holds {bounds}: each surely breaks a bound{memory}"
+        holds = f"holds {bounds}" if bounds else "can be run"
+        return f"No variant of {answer.model} {holds}: each surely breaks a bound{memory}"
     waiting = ""
     if answer.waiting and answer.seconds is not None:
         waiting = f"; {count(answer.waiting, 'figure')} to come, ready in about "
@@ -65,7 +66,8 @@ def headline(answer: RegistryAnswer) -> str:
         waiting = f"; {count(answer.waiting, 'task')} wait for a worker: start one with modeldyno worker"
     elif not answer.fell_out:
         waiting = "; nothing was measured yet"
-    return f"Unknown: no fresh figure of {answer.model} surely holds {bounds}{waiting}"
+    holds = f" surely holds {bounds}" if answer.bounds else " is there"
+    return f"Unknown: no fresh figure of {answer.model}{holds}{waiting}"
 
 
 def describe(candidate: AnswerCandidate) -> str:

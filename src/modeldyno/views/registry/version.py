@@ -104,7 +104,7 @@ def _variants(overview: VersionOverview) -> Table:
         )
         for variant in overview.variants
     )
-    columns = make_columns("variant", "state", "backend", "document", "")
+    columns = make_columns("variant", "state", "backend", "document", "why")
     return Table(title="Variants", columns=columns, rows=rows)
 
 

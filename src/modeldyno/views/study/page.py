@@ -65,9 +65,11 @@ def page(study: Study, options: ViewOptions = PLAIN, ranked: Ranking | None = No
     curves = [picture for picture in drawn if picture.title.endswith(" against latency")]
     across = [picture for picture in drawn if isinstance(picture, Parallel)]
     yield from (block for block in blocks if isinstance(block, Notice))
-    yield Heading(title="The best configurations")
+    tables = [block for block in blocks if isinstance(block, Table) and block.title != UNMEASURED]
+    if curves or tables:
+        yield Heading(title="The best configurations")
     yield from curves[:1]
-    yield from (block for block in blocks if isinstance(block, Table) and block.title != UNMEASURED)
+    yield from tables
     yield from curves[1:]
     if effects := [picture for picture in drawn if picture not in curves and picture not in across]:
         yield Heading(title="What each knob does")

@@ -52,6 +52,16 @@ def of_model(connection: Connection, model: str, number: int | None = None) -> S
     return [decode(document, VariantFigure) for document in connection.scalars(query)]
 
 
+def of_models(connection: Connection, models: Sequence[str]) -> dict[str, list[VariantFigure]]:
+    """Return the figures of several models by name, those of each as `of_model` does."""
+    query = select(FIGURES.c.model, FIGURES.c.document).where(FIGURES.c.model.in_(models))
+    query = query.order_by(FIGURES.c.model, FIGURES.c.number.desc(), FIGURES.c.recipe, FIGURES.c.taken)
+    found: dict[str, list[VariantFigure]] = {}
+    for model, document in connection.execute(query):
+        found.setdefault(model, []).append(decode(document, VariantFigure))
+    return found
+
+
 def on_target(
     connection: Connection, target: str, state: str, *, limit: int | None = None
 ) -> Sequence[VariantFigure]:

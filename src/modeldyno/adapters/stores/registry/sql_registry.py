@@ -200,6 +200,7 @@ class SqlRegistry:
             return len(changed)
 
     tasks = _method(_reading, task_rows.find)
+    count_tasks = _method(_reading, task_rows.count)
 
     def asked_for(self, target: str) -> AskedFor:
         with self._reading() as connection:
@@ -222,6 +223,7 @@ class SqlRegistry:
     # --- figures and policies ----------------------------------------------------------------------
 
     figures = _method(_reading, figure_rows.of_model)
+    figures_of = _method(_reading, figure_rows.of_models)
     figures_on = _method(_reading, figure_rows.on_target)
 
     def put_figures(self, changed: Sequence[VariantFigure]) -> None:

@@ -205,6 +205,12 @@ def find(
     return [_task(row, now) for row in rows]
 
 
+def count(connection: Connection, states: Sequence[TaskState], most: int) -> int:
+    """Return how many tasks are in these states, up to `most`."""
+    found = select(TASKS.c.id).where(TASKS.c.state.in_([str(state) for state in states])).limit(most)
+    return connection.scalar(select(func.count()).select_from(found.subquery())) or 0
+
+
 def _of_group(
     connection: Connection,
     query: Select[Any],

@@ -1,0 +1,142 @@
+"""A load while it goes on, by second: provisional figures, until its Result takes its place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.core.report.blocks import Align, Column, Heading, Notice, Severity, Table, clean
+from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
+from modeldyno.dashboard.page import DashboardPage, PageBlocks, PageDiagram, PageLink, address
+from modeldyno.dashboard.time_chart import TimeChart, TimeLine, TimePanel
+from modeldyno.interfaces.reporter import TableLinks
+from modeldyno.views.text import count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from modeldyno.core.load.live_load import LiveLoad
+    from modeldyno.core.result.trace_data import LiveSecond
+    from modeldyno.dashboard.page import Part
+
+_CHIPS = {"provisional": Severity.UNDECIDED}
+_NONE = "\u2014"
+_SHOWN = 10
+"""Newest seconds in the table."""
+_QUIET = 5.0
+"""Seconds of silence that are told."""
+RELOAD = 2
+"""Seconds after which a browser without scripts loads a page with such a load again."""
+_PROVISIONAL = (
+    "Provisional: each figure is that of one second, the warm-up included, and none is certified; "
+    "the Result will take their place."
+)
+
+
+def going_on(loads: Iterable[LiveLoad]) -> Iterator[PageBlocks]:
+    """Yield the list of the loads that go on, if there are any."""
+    shown = [load for load in loads if not load.ended]
+    if not shown:
+        return
+    table = Table(
+        title="",
+        columns=_columns("model", "load", "second>", *_QUANTITIES, "figures are"),
+        rows=tuple(
+            (load.name, load.load, f"{last.at + 1:,.0f}", *_cells(last), "provisional")
+            for load in shown
+            for last in load.seconds[-1:]
+        ),
+    )
+    links = TableLinks(
+        links={"model": {load.name: address("loads", load.id) for load in reversed(shown)}}, chips=_CHIPS
+    )
+    yield PageBlocks(blocks=(Heading(title="Loads that go on"), table), links=links, listed=False)
+
+
+def live_page(load: LiveLoad) -> DashboardPage:
+    """Show a load by second, as it happens; a browser without scripts loads the page again."""
+    name = clean(load.name) or "a model"
+    return DashboardPage(
+        title=f"Load of {name}, as it goes on" if not load.ended else f"Load of {name}, which has ended",
+        room="/loads",
+        trail=(PageLink(text="Loads", address="/loads"),),
+        parts=tuple(_parts(load)),
+        data=load,
+        reload=0 if load.ended and not load.result else RELOAD,
+    )
+
+
+def _parts(load: LiveLoad) -> Iterator[Part]:
+    says = f"{load.load}, second by second."
+    notices = [Notice(severity=Severity.UNDECIDED, text=says, advice=_PROVISIONAL)]
+    if load.ended:
+        says = "It has ended; its Result is being stored." if load.result else "It ended without a Result."
+        notices.append(Notice(severity=Severity.NOTE, text=says))
+    elif load.silent > _QUIET:
+        silent = count(round(load.silent), "second")
+        notices.append(
+            Notice(
+                severity=Severity.DOUBT,
+                text=f"Nothing was heard of it for {silent}.",
+                advice="it may be ending, or its command was killed",
+            )
+        )
+    yield PageBlocks(blocks=tuple(notices))
+    newest = load.seconds[-1]
+    now = Table(
+        title=f"Second {newest.at + 1:,.0f}",
+        columns=_columns("quantity", "value>", "figure is"),
+        rows=tuple(
+            (title.rstrip(">"), value, "provisional")
+            for title, value in zip(_QUANTITIES, _cells(newest), strict=True)
+        ),
+    )
+    table = Table(
+        title=f"The last {count(min(_SHOWN, len(load.seconds)), 'second')}, provisional",
+        columns=_columns("second>", *_QUANTITIES),
+        rows=tuple((f"{second.at + 1:,.0f}", *_cells(second)) for second in load.seconds[: -_SHOWN - 1 : -1]),
+    )
+    yield PageDiagram(diagram=_chart(load.seconds), blocks=(now, table), links=TableLinks(chips=_CHIPS))
+
+
+_QUANTITIES = ("p50>", "p99>", "slowest>", "answered>", "errors>", "in flight>", "waiting>")
+
+
+def _cells(second: LiveSecond) -> tuple[str, ...]:
+    times = (second.p50, second.p99, second.worst)
+    return (
+        *(_NONE if time is None else format_quantity(time, SECONDS, 3) for time in times),
+        format_quantity(float(second.answered), RATE, 3),
+        format_quantity(float(second.failed), RATE, 3),
+        f"{second.in_flight:,}",
+        f"{second.waiting:,}",
+    )
+
+
+def _columns(*titles: str) -> tuple[Column, ...]:
+    return tuple(
+        Column(title=title.rstrip(">"), align=Align.RIGHT if title.endswith(">") else Align.LEFT)
+        for title in titles
+    )
+
+
+def _chart(seconds: Sequence[LiveSecond]) -> TimeChart:
+    answered = TimeLine(name="answered", y=tuple(float(one.answered) for one in seconds))
+    errors = TimeLine(name="errors", y=tuple(float(one.failed) for one in seconds))
+    flight = TimeLine(name="in flight", y=tuple(float(one.in_flight) for one in seconds))
+    waiting = TimeLine(name="waiting", y=tuple(float(one.waiting) for one in seconds))
+    return TimeChart(
+        title="Provisional figures by second",
+        seconds=tuple(one.at + 1 for one in seconds),
+        panels=(
+            TimePanel(
+                title="Latency, provisional",
+                unit=SECONDS,
+                lines=(
+                    TimeLine(name="p50", y=tuple(one.p50 for one in seconds)),
+                    TimeLine(name="p99", y=tuple(one.p99 for one in seconds)),
+                ),
+            ),
+            TimePanel(title="Requests, provisional", unit=RATE, lines=(answered, errors)),
+            TimePanel(title="Open requests, provisional", unit="", lines=(flight, waiting)),
+        ),
+    )
