@@ -89,45 +89,6 @@ def test_whoever_does_not_follow_does_not_wait_while_it_is_made_anew() -> None:
     assert bench.read("models", newest=False) == ["models 3"]
 
 
-def test_a_store_that_changes_all_the_time_lets_a_page_rest() -> None:
-    """It is made anew when its moment is over, or at once for who follows the store."""
-    bench = Bench()
-    bench.read("models")
-    for mark in "bcdef":
-        bench.mark = mark
-        bench.now += 0.02
-        assert bench.read("models", newest=False) == ["models 1"]
-    assert bench.made == ["models"]
-    assert bench.read("models", newest=True) == ["models 2"]
-
-
-def test_nobody_waits_who_does_not_follow_where_making_a_page_takes_long() -> None:
-    """A machine that is slow shows the last page until the next one is made, for ten seconds at most."""
-    bench = Bench()
-    bench.read("models")
-
-    async def slowly() -> list[str]:
-        free = asyncio.Event()
-
-        async def make() -> str:
-            await free.wait()
-            return "models 2"
-
-        async def ask(after: float) -> str:
-            bench.now += after
-            asked = asyncio.create_task(bench.pages.page("models", make))
-            for _ in range(5):
-                await asyncio.sleep(0)
-            return await asked if asked.done() else "waits"
-
-        shown = [await ask(after) for after in (0.3, 2.0, 2.0, 6.0)]
-        free.set()
-        await asyncio.gather(*bench.pages._making.values())
-        return [*shown, await ask(0.0)]
-
-    assert asyncio.run(slowly()) == [*["models 1"] * 3, "waits", "models 2"]
-
-
 def test_an_error_behind_somebody_is_nobodys() -> None:
     """The page that was made before is shown, and the next one who asks tries again."""
     bench = Bench()

@@ -2,8 +2,7 @@
 
 Each page is made anew from the store; but those who ask for one while it is being made, or a moment later,
 are given what was made, unless the store is known to have changed. While it changes all the time, whoever
-does not follow it is given what was made within the last second; the page is made anew behind him once its
-moment is over, and where that takes longer, he is given the last one until it is done.
+does not follow it is given what was made within the last second, and the page is made anew behind him.
 """
 
 from __future__ import annotations
@@ -21,12 +20,7 @@ MOMENT = 0.25
 _MOMENTS = 4.0
 """Moments for which a page is shown while it is made anew."""
 _TIMES = 3.0
-"""As many times as long as it took to make it, or as it is being made anew, if that is longer: a machine that
-is slow has others to do."""
-_REST = 2.0
-"""As many times as long as it took to make it, it is not made anew for who does not follow the store."""
-_LONGEST = 10.0
-"""Seconds after which a page is shown to nobody else in any case."""
+"""As many times as long as it took to make it, if that is longer: a machine that is slow has others to do."""
 
 
 @dataclass(slots=True)
@@ -47,8 +41,6 @@ class SharedPages(Generic[_Page]):
     clock: Callable[[], float] = time.monotonic
     _made: dict[object, _Made[_Page]] = field(default_factory=dict)
     _making: dict[object, asyncio.Task[_Page]] = field(default_factory=dict)
-    _began: dict[object, float] = field(default_factory=dict)
-    """When those were begun."""
     _writes: int = 0
 
     async def page(self, key: object, make: Callable[[], Awaitable[_Page]], *, newest: bool = False) -> _Page:
@@ -57,15 +49,14 @@ class SharedPages(Generic[_Page]):
         With `newest` it is from after the last change of the store that is known.
         """
         made = self._made.get(key)
-        if made is not None and (self._is_new(made) if newest else self._is_young(made)):
+        if made is not None and self._is_new(made):
             return made.page
         making = self._making.get(key)
         if making is None:
             making = asyncio.create_task(self._make(key, make))
             self._making[key] = making
-            self._began[key] = self.clock()
             making.add_done_callback(_look_at)
-        if made is not None and not newest and self._may_be_shown(key, made):
+        if made is not None and not newest and self._may_be_shown(made):
             return made.page
         return await asyncio.shield(making)
 
@@ -74,7 +65,6 @@ class SharedPages(Generic[_Page]):
         self._writes += 1
         self._made.clear()
         self._making.clear()
-        self._began.clear()
 
     async def _make(self, key: object, make: Callable[[], Awaitable[_Page]]) -> _Page:
         writes, mark, at = self._writes, self.mark(), self.clock()
@@ -90,26 +80,17 @@ class SharedPages(Generic[_Page]):
         finally:
             if writes == self._writes:
                 self._making.pop(key, None)
-                self._began.pop(key, None)
             self._forget_old_ones()
 
     def _is_new(self, made: _Made[_Page]) -> bool:
         return made.mark == self.mark() and self.clock() - made.at < self.moment
 
-    def _is_young(self, made: _Made[_Page]) -> bool:
-        """Return whether it is too young to be made anew, however often the store has changed."""
-        return bool(self.moment) and self.clock() - made.at < max(self.moment, _REST * made.took)
-
-    def _may_be_shown(self, key: object, made: _Made[_Page]) -> bool:
-        if not self.moment:
-            return False
-        now = self.clock()
-        taking = now - self._began.get(key, now)
-        longest = max(_MOMENTS * self.moment, _TIMES * made.took, _TIMES * taking)
-        return now - made.at < min(longest, _LONGEST)
+    def _may_be_shown(self, made: _Made[_Page]) -> bool:
+        longest = max(_MOMENTS * self.moment, _TIMES * made.took) if self.moment else 0.0
+        return self.clock() - made.at < longest
 
     def _forget_old_ones(self) -> None:
-        for key in [key for key, made in self._made.items() if not self._may_be_shown(key, made)]:
+        for key in [key for key, made in self._made.items() if not self._may_be_shown(made)]:
             del self._made[key]
 
 
