@@ -37,8 +37,8 @@ run: $(VENV)/.run    ## profile the digit classifier of examples/ on real images
 	    --set batch_size=32 --json out/digits.json
 	@$(BIN)/python examples/digits/next_steps.py
 
-# Three keep two cores busier, as tests wait for processes, and disturb what is measured in them.
-WORKERS ?= 2
+# Three on two cores, as tests wait for processes: what is measured in them allows for a busy machine.
+WORKERS ?= 3
 QUICK := not slow and not pages and not gpu and not engine and not browser
 # What is measured on a shared machine may be disturbed: such a test is listed, with what it said, and repeated, twice at most.
 AGAIN := --reruns 2 --rerun-show-tracebacks
@@ -46,10 +46,11 @@ AGAIN := --reruns 2 --rerun-show-tracebacks
 # Watching each branch makes a test twice as long: the core is watched, as every branch of it must be tested.
 # Threads that spin while they wait take the cores from the tests beside them.
 test: export OMP_WAIT_POLICY ?= PASSIVE
+test: export MODELDYNO_EXAMPLES ?= 30
 test: setup          ## the default suite, as CI runs it
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m '$(QUICK)' tests/core \
 	    --cov=modeldyno.core --cov-report=term:skip-covered --cov-fail-under=100
-	MODELDYNO_EXAMPLES=30 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m '$(QUICK)' --ignore=tests/core $(AGAIN)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m '$(QUICK)' --ignore=tests/core $(AGAIN)
 
 check: export OMP_WAIT_POLICY ?= PASSIVE
 check: lint          ## the daily loop: lint, types, contracts, and the tests that need neither processes nor simulations

@@ -41,9 +41,15 @@ def modules() -> dict[str, ast.Module]:
     return trees
 
 
-def imported_modules(tree: ast.Module) -> Iterator[str]:
-    """Every module of the package that a module imports, in functions and for types as well."""
-    for node in ast.walk(tree):
+@cache
+def nodes() -> dict[str, list[ast.AST]]:
+    """Every module of the package by its dotted name, as the list of all its nodes."""
+    return {name: list(ast.walk(tree)) for name, tree in modules().items()}
+
+
+def imported_modules(inside: list[ast.AST]) -> Iterator[str]:
+    """Every module of the package that nodes import, in functions and for types as well."""
+    for node in inside:
         if isinstance(node, ast.ImportFrom) and node.module in modules():
             for alias in node.names:
                 whole = f"{node.module}.{alias.name}"
@@ -73,7 +79,7 @@ def test_the_layers_hold() -> None:
 
 def test_no_imports_run_in_a_circle() -> None:
     """Imports for types and imports within functions count as well."""
-    arrows = {name: set(imported_modules(tree)) - {name} for name, tree in modules().items()}
+    arrows = {name: set(imported_modules(inside)) - {name} for name, inside in nodes().items()}
 
     assert [name for name in arrows if name in reachable(name, arrows)] == []
 
@@ -109,8 +115,8 @@ def test_nothing_is_timed_by_the_wall_clock() -> None:
     """No module of the package calls time.time or time.time_ns."""
     calls = [
         f"{name}:{node.lineno}"
-        for name, tree in modules().items()
-        for node in ast.walk(tree)
+        for name, inside in nodes().items()
+        for node in inside
         if isinstance(node, ast.Attribute)
         and node.attr in {"time", "time_ns"}
         and isinstance(node.value, ast.Name)
@@ -124,9 +130,9 @@ def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
     """No adapter invents a code that the reference does not explain."""
     raised = {
         keyword.value.value
-        for name, tree in modules().items()
+        for name, inside in nodes().items()
         if ".testing." not in name
-        for node in ast.walk(tree)
+        for node in inside
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Doubt"
         for keyword in node.keywords
         if keyword.arg == "code" and isinstance(keyword.value, ast.Constant)

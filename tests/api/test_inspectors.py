@@ -225,6 +225,7 @@ def test_sizes_are_diagnosed_one_after_the_other() -> None:
     assert [(size, each["batch_size"]) for size, each in diagnoses.items()] == [(1, 1), (4, 4)]
 
 
+@pytest.mark.slow  # each order is read, and measured as above
 def test_the_device_may_come_before_the_sizes() -> None:
     """As people know it."""
     profiler = Profiler("m", inspector=Sleeping("x", batch_num=20))

@@ -39,6 +39,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> SimulatedTrials:
     return made
 
 
+@pytest.mark.slow  # tests/sweeps/test_killed.py sweeps one in processes
 def test_a_real_model_is_swept() -> None:
     """A sweep measures the default, what is asked for, and the best again, each in a process of its own."""
     pytest.importorskip("onnxruntime")

@@ -154,6 +154,7 @@ def test_a_wrong_request_is_one_sentence(
     assert result.out == ""
 
 
+@pytest.mark.slow  # tests/api/test_compare.py measures in turns, tests/runtime/test_interleaved.py in slices
 @pytest.mark.timeout(300)
 def test_one_model_is_compared_with_itself_at_other_knobs(
     modeldyno: Callable[..., Any], tmp_path: Path

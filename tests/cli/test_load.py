@@ -199,6 +199,7 @@ def test_a_load_needs_a_model(capsys: pytest.CaptureFixture[str]) -> None:
     assert "A load needs a MODEL" in capsys.readouterr().err
 
 
+@pytest.mark.slow  # tests/loadtest/test_resume.py goes on within this process
 def test_a_killed_ladder_goes_on(url: str, tmp_path: Path, modeldyno: Callable[..., CommandResult]) -> None:
     """After kill -9 only the load that was being measured is measured again."""
     words = ("load", url, "-c", "1,2,4", *SHORT, "--duration", "0.5s")
@@ -233,6 +234,7 @@ def test_a_killed_ladder_goes_on(url: str, tmp_path: Path, modeldyno: Callable[.
     assert "exclude each other" in modeldyno("load", "--resume", "x", "--rerank", "y").err
 
 
+@pytest.mark.slow  # as tests/loadtest/test_resume.py, which also ranks anew
 def test_a_ladder_is_judged_by_other_bounds(url: str, modeldyno: Callable[..., CommandResult]) -> None:
     """It says which load holds, in the words of a search, and how to go on from there."""
     assert modeldyno("load", url, "-c", "1,2", *SURE).code == 0

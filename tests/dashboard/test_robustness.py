@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tests.dashboard.conftest import Visitor
 
-EXAMPLES = [15, pytest.param(500, marks=pytest.mark.slow)]
+MANY = pytest.param(500, marks=pytest.mark.slow)
 WORDS = (
     "", " ", "digits", "0" * 12, "f" * 12, "1", "-1", "0", "9" * 400, "1e309", "nan", "inf", "-0.0",
     "null", "true", "%", "_", "'", '"', "\\", "\x00", "\x1f", "\n", "\u202e", "\U0001f4a9", "é" * 300,
@@ -90,7 +90,7 @@ def known(visitor: Visitor) -> list[str]:
     )
 
 
-@pytest.mark.parametrize("count", EXAMPLES)
+@pytest.mark.parametrize("count", [5, MANY])
 @pytest.mark.parametrize("route", PAGES, ids=lambda route: route.path)
 def test_no_address_is_an_error(visitor: Visitor, known: list[str], route: object, count: int) -> None:
     """As a page and as JSON."""
@@ -101,7 +101,7 @@ def test_no_address_is_an_error(visitor: Visitor, known: list[str], route: objec
         assert status < 500, address
 
 
-@pytest.mark.parametrize("count", EXAMPLES)
+@pytest.mark.parametrize("count", [15, MANY])
 @pytest.mark.parametrize("route", WRITES, ids=lambda route: route.path)
 def test_no_form_is_an_error(visitor: Visitor, known: list[str], route: object, count: int) -> None:
     """With the token of its session and fields of any name and text, and as other kinds of bodies."""

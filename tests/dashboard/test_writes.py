@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,12 +46,21 @@ def identity_of(version: Version) -> ModelIdentity:
     return ModelIdentity(name=version.model, digest=version.digest, framework=version.framework)
 
 
-@pytest.fixture
-def operator(tmp_path: Path) -> Iterator[Visitor]:
-    """Look at a store of one's own."""
-    with plugins.store(f"sqlite:///{tmp_path}/store.db") as store:
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make the folder of a store with a result and a registry, of which each test has a copy."""
+    folder = tmp_path_factory.mktemp("written")
+    with plugins.store(f"sqlite:///{folder}/store.db") as store:
         put(store, a_result(id=RESULT, model=identity_of(a_version())))
         fill_registry(store)
+    return folder
+
+
+@pytest.fixture
+def operator(written: Path, tmp_path: Path) -> Iterator[Visitor]:
+    """Look at a store of one's own."""
+    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
+    with plugins.store(f"sqlite:///{tmp_path}/store.db") as store:
         yield visitor_of(store)
 
 

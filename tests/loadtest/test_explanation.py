@@ -384,6 +384,7 @@ def test_service_and_queue_of_a_known_server_land_in_their_hops() -> None:
     assert held == [True] * 5
 
 
+@pytest.mark.slow  # the test above finds the hops of a known server; tests/core explains each
 def test_a_wait_for_the_client_lands_in_its_own_hop() -> None:
     """Of two requests that are due at once, one waits for the only slot while the other is served."""
     with serve_in_subprocess("--service", "constant:0.02") as running:

@@ -177,7 +177,7 @@ def test_without_an_answer_python_says_so_too(measured: Callable[..., None]) -> 
     assert modeldyno.answer("Digits").state is AnswerState.UNKNOWN
 
 
-@pytest.mark.parametrize("has", [False, True])
+@pytest.mark.parametrize("has", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_backend_that_the_triton_here_lacks_is_told(
     measured: Callable[..., None],
     registry: Registry,

@@ -124,7 +124,13 @@ RAISED = {
 }
 
 
-@pytest.mark.parametrize("name", RAISED)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "raise_interrupt",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in RAISED if n != "raise_interrupt"),
+    ],
+)
 def test_what_a_model_raises_that_is_no_error_is_told_all_the_same(name: str) -> None:
     """It is reported as neither a signal nor an exit of the process, and the log has no traceback of ours."""
     failure = run(name).failures[0]
@@ -183,6 +189,7 @@ def test_a_model_that_forks_neither_hangs_the_run_nor_blinds_the_witness(mark: s
     assert left(mark) == []
 
 
+@pytest.mark.slow  # as what forks twice does
 def test_what_leaves_the_group_is_ended_too(mark: str) -> None:
     """A process in a separate session does not outlive the run either."""
     run("leave_a_session_behind", max_runs=5, memory_limit=8 << 30)
@@ -205,7 +212,14 @@ KILLED = {
 }
 
 
-@pytest.mark.parametrize("name", KILLED)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "die_by_kill",
+        "use_up_processor_time",
+        pytest.param("use_up_processor_time_softly", marks=pytest.mark.slow),
+    ],
+)
 def test_a_kill_is_told_with_the_cause_that_there_is_evidence_for(name: str) -> None:
     """Kills by another process or by a CPU time limit are not reported as lack of memory."""
     failure = run(name).failures[0]
@@ -338,6 +352,7 @@ def test_a_wrong_request_found_by_the_child_raises_in_the_parent() -> None:
         execute(wrong, watch=lambda _event: None)
 
 
+@pytest.mark.slow  # as a wrong request is
 def test_trust_is_asked_for_in_the_parent(tmp_path: Path) -> None:
     """A TorchScript archive without --trust is refused as such, although only the child opened it."""
     path = tmp_path / "m.pt"

@@ -79,8 +79,9 @@ def turns_of(place: Path) -> list[str]:
 
 
 def test_two_models_measure_in_slices(tmp_path: Path) -> None:
-    """Neither model is called during the other's turn, and each has many turns."""
-    results, together = run(a_job(tmp_path, "a"), a_job(tmp_path, "b"))
+    """Neither is called during the other's turn; each has many turns, and a watcher of its own."""
+    seen: list[Event] = []
+    results, together = run(a_job(tmp_path, "a"), a_job(tmp_path, "b"), watch=seen)
 
     assert together.order == INTERLEAVED
     assert all(
@@ -89,6 +90,7 @@ def test_two_models_measure_in_slices(tmp_path: Path) -> None:
     turns = turns_of(tmp_path)
     assert len(turns) >= 5
     assert max(map(len, turns)) < 3 * SLICE / PAUSE  # none goes on while the other waits
+    assert any(isinstance(event, Progressed) and event.stage.startswith("side: latency") for event in seen)
 
 
 @pytest.mark.slow  # as two do
@@ -322,11 +324,3 @@ def test_threads_rest_before_the_other_has_its_turn(
     turn_token._wait_until_idle()
 
     assert world["now"] == pytest.approx(waited, abs=0.0041)
-
-
-def test_progress_names_the_sides(tmp_path: Path) -> None:
-    """Each side's progress reaches its own watcher."""
-    seen: list[Event] = []
-    run(*(a_job(tmp_path, name, min_time=0.2, max_time=0.6) for name in "ab"), watch=seen)
-
-    assert any(isinstance(event, Progressed) and event.stage.startswith("side: latency") for event in seen)

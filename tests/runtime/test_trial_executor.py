@@ -133,7 +133,9 @@ def test_the_first_interruption_lets_a_trial_finish(model: Path) -> None:
     assert time.monotonic() - begun < 25
 
 
-@pytest.mark.parametrize("executor", [subprocess_executor, warm_executor])
+@pytest.mark.parametrize(
+    "executor", [warm_executor, pytest.param(subprocess_executor, marks=pytest.mark.slow)]
+)
 def test_what_the_watcher_raises_ends_the_child(model: Path, executor: Any) -> None:
     """An exception of the watcher ends the child at once, and the next one is fresh."""
 

@@ -135,7 +135,10 @@ def test_the_isolated_executor_keeps_nothing(model: Path) -> None:
     assert len(set(loads(model))) == 2
 
 
-@pytest.mark.parametrize(("name", "kind"), [("die", FailureKind.CRASH), ("fail", FailureKind.ERROR)])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("die", FailureKind.CRASH), pytest.param("fail", FailureKind.ERROR, marks=pytest.mark.slow)],
+)
 def test_after_a_failure_comes_a_fresh_child(model: Path, name: str, kind: FailureKind) -> None:
     """A crash or an exception is reported, and the child not used again."""
     with warm_executor() as executor:

@@ -62,7 +62,7 @@ def test_every_documented_key_has_a_row() -> None:
 WILD: tuple[Any, ...] = (
     None, True, -1, 0, 10**30, 10**400, 0.5, float("nan"), "", "x", "a,b", "1..2", [], [[]], [None], [1, "x"],
     [["x"]], [{}], [{"a": 1}], {}, {"a": None}, {"a": 1}, {"a": [1]}, {"a": {"b": 1}}, {1: 2}, {None: None},
-    date(2026, 1, 1), b"x", {1, 2}, {"min": "x"}, {"start": 1}, ["x" * 10_000], "x" * 10_000,
+    date(2026, 1, 1), b"x", {1, 2}, {"min": "x"}, {"start": 1}, ["x" * 1_000], "x" * 1_000,
 )  # fmt: skip
 """Values of YAML that hardly any key may have."""
 

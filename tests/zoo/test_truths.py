@@ -28,9 +28,7 @@ ON_META = sorted(name for name, case in MODELS.items() if case.meta)
 FEW = {"bert_base_128", "resnet18", "t5_small"}
 """Watched in their published size by default, all others by `make test-slow`; small siblings are, of all."""
 OTHERS = [
-    pytest.param(
-        name, attention, dtype, marks=() if name in {"bert_base_128", "t5_small"} else pytest.mark.slow
-    )
+    pytest.param(name, attention, dtype, marks=() if name == "bert_base_128" else pytest.mark.slow)
     for name in ON_META
     for attention in MODELS[name].attentions
     for dtype in MODELS[name].meta

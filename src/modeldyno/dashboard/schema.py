@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -171,6 +172,7 @@ TYPES: dict[str, Any] = {
 """Path of a page to what its JSON twin holds; other pages hold whole documents."""
 
 
+@cache
 def schemas() -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the JSON Schemas by path, and the components that they refer to."""
     each, components = msgspec.json.schema_components(

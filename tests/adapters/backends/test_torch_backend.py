@@ -95,6 +95,7 @@ class TestCompiled(Eager):
     tolerance = 1e-5
 
 
+@pytest.mark.slow  # tests/adapters/backends/test_torch_layers.py compiles a small one
 def test_a_compiled_call_can_be_repeated() -> None:
     """A compiled model gives the same named arrays each time, those of the model as it is."""
     model = replace(lent(modules.mlp()), borrowed=False)

@@ -14,7 +14,7 @@ import modeldyno
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-REPOSITORY = Path(__file__).parents[2] / "zoo" / "triton"
+REPOSITORY = Path(__file__).parents[2] / "zoo" / "triton_repository"
 
 
 def sequences(log: Path) -> Mapping[int, list[tuple[int, ...]]]:

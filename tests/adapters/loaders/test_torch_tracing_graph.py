@@ -115,7 +115,7 @@ def truth(case: Case, attention: str, dtype: torch.dtype) -> None:
     assert parameters == case.parameters
 
 
-OFTEN = ("resnet18", "bert_base_128", "gpt2_512", "t5_small")
+OFTEN = ("resnet18", "bert_base_128")
 FEW = ("bert_base_128", "mamba_130m", "unet")
 """The others are behind `slow` in their published sizes; the small ones below are of every architecture."""
 

@@ -126,30 +126,12 @@ def test_a_server_that_never_answered_well_is_given_up() -> None:
     assert "the first request failed" in " ".join(d.seen for d in result.doubts)
 
 
-def test_so_many_requests_are_measured_as_were_asked_for(steady: str) -> None:
-    """A number of requests is counted after the warm-up, and is no reason for doubt."""
-    result = loaded(steady, Load(concurrency=1, requests=50), plan=replace(PLAN, max_time=20))
-    assert len(spread(result, "latency")) >= 25
-
-
-def test_a_duration_is_the_length_of_the_window(steady: str) -> None:
-    """What is asked for by its length ends by it."""
-    result = loaded(steady, Load(concurrency=1, duration=0.5))
-    assert spread(result, "latency").stop == "duration"
-
-
 def test_a_window_is_no_longer_than_was_asked_for(steady: str) -> None:
-    """Latencies that never settle do not make a duration longer."""
+    """Latencies that never settle do not make a duration longer, and its end is no other."""
     result = loaded(steady, Load(concurrency=3, duration=1.0))
+    assert spread(result, "latency").stop == "duration"
     seconds = len(spread(result, "latency")) / (result["request_rate"] or 1)
     assert seconds == pytest.approx(1.0, abs=0.35)
-
-
-def test_a_number_of_requests_is_an_end_like_any_other(steady: str) -> None:
-    """Who asks for so many requests is not told to raise another limit."""
-    result = loaded(steady, Load(concurrency=1, requests=30), plan=replace(PLAN, max_time=20))
-    assert spread(result, "latency").stop == "requests"
-    assert not codes(result) & {"sample-limit", "time-limit"}
 
 
 def test_a_trace_ends_a_load_and_interrupts_nothing(steady: str, tmp_path: Path) -> None:
@@ -332,18 +314,27 @@ def test_a_model_within_a_process_takes_no_load() -> None:
         request.job()
 
 
-def test_a_mistyped_name_sends_few_requests_and_ends_at_once() -> None:
+@pytest.mark.parametrize(
+    "load",
+    [
+        Load(requests=100),
+        *(
+            pytest.param(load, marks=pytest.mark.slow)
+            for load in (Load(duration=60.0), Load(arrivals=Arrivals.CONSTANT, rate=50.0))
+        ),
+    ],
+)
+def test_a_mistyped_name_sends_few_requests_and_ends_at_once(load: Load) -> None:
     """What says that the request is wrong is not repeated, whatever number or time was asked for."""
     with serve_in_subprocess() as running:
         url = f"http://127.0.0.1:{running.port}#nosuch,protocol=torchserve"
-        for load in (Load(requests=100), Load(duration=60.0), Load(arrivals=Arrivals.CONSTANT, rate=50.0)):
-            result = loaded(url, load, plan=replace(PLAN, max_time=60.0))
-            (failure,) = result.failures
-            assert "requests succeeded" in failure.message
-            assert "404" in failure.message
-            assert (result["requests@client-error"] or 0) < 60
-            busy = {"client-limited", "interference", "steal"}
-            assert codes(result) - busy <= {"failed-requests", "repeated-request"}
+        result = loaded(url, load, plan=replace(PLAN, max_time=60.0))
+    (failure,) = result.failures
+    assert "requests succeeded" in failure.message
+    assert "404" in failure.message
+    assert (result["requests@client-error"] or 0) < 60
+    busy = {"client-limited", "interference", "steal"}
+    assert codes(result) - busy <= {"failed-requests", "repeated-request"}
 
 
 def test_the_time_that_was_allowed_ends_a_load_of_which_all_fails(steady: str) -> None:
@@ -364,6 +355,7 @@ def test_exactly_so_many_requests_are_measured(steady: str, count: int) -> None:
     result = loaded(steady, Load(requests=count, concurrency=4), plan=replace(PLAN, max_time=30.0))
     assert result["requests@ok"] == len(spread(result, "latency")) == count
     assert spread(result, "latency").stop == "requests"
+    assert not codes(result) & {"sample-limit", "time-limit"}  # there is no other limit to raise
     with server("--service", "constant:0.002", "--fault", "500=0.3") as failing:
         result = loaded(failing, Load(requests=count, concurrency=4), plan=replace(PLAN, max_time=30.0))
     ended = [each.value for each in result.measurements if each.metric == "requests"]

@@ -194,11 +194,11 @@ def killed(url: str, *options: str) -> dict[str, object]:
 class TestKills:
     def test_workers_that_die_or_sleep_lose_no_task(self, url: str) -> None:
         """A few kill -9 and SIGSTOP for longer than the lease: each task is done once."""
-        options = ("--tasks", "30", "--kills", "3", "--stops", "2", "--lease", "0.5", "--workers", "3")
+        options = ("--tasks", "12", "--kills", "2", "--stops", "1", "--lease", "0.5", "--workers", "3")
         figures = killed(url, *options)
 
         assert (figures["lost"], figures["finished twice"], figures["stuck past lease + 10 s"]) == (0, 0, 0)
-        assert (figures["killed"], figures["stopped"]) == (3, 2)
+        assert (figures["killed"], figures["stopped"]) == (2, 1)
 
     @pytest.mark.slow
     def test_many_that_die_or_sleep_lose_no_task(self, url: str) -> None:

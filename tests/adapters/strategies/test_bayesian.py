@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from modeldyno.core.study.search_space import Point
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family", ["served", *(pytest.param(f, marks=pytest.mark.slow) for f in FAMILIES if f != "served")]
+)
 def test_it_finds_what_is_nearly_the_best_with_few_measurements(family: str) -> None:
     """On problems it was not tuned on, at most one of eight searches misses the best by 5 % or more."""
     reached = []

@@ -21,6 +21,7 @@ class TestOptuna(StrategySuite):
     name = "optuna"
 
 
+@pytest.mark.slow
 class TestGenetic(StrategySuite):
     name = "optuna-nsga2"
 

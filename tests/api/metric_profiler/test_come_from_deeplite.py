@@ -38,6 +38,7 @@ def splits() -> dict[str, Any]:
     return {"train": loader, "test": loader}
 
 
+@pytest.mark.pages
 def test_the_listing_of_the_usage_runs(capsys: pytest.CaptureFixture[str]) -> None:
     """Loaders as they are: what was asked for is computed and shown, then compared with a clone."""
     model, data_splits = net(), splits()
@@ -75,6 +76,7 @@ def test_the_listing_of_the_usage_runs(capsys: pytest.CaptureFixture[str]) -> No
     assert re.search(r"Computational Complexity \(KiloMACs\) \| +1\.00x \| +4\.6080 \| +4\.6080 \|", compared)
 
 
+@pytest.mark.pages
 def test_the_listing_of_the_example_runs_as_the_page_has_it(capsys: pytest.CaptureFixture[str]) -> None:
     """Loaders with a forward pass, names by a star import, and a metric of one's own after it."""
     script, _, own = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)

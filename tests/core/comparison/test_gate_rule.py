@@ -146,7 +146,8 @@ def test_the_error_of_the_looks_is_that_of_the_whole(most: int) -> None:
     assert errors[0] == min(errors)
 
 
-@pytest.mark.parametrize(("spread", "most"), [(0.03, 40), (0.06, 20)])
+@pytest.mark.no_cover
+@pytest.mark.parametrize(("spread", "most"), [(0.03, 40), pytest.param(0.06, 20, marks=pytest.mark.slow)])
 def test_a_slowdown_of_what_matters_is_let_through_in_one_of_twenty_cases(spread: float, most: int) -> None:
     """At the margin, all looks together let through no more than the five percent of a single one."""
     source = np.random.default_rng(1)

@@ -433,6 +433,7 @@ def simulated_windows(seed: int, count: int, alike: float = 0.0) -> list[ServedW
     return windows
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(("count", "alike"), [(8, 0.0), (20, 0.0), (80, 0.6)])
 def test_the_interval_of_a_servers_stage_covers_the_truth(count: int, alike: float) -> None:
     """In 94 of 100 loads or more the true mean lies within; of windows that are alike it takes many."""

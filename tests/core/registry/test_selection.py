@@ -81,6 +81,7 @@ def latencies(
     return ask
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("questions", [1000, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_of_thousands_of_choices_those_told_as_sure_are(questions: int) -> None:
     """Of ten figures that break a bound by a hair one is told as 99 % sure in 1 % of the questions."""

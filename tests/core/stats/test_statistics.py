@@ -282,7 +282,8 @@ def test_one_process_has_its_own_interval() -> None:
     assert statistics.pooled_interval([run], 0.9) == statistics.quantile_interval(run, 0.9)
 
 
-@pytest.mark.parametrize("processes", [5, 10])
+@pytest.mark.no_cover
+@pytest.mark.parametrize("processes", [5, pytest.param(10, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("statistic", ["mean", 0.5])
 def test_the_bootstrap_over_processes_covers_the_truth(processes: int, statistic: str | float) -> None:
     """Where processes differ more than their samples, the interval covers the level of all."""
@@ -372,6 +373,7 @@ def test_few_samples_show_no_drift() -> None:
     assert find_drift(np.arange(1.0, 8.0)) is None
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("rho", "n"), [(0.0, 100), (0.0, 1000), (0.5, 200), (0.5, 2000), (0.9, 500), (0.9, 3000)]
 )

@@ -596,7 +596,13 @@ def tallied(kind: Kind, noise: float, studies: int) -> Tally:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, id=kind.name, marks=pytest.mark.slow if kind.name == "queued" else ())
+        for kind in KINDS
+    ],
+)
 def test_a_few_studies_are_honest(kind: Kind) -> None:
     """Of eight, hardly one that claims to be certain is wrong, and most intervals hold the truth."""
     tally = tallied(kind, 0.03, 8)
