@@ -202,7 +202,7 @@ def test_standard_output_holds_the_document_alone(modeldyno: Callable[..., Comma
     [
         ("latency.min <= 1s", 0, "held"),
         ("latency.min <= 1ms", 1, "broken"),
-        ("latency.p99.9 <= 100ms", 5, "undecided"),
+        ("latency.p99.9 <= 100s", 5, "undecided"),
     ],
 )
 def test_a_bound_decides_the_exit_code(
