@@ -39,11 +39,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from modeldyno.adapters.stores.database import Database, LazyDatabase
-<<<<<<< HEAD
     from modeldyno.adapters.stores.registry.sql_registry import SqlRegistry
-=======
     from modeldyno.core.load.live_load import LiveLoad
->>>>>>> h-ui
     from modeldyno.core.result.result import Result
     from modeldyno.core.result.where import Expression
     from modeldyno.core.study.study import Study
