@@ -6,21 +6,16 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.constraints import Answer, Judgement, Verdict
-from modeldyno.core.metrics.measurement import Interval
+from modeldyno.core.metrics.constraints import Judgement, Verdict, worst_verdict
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.stats.statistics import load_numpy
 from modeldyno.core.study.bootstrap import Resamples, ScoredCandidate, scored_candidates, scores
 from modeldyno.core.study.configurations import configuration_label
 from modeldyno.core.study.goal import Rank
-from modeldyno.core.study.pooled_estimate import Estimate, estimate, judge_trial
+from modeldyno.core.study.pooled_estimate import Estimate, estimate, judge_candidate
 from modeldyno.core.study.search_space import Key, Point, key
 from modeldyno.core.study.study import Study, TrialState
-
-if TYPE_CHECKING:
-    from modeldyno.core.metrics.constraints import Constraint
 
 RESAMPLES = 1000
 ALIKE = 0.03
@@ -86,10 +81,7 @@ class RankedConfiguration:
     @property
     def verdict(self) -> Verdict:
         """Whether the bounds hold, by the intervals."""
-        verdicts = {judgement.verdict for judgement in self.judgements}
-        if Verdict.BROKEN in verdicts or self.failure:
-            return Verdict.BROKEN
-        return Verdict.UNDECIDED if Verdict.UNDECIDED in verdicts else Verdict.HELD
+        return Verdict.BROKEN if self.failure else worst_verdict(self.judgements)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +264,7 @@ def _row_of(study: Study, contender: ScoredCandidate, rank: int) -> RankedConfig
         rank=rank,
         point=contender.candidate.point,
         objectives=contender.objectives,
-        judgements=tuple(_judgement(study, contender, bound) for bound in study.goal.constraints),
+        judgements=judge_candidate(study, contender.candidate),
         feasible=contender.feasible,
         chance=contender.chance,
         miss=contender.miss,
@@ -286,19 +278,6 @@ def _row_of(study: Study, contender: ScoredCandidate, rank: int) -> RankedConfig
         kind=failed.kind if failed else "",
         configuration=configuration_label(study, contender.candidate.point),
     )
-
-
-def _judgement(study: Study, contender: ScoredCandidate, bound: Constraint) -> Judgement:
-    """Judge all its trials together; without a pooled value, take a trial that decides, or the last one."""
-    pooled = estimate(study, contender.candidate, bound.query)
-    if pooled is None:
-        judgements = [judge_trial(trial, bound) for trial in contender.candidate.quoted_trials]
-        if not judgements:
-            return bound.on(Answer(query=bound.query, value=None, why="it failed"))
-        decisive = {judged.verdict: judged for judged in judgements}
-        return decisive.get(Verdict.BROKEN) or decisive.get(Verdict.HELD) or judgements[-1]
-    ends = Interval(low=pooled.low, high=pooled.high)
-    return bound.on(Answer(query=bound.query, value=pooled.value, interval=ends))
 
 
 # --- the verdict -----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from modeldyno.core.metrics.constraints import worst_verdict
 from modeldyno.core.metrics.metric import METRICS, Query
 from modeldyno.core.report.blocks import Heading, Notice, Severity, Table, make_columns
 from modeldyno.core.report.charts import AxisScale, Plot, Series
@@ -13,10 +14,10 @@ from modeldyno.core.report.chosen_plot import ChosenPlot
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.core.study.configurations import base_name
 from modeldyno.core.study.find_configuration import find_configuration
-from modeldyno.core.study.pooled_estimate import estimate, search_hint
+from modeldyno.core.study.pooled_estimate import estimate, judge_candidate, search_hint
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.views.study.charts import candidates_by_load
-from modeldyno.views.study.rows import format_knob_value, format_point
+from modeldyno.views.study.rows import BOUNDS, format_knob_value, format_point
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -92,13 +93,15 @@ def load_table(study: Study, row: RankedConfiguration, options: ViewOptions) -> 
     shown = {title: column for title, column in figures.items() if any(column)}
     if not candidates or not shown:
         return
+    bounds = BOUNDS if study.goal.constraints else ()
     yield Table(
         title=f"{row.configuration} under each load" if _load_axes(study) else row.configuration,
-        columns=make_columns(*(f"{title}>" for title in (*axes, *shown)), ""),
+        columns=make_columns(*(f"{title}>" for title in (*axes, *shown)), *bounds, ""),
         rows=tuple(
             (
                 *(format_knob_value(c.point[name]) if name in c.point else "—" for name in axes),
                 *(column[place] or "—" for column in shown.values()),
+                *(str(worst_verdict(judge_candidate(study, c))) for _ in bounds),
                 "best" if c.point == row.point and len(candidates) > 1 else "",
             )
             for place, c in enumerate(candidates)
