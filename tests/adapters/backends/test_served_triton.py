@@ -91,6 +91,7 @@ def test_a_session_of_a_server_of_ours(program: str) -> None:
             compute_output=2.0,
             batches={2: 3},
         )
+        assert session.instances == {"": 3}
         assert session.ended() == ""
         pid = session.pid
     assert not Path(f"/proc/{pid}").exists()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from modeldyno.views.view_options import ViewOptions
 
 _COLUMNS = (
-    ("throughput", "throughput"),
+    ("instances", "instances"), ("throughput", "throughput"),
     ("p50", "latency.p50"), ("p90", "latency.p90"), ("p95", "latency.p95"), ("p99", "latency.p99"),
     ("queue", "queue_time"), ("input", "compute_input_time"), ("model", "compute_time"),
     ("output", "compute_output_time"), ("network", "network_time"), ("batch", "formed_batch.mean"),
@@ -38,6 +38,9 @@ _COLUMNS = (
     ("tokens", "token_rate"), ("first token", "time_to_first_token.p99"),
 )  # fmt: skip
 """Columns of the loads of a configuration: title and query. A column without figures is left out."""
+_OF_SERVERS = ("instances", "memory", "device memory", "device use", "power")
+"""Columns that a server under load always has."""
+_MISSING = dict.fromkeys(_OF_SERVERS, "unknown")
 USUAL_PLOTS = (
     ChosenPlot(x="latency.p99", y="throughput", title="Throughput against p99 latency"),
     ChosenPlot(x="LOAD", y="latency.p99", title="p99 latency by load"),
@@ -90,8 +93,12 @@ def load_table(study: Study, row: RankedConfiguration, options: ViewOptions) -> 
     candidates = [candidate for candidate in candidates_by_load(study, row) if not candidate.failed]
     axes = _load_axes(study) or _batch_axes(study)
     figures = {title: [_figure(study, c, query, options) for c in candidates] for title, query in _COLUMNS}
-    shown = {title: column for title, column in figures.items() if any(column)}
-    if not candidates or not shown:
+    shown = {
+        title: column
+        for title, column in figures.items()
+        if any(column) or (title in _OF_SERVERS and _load_axes(study))
+    }
+    if not any(map(any, figures.values())):
         return
     bounds = BOUNDS if study.goal.constraints else ()
     yield Table(
@@ -100,7 +107,7 @@ def load_table(study: Study, row: RankedConfiguration, options: ViewOptions) -> 
         rows=tuple(
             (
                 *(format_knob_value(c.point[name]) if name in c.point else "—" for name in axes),
-                *(column[place] or "—" for column in shown.values()),
+                *(column[place] or _MISSING.get(title, "—") for title, column in shown.items()),
                 *(str(worst_verdict(judge_candidate(study, c))) for _ in bounds),
                 "best" if c.point == row.point and len(candidates) > 1 else "",
             )
