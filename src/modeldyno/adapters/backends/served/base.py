@@ -208,7 +208,7 @@ class Session:
 
     def arrays(self, output: Reply) -> Feed:
         """Parse an answer into named arrays."""
-        arrays = self.client.arrays(output)
+        arrays = self.regions.arrays(self.client, output, self.endpoint)
         return {name: array.reshape(-1) if name in self.flat else array for name, array in arrays.items()}
 
     def prompt_tokens(self, reply: Reply) -> int:
