@@ -10,7 +10,7 @@ TORCH  ?= torch==2.13.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test coverage test-slow test-pages fuzz fuzz-dashboard engines test-engine test-tf test-browser charts test-gpu lint format bench bench-report bench-dashboard bench-inside bench-served bench-static bench-keras bench-real gate gate-live truth clean
+.PHONY: help setup run check test coverage test-slow test-pages fuzz fuzz-dashboard engines test-engine test-tf test-browser charts gallery test-gpu lint format bench bench-report bench-dashboard bench-inside bench-served bench-static bench-keras bench-real gate gate-live truth clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -89,6 +89,10 @@ test-browser: setup  ## pages in a real browser: Chromium (apt install chromium)
 	$(BIN)/python -c 'from modeldyno.adapters.reporters.pdf import find_browser; print(find_browser())' || $(BIN)/playwright install chromium
 	npm install --silent --no-audit --no-fund --prefix $(VENV)/axe axe-core@4
 	$(BIN)/python -m pytest -m browser tests/browser
+
+gallery: setup       ## measure the sample reports of docs/gallery anew
+	$(BIN)/modeldyno engine install triton
+	$(BIN)/python docs/gallery/generate.py
 
 charts:              ## build anew what draws the pictures of reports; needs npm
 	cd tools/charts && npm ci && npm run build

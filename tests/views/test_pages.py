@@ -146,7 +146,7 @@ class TestStudy:
         assert "Process memory against latency" in plots
         assert len([title for title in plots if title.startswith("throughput against")]) == 6
         assert sum(isinstance(block, Parallel) for block in blocks) == 1
-        assert {row[-1].split(",")[0] for row in every.rows} <= {"holds", "broken", "not shown", "failed"}
+        assert {row[-1].split(",")[0] for row in every.rows} <= {"held", "broken", "undecided", "failed"}
         assert sum(isinstance(block, Stack) for block in blocks) == 4
 
     def test_a_result_that_is_gone_is_said_to_be(self) -> None:

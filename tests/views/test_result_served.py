@@ -12,7 +12,7 @@ from modeldyno.core.result.result import Result
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
-from modeldyno.views.result.served import breakdown, server_clause
+from modeldyno.views.result.served import breakdown, composing_models, server_clause
 from modeldyno.views.result.table import results
 
 STAGES = (
@@ -142,6 +142,21 @@ def test_a_stage_with_an_interval_shows_it() -> None:
     assert isinstance(table, Table)
     assert [column.title for column in table.columns] == ["stage", "time", "95 % interval", "share", "metric"]
     assert [row[2] for row in table.rows] == ["3.9 to 4.1 ms", "", "", ""]
+
+
+def test_each_model_of_an_ensemble_has_a_row() -> None:
+    """With its stages, batch and instances; without any there is no table."""
+    parts = (
+        observed_number("queue_time", 0.002, scope="double"),
+        observed_number("compute_time", 0.003, scope="double"),
+        observed_number("queue_time", 0.001, scope="add"),
+        observed_number("instances", 2, scope="double"),
+    )
+    (table,) = composing_models(result(*STAGES, *parts))
+    assert isinstance(table, Table)
+    assert [column.title for column in table.columns] == ["model", "queue", "model", "instances"]
+    assert table.rows == (("double", "2.00 ms", "3.00 ms", "2"), ("add", "1.00 ms", "—", "—"))
+    assert not list(composing_models(result(*STAGES)))
 
 
 def test_shares_of_a_request_add_up_where_the_window_cuts_requests() -> None:

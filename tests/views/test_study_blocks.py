@@ -212,16 +212,15 @@ def test_nothing_measured_is_said_with_the_reason() -> None:
     assert brief(swept_study) == "nothing measured"
 
 
-def test_the_table_has_the_best_the_default_and_the_marks() -> None:
-    """Rows in their order, the axes that vary as columns, bounds with their marks, the default named."""
+def test_the_table_has_the_best_the_default_and_the_verdicts() -> None:
+    """Rows in their order, the axes that vary as columns, verdicts in words, the default named."""
     table = tables(batches("latency.mean <= 6ms", "throughput >= 150/s"))[0]
     titles = [column.title for column in table.columns]
 
-    assert titles == ["", "", "batch_size", "throughput", "latency.mean", "gain", "best in", ""]
+    assert titles == ["", "", "batch_size", "throughput", "latency.mean", "bounds", "gain", "best in", ""]
     assert [row[1:3] for row in table.rows] == [("#2", "4"), ("#1", "2"), ("", "1")]
-    assert table.rows[0][3].endswith("✓")
-    assert table.rows[-1][3].endswith("✗")
-    assert table.rows[-1][-1].startswith("default, misses by")
+    assert [row[5] for row in table.rows] == ["held", "undecided", "broken"]
+    assert table.rows[-1][-1].startswith("default, misses throughput by")
 
 
 def test_many_axes_become_one_text() -> None:
@@ -295,10 +294,10 @@ def test_the_best_is_shown_under_each_of_its_loads() -> None:
 
     assert [(row[0], row[-1]) for row in table.rows] == [("1", ""), ("4", "best")]
     assert table.rows[1][1].startswith("400/s")
-    assert table.rows[1][2].endswith("✓")
+    assert [row[3] for row in table.rows] == ["undecided", "held"]
     open_ = replace(swept_study, goal=goal("latency.p99 <= 1s"))
     unknown = next(iter(configuration_load_table(open_, ranking(open_).rows[0])))
-    assert [row[2][-1] for row in unknown.rows] == ["?", "?"]
+    assert [row[3] for row in unknown.rows] == ["undecided", "undecided"]
 
 
 def test_one_configuration_is_compared_with_nothing() -> None:

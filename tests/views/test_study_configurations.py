@@ -41,14 +41,18 @@ def served(*, certified: bool = True) -> Study:
 
 
 def test_a_configuration_has_a_row_for_each_load() -> None:
-    """Columns without any figure are left out; the best load is marked."""
+    """Of a server, what was not measured is unknown, other columns are left out; the best load is marked."""
     found = list(blocks(served(), ONE))
     (table,) = (block for block in found if isinstance(block, Table))
 
-    assert [column.title for column in table.columns] == ["concurrency", "throughput", "p99", ""]
-    assert table.rows == (
+    assert [column.title for column in table.columns] == [
+        "concurrency", "instances", "throughput", "p99", "memory", "device memory", "device use", "power", "",
+    ]  # fmt: skip
+    assert [(row[0], *row[2:4], row[-1]) for row in table.rows] == [
         ("1", "20.0/s", "10.0 ms", ""), ("2", "60.0/s", "20.0 ms", "best"), ("4", "40.0/s", "30.0 ms", ""),
-    )  # fmt: skip
+    ]  # fmt: skip
+    assert {row[1] for row in table.rows} == {"2"}
+    assert {cell for row in table.rows for cell in row[4:8]} == {"unknown"}
     assert [block.text for block in found if isinstance(block, Notice)] == ["text_1 is instances=2; rank 1"]
 
 
@@ -57,9 +61,26 @@ def test_a_percentile_of_too_few_samples_is_marked() -> None:
     found = list(blocks(served(certified=False), ONE))
     (table,) = (block for block in found if isinstance(block, Table))
 
-    assert [row[2] for row in table.rows] == ["~10.0 ms", "~20.0 ms", "~30.0 ms"]
+    assert [row[3] for row in table.rows] == ["~10.0 ms", "~20.0 ms", "~30.0 ms"]
     assert isinstance(found[-1], Notice)
     assert found[-1].text.startswith("~ marks a percentile of too few samples")
+
+
+def test_power_and_devices_of_a_load_are_shown_where_they_were_measured() -> None:
+    """A load without them says unknown; no use is 0 %, which is a figure."""
+    study = a_served_study("concurrency=1,2", default={}, name="text")
+    measured = (an_answer("power.mean", 75.0), an_answer("gpu_utilization.mean", 0.0))
+    trials = (
+        a_trial({"concurrency": 1}, an_answer("throughput", 10.0), *measured),
+        a_trial({"concurrency": 2}, an_answer("throughput", 20.0)),
+    )
+    options = ViewOptions(configurations=("default",))
+    (table,) = (b for b in blocks(add_trials(study, trials), options) if isinstance(b, Table))
+    found = {column.title: [row[n] for row in table.rows] for n, column in enumerate(table.columns)}
+
+    assert found["power"] == ["75.0 W", "unknown"]
+    assert found["device use"] == ["0%", "unknown"]
+    assert found["instances"] == ["unknown", "unknown"]
 
 
 def test_a_page_of_configurations_has_their_curves_alone() -> None:

@@ -40,7 +40,7 @@ from modeldyno.cli.help_pages import HelpCommand
     "--pictures",
     metavar="DIR",
     type=click.Path(file_okay=False),
-    help="Write every chart of the document into DIR as .svg, too.",
+    help="Write every chart of the document into DIR as .svg and .png, too.",
 )
 def command(**options: Any) -> None:
     """Write DOCUMENTS as a report, in the format of FILE's suffix; several go into one file.

@@ -142,7 +142,9 @@ def write_report(  # noqa: PLR0913 - one parameter per option
     )
     write(document, path, judgements, chart=chart, options=options)
     if pictures is not None:
-        write_pictures(lay_out_document(document, options), pictures)
+        page = lay_out_document(document, options)
+        for suffix in (".svg", ".png"):
+            write_pictures(page, pictures, suffix)
 
 
 def write_pictures(page: Page, folder: Path, suffix: str = ".svg") -> tuple[Path, ...]:

@@ -95,6 +95,12 @@ class SharesMemory(Protocol):
     def unregister_memory(self, endpoint: Endpoint, region: str) -> Target:
         """Return the request after which the server does not use it."""
 
+    def memory_arrays(self, reply: Reply, endpoint: Endpoint, memory: memoryview) -> Feed:
+        """Return the outputs that the server wrote into a region; raise ValueError (a phrase) on a mismatch.
+
+        The endpoint has the options ``output_region`` and ``output_sizes``: JSON, bytes by output.
+        """
+
     def check_memory(self, reply: Reply) -> None:
         """Raise ValueError with a short phrase if the server did not register it."""
 

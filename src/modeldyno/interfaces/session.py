@@ -221,6 +221,14 @@ class HasServerStats(Protocol):
 
 
 @runtime_checkable
+class CountsInstances(Protocol):
+    """A session whose server runs a known number of instances of the model."""
+
+    instances: Mapping[str, int]
+    """Instances by model that answers a request, if there are several; "" for all; empty if unknown."""
+
+
+@runtime_checkable
 class ReportsDevices(Protocol):
     """A session whose server reports the devices of its machine."""
 

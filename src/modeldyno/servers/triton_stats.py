@@ -13,16 +13,21 @@ if TYPE_CHECKING:
 _NANO = 1e-9
 
 
-def parse_statistics(stats: Mapping[str, Any]) -> ServerCounters:
+def parse_statistics(stats: Mapping[str, Any], name: str = "", parts: Iterable[str] = ()) -> ServerCounters:
     """Return the sum of the statistics of all loaded versions of a model.
 
     Triton adds a batch's times once for each request in it, since each waited for the whole batch.
+
+    Args:
+        stats: as the server answers.
+        name: the model, if they are of several.
+        parts: the models among them that it is made of, or calls.
 
     Raises:
         ValueError: the mapping is not such statistics.
     """
     try:
-        models = list(stats["model_stats"])
+        models = [model for model in stats["model_stats"] if not name or model["name"] == name]
         return ServerCounters(
             requests=_count(models, "success"),
             failures=_count(models, "fail"),
@@ -33,6 +38,7 @@ def parse_statistics(stats: Mapping[str, Any]) -> ServerCounters:
             compute=_seconds(models, "compute_infer"),
             compute_output=_seconds(models, "compute_output"),
             batches=_batches(models),
+            models={part: parse_statistics(stats, part) for part in parts},
         )
     except (KeyError, TypeError, AttributeError):
         raise ValueError("the answer has no statistics of a Triton model") from None

@@ -133,7 +133,7 @@ PERF_ANALYZER_FLAGS: dict[str, str] = {
         "write load: with sequence: 20, or 10..30",
     ),
     "shared-memory": "write set: with shared_memory: system",
-    "output-shared-memory-size": "answers come over the network",
+    "output-shared-memory-size": "write set: with shared_memory: system-both, which learns the sizes",
     **dict.fromkeys(("string-length", "string-data"), "write input: name=1:string:8..32, a range of words"),
     **dict.fromkeys(
         ("ssl-grpc-use-ssl", "ssl-grpc-root-certifications-file", "ssl-grpc-private-key-file",

@@ -29,6 +29,9 @@ STATS = {
 }
 
 
+GROUPS = {"instance_group": [{"count": 1, "kind": "KIND_CPU"}, {"count": 1, "gpus": [0, 1]}]}
+
+
 class Handler(BaseHTTPRequestHandler):
     """Answers what is asked of a server."""
 
@@ -37,6 +40,7 @@ class Handler(BaseHTTPRequestHandler):
         answers: dict[str, Any] = {"/v2": {"name": "triton", "version": "0.0.1"}}
         for name in LOADED:
             answers |= {f"/v2/models/{name}/ready": {}, f"/v2/models/{name}/stats": STATS}
+            answers[f"/v2/models/{name}/config"] = GROUPS
         self.send_response(200 if self.path in answers else 404)
         self.end_headers()
         self.wfile.write(json.dumps(answers.get(self.path, {"error": "no such path"})).encode())

@@ -91,6 +91,7 @@ def test_a_session_of_a_server_of_ours(program: str) -> None:
             compute_output=2.0,
             batches={2: 3},
         )
+        assert session.instances == {"": 3}
         assert session.ended() == ""
         pid = session.pid
     assert not Path(f"/proc/{pid}").exists()
@@ -482,21 +483,26 @@ def test_compressed_requests_are_answered(protocol: str, compression: str) -> No
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("protocol", ["http-binary", "grpc"])
-def test_inputs_are_read_from_shared_memory(protocol: str) -> None:
+@pytest.mark.parametrize("memory", ["system", "system-both"])
+@pytest.mark.parametrize("protocol", ["http-binary", "http-json", "grpc"])
+def test_tensors_lie_in_shared_memory(protocol: str, memory: str) -> None:
     """Triton answers as if they had been sent, each request its own, and the regions are gone afterwards."""
     images = [np.random.default_rng(seed).random((2, 1, 8, 8), dtype="float32") for seed in range(3)]
     feeds = [{"image": image} for image in images]
     with opened({"protocol": protocol}) as session:
         plain = [session.arrays(send_once(session.target(feeds), i))["scores"] for i in range(3)]
     before = {path.name for path in SHARED.iterdir()}
-    with opened({"protocol": protocol, "shared_memory": "system"}) as session:
+    with opened({"protocol": protocol, "shared_memory": memory}) as session:
         target = session.target(feeds)
-        shared = [session.arrays(send_once(target, i))["scores"] for i in range(3)]
-        assert max(map(len, target.messages)) < images[0].nbytes + 200
+        replies = [send_once(target, i) for i in range(3)]
+        shared = [session.arrays(reply)["scores"] for reply in replies]
+        if memory == "system-both":
+            assert max(len(reply.body) for reply in replies) < shared[0].nbytes + 300
+            assert all(shared[i].tobytes() not in reply.body for i, reply in enumerate(replies))
+        assert max(map(len, target.messages)) < images[0].nbytes + 350
         assert {path.name for path in SHARED.iterdir()} > before
 
-    assert np.array_equal(plain, shared)
+    assert np.allclose(plain, shared, rtol=1e-6)
     assert not np.array_equal(shared[0], shared[1])
     assert not {name for name in {path.name for path in SHARED.iterdir()} - before if name.startswith("psm_")}
 

@@ -13,7 +13,7 @@ import pytest
 
 from modeldyno import plugins
 from modeldyno.adapters.backends.served import triton as triton_backend
-from modeldyno.adapters.backends.served import triton_ensembles
+from modeldyno.adapters.backends.served import triton_ensembles, triton_remote
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.knob import KnobValue, configure
 from modeldyno.core.spec.model_ref import ModelRef
@@ -379,6 +379,51 @@ def counted(session: Any) -> int:
     return count
 
 
+class Control:
+    """Answers like the admin interface of a Triton with an ensemble and another model."""
+
+    def get(self, path: str) -> dict[str, Any]:
+        """Answer with the statistics of all models, or with the instances of one."""
+        if path.endswith("/config"):
+            name = path.split("/")[3]
+            groups = {
+                "double": [{"count": 2, "kind": "KIND_CPU"}],
+                "increment": [{"count": 1, "gpus": [0, 1]}],
+            }
+            return {"name": name, **({"instance_group": groups[name]} if name in groups else {})}
+        assert path == "/v2/models/stats"
+        queues = {"both": 0, "double": 10**9, "increment": 2 * 10**9, "other": 7 * 10**9}
+        return {
+            "model_stats": [
+                {
+                    "name": name,
+                    "inference_stats": {
+                        "success": {"count": 4},
+                        "queue": {"ns": ns},
+                        "compute_infer": {"ns": 5},
+                    },
+                }
+                for name, ns in queues.items()
+            ]
+        }
+
+
+def test_an_ensemble_has_the_statistics_of_each_of_its_models() -> None:
+    """Its queue is the sum of theirs, which Triton does not add to it; that of a caller is its own."""
+    control = cast("Any", Control())
+    ensemble = {"name": "both", "platform": "ensemble"}
+    parts = [{"name": "double"}, {"name": "increment"}]
+    account = triton_remote.read_model_stats(control, [ensemble, *parts])
+
+    assert account.requests == 4
+    assert account.queue == pytest.approx(3.0)
+    assert {name: each.queue for name, each in account.models.items()} == {"double": 1.0, "increment": 2.0}
+    assert triton_remote.read_model_stats(control, [{"name": "other"}, *parts]).queue == pytest.approx(7.0)
+    assert triton_remote.count_instances(control, [ensemble, *parts]) == {"": 4, "double": 2, "increment": 2}
+    assert triton_remote.count_instances(control, [parts[0]]) == {"": 2}
+    assert triton_remote.count_instances(control, [ensemble]) == {}
+
+
 @pytest.mark.engine
 def test_an_ensemble_is_served_with_the_knobs_of_its_models(tmp_path: Path) -> None:
     """A real Triton runs both models in a row, each with its instances; its account is the ensemble's."""
@@ -394,6 +439,11 @@ def test_an_ensemble_is_served_with_the_knobs_of_its_models(tmp_path: Path) -> N
         assert session.arrays(reply)["Y"].tolist() == [[3.0, 3.0]]
         assert counted(session) == 1
         assert [text.count("count: 2") for _, text in session.files] == [0, 1, 0]
+        assert {name: each.requests for name, each in session.account().models.items()} == {
+            "double": 1,
+            "increment": 1,
+        }
+        assert session.instances == {"": 3, "double": 2, "increment": 1}
 
 
 CALLING = """

@@ -240,6 +240,64 @@ class TestSharedMemory:
         assert (x["shared_memory_offset"].int64_param, x["shared_memory_byte_size"].int64_param) == (14, 8)
         assert "shared_memory_offset" not in read(first).inputs[0].parameters
 
+    BOTH = replace(SHARED, options={"region": "r", "output_region": "o", "output_sizes": '{"a": 8, "b": 4}'})
+
+    def test_requests_say_where_their_outputs_go(self) -> None:
+        """Each message has a place of its own for each output, by both protocols."""
+        _, message = kserve_http.target(self.FEEDS, self.BOTH).messages
+        body, _ = split(message)
+        places = {"a": (12, 8), "b": (20, 4)}
+
+        assert kserve.output_places(self.BOTH, 1) == places
+        assert kserve.output_places(self.SHARED, 1) == {}
+        assert "parameters" not in body
+        assert {
+            each["name"]: (
+                each["parameters"]["shared_memory_offset"],
+                each["parameters"]["shared_memory_byte_size"],
+            )
+            for each in body["outputs"]
+        } == places
+        assert {each["parameters"]["shared_memory_region"] for each in body["outputs"]} == {"o"}
+        pytest.importorskip("google.protobuf")
+        _, second = kserve_grpc.target(self.FEEDS, self.BOTH).messages
+        read = schemas("kserve")["inference.ModelInferRequest"].FromString(second)
+        assert {
+            each.name: tuple(
+                each.parameters[f"shared_memory_{key}"].int64_param for key in ("offset", "byte_size")
+            )
+            for each in read.outputs
+        } == places
+
+    def test_outputs_are_read_from_their_place(self) -> None:
+        """As the reply gives type and shape, by both protocols; what does not fit is told."""
+        memory = memoryview(
+            bytes(12) + np.array([5, 6], "int32").tobytes() + np.array([7], "int32").tobytes()
+        )
+        described = [
+            {"name": "a", "datatype": "INT32", "shape": [2]},
+            {"name": "b", "datatype": "INT32", "shape": [1]},
+        ]
+        body = json.dumps({"outputs": described}).encode()
+        answers = {
+            kserve_http: replace(reply(body), message=1),
+            kserve_grpc: replace(
+                reply(protobuf.encode(kserve_grpc.RESPONSE, {"outputs": described}), 0), message=1
+            ),
+        }
+        for client, answer in answers.items():
+            found = client.memory_arrays(answer, self.BOTH, memory)
+            assert {name: array.tolist() for name, array in found.items()} == {"a": [5, 6], "b": [7]}
+        for change, why in (
+            ({"name": "c"}, "output 'c' was not asked for in shared memory"),
+            ({"shape": [3]}, "output 'a' has 12 bytes, but only 8 were set aside"),
+            ({"datatype": "BYTES"}, "output 'a' is text"),
+            ({"shape": None}, "an output lacks name, datatype or shape"),
+        ):
+            body = json.dumps({"outputs": [described[0] | change]}).encode()
+            with pytest.raises(ValueError, match=why):
+                kserve_http.memory_arrays(reply(body), self.BOTH, memory)
+
     def test_a_region_is_registered_and_unregistered(self) -> None:
         """By Triton's extension of the protocol; an error is told."""
         (register,) = kserve_http.register_memory(NET, "r", "/key", 9).messages

@@ -504,6 +504,29 @@ def test_the_parts_of_a_request_sum_to_the_whole() -> None:
     assert not list(latency_breakdown.doubts(account, 0.01, 20))
 
 
+def test_each_model_of_an_ensemble_has_its_own_stages() -> None:
+    """Per request to that model, with its name as the scope, beside those of the whole."""
+
+    def counters(n: int) -> ServerCounters:
+        double = ServerCounters(requests=2 * n, queue=0.01 * n, compute=0.02 * n, samples=2 * n, executions=n)
+        parts = {"double": double, "late": ServerCounters(requests=n)}
+        if n < 10:  # it was loaded meanwhile
+            parts.pop("late")
+        return ServerCounters(requests=n, compute=0.04 * n, models=parts)
+
+    windows = [served(counters(n + 20).since(counters(n)), 0.1) for n in (5, *range(20, 260, 20))]
+    found = {f"{m.metric}@{m.scope}": m for m in latency_breakdown.measurements(windows[1:])}
+    assert found["queue_time@double"].value == pytest.approx(0.005)
+    assert found["queue_time@double"].interval is not None
+    assert found["compute_time@double"].value == pytest.approx(0.01)
+    assert found["formed_batch@double"].value == pytest.approx(2.0)
+    assert found["compute_time@"].value == pytest.approx(0.04)
+    assert not [name for name in found if name.endswith("@late")]
+    few = {f"{m.metric}@{m.scope}": m for m in latency_breakdown.measurements(windows[:2])}
+    assert few["queue_time@double"].value == pytest.approx(0.005)
+    assert few["queue_time@double"].interval is None
+
+
 def test_a_server_that_tells_nothing_has_no_breakdown() -> None:
     """Without requests or times there is no stage, and the network is not blamed for all."""
     assert not list(latency_breakdown.measurements([served(ServerCounters(requests=0, queue=0.0), 0.01)]))

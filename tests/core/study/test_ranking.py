@@ -10,6 +10,7 @@ import pytest
 from tests.support.sample_trials import a_trial, add_trials, an_answer
 
 from modeldyno.core.metrics.constraints import Constraint, Verdict
+from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.study.goal import Goal, Objective, Rank
 from modeldyno.core.study.ranking import RankedConfiguration, Ranking, ranking
 from modeldyno.core.study.study import TrialPurpose, TrialState
@@ -99,6 +100,32 @@ class TestOrder:
         assert [row.feasible for row in found.rows] == [True, False, False]
         assert [row.miss for row in found.rows] == pytest.approx([0.0, 1.0, 2.0])
         assert [row.verdict for row in found.rows] == [Verdict.HELD, Verdict.BROKEN, Verdict.BROKEN]
+
+    def test_the_second_row_is_the_second_best(self) -> None:
+        """What seems to hold a bound but lacks samples comes before slower rows that surely hold it."""
+
+        def short(batch: int, rate: float, raw: float) -> Trial:
+            p99 = an_answer("latency.p99", None, interval=Interval(low=raw, high=0.1), size=20.0)
+            seen = an_answer("latency.p99.raw", raw)
+            return a_trial({"batch_size": batch}, an_answer("throughput", rate), p99, seen)
+
+        unseen = a_trial({"batch_size": 6}, an_answer("throughput", 990.0))
+        trials = (
+            *(
+                tried({"batch_size": 1}, 100),
+                tried({"batch_size": 2}, 500),
+                tried({"batch_size": 3}, 900, 0.03),
+            ),
+            *(short(4, 400, 0.006), short(5, 950, 0.0099), unseen, short(7, 999, 0.0099)),
+            a_trial({"batch_size": 7}, state=TrialState.FAILED),
+        )
+        found = ranking(in_process(*trials, goal=WITHIN))
+
+        assert [row.point["batch_size"] for row in found.rows] == [2, 5, 4, 1, 7, 6, 3]
+        assert [str(row.verdict) for row in found.rows] == [
+            *("held", "undecided", "undecided", "held", "undecided", "undecided", "broken")
+        ]
+        assert the_best(found).point == {"batch_size": 2}
 
     def test_where_none_holds_the_bounds_there_is_no_best(self) -> None:
         """The one that misses least is first, and nothing is certain."""

@@ -249,7 +249,7 @@ class _Session:
     def arrays(self, output: Reply) -> Feed:
         """Parse an answer; if it says that there is no such model, name those that there are."""
         try:
-            return self.client.arrays(output)
+            return self.regions.arrays(self.client, output, self.endpoint)
         except ValueError as error:
             endpoint = self.endpoint
             if (

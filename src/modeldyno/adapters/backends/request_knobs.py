@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modeldyno.adapters.backends.shared_regions import SHARED_MEMORY, SYSTEM
+from modeldyno.adapters.backends.shared_regions import SHARED_MEMORY, SYSTEM, SYSTEM_BOTH
 from modeldyno.core.load.compression import COMPRESSIONS
 from modeldyno.core.spec.knob import Knob
 
@@ -17,6 +17,6 @@ SHARED_MEMORY_KNOB = Knob(
     name=SHARED_MEMORY,
     kind=str,
     default=None,
-    choices=(SYSTEM,),
-    sentence="Have the server read inputs from this machine's shared memory.",
+    choices=(SYSTEM, SYSTEM_BOTH),
+    sentence="Inputs, or outputs as well, in shared memory of this machine.",
 )

@@ -1,7 +1,8 @@
-"""Regions of system shared memory from which a server on this machine reads the inputs of requests."""
+"""Regions of system shared memory that hold the inputs of requests, or their outputs as well."""
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.shared_memory import SharedMemory
@@ -14,12 +15,14 @@ from modeldyno.loadgen.single_request import send_once
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.core.load.request_target import Endpoint, Target
+    from modeldyno.core.load.request_target import Endpoint, Reply, Target
     from modeldyno.interfaces.client import Client
     from modeldyno.interfaces.loader import Feed
 
-SHARED_MEMORY, SYSTEM = "shared_memory", "system"
-"""Option of an Endpoint, and its value."""
+SHARED_MEMORY, SYSTEM, SYSTEM_BOTH = "shared_memory", "system", "system-both"
+"""Option of an Endpoint, and its values: the inputs alone, or the outputs as well."""
+_FIRST_ANSWER = 60.0
+"""Seconds that a request may take from which the sizes of outputs are learned."""
 _TIMEOUT = 10.0
 """Seconds that a server may take to register a region."""
 
@@ -29,6 +32,8 @@ class SharedRegions:
 
     def __init__(self) -> None:
         self._open: list[tuple[SharedMemory, Target]] = []
+        self._outputs: dict[str, tuple[SharedMemory, Endpoint]] = {}
+        """Model to the region of its outputs, and the endpoint that says where in it they lie."""
 
     def target(
         self, client: Client, feeds: Sequence[Feed], endpoint: Endpoint, *, sequences: bool = False
@@ -38,24 +43,48 @@ class SharedRegions:
         Raises:
             RequestError: the protocol has none of that, or the server cannot read this machine's memory.
         """
-        if endpoint.options.get(SHARED_MEMORY) == SYSTEM:
+        if endpoint.options.get(SHARED_MEMORY) in {SYSTEM, SYSTEM_BOTH}:
             endpoint = self._share(client, feeds, endpoint)
         return sequence_target(client, feeds, endpoint) if sequences else client.target(feeds, endpoint)
 
     def _share(self, client: Client, feeds: Sequence[Feed], endpoint: Endpoint) -> Endpoint:
-        """Put the inputs into a region; return the endpoint with its name."""
+        """Put the inputs into a region, make one for the outputs; return the endpoint with their names."""
         if not isinstance(client, SharesMemory):
             raise RequestError(
                 f"The protocol {endpoint.protocol} has no shared memory; leave out shared_memory."
             )
         content = client.memory_content(feeds)
-        memory = SharedMemory(create=True, size=max(1, len(content)))
+        inputs = self._register(client, endpoint, content, len(content))
+        shared = replace(endpoint, options={**endpoint.options, "region": inputs.name})
+        if endpoint.options[SHARED_MEMORY] == SYSTEM_BOTH:
+            sizes = _output_sizes(client, feeds, endpoint)
+            memory = self._register(client, endpoint, b"", len(feeds) * sum(sizes.values()))
+            added = {"output_region": memory.name, "output_sizes": json.dumps(sizes)}
+            shared = replace(shared, options={**shared.options, **added})
+            self._outputs[endpoint.model] = memory, shared
+        return shared
+
+    def arrays(self, client: Client, reply: Reply, endpoint: Endpoint) -> Feed:
+        """Return the outputs of a reply, from the region of the endpoint's model if there is one.
+
+        Raises:
+            ValueError: (a phrase) the reply is none, or an error.
+        """
+        if endpoint.model not in self._outputs or not isinstance(client, SharesMemory):
+            return client.arrays(reply)
+        memory, shared = self._outputs[endpoint.model]
+        assert memory.buf is not None
+        return client.memory_arrays(reply, shared, memory.buf)
+
+    def _register(self, client: SharesMemory, endpoint: Endpoint, content: bytes, size: int) -> SharedMemory:
+        """Make a region with this content, and have the server know it."""
+        memory = SharedMemory(create=True, size=max(1, size))
         self._open.append((memory, client.unregister_memory(endpoint, memory.name)))
         assert memory.buf is not None
         memory.buf[: len(content)] = content
         try:
             reply = send_once(
-                client.register_memory(endpoint, memory.name, f"/{memory.name.lstrip('/')}", len(content)),
+                client.register_memory(endpoint, memory.name, f"/{memory.name.lstrip('/')}", size),
                 timeout=_TIMEOUT,
             )
             client.check_memory(reply)
@@ -64,10 +93,11 @@ class SharedRegions:
                 f"The server does not read this machine's shared memory: {error}; "
                 "leave out shared_memory if it runs elsewhere or in a container."
             ) from error
-        return replace(endpoint, options={**endpoint.options, "region": memory.name})
+        return memory
 
     def close(self) -> None:
         """Unregister the regions and remove them."""
+        self._outputs.clear()
         while self._open:
             memory, unregister = self._open.pop()
             with suppress(OSError):
@@ -75,3 +105,26 @@ class SharedRegions:
             memory.close()
             with suppress(FileNotFoundError):
                 memory.unlink()
+
+
+def _output_sizes(client: Client, feeds: Sequence[Feed], endpoint: Endpoint) -> dict[str, int]:
+    """Return the most bytes that each output has, as one request of each shape of the inputs gives them.
+
+    Raises:
+        RequestError: such a request fails, or an output is text, whose size depends on the data.
+    """
+    plain = replace(endpoint, options={k: v for k, v in endpoint.options.items() if k != SHARED_MEMORY})
+    shapes = {tuple((name, array.shape) for name, array in feed.items()): feed for feed in feeds}
+    sizes: dict[str, int] = {}
+    for feed in shapes.values():
+        try:
+            outputs = client.arrays(send_once(client.target([feed], plain), timeout=_FIRST_ANSWER))
+        except (OSError, ValueError) as error:
+            raise RequestError(f"The sizes of the outputs cannot be learned: {error}.") from error
+        for name, array in outputs.items():
+            if array.dtype.hasobject or array.dtype.kind in "SU":
+                raise RequestError(
+                    f"The output '{name}' is text, whose size depends on the data; set shared_memory=system."
+                )
+            sizes[name] = max(sizes.get(name, 0), array.nbytes)
+    return sizes

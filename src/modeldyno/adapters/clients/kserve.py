@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.clients import tensors
@@ -89,6 +90,45 @@ def region_parameters(region: str, places: Mapping[str, tuple[int, int]]) -> dic
         }
         for name, (offset, size) in places.items()
     }
+
+
+OUTPUT_REGION, OUTPUT_SIZES = "output_region", "output_sizes"
+"""Options of an Endpoint: the region that holds the outputs, and JSON of the bytes that each may have."""
+
+
+def output_places(endpoint: Endpoint, message: int) -> dict[str, tuple[int, int]]:
+    """Return the offset and the size of each output of a message; empty if they come with the answer."""
+    if not endpoint.options.get(OUTPUT_REGION):
+        return {}
+    sizes: dict[str, int] = json.loads(str(endpoint.options[OUTPUT_SIZES]))
+    offset, places = message * sum(sizes.values()), {}
+    for name, size in sizes.items():
+        places[name] = offset, size
+        offset += size
+    return places
+
+
+def output_parameters(endpoint: Endpoint, message: int) -> dict[str, dict[str, str | int]]:
+    """Return the parameters of each output of a message that the server is to write into the region."""
+    return region_parameters(str(endpoint.options.get(OUTPUT_REGION, "")), output_places(endpoint, message))
+
+
+def region_arrays(
+    outputs: Iterable[tuple[str, Any, Sequence[int]]],
+    places: Mapping[str, tuple[int, int]],
+    memory: memoryview,
+) -> Feed:
+    """Decode outputs (name, type, shape) from a region; raise ValueError (a phrase) if they do not fit."""
+    arrays = {}
+    for name, kind, shape in outputs:
+        if name not in places:
+            raise ValueError(f"output '{name}' was not asked for in shared memory")
+        offset, most = places[name]
+        size = tensors.raw_size(name, dtype_of(name, kind), shape)
+        if size > most:
+            raise ValueError(f"output '{name}' has {size:,} bytes, but only {most:,} were set aside")
+        arrays[name] = from_bytes(name, bytes(memory[offset : offset + size]), kind, shape)
+    return arrays
 
 
 def from_bytes(name: str, data: bytes | memoryview, kind: Any, shape: Sequence[int]) -> ndarray:

@@ -48,6 +48,7 @@ REQUEST: Schema = {
     1: ("model_name", "string"),
     2: ("model_version", "string"),
     5: ("inputs", [TENSOR]),
+    6: ("outputs", [{1: ("name", "string"), 2: ("parameters", [PARAMETER])}]),
     7: ("raw_input_contents", ["bytes"]),
 }
 RESPONSE: Schema = {
@@ -107,8 +108,13 @@ def target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
 def _messages(feeds: Sequence[Feed], endpoint: Endpoint) -> list[bytes]:
     if region := str(endpoint.options.get("region", "")):
         return [
-            _request(endpoint, feed, kserve.region_parameters(region, places))
-            for feed, places in kserve.places_in_region(feeds)
+            _request(
+                endpoint,
+                feed,
+                kserve.region_parameters(region, places),
+                kserve.output_parameters(endpoint, number),
+            )
+            for number, (feed, places) in enumerate(kserve.places_in_region(feeds))
         ]
     return [_request(endpoint, feed) for feed in feeds]
 
@@ -170,7 +176,10 @@ _PARAMETERS = b"\x22"
 
 
 def _request(
-    endpoint: Endpoint, feed: Feed, shared: Mapping[str, Mapping[str, str | int]] = MappingProxyType({})
+    endpoint: Endpoint,
+    feed: Feed,
+    shared: Mapping[str, Mapping[str, str | int]] = MappingProxyType({}),
+    outputs: Mapping[str, Mapping[str, str | int]] = MappingProxyType({}),
 ) -> bytes:
     tensors.require_inputs(feed, kserve.EXAMPLE)
     inputs = [
@@ -178,10 +187,7 @@ def _request(
             "name": name,
             "datatype": kserve.datatype(name, array),
             "shape": array.shape,
-            "parameters": [
-                {"key": key, "value": {f"{'string' if isinstance(value, str) else 'int64'}_param": value}}
-                for key, value in shared.get(name, {}).items()
-            ],
+            "parameters": _parameters(shared.get(name, {})),
         }
         for name, array in feed.items()
     ]
@@ -190,9 +196,25 @@ def _request(
         "model_name": clients_messages.require_model(endpoint),
         "model_version": endpoint.version,
         "inputs": inputs,
+        "outputs": [{"name": name, "parameters": _parameters(place)} for name, place in outputs.items()],
         "raw_input_contents": raw,
     }
     return protobuf.encode(REQUEST, request)
+
+
+def _parameters(values: Mapping[str, str | int]) -> list[dict[str, Any]]:
+    return [
+        {"key": key, "value": {f"{'string' if isinstance(value, str) else 'int64'}_param": value}}
+        for key, value in values.items()
+    ]
+
+
+def memory_arrays(reply: Reply, endpoint: Endpoint, memory: memoryview) -> Feed:
+    """Return the outputs of a reply that the server wrote into a region."""
+    clients_messages.check_grpc_status(reply)
+    outputs = protobuf.decode(RESPONSE, reply.body)["outputs"]
+    described = [(output["name"], output["datatype"], output["shape"]) for output in outputs]
+    return kserve.region_arrays(described, kserve.output_places(endpoint, reply.message), memory)
 
 
 def arrays(reply: Reply) -> Feed:

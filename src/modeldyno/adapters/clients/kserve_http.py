@@ -51,8 +51,8 @@ def _messages(feeds: Sequence[Feed], endpoint: Endpoint, mark: bytes = b"") -> l
     path = clients_messages.model_path(endpoint, "/v2/models/") + "/infer"
     if region := str(endpoint.options.get("region", "")):
         return [
-            _shared_request(endpoint, path, feed, kserve.region_parameters(region, places), mark)
-            for feed, places in kserve.places_in_region(feeds)
+            _shared_request(endpoint, path, feed, kserve.region_parameters(region, places), mark, number)
+            for number, (feed, places) in enumerate(kserve.places_in_region(feeds))
         ]
     make = _binary_request if endpoint.options.get("binary", True) else _json_request
     return [make(endpoint, path, feed, mark) for feed in feeds]
@@ -115,11 +115,29 @@ def _binary_request(endpoint: Endpoint, path: str, feed: Feed, mark: bytes = b""
 
 
 def _shared_request(
-    endpoint: Endpoint, path: str, feed: Feed, parameters: Mapping[str, Any], mark: bytes
+    endpoint: Endpoint, path: str, feed: Feed, parameters: Mapping[str, Any], mark: bytes, number: int
 ) -> bytes:
     inputs = [{**_tensor_header(name, array), "parameters": parameters[name]} for name, array in feed.items()]
-    output = {"binary_data_output": True} if endpoint.options.get("binary", True) else {}
-    return clients_messages.post_request(endpoint, path, _encode({"inputs": inputs}, output, mark))
+    request: dict[str, Any] = {"inputs": inputs}
+    output: dict[str, Any] = {}
+    if places := kserve.output_parameters(endpoint, number):
+        request["outputs"] = [{"name": name, "parameters": place} for name, place in places.items()]
+    elif endpoint.options.get("binary", True):
+        output = {"binary_data_output": True}
+    return clients_messages.post_request(endpoint, path, _encode(request, output, mark))
+
+
+def memory_arrays(reply: Reply, endpoint: Endpoint, memory: memoryview) -> Feed:
+    """Return the outputs of a reply that the server wrote into a region."""
+    entries, _ = _entries(reply)
+    try:
+        outputs = [
+            (str(entry["name"]), entry["datatype"], [int(size) for size in entry["shape"]])
+            for entry in entries
+        ]
+    except (KeyError, TypeError, AttributeError):
+        raise ValueError("an output lacks name, datatype or shape") from None
+    return kserve.region_arrays(outputs, kserve.output_places(endpoint, reply.message), memory)
 
 
 def memory_content(feeds: Sequence[Feed]) -> bytes:
@@ -161,6 +179,15 @@ def _json_data(name: str, array: ndarray) -> Any:
 
 def arrays(reply: Reply) -> Feed:
     """Return the outputs of a reply, from JSON or from the bytes after it."""
+    entries, raw = _entries(reply)
+    try:
+        return dict(_outputs(entries, raw))
+    except (KeyError, TypeError, AttributeError):
+        raise ValueError("an output lacks name, datatype, shape or data") from None
+
+
+def _entries(reply: Reply) -> tuple[list[Any], memoryview]:
+    """Return what the JSON of a reply says of its outputs, and the bytes after it."""
     clients_messages.check_http_status(reply)
     answer = clients_messages.plain_body(reply)
     length = clients_messages.header_value(reply, JSON_LENGTH)
@@ -171,10 +198,7 @@ def arrays(reply: Reply) -> Feed:
     entries = head.get("outputs") if isinstance(head, dict) else None
     if not isinstance(entries, list) or not entries:
         raise ValueError("the answer has no outputs")
-    try:
-        return dict(_outputs(entries, memoryview(answer)[end:]))
-    except (KeyError, TypeError, AttributeError):
-        raise ValueError("an output lacks name, datatype, shape or data") from None
+    return entries, memoryview(answer)[end:]
 
 
 def _outputs(entries: list[Any], raw: memoryview) -> Iterator[tuple[str, ndarray]]:

@@ -92,6 +92,15 @@ def _texts(name: str, value: Any, *, encoded: bool) -> Any:
         ) from None
 
 
+def raw_size(name: str, dtype: str, shape: Sequence[int]) -> int:
+    """Return the bytes that numbers take; raise ValueError (a phrase) for text, which has no fixed size."""
+    import numpy as np  # noqa: PLC0415 - slow to import
+
+    if dtype == TEXT:
+        raise ValueError(f"output '{name}' is text, which is not read from shared memory")
+    return math.prod(shape) * np.dtype(np.uint16 if dtype == BFLOAT16 else dtype).itemsize
+
+
 def from_raw(name: str, data: bytes | memoryview, dtype: str, shape: Sequence[int]) -> ndarray:
     """Decode numbers from bytes; bfloat16 becomes float32, which holds it exactly.
 

@@ -30,7 +30,15 @@ from modeldyno.data import outputs
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.loader import ExpectedOutputs
 from modeldyno.interfaces.probe import Pass
-from modeldyno.interfaces.session import CanDrive, CanSend, HasServerStats, IsServed, MayEnd, load_target
+from modeldyno.interfaces.session import (
+    CanDrive,
+    CanSend,
+    CountsInstances,
+    HasServerStats,
+    IsServed,
+    MayEnd,
+    load_target,
+)
 from modeldyno.loadgen import LoadEnd
 from modeldyno.loadgen.arrivals import unused_trace_fields
 from modeldyno.loadgen.record_spool import RecordSpool
@@ -141,6 +149,9 @@ def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measure
     window = monitor.requested_window(full_window, finished.paced, since)
     error_text = _first_error(ending.faults, monitor.session) or ending.failure
     yield from _window_measurements(window, finished.paced, plan, error_text)
+    if isinstance(monitor.session, CountsInstances):
+        for name, count in monitor.session.instances.items():
+            yield observed_number("instances", count, scope=name)
     if not readings and isinstance(monitor.session, HasServerStats):
         yield _NO_ACCOUNT
     elif readings and load_analysis.void_reason(window) != SATURATED:

@@ -15,7 +15,7 @@ from modeldyno.core.load.capacity_spec import RATE, CapacitySearch
 from modeldyno.core.load.capacity_steps import Bracket, NextLoad, SearchEnd, next_step
 from modeldyno.core.load.load_curve import LoadPoint, LoadSeries
 from modeldyno.core.load.sla_fit import judge_loads, limits_load
-from modeldyno.core.metrics.constraints import Judgement, Verdict
+from modeldyno.core.metrics.constraints import Judgement, Verdict, worst_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,10 +60,9 @@ class Capacity(LoadSeries):
         """Verdict of the verification on the bounds that limit the load; None before verification."""
         if self.verified is None:
             return None
-        verdicts = [j.verdict for j in self.verified.judgements if limits_load(j.constraint)]
-        if self.verified.failure or Verdict.BROKEN in verdicts:
+        if self.verified.failure:
             return Verdict.BROKEN
-        return Verdict.UNDECIDED if Verdict.UNDECIDED in verdicts else Verdict.HELD
+        return worst_verdict(j for j in self.verified.judgements if limits_load(j.constraint))
 
     @property
     def unmet(self) -> tuple[Judgement, ...]:

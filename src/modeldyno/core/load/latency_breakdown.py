@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -50,14 +51,31 @@ def measurements(windows: Sequence[ServedWindow]) -> Iterator[Measurement]:
         outside = [part.service * scale - _stage_sum(part.account, stage_means) for part in parts]
         rest = service_time - sum(stage_means.values())
         yield _mean("network_time", outside, requests) if rest > 0 else observed_number("network_time", 0.0)
-    if account.executions and account.samples is not None:
-        yield _mean(
-            "formed_batch",
-            [part.account.samples or 0 for part in parts],
-            [part.account.executions or 0 for part in parts],
-        )
+    yield from _formed_batch(parts)
     for size, count in sorted(account.batches.items()):
         yield observed_number("executions", count, scope=f"batch {size}")
+    for name in account.models:
+        yield from (replace(measurement, scope=name) for measurement in _composing_model(name, windows))
+
+
+def _composing_model(name: str, windows: Sequence[ServedWindow]) -> Iterator[Measurement]:
+    """Yield the stages of a mean request to one of the models that answer together, and its batches."""
+    own = [window.account.models[name] for window in windows]
+    own_windows = [ServedWindow(account=each, answers=each.requests, service=0.0) for each in own]
+    whole = reduce(ServedWindow.joined, own_windows)
+    parts = _countable_windows(own_windows)
+    if len(parts) < FEWEST_WINDOWS:
+        parts = [whole]
+    for metric in _stage_means(whole.account):
+        amounts = [getattr(part.account, STAGES[metric]) for part in parts]
+        yield _mean(metric, amounts, [part.account.requests for part in parts])
+    yield from _formed_batch(parts)
+
+
+def _formed_batch(parts: Sequence[ServedWindow]) -> Iterator[Measurement]:
+    executions = [part.account.executions or 0 for part in parts]
+    if all(executions) and all(part.account.samples is not None for part in parts):
+        yield _mean("formed_batch", [part.account.samples or 0 for part in parts], executions)
 
 
 def _mean(metric: str, amounts: Sequence[float], counts: Sequence[int]) -> Measurement:

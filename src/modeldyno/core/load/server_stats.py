@@ -25,6 +25,8 @@ class ServerCounters:
     compute_output: float | None = None
     batches: dict[int, int] = field(default_factory=dict)
     """Size of the formed batch to the number of executions."""
+    models: dict[str, ServerCounters] = field(default_factory=dict)
+    """By name, the models that answer together, if it is an ensemble or calls others."""
 
     def since(self, before: ServerCounters) -> ServerCounters:
         """Return the increments since an earlier reading."""
@@ -32,7 +34,25 @@ class ServerCounters:
             name: _difference(getattr(self, name), getattr(before, name)) for name in _COUNTERS
         }
         batches = {size: count - before.batches.get(size, 0) for size, count in self.batches.items()}
-        return replace(self, **added, batches={size: count for size, count in batches.items() if count})
+        models = {
+            name: counters.since(before.models[name])
+            for name, counters in self.models.items()
+            if name in before.models
+        }
+        batches = {size: count for size, count in batches.items() if count}
+        return replace(self, **added, batches=batches, models=models)
+
+    def joined(self, after: ServerCounters) -> ServerCounters:
+        """Return the sum of these increments and the next."""
+        added: dict[str, Any] = {name: _sum(getattr(self, name), getattr(after, name)) for name in _COUNTERS}
+        sizes = {**self.batches, **after.batches}
+        batches = {n: self.batches.get(n, 0) + after.batches.get(n, 0) for n in sizes}
+        models = {
+            name: counters.joined(after.models[name])
+            for name, counters in self.models.items()
+            if name in after.models
+        }
+        return replace(self, **added, batches=batches, models=models)
 
 
 _COUNTERS = (
@@ -66,13 +86,8 @@ class ServedWindow:
 
     def joined(self, after: ServedWindow) -> ServedWindow:
         """Return this window and the next as one."""
-        added: dict[str, Any] = {
-            name: _sum(getattr(self.account, name), getattr(after.account, name)) for name in _COUNTERS
-        }
-        sizes = {**self.account.batches, **after.account.batches}
-        batches = {n: self.account.batches.get(n, 0) + after.account.batches.get(n, 0) for n in sizes}
         return ServedWindow(
-            account=replace(self.account, **added, batches=batches),
+            account=self.account.joined(after.account),
             answers=self.answers + after.answers,
             service=self.service + after.service,
         )

@@ -210,6 +210,14 @@ class Judgement:
         return f"{self.constraint}: {self.verdict} ({figures})"
 
 
+def worst_verdict(judgements: Iterable[Judgement]) -> Verdict:
+    """Return broken if any bound is, else undecided if any is, else held."""
+    verdicts = {judgement.verdict for judgement in judgements}
+    if Verdict.BROKEN in verdicts:
+        return Verdict.BROKEN
+    return Verdict.UNDECIDED if Verdict.UNDECIDED in verdicts else Verdict.HELD
+
+
 def latency_within(bounds: Iterable[Constraint]) -> float | None:
     """Return the latency in seconds up to which an answer counts as good; None if no bound limits it."""
     latency = (c for c in bounds if c.query.metric == "latency" and not c.query.scope and c.at_most)

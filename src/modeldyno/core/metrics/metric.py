@@ -463,6 +463,9 @@ METRICS = MetricTable((
          section=ReportSection.SERVER, label="network, protocol and client", in_trial=("mean",)),
     _row("formed_batch", COUNT, _NEITHER, "Samples in a call of the model, as the server formed it.",
          section=ReportSection.SERVER, in_trial=()),
+    _row("instances", COUNT, _NEITHER,
+         "Instances or workers that the server runs of the model; of an ensemble, those of all its models.",
+         section=ReportSection.SERVER, in_trial=()),
     _row("executions", COUNT, _NEITHER, "Calls of the model that the server made, by size of batch.",
          section=ReportSection.SERVER),
 ))

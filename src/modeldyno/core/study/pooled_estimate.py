@@ -13,7 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Answer, Judgement, Verdict
-from modeldyno.core.metrics.measurement import CLIENT_LIMITED, SATURATED
+from modeldyno.core.metrics.measurement import CLIENT_LIMITED, SATURATED, Interval
 from modeldyno.core.metrics.metric import METRICS, fraction_of
 from modeldyno.core.stats import student_t
 from modeldyno.core.stats.statistics import NORMAL, Z, certified_floor
@@ -302,6 +302,24 @@ def judge_trial(trial: Trial, bound: Constraint) -> Judgement:
         return bound.on(answer)
     stored = (j for j in trial.judgements if j.constraint == bound)
     return next(stored, bound.on(Answer(query=bound.query, value=None, why="it was not measured")))
+
+
+def judge_candidate(study: Study, candidate: Candidate) -> tuple[Judgement, ...]:
+    """Judge all trials of a candidate together, on each bound of the goal."""
+    return tuple(_judge_together(study, candidate, bound) for bound in study.goal.constraints)
+
+
+def _judge_together(study: Study, candidate: Candidate, bound: Constraint) -> Judgement:
+    """Judge the pooled value; without one, take a trial that decides, or the last one."""
+    pooled = estimate(study, candidate, bound.query)
+    if pooled is None:
+        judgements = [judge_trial(trial, bound) for trial in candidate.quoted_trials]
+        if not judgements:
+            return bound.on(Answer(query=bound.query, value=None, why="it failed"))
+        decisive = {judged.verdict: judged for judged in judgements}
+        return decisive.get(Verdict.BROKEN) or decisive.get(Verdict.HELD) or judgements[-1]
+    ends = Interval(low=pooled.low, high=pooled.high)
+    return bound.on(Answer(query=bound.query, value=pooled.value, interval=ends))
 
 
 def total_miss(candidate: Candidate, goal: Goal) -> float:

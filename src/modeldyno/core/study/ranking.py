@@ -6,21 +6,16 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.constraints import Answer, Judgement, Verdict
-from modeldyno.core.metrics.measurement import Interval
+from modeldyno.core.metrics.constraints import Judgement, Verdict, worst_verdict
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.stats.statistics import load_numpy
 from modeldyno.core.study.bootstrap import Resamples, ScoredCandidate, scored_candidates, scores
 from modeldyno.core.study.configurations import configuration_label
 from modeldyno.core.study.goal import Rank
-from modeldyno.core.study.pooled_estimate import Estimate, estimate, judge_trial
+from modeldyno.core.study.pooled_estimate import Estimate, estimate, judge_candidate, search_hint
 from modeldyno.core.study.search_space import Key, Point, key
 from modeldyno.core.study.study import Study, TrialState
-
-if TYPE_CHECKING:
-    from modeldyno.core.metrics.constraints import Constraint
 
 RESAMPLES = 1000
 ALIKE = 0.03
@@ -86,10 +81,7 @@ class RankedConfiguration:
     @property
     def verdict(self) -> Verdict:
         """Whether the bounds hold, by the intervals."""
-        verdicts = {judgement.verdict for judgement in self.judgements}
-        if Verdict.BROKEN in verdicts or self.failure:
-            return Verdict.BROKEN
-        return Verdict.UNDECIDED if Verdict.UNDECIDED in verdicts else Verdict.HELD
+        return Verdict.BROKEN if self.failure else worst_verdict(self.judgements)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +89,8 @@ class Ranking:
     """The rows of a study from the best to the worst, and conclusions about the first, as a document."""
 
     rows: tuple[RankedConfiguration, ...]
-    """First those that hold their bounds by score, then the others by how far they miss, failures last."""
+    """The best; then by score those that hold their bounds, or of which all that was seen is within them;
+    then the undecided and the broken ones by how far they miss; failures last."""
     default: RankedConfiguration | None = None
     """The baseline row; None if it was not measured."""
     best: RankedConfiguration | None = None
@@ -210,7 +203,8 @@ def _rank_group(study: Study, group: Sequence[ScoredCandidate], resamples: int) 
         teams.setdefault(key(contender.configuration), []).append(index)
     chosen = sorted(map(field.foremost, teams.values()), key=field.order)
     best = field.foremost(chosen) if chosen and ranked[chosen[0]].feasible else None
-    chosen.sort(key=lambda index: index != best)
+    judged = {index: _row_of(study, ranked[index]) for index in chosen}
+    chosen.sort(key=lambda index: (index != best, _standing(study, judged[index]), field.order(index)[1:]))
     default = next((index for index in chosen if ranked[index].default), None)
     wins = field.draws.wins()
     gains = _gains(field, chosen, default)
@@ -221,7 +215,7 @@ def _rank_group(study: Study, group: Sequence[ScoredCandidate], resamples: int) 
         promising_points = tuple(
             ranked[i].candidate.point for i in field.promising(index, team, wins, resamples)
         )
-        row = _row_of(study, ranked[index], rank)
+        row = replace(judged[index], rank=rank)
         rows.append(replace(row, share=share, promising=promising_points, gain=gain))
     failed_contenders: dict[Key, ScoredCandidate] = {}
     for contender in sorted(group, key=lambda contender: contender.miss):
@@ -237,6 +231,18 @@ def _rank_group(study: Study, group: Sequence[ScoredCandidate], resamples: int) 
         if best is None
         else _with_conclusions(result, field, chosen, teams[key(ranked[best].configuration)])
     )
+
+
+def _standing(study: Study, row: RankedConfiguration) -> int:
+    """Return 0 if the bounds hold as far as was seen, 1 if that is undecided, 2 if they are broken."""
+    if row.feasible:
+        return 0
+    candidate = study.candidates[key(row.point)]
+    seen = all(search_hint(candidate, bound.query) is not None for bound in study.goal.constraints)
+    works = all(trial.state is TrialState.DONE for trial in candidate.trials)
+    if row.verdict is Verdict.UNDECIDED and not row.miss and seen and works:
+        return 0
+    return 2 if row.verdict is Verdict.BROKEN else 1
 
 
 def _gains(field: _ContenderField, chosen: Sequence[int], default: int | None) -> list[Gain | None]:
@@ -264,7 +270,7 @@ def _ratio(logarithm: float) -> float:
 _LARGEST_LOG = 500.0
 
 
-def _row_of(study: Study, contender: ScoredCandidate, rank: int) -> RankedConfiguration:
+def _row_of(study: Study, contender: ScoredCandidate, rank: int = 0) -> RankedConfiguration:
     """Return the row of a contender, without its comparison with others."""
     telling = contender.candidate.quoted_trials
     failed = contender.candidate.trials[-1] if contender.candidate.failed else None
@@ -272,7 +278,7 @@ def _row_of(study: Study, contender: ScoredCandidate, rank: int) -> RankedConfig
         rank=rank,
         point=contender.candidate.point,
         objectives=contender.objectives,
-        judgements=tuple(_judgement(study, contender, bound) for bound in study.goal.constraints),
+        judgements=judge_candidate(study, contender.candidate),
         feasible=contender.feasible,
         chance=contender.chance,
         miss=contender.miss,
@@ -286,19 +292,6 @@ def _row_of(study: Study, contender: ScoredCandidate, rank: int) -> RankedConfig
         kind=failed.kind if failed else "",
         configuration=configuration_label(study, contender.candidate.point),
     )
-
-
-def _judgement(study: Study, contender: ScoredCandidate, bound: Constraint) -> Judgement:
-    """Judge all its trials together; without a pooled value, take a trial that decides, or the last one."""
-    pooled = estimate(study, contender.candidate, bound.query)
-    if pooled is None:
-        judgements = [judge_trial(trial, bound) for trial in contender.candidate.quoted_trials]
-        if not judgements:
-            return bound.on(Answer(query=bound.query, value=None, why="it failed"))
-        decisive = {judged.verdict: judged for judged in judgements}
-        return decisive.get(Verdict.BROKEN) or decisive.get(Verdict.HELD) or judgements[-1]
-    ends = Interval(low=pooled.low, high=pooled.high)
-    return bound.on(Answer(query=bound.query, value=pooled.value, interval=ends))
 
 
 # --- the verdict -----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from modeldyno.core.load.capacity import Capacity, relative_excess
 from modeldyno.core.load.capacity_spec import RATE, CapacitySearch
 from modeldyno.core.load.capacity_steps import SearchEnd
 from modeldyno.core.load.sla_fit import judge_loads, limits_load
-from modeldyno.core.metrics.constraints import Answer, Verdict
+from modeldyno.core.metrics.constraints import Answer, Verdict, worst_verdict
 from modeldyno.core.metrics.measurement import CLIENT_LIMITED, INTERRUPTED, SATURATED
 from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
 from modeldyno.core.stats.units import format_quantity
@@ -112,15 +112,12 @@ def _breakdown_table(curve: LoadCurve, rungs: Sequence[LoadPoint]) -> Iterator[T
 
 
 def _verdicts(rung: LoadPoint) -> str:
-    """Return ``held``, or the verdict of the worst bound."""
+    """Return the verdict on the worst bound and, of several, its query if it is not held."""
     if not rung.judgements:
         return ""
-    wrong = [j for j in rung.judgements if j.verdict is not Verdict.HELD]
-    if not wrong:
-        return "held"
-    worst = min(wrong, key=lambda j: j.verdict is not Verdict.BROKEN)
-    name = f" {worst.constraint.query}" if len(rung.judgements) > 1 else ""
-    return f"{worst.verdict}{name}"
+    worst = worst_verdict(rung.judgements)
+    query = next(j.constraint.query for j in rung.judgements if j.verdict is worst)
+    return f"{worst} {query}" if worst is not Verdict.HELD and len(rung.judgements) > 1 else worst
 
 
 # --- capacity search -------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from modeldyno.views.result.multi_model import cohosted_table, without_cohosted
 from modeldyno.views.result.operators import operations
 from modeldyno.views.result.provenance import footer
 from modeldyno.views.result.regions import is_region_profile, regions
-from modeldyno.views.result.served import breakdown
+from modeldyno.views.result.served import breakdown, composing_models
 from modeldyno.views.result.static import inspection, reservations
 from modeldyno.views.result.table import results
 from modeldyno.views.result.tokens import generation
@@ -85,6 +85,7 @@ def _measured(result: Result, options: ViewOptions) -> Iterator[Block]:
         return
     yield from results(result, options.judgements)
     yield from breakdown(result)
+    yield from composing_models(result)
     yield from latencies(result)
     yield from layers(result, options)
     yield from operations(result)

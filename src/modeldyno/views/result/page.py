@@ -21,7 +21,7 @@ from modeldyno.views.result.layers import layers
 from modeldyno.views.result.operators import operations
 from modeldyno.views.result.provenance import footer
 from modeldyno.views.result.regions import is_region_profile, regions
-from modeldyno.views.result.served import breakdown
+from modeldyno.views.result.served import breakdown, composing_models
 from modeldyno.views.result.static import inspection, reservations
 from modeldyno.views.result.table import MEASURED, results
 from modeldyno.views.result.tiles import tiles
@@ -95,6 +95,7 @@ def parts(result: Result, judgements: Sequence[Judgement] = (), *, level: int = 
         (
             *charts.request_stage_chart([(unit, result)]),
             *breakdown(result),
+            *composing_models(result),
             *charts.layer_chart(result),
             *layers(result, WHOLE),
             *charts.roofline(result),

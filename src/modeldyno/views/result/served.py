@@ -117,6 +117,38 @@ def breakdown(result: Result) -> Iterator[Block]:
         yield Notice(severity=Severity.NOTE, code="batches", text=batches)
 
 
+def composing_models(result: Result) -> Iterator[Block]:
+    """Tabulate the stages of each model of an ensemble, or that another calls, per request to that model."""
+    names = list(dict.fromkeys(m.scope for m in result.measurements if m.metric in STAGES and m.scope))
+    beside = {str(other.name) for other in result.job.beside}
+    names = [name for name in names if name not in beside]
+    columns = {metric: [_of_model(result, metric, name) for name in names] for metric in _OF_A_MODEL}
+    shown = {metric: cells for metric, cells in columns.items() if any(cells)}
+    if not names or not shown:
+        return
+    yield Table(
+        title="The mean time of a request in each model, as the server reports it",
+        columns=make_columns("model", *(f"{_OF_A_MODEL[metric]}>" for metric in shown)),
+        rows=tuple(
+            (shorten(clean(name), NAME_LIMIT), *(cells[place] or "—" for cells in shown.values()))
+            for place, name in enumerate(names)
+        ),
+    )
+
+
+_OF_A_MODEL = {
+    **{metric: STAGE_NAMES[metric].removeprefix("compute: ") for metric in STAGES},
+    "formed_batch": "batch",
+    "instances": "instances",
+}
+"""Metrics of one of several models, with their titles."""
+
+
+def _of_model(result: Result, metric: str, name: str) -> str:
+    measurement = result.find(metric, name)
+    return "" if measurement is None else format_measurement(measurement)
+
+
 def describe_load(result: Result, load: Load) -> str:
     """Describe the load and the CPU time of the client."""
     kind = "closed loop" if load.closed else "open loop"

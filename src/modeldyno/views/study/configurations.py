@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from modeldyno.core.metrics.constraints import worst_verdict
 from modeldyno.core.metrics.metric import METRICS, Query
 from modeldyno.core.report.blocks import Heading, Notice, Severity, Table, make_columns
 from modeldyno.core.report.charts import AxisScale, Plot, Series
@@ -13,10 +14,10 @@ from modeldyno.core.report.chosen_plot import ChosenPlot
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.core.study.configurations import base_name
 from modeldyno.core.study.find_configuration import find_configuration
-from modeldyno.core.study.pooled_estimate import estimate, search_hint
+from modeldyno.core.study.pooled_estimate import estimate, judge_candidate, search_hint
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.views.study.charts import candidates_by_load
-from modeldyno.views.study.rows import format_knob_value, format_point
+from modeldyno.views.study.rows import BOUNDS, format_knob_value, format_point
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from modeldyno.views.view_options import ViewOptions
 
 _COLUMNS = (
-    ("throughput", "throughput"),
+    ("instances", "instances"), ("throughput", "throughput"),
     ("p50", "latency.p50"), ("p90", "latency.p90"), ("p95", "latency.p95"), ("p99", "latency.p99"),
     ("queue", "queue_time"), ("input", "compute_input_time"), ("model", "compute_time"),
     ("output", "compute_output_time"), ("network", "network_time"), ("batch", "formed_batch.mean"),
@@ -37,6 +38,9 @@ _COLUMNS = (
     ("tokens", "token_rate"), ("first token", "time_to_first_token.p99"),
 )  # fmt: skip
 """Columns of the loads of a configuration: title and query. A column without figures is left out."""
+_OF_SERVERS = ("instances", "memory", "device memory", "device use", "power")
+"""Columns that a server under load always has."""
+_MISSING = dict.fromkeys(_OF_SERVERS, "unknown")
 USUAL_PLOTS = (
     ChosenPlot(x="latency.p99", y="throughput", title="Throughput against p99 latency"),
     ChosenPlot(x="LOAD", y="latency.p99", title="p99 latency by load"),
@@ -89,16 +93,22 @@ def load_table(study: Study, row: RankedConfiguration, options: ViewOptions) -> 
     candidates = [candidate for candidate in candidates_by_load(study, row) if not candidate.failed]
     axes = _load_axes(study) or _batch_axes(study)
     figures = {title: [_figure(study, c, query, options) for c in candidates] for title, query in _COLUMNS}
-    shown = {title: column for title, column in figures.items() if any(column)}
-    if not candidates or not shown:
+    shown = {
+        title: column
+        for title, column in figures.items()
+        if any(column) or (title in _OF_SERVERS and _load_axes(study))
+    }
+    if not any(map(any, figures.values())):
         return
+    bounds = BOUNDS if study.goal.constraints else ()
     yield Table(
         title=f"{row.configuration} under each load" if _load_axes(study) else row.configuration,
-        columns=make_columns(*(f"{title}>" for title in (*axes, *shown)), ""),
+        columns=make_columns(*(f"{title}>" for title in (*axes, *shown)), *bounds, ""),
         rows=tuple(
             (
                 *(format_knob_value(c.point[name]) if name in c.point else "—" for name in axes),
-                *(column[place] or "—" for column in shown.values()),
+                *(column[place] or _MISSING.get(title, "—") for title, column in shown.items()),
+                *(str(worst_verdict(judge_candidate(study, c))) for _ in bounds),
                 "best" if c.point == row.point and len(candidates) > 1 else "",
             )
             for place, c in enumerate(candidates)

@@ -27,10 +27,11 @@ from modeldyno.views.study.configurations import (
     plots_of,
 )
 from modeldyno.views.study.rows import (
+    BOUNDS,
     UNMEASURED,
     format_knob_value,
-    format_miss,
     format_point,
+    miss_text,
 )
 from modeldyno.views.text import count
 from modeldyno.views.view_options import PLAIN, ViewOptions
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 _TOP, _EVERY = 10, 200
 """Most rows of the table of the best, and of that of every configuration."""
-_SATISFIES = {Verdict.HELD: "holds", Verdict.BROKEN: "broken", Verdict.UNDECIDED: "not shown"}
 _EXTRA_QUERIES = {
     "p99 latency": Query(metric="latency", statistic="p99"),
     "throughput": Query(metric="throughput"),
@@ -91,7 +91,7 @@ def page(study: Study, options: ViewOptions = PLAIN, ranked: Ranking | None = No
 
 
 def all_configurations(study: Study, ranked: Ranking) -> Iterator[Block]:
-    """Tabulate each configuration at its best load, and whether it satisfies the constraints."""
+    """Tabulate each configuration at its best load, and whether it holds the bounds."""
     rows = ranked.rows[:_EVERY]
     axes = [axis.name for axis in study.space.axes]
     goal_queries = {str(query): query for query in study.goal.queries}
@@ -107,7 +107,7 @@ def all_configurations(study: Study, ranked: Ranking) -> Iterator[Block]:
             ">",
             "configuration",
             *(f"{name}>" for name in (*axes, *shown)),
-            *(("constraints",) if bounded else ()),
+            *(BOUNDS if bounded else ()),
         ),
         rows=tuple(
             (
@@ -115,7 +115,7 @@ def all_configurations(study: Study, ranked: Ranking) -> Iterator[Block]:
                 row.configuration,
                 *(format_knob_value(row.point[name]) if name in row.point else "—" for name in axes),
                 *(column[place] or "—" for column in shown.values()),
-                *((_satisfies(row),) if bounded else ()),
+                *((_bounds_text(row),) if bounded else ()),
             )
             for place, row in enumerate(rows)
         ),
@@ -130,11 +130,10 @@ def _value(study: Study, row: RankedConfiguration, query: Query) -> str:
     return "" if value is None else format_quantity(value, query.unit, 3)
 
 
-def _satisfies(row: RankedConfiguration) -> str:
+def _bounds_text(row: RankedConfiguration) -> str:
     if row.failure:
         return "failed"
-    misses = f", misses by {format_miss(row.miss)}" if row.verdict is Verdict.BROKEN and row.miss else ""
-    return _SATISFIES[row.verdict] + misses
+    return f"{row.verdict}, {miss_text(row)}" if row.verdict is Verdict.BROKEN and row.miss else row.verdict
 
 
 # --- one configuration in detail -------------------------------------------------------------------

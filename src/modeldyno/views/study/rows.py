@@ -5,14 +5,14 @@ from __future__ import annotations
 from math import inf, isfinite
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.constraints import Answer, Verdict
+from modeldyno.core.metrics.constraints import Verdict, worst_verdict
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.report.blocks import Column, Table, clean, make_columns, shorten
 from modeldyno.core.result.failure_kinds import KINDS
 from modeldyno.core.result.result import FailureKind
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.core.study.pooled_estimate import estimate as estimated
-from modeldyno.core.study.pooled_estimate import judge_trial
+from modeldyno.core.study.pooled_estimate import judge_candidate
 from modeldyno.core.study.study import TrialState
 from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.text import count, estimate, join_nonempty
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from modeldyno.core.study.study import Candidate, Study, Trial
 
 _NONE, _DEFAULT = "—", "default"
-_MARKS = {Verdict.HELD: "✓", Verdict.BROKEN: "✗", Verdict.UNDECIDED: "?"}
+BOUNDS = ("bounds",)
+"""Title of the column that says whether the bounds hold."""
 _PAGE = 73
 """Most characters of all columns but the last on a narrow page."""
 _REASONS, _REASON = 6, 240
@@ -81,14 +82,17 @@ def _best(
     """Return the columns and the cells of the best rows."""
     axes = () if together else tuple(names)
     gains = ("gain",) if any(row.gain is not None for row in rows) else ()
-    titles = (f"{title}>" for title in (*axes, *study.goal.queries, *gains, "best in"))
-    columns = make_columns(">", "", *titles, "at" if together else "")
+    bounds = BOUNDS if study.goal.constraints else ()
+    figures = (f"{title}>" for title in (*axes, *study.goal.queries))
+    shares = (f"{title}>" for title in (*gains, "best in"))
+    columns = make_columns(">", "", *figures, *bounds, *shares, "at" if together else "")
     cells = [
         (
             str(row.rank),
             configuration_tag(row),
             *(_at(row, name) for name in axes),
             *(format_figure(study, row, query) for query in study.goal.queries),
+            *(str(row.verdict) for _ in bounds),
             *(_gain(row) for _ in gains),
             f"{row.share:.0%}",
             _row_text(row, names, _remark(ranked, row)) if together else _remark(ranked, row),
@@ -122,9 +126,10 @@ def configuration_load_table(study: Study, row: RankedConfiguration) -> Iterator
     there.sort(key=lambda candidate: [float(candidate.point.get(name, 0)) for name in names])
     if len(there) < _FEW or not names:
         return
+    bounds = BOUNDS if study.goal.constraints else ()
     yield Table(
         title=f"{format_point(mine)} under each load" if mine else "Under each load",
-        columns=make_columns(*(f"{title}>" for title in (*names, *study.goal.queries)), ""),
+        columns=make_columns(*(f"{title}>" for title in (*names, *study.goal.queries)), *bounds, ""),
         rows=tuple(
             (
                 *(
@@ -132,6 +137,7 @@ def configuration_load_table(study: Study, row: RankedConfiguration) -> Iterator
                     for name in names
                 ),
                 *(_under(study, candidate, query) for query in study.goal.queries),
+                *(str(worst_verdict(judge_candidate(study, candidate))) for _ in bounds),
                 "best" if candidate.point == row.point else "",
             )
             for candidate in there
@@ -143,26 +149,24 @@ _FEW = 2
 
 
 def _under(study: Study, candidate: Candidate, query: Query) -> str:
-    """Format the pooled value of all trials of a candidate, and whether the bounds hold."""
+    """Format the pooled value of all trials of a candidate, or what bounds it."""
     pooled = estimated(study, candidate, query)
-    bounds = [bound for bound in study.goal.constraints if bound.query == query]
-    if pooled is None:
-        judged = [judge_trial(candidate.quoted_trials[-1], bound) for bound in bounds]
-        return f"{_judged_value(judged[0])} {_MARKS[judged[0].verdict]}" if judged else _NONE
-    ends = Interval(low=pooled.low, high=pooled.high)
-    verdicts = [bound.on(Answer(query=query, value=pooled.value, interval=ends)).verdict for bound in bounds]
-    mark = _MARKS[min(verdicts, key=list(_SEVERE).index)] if verdicts else ""
-    return f"{_value_with_half_width(pooled.value, pooled.low, pooled.high, query.unit)} {mark}".rstrip()
+    if pooled is not None:
+        return _value_with_half_width(pooled.value, pooled.low, pooled.high, query.unit)
+    judged = (each for each in judge_candidate(study, candidate) if each.constraint.query == query)
+    return next(map(_judged_value, judged), _NONE)
 
 
 def best_by_load_table(study: Study, ranked: Ranking) -> Table:
     """Tabulate the best configuration of each load."""
     names = [axis.name for axis in study.space.axes if axis.name in study.loads]
+    bounds = BOUNDS if study.goal.constraints else ()
     cells = tuple(
         (
             configuration_tag(row),
             *(_at(row, name) for name in names),
             *(format_figure(study, row, query) for query in study.goal.queries),
+            *(str(row.verdict) for _ in bounds),
             _gain(row),
             f"{at_load.certainty:.0%}",
             _row_text(row, list(study.configuration(row.point)), _remark(at_load, row)),
@@ -170,8 +174,8 @@ def best_by_load_table(study: Study, ranked: Ranking) -> Table:
         for at_load in ranked.each
         for row in at_load.rows[:1]
     )
-    titles = (f"{title}>" for title in (*names, *study.goal.queries, "gain", "certain"))
-    columns = make_columns("", *titles, "configuration")
+    titles = (f"{title}>" for title in (*names, *study.goal.queries))
+    columns = make_columns("", *titles, *bounds, "gain>", "certain>", "configuration")
     return Table(title="The best at each load", columns=columns, rows=cells)
 
 
@@ -188,17 +192,12 @@ def _row_text(row: RankedConfiguration, names: Sequence[str], remark: str) -> st
 
 
 def format_figure(study: Study, row: RankedConfiguration, query: Query) -> str:
-    """Format a value with half of its interval, and whether its bounds hold."""
-    judged = [j for j in row.judgements if j.constraint.query == query]
-    mark = _MARKS[min((j.verdict for j in judged), key=list(_SEVERE).index)] if judged else ""
+    """Format a value with half of its interval, or what bounds it."""
     for objective, value in zip(study.goal.objectives, row.objectives, strict=True):
         if objective.query == query and value is not None:
-            text = _value_with_half_width(value.value, value.low, value.high, query.unit)
-            return f"{text} {mark}".rstrip()
-    return f"{_judged_value(judged[0]) if judged else _NONE} {mark}".rstrip()
-
-
-_SEVERE = (Verdict.BROKEN, Verdict.UNDECIDED, Verdict.HELD)
+            return _value_with_half_width(value.value, value.low, value.high, query.unit)
+    judged = (judgement for judgement in row.judgements if judgement.constraint.query == query)
+    return next(map(_judged_value, judged), _NONE)
 
 
 def _judged_value(judgement: Judgement) -> str:
@@ -233,13 +232,19 @@ def _gain(row: RankedConfiguration) -> str:
 
 def _remark(ranked: Ranking, row: RankedConfiguration) -> str:
     """Return remarks on a row: default, cheapest, failed, missed bounds."""
-    misses = not row.feasible and _LEAST < row.miss < inf
     return join_nonempty(
         _DEFAULT if row.default else "",
         "cheaper" if row == ranked.cheaper else "",
         "failed" if row.failure else "",
-        f"misses by {format_miss(row.miss)}" if misses else "",
+        miss_text(row) if not row.feasible and _LEAST < row.miss < inf else "",
     )
+
+
+def miss_text(row: RankedConfiguration) -> str:
+    """Tell by how much a row misses its bounds and, of several, which ones it breaks."""
+    broken = [str(j.constraint.query) for j in row.judgements if j.verdict is Verdict.BROKEN]
+    which = f"{' and '.join(broken)} " if broken and len(row.judgements) > 1 else ""
+    return f"misses {which}by {format_miss(row.miss)}"
 
 
 def format_miss(miss: float) -> str:

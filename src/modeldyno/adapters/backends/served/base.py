@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from modeldyno.servers.admin_client import AdminClient
 from modeldyno.servers.server_process import ServerProcess, run_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from modeldyno.adapters.backends.served.model_files import DeployedModel
     from modeldyno.core.load.request_target import Reply, Target
@@ -208,7 +208,7 @@ class Session:
 
     def arrays(self, output: Reply) -> Feed:
         """Parse an answer into named arrays."""
-        arrays = self.client.arrays(output)
+        arrays = self.regions.arrays(self.client, output, self.endpoint)
         return {name: array.reshape(-1) if name in self.flat else array for name, array in arrays.items()}
 
     def prompt_tokens(self, reply: Reply) -> int:
@@ -240,9 +240,10 @@ class Session:
 
 @dataclass(slots=True, kw_only=True)
 class SessionWithStats(Session):
-    """A model on a server with statistics; implements `HasServerStats`, too."""
+    """A model on a server with statistics; implements `HasServerStats` and `CountsInstances`, too."""
 
     counters: Callable[[], ServerCounters]
+    instances: Mapping[str, int] = field(default_factory=dict)
 
     def account(self) -> ServerCounters:
         """Read the server's counters.

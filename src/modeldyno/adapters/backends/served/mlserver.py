@@ -131,6 +131,7 @@ def _session(
             protocol=_CLIENTS[protocol],
         ),
         control=control,
+        instances={"": int(config["workers"]) or 1},
         counters=lambda: _read_counters(control, Path(server.folder) / _TALLY, name),
         server=server,
         pid=server.pid,

@@ -130,7 +130,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
     versions = {
         package: engine.versions[package] for package in _REPORTED_PACKAGES if package in engine.versions
     }
-    with base.open_server_session(launch, "metrics", partial(_session, name, versions)) as session:
+    with base.open_server_session(launch, "metrics", partial(_session, name, versions, workers)) as session:
         yield session
 
 
@@ -156,13 +156,16 @@ def _command(folder: Path, java: list[str], engine: InstalledServer) -> list[str
     ]  # fmt: skip
 
 
-def _session(name: str, versions: dict[str, str], server: ServerProcess, control: AdminClient) -> Session:
+def _session(
+    name: str, versions: dict[str, str], workers: int, server: ServerProcess, control: AdminClient
+) -> Session:
     return SessionWithStats(
         client=plugins.client("torchserve"),
         endpoint=Endpoint(
             host=tcp_ports.LOOPBACK, port=server.ports["http"], model=name, protocol="torchserve"
         ),
         control=control,
+        instances={"": workers},
         counters=lambda: _read_counters(control, Path(server.folder) / _TALLY, name),
         server=server,
         pid=server.pid,

@@ -16,6 +16,7 @@ from modeldyno import plugins
 from modeldyno.adapters.backends.served import base, model_files, triton_ensembles, triton_knobs
 from modeldyno.adapters.backends.served.triton_cohosting import CohostingSession
 from modeldyno.adapters.backends.served.triton_remote import (
+    count_instances,
     open_remote_triton,
     read_model_stats,
     server_version,
@@ -208,7 +209,8 @@ def _session(
         server=server,
         pid=_container_pid(str(config["launch"]), server) if program is None else server.pid,
         software={**server_version(control), **_runtime_version(program, config_of_model)},
-        counters=lambda: read_model_stats(control, name),
+        counters=lambda: read_model_stats(control, configs),
+        instances=count_instances(control, configs),
         files=tuple(("config.pbtxt", triton_config.to_pbtxt(entry)) for entry in configs),
         flat=triton_knobs.flat_outputs(config_of_model),
         doubts=triton_ensembles.repository_doubts(model, configs),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from modeldyno import plugins
 from modeldyno.adapters.backends.served import base, triton_ensembles, triton_knobs
 from modeldyno.adapters.backends.served.base import SessionWithStats
-from modeldyno.adapters.backends.served.triton_remote import read_model_stats
+from modeldyno.adapters.backends.served.triton_remote import count_instances, read_model_stats
 from modeldyno.errors import RequestError
 from modeldyno.servers import tcp_ports, triton_config
 from modeldyno.servers.admin_client import AdminClient
@@ -69,7 +69,8 @@ class CohostingSession(SessionWithStats):
                     pid=self.pid,
                     regions=self.regions,
                     software={},
-                    counters=lambda: read_model_stats(control, name),
+                    counters=lambda: read_model_stats(control, configs),
+                    instances=count_instances(control, configs),
                     files=tuple(
                         ("config.pbtxt", triton_config.to_pbtxt(config_entry)) for config_entry in configs
                     ),

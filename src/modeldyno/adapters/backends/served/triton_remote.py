@@ -18,10 +18,16 @@ from modeldyno.core.load import endpoint_url
 from modeldyno.core.load.request_target import Tls
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.errors import RequestError
-from modeldyno.servers import admin_client, triton_config, triton_repository_writer, triton_stats
+from modeldyno.servers import (
+    admin_client,
+    triton_config,
+    triton_repository_reader,
+    triton_repository_writer,
+    triton_stats,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from modeldyno.adapters.backends.served.model_files import DeployedModel
     from modeldyno.core.load.server_stats import ServerCounters
@@ -84,7 +90,8 @@ def _session(
         pid=None,
         software=server_version(control),
         doubts=_foreign_model_doubts(others),
-        counters=lambda: read_model_stats(control, name),
+        counters=lambda: read_model_stats(control, [model_config]),
+        instances=count_instances(control, [model_config]),
         files=(("config.pbtxt", triton_config.to_pbtxt(model_config)),),
         flat=triton_knobs.flat_outputs(model_config),
     )
@@ -141,9 +148,32 @@ def _foreign_model_doubts(names: list[str]) -> tuple[Doubt, ...]:
     )
 
 
-def read_model_stats(control: AdminClient, name: str) -> ServerCounters:
-    """Read the statistics of a model."""
-    return triton_stats.parse_statistics(control.get(f"/v2/models/{name}/stats"))
+def read_model_stats(control: AdminClient, configs: Sequence[Config]) -> ServerCounters:
+    """Read the statistics of a model, and of those that it is made of; its configuration is the first.
+
+    Triton adds the compute times of the models of an ensemble to it, but not their queues.
+    """
+    name, *parts = (str(config["name"]) for config in configs)
+    if not parts:
+        return triton_stats.parse_statistics(control.get(f"/v2/models/{name}/stats"))
+    whole = triton_stats.parse_statistics(control.get("/v2/models/stats"), name, parts)
+    if not triton_repository_reader.is_ensemble(configs[0]):
+        return whole
+    return replace(whole, queue=sum(each.queue or 0.0 for each in (whole, *whole.models.values())))
+
+
+def count_instances(control: AdminClient, configs: Sequence[Config]) -> dict[str, int]:
+    """Return the instances of each model that answers a request, as the server tells, and "" for all."""
+    counts: dict[str, int] = {}
+    with suppress(OSError, KeyError, TypeError, ValueError):
+        for config in configs:
+            told = control.get(f"/v2/models/{config['name']}/config")
+            groups = told.get("instance_group") or ()
+            if groups:
+                counts[str(config["name"])] = sum(
+                    int(group["count"]) * max(1, len(group.get("gpus") or ())) for group in groups
+                )
+    return {"": sum(counts.values()), **(counts if len(counts) > 1 else {})} if counts else {}
 
 
 def server_version(control: AdminClient) -> dict[str, str]:
