@@ -251,7 +251,7 @@ def test_a_limit_that_leaves_no_time_for_the_metric_is_named_as_the_cause() -> N
         return a_small_result(job=job, measurements=_measured(0.001, 1)[:1])
 
     session = RunSession(execute=execute, limit=TimeLimit(seconds=1.0, end=0.0))
-    with pytest.raises(OutOfTime, match="within 1 s.*give more time, such as --max-time"):
+    with pytest.raises(OutOfTime, match=r"within 1 s.*give more time, such as --max-time"):
         list(advise(JOB, AdviseOptions(query=RATE, max_time=1.0), session))
 
 
