@@ -273,7 +273,7 @@ def quantile_interval(samples: Samples, p: float, size: float | None = None) -> 
     size = effective_size(samples, p) if size is None else size
     shrinkage = (
         1.0
-        if size == n
+        if size > _NEARLY_ALL * n
         else Z / student_t.upper_tail_quantile(_TAIL, _degrees_of_freedom(2 * min(p, 1 - p) * size, n))
     )
     trials = max(1, int(size * shrinkage**2))
@@ -358,6 +358,8 @@ def _extreme_floor(p: float) -> int:
     return math.ceil(math.log(_TAIL) / math.log(max(p, 1 - p)))
 
 
+_NEARLY_ALL = 0.95
+"""Share of effective samples above which an error of their estimate does not matter."""
 _LEAST_OVERALL = 1 / 3
 """The effective size of all samples must be at least this share of `_extreme_floor`: else slow spells may
 outlast the samples."""
