@@ -55,8 +55,8 @@ def resolve_reference(text: str) -> ModelRef:
         raise RequestError(f"'{text}' names no file; for {corrected.partition(':')[0]} write {corrected}.")
     path = Path(ref.locator)
     if not Path(text).exists() and (server := _SERVER.fullmatch(text)):
-        url = f"http://{server['place']}#{server['model'] or 'MODEL'}"
-        raise RequestError(f"There is no file '{text}'; for a server write its URL: {url}.")
+        address = f"http://{server['place']}#{server['model'] or 'MODEL'}"
+        raise RequestError(f"There is no file '{text}'; for a server write its URL: {address}.")
     if ref.scheme:
         return ref  # looking up its loader suggests the nearest name
     if not path.exists() and (url := running_url(text) or _container_url(text)) is not None:
@@ -173,8 +173,8 @@ def _raise_not_found(path: Path, text: str) -> ModelRef:
             f"as {inside / '1' / 'model.onnx'}."
         )
     if path.suffix or len(path.parts) > 1:
-        near = get_close_matches(path.name, _names_in(path.parent), n=1)
-        hint = f"did you mean '{path.parent / near[0]}'?" if near else "check the path."
+        nearest = next(iter(get_close_matches(path.name, _names_in(path.parent))), "")
+        hint = f"did you mean '{path.parent / nearest}'?" if nearest else "check the path."
         raise RequestError(f"There is no file or directory '{text}'; {hint}")
     raise RequestError(
         f"There is no file or directory '{text}'; check the path, or write scheme:locator with one of "
