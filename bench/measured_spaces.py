@@ -2,8 +2,8 @@
 
 Every point is measured, several times over, the passes in different orders; a server stays open while only
 the load changes. What comes of it lies in bench/measured_spaces/NAME.json, where passes that were made before
-count; bench/search.py searches there. Throughput is to be largest: free, and within a tight and a wide bound of
-latency. These lie as far as can be from what the best points gave: noise should not decide which holds.
+count; bench/search.py searches there. Throughput is to be largest: free, and within a tight and a wide bound
+of latency. These lie as far as can be from what the best points gave: noise should not decide which holds.
 
     modeldyno engine install triton
     python bench/measured_spaces.py [triton-minilm triton-cnn onnxruntime-minilm torch-cnn] [--passes 2]
