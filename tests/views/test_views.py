@@ -160,7 +160,7 @@ class TestResults:
     def test_an_uncertified_percentile_has_no_value(self) -> None:
         """Below its floor a percentile shows what is missing instead of a number."""
         assert results(full_result())["latency.p99.9"] == (
-            "—", "at least 693 us", "4,237 more effective samples needed",
+            "—", "at least 710 us", "4,236 more effective samples needed",
         )  # fmt: skip
 
     def test_a_percentile_of_a_bound_is_shown(self) -> None:

@@ -74,6 +74,7 @@ _LONGEST = 8192  # longer series are reduced to block means: same long-run varia
 _FEWEST_BLOCKS = 16  # needed to judge an autocorrelation
 _FALSE_CORRELATION = 0.2
 _LEVELS = (0.5, 0.9, 0.95, 0.99)  # where the events of rarer percentiles are looked for
+_NEGLIGIBLE = 1.05  # autocorrelation time up to which independent samples keep their exact interval
 _PATIENCE = 8  # orders without improvement after which the search for the best one ends
 
 
@@ -113,7 +114,8 @@ def effective_size(samples: Samples, p: float | None = None) -> float:
     for level in _LEVELS:
         if level < max(p, 1 - p):
             commoner = _events_beyond(samples, level if p >= _MEDIAN else 1 - level)
-            time = max(time, _thinned_time(commoner, share))
+            thinned = _thinned_time(commoner, share)
+            time = max(time, thinned if thinned > _NEGLIGIBLE else 1.0)
     return samples.size / time
 
 
@@ -273,7 +275,7 @@ def quantile_interval(samples: Samples, p: float, size: float | None = None) -> 
     size = effective_size(samples, p) if size is None else size
     shrinkage = (
         1.0
-        if size > _NEARLY_ALL * n
+        if size == n
         else Z / student_t.upper_tail_quantile(_TAIL, _degrees_of_freedom(2 * min(p, 1 - p) * size, n))
     )
     trials = max(1, int(size * shrinkage**2))
@@ -358,8 +360,6 @@ def _extreme_floor(p: float) -> int:
     return math.ceil(math.log(_TAIL) / math.log(max(p, 1 - p)))
 
 
-_NEARLY_ALL = 0.95
-"""Share of effective samples above which an error of their estimate does not matter."""
 _LEAST_OVERALL = 1 / 3
 """The effective size of all samples must be at least this share of `_extreme_floor`: else slow spells may
 outlast the samples."""
