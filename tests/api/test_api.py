@@ -280,6 +280,7 @@ def test_a_result_is_saved_and_loaded(tmp_path: Path) -> None:
 )
 def test_an_argument_of_another_tool_is_answered_with_ours(argument: str, instead: str) -> None:
     """What torchinfo or timeit calls so is no misspelt knob."""
+    given: Any = {argument: 3}
     for function in (modeldyno.profile, modeldyno.inspect):
         with pytest.raises(RequestError, match=f"There is no argument '{argument}'; .*{instead}"):
-            function("model.onnx", **{argument: 3})  # type: ignore[operator]
+            function("model.onnx", **given)
