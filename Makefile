@@ -128,7 +128,7 @@ bench-inside: setup  ## what the second pass sees: layers, memory, waste, genera
 	$(BIN)/python bench/layers.py
 	$(BIN)/python bench/memory.py
 	$(BIN)/python bench/process_memory.py
-	$(BIN)/python bench/waste.py
+	$(BIN)/python bench/needless_copies.py
 	$(BIN)/python bench/generate.py
 	$(BIN)/python bench/samplers.py
 	$(BIN)/python bench/decorators.py
@@ -138,7 +138,7 @@ bench-served: setup  ## the load generator beside its peers, against known truth
 	$(BIN)/python bench/served_truth.py
 	$(BIN)/python bench/capacity.py
 	$(BIN)/python bench/engines.py
-	$(BIN)/python bench/kills.py
+	$(BIN)/python bench/killed_commands.py
 	$(BIN)/python bench/perf_analyzer.py
 
 gate: setup          ## the gate on the recorded pool: false alarms, power, and other rules beside it

@@ -12,9 +12,9 @@ same data, other rules that are in use.
 ``live`` runs that many gates of a model against itself, here and now; like ``record`` it goes on where it was
 stopped, for a hundred take half an hour on a quiet machine and hours on a busy one.
 
-    python bench/gate.py record [--runs 200] [--pool bench/pools/gate.json]
+    python bench/gate.py record [--runs 200] [--pool bench/gate_runs/gate.json]
     python bench/gate.py judge  [--comparisons 1000] [--budget 120]
-    python bench/gate.py live   [--comparisons 100] [--model minilm] [--pool bench/pools/live.json]
+    python bench/gate.py live   [--comparisons 100] [--model minilm] [--pool bench/gate_runs/live.json]
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     Numbers_ = Sequence[float]
 ROOT = Path(__file__).parent.parent
-POOL = ROOT / "bench" / "pools" / "gate.json"
+POOL = ROOT / "bench" / "gate_runs" / "gate.json"
 PLAN = Plan(min_time=0.5, max_time=1.0)
 """Measuring of one process: short, as what starts differ by is more than what longer measuring would tell."""
 BATCH = 8

@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
+from measured_spaces import cnn
 from perf_analyzer import perf_analyzer
-from surfaces import cnn
 
 import modeldyno
 from modeldyno import Plan, plugins

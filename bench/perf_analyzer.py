@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
-import quiet
+import stolen_time
 
 from modeldyno import plugins
 from modeldyno.core.load.request_target import Endpoint, Target
@@ -167,9 +167,9 @@ def main() -> None:
 
 def undisturbed(measure: Callable[[], Figure | None]) -> tuple[Figure | None, bool]:
     """Measure, and say whether too much of the time was taken away."""
-    before, begin = quiet.stolen(), time.monotonic()
+    before, begin = stolen_time.stolen(), time.monotonic()
     found = measure()
-    return found, quiet.share(before, time.monotonic() - begin) > quiet.LIMIT
+    return found, stolen_time.share(before, time.monotonic() - begin) > stolen_time.LIMIT
 
 
 def report(
@@ -185,11 +185,11 @@ def report(
     peer: list[Figure] = []
     tries = left = 0
     while len(own) < options.rounds and left < 3 * options.rounds:
-        quiet.apply_settings()
+        stolen_time.apply_settings()
         mine, taken = undisturbed(lambda: ours(target, concurrency, options.seconds, options.drivers))
         them = None
         while not taken and them is None and tries < TRIES + options.rounds - 1:
-            quiet.apply_settings()
+            stolen_time.apply_settings()
             them, taken = undisturbed(lambda: theirs(command, environment, concurrency, options.seconds))
             tries += not taken
         if taken:

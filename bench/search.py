@@ -1,4 +1,4 @@
-"""Whole searches over surfaces that were measured in full: what is found, with how many measurements?
+"""Whole searches over spaces that were measured in full: what is found, with how many measurements?
 
 A measurement is drawn: the mean of all that was recorded of a point, times the noise that was recorded. The
 answer is judged by the means: whether it holds the bounds, and what share it reaches of the best that does.
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from modeldyno.core.study.search_space import Axis, Point
     from modeldyno.core.study.study import Trial
 
-FOLDER = Path(__file__).parent / "surfaces"
+FOLDER = Path(__file__).parent / "measured_spaces"
 REACHED = math.log(0.95)
 RESAMPLES = 300
 SWIFT = 0.05

@@ -190,3 +190,55 @@ def test_the_line_of_continuous_integration_runs_as_it_is(
 
     assert left.value.code == 0
     assert (tmp_path / "profiling_results" / "report.html").is_file()
+
+
+HABITS = [
+    ("summary model.onnx", "modeldyno inspect MODEL counts parameters"),
+    ("model.onnx", "modeldyno profile model.onnx measures a model"),
+    ("profile model.onnx --warmup 3 --runs 10", "--min-warmup 3"),
+    ("profile model.onnx --iterations=100", "--min-runs 100 asks"),
+    ("profile model.onnx -n 100", "--min-runs 100 asks"),
+    ("profile model.onnx --input-shapes image:1x1x8x8", "--input name=1x3x224x224"),
+    ("profile model.onnx --batch_sizes 1 2 4", "--space batch_size=1,8"),
+    ("profile model.onnx --export-json out.json", "--json FILE"),
+    ("load -m echo -u localhost:8000 -i grpc", "http://HOST:8000#MODEL"),
+    ("load http://localhost:8000#echo -i grpc", "grpc://HOST:8001#MODEL"),
+    ("load http://localhost:8000#echo --request-count 20", "--requests 20 measures"),
+    ("load http://localhost:8000#echo --endpoint-type chat", "protocol=openai"),
+    ("load localhost:8000/echo", "write its URL: http://localhost:8000#echo"),
+    ("load 127.0.0.1:8000#echo", "write its URL: http://127.0.0.1:8000#echo"),
+    ("list digits", "modeldyno list --name digits"),
+    ("profile nosuch/model.onnx", "There is no file or directory 'nosuch/model.onnx'; check the path."),
+    ("show", "modeldyno list shows what is stored"),
+    ("compare model.onnx", "modeldyno compare a.onnx b.onnx"),
+]
+"""What users of torchinfo, optimum-benchmark, perf_analyzer, AIPerf or hyperfine type, and what helps."""
+
+
+@pytest.mark.parametrize(("typed", "help_text"), HABITS, ids=[line for line, _ in HABITS])
+def test_a_habit_of_another_tool_is_answered_with_what_helps(
+    answer: Callable[[str], str], typed: str, help_text: str
+) -> None:
+    """In one sentence, which names no knob or tool that has nothing to do with the line."""
+    said = answer(typed)
+
+    assert help_text in said
+    assert "Model Analyzer" not in said
+    assert "--set model" not in said
+
+
+@pytest.mark.parametrize("rest", ["--json --max-time 1s", "--json -q", "-o --max-time=1s", "--name --json x"])
+def test_an_option_without_its_value_does_not_take_the_next_option(
+    answer: Callable[[str], str], rest: str
+) -> None:
+    """Nothing is measured and no file of that name is written: the option that lacks a value is named."""
+    first, after, *_ = rest.split()
+
+    assert answer(f"profile {DIGITS} {rest}") == f"{first} needs a value, before {after}."
+
+
+def test_a_misspelt_file_is_answered_with_the_nearest(answer: Callable[[str], str], files: Path) -> None:
+    """The names beside it are looked through."""
+    (files / "model.onnx").touch()
+
+    assert answer("inspect modle.onnx").endswith("did you mean 'model.onnx'?")

@@ -273,3 +273,14 @@ def test_a_result_is_saved_and_loaded(tmp_path: Path) -> None:
     modeldyno.save(result, tmp_path / "r.json")
 
     assert modeldyno.read(tmp_path / "r.json") == result
+
+
+@pytest.mark.parametrize(
+    ("argument", "instead"), [("input_size", "example=x"), ("warmup", "min_warmup="), ("repeat", "min_runs=")]
+)
+def test_an_argument_of_another_tool_is_answered_with_ours(argument: str, instead: str) -> None:
+    """What torchinfo or timeit calls so is no misspelt knob."""
+    given: Any = {argument: 3}
+    for function in (modeldyno.profile, modeldyno.inspect):
+        with pytest.raises(RequestError, match=f"There is no argument '{argument}'; .*{instead}"):
+            function("model.onnx", **given)

@@ -184,7 +184,7 @@ def test_show_gives_one_number_to_scripts(modeldyno: Callable[..., CommandResult
 
     assert 0.002 < low < median < high < 0.0021
     assert (uncertified.code, uncertified.out) == (0, "null\n")
-    assert "562 effective samples are missing" in uncertified.err
+    assert "584 effective samples are missing" in uncertified.err
     assert float(modeldyno("show", "r.json", "--get", "latency.p99.raw").out) == pytest.approx(0.002098)
     assert modeldyno("show", "r.json", "--get", "latency.p99.ci").out.endswith(" null\n")
     assert modeldyno("show", "r.json", "--get", "steal").code == 4
@@ -214,6 +214,13 @@ def test_a_bound_decides_the_exit_code(
     assert result.code == code
     assert word in result.out
     assert modeldyno("show", "r.json", "--require", bound).code == code
+
+
+def test_percentiles_are_read_as_they_are_typed_elsewhere() -> None:
+    """Several in one option, with or without the letter, each once."""
+    from modeldyno.cli.actions.options import parse_percentiles
+
+    assert parse_percentiles(("95", "p99,99.9", "p95")) == ("p95", "p99", "p99.9")
 
 
 def test_a_requested_percentile_makes_the_run_go_on(
@@ -588,7 +595,7 @@ def test_without_a_terminal_a_line_says_every_while_where_it_stands(
         ("sweep m.onnx --output-model-repository-path out", "modeldyno sweep --export-configs DIR writes"),
         ("sweep m.onnx --override-output-model-repository", "--overwrite writes into any directory"),
         ("sweep m.onnx --config-file perf.yaml", "modeldyno sweep SWEEP.yaml reads one"),
-        ("sweep m.onnx -f perf.yaml", "modeldyno sweep SWEEP.yaml reads a file"),
+        ("sweep m.onnx -f perf.yaml", "modeldyno sweep SWEEP.yaml reads one"),
         ("report --report-model-configs m_1", "modeldyno report m --configuration m_1 -o m.html"),
         ("monitor", "no command 'monitor'; modeldyno load URL measures a server"),
         ("profile --model-path m.onnx --threshold latency.p99:100ms memory:1GB", "mean 'process_memory'"),

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.report.blocks import Block
     from modeldyno.core.result.result import Result
+    from modeldyno.core.spec.knob import KnobValue
 
 NAMES = ("old", "new")
 P50 = Query.parse("latency.p50")
@@ -444,6 +445,29 @@ def test_names_that_begin_alike_are_told_by_their_ends(
 ) -> None:
     """What does not fit into a column is cut where the two are the same; equal names are numbered."""
     assert short_model_names([a_result(name=name) for name in names]) == expected
+
+
+@pytest.mark.parametrize(
+    ("configs", "expected"),
+    [
+        (({"batch_size": 1}, {"batch_size": 8}), ("batch_size=1", "batch_size=8")),
+        (({}, {"intra_threads": 1}), ("the default", "intra_threads=1")),
+        (({"arena": True}, {"arena": False}), ("arena=true", "arena=false")),
+        (({"a": 1, "b": 1}, {"a": 2, "b": 2}), ("digits (1)", "digits (2)")),
+        (({}, {"a_knob_of_a_long_name": 1}), ("digits (1)", "digits (2)")),
+        (({}, {}), ("digits (1)", "digits (2)")),
+        (({}, {}, {"threads": 1}), ("digits (1)", "digits (2)", "digits (3)")),
+    ],
+)
+def test_equal_names_are_told_by_the_setting_that_differs(
+    configs: tuple[dict[str, KnobValue], ...], expected: tuple[str, ...]
+) -> None:
+    """If it is a single one, and fits; else by numbers."""
+    results = [a_result() for _ in configs]
+    pairs = zip(results, configs, strict=True)
+    changed = [replace(result, job=replace(result.job, config=config)) for result, config in pairs]
+
+    assert short_model_names(changed) == expected
 
 
 def test_operators_new_and_gone_are_told() -> None:

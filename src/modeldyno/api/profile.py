@@ -304,6 +304,7 @@ def split_plan(plan: Plan | None, settings: Mapping[str, Any]) -> tuple[Plan, di
     Raises:
         RequestError: the plan is invalid.
     """
+    _check_habits(settings)
     fields = {name: value for name, value in settings.items() if _is_plan_field(name, value)}
     try:
         planned = replace(plan or Plan(), **fields)
@@ -312,13 +313,32 @@ def split_plan(plan: Plan | None, settings: Mapping[str, Any]) -> tuple[Plan, di
     return planned, {name: value for name, value in settings.items() if name not in fields}
 
 
+_INPUTS = "example=x gives the inputs of a live model, inputs='x=1x3x224x224' their shapes"
+_WARM_UP = "warm-up ends by evidence; min_warmup= leaves out so many calls at least"
+_RUNS = "as many calls are made as the precision needs; min_runs= asks for so many at least"
+_HABITS = {
+    **dict.fromkeys(("input", "input_size", "input_shape", "input_data", "input_res", "args"), _INPUTS),
+    **dict.fromkeys(("warmup", "num_warmup", "warmup_runs"), _WARM_UP),
+    **dict.fromkeys(("runs", "repeat", "number", "iterations", "num_runs", "num_iter", "n"), _RUNS),
+}
+"""Arguments of other tools, and what to give here instead."""
+
+
+def _check_habits(settings: Mapping[str, Any]) -> None:
+    """Refuse arguments that other tools have, with what to give here."""
+    for name in settings:
+        if name in _HABITS:
+            raise RequestError(f"There is no argument '{name}'; {_HABITS[name]}.")
+
+
 def _is_plan_field(name: str, value: Any) -> bool:
     """Check whether a setting is a field of Plan; `precision` as text, such as fp16, is a knob."""
     return name in Plan.__dataclass_fields__ and not (name == "precision" and isinstance(value, str))
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
-    """Refuse fields of Plan among the knobs, with a hint to pass them as `plan`."""
+    """Refuse arguments of other tools, and fields of Plan, with a hint to pass them as `plan`."""
+    _check_habits(settings)
     for name, value in settings.items():
         if _is_plan_field(name, value):
             raise RequestError(f"{name} is part of the plan: plan=modeldyno.Plan({name}=...), in base units.")

@@ -86,14 +86,15 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from modeldyno.errors import RequestError, UnknownName  # noqa: PLC0415 - only on errors
+            from modeldyno.cli import suggestions  # noqa: PLC0415 - only on errors
+            from modeldyno.errors import RequestError, UnknownName  # noqa: PLC0415
 
-            if instead := _suggest_for_model_analyzer(args):
+            if instead := _suggest_for_model_analyzer(args) or suggestions.instead_of_command(args[0]):
                 raise RequestError(instead)
-            if args[0] in _FOREIGN_COMMANDS:
-                raise RequestError(f"There is no command '{args[0]}'; {_FOREIGN_COMMANDS[args[0]]}.")
             raise UnknownName.among("command", args[0], COMMANDS)
         name, command, words = super().resolve_command(ctx, args)
+        if command is not None and name != "run":  # the words after `run FILE` are those of the script
+            _check_values(command, words)
         if command is not None and any(".y" in word for word in words) and not _HELP & set(words):
             from modeldyno.cli import job_file  # noqa: PLC0415 - only a file needs it
 
@@ -116,6 +117,27 @@ class _Commands(click.Group):
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+def _check_values(command: click.Command, words: Sequence[str]) -> None:
+    """Refuse an option that would take the option after it for its value, as click does.
+
+    Raises:
+        RequestError: there is one.
+    """
+    taking = {
+        flag: not (isinstance(parameter, click.Option) and (parameter.is_flag or parameter.count))
+        for parameter in command.params
+        for flag in (*parameter.opts, *parameter.secondary_opts)
+        if flag.startswith("-")
+    }
+    for option, after in pairwise(words):
+        if option == "--":
+            return
+        if taking.get(option) and after.partition("=")[0] in taking:
+            from modeldyno.errors import RequestError  # noqa: PLC0415 - slow at start-up
+
+            raise RequestError(f"{option} needs a value, before {after}.")
 
 
 def _print_versions(ctx: click.Context, _parameter: click.Parameter, requested: bool) -> None:
@@ -261,13 +283,8 @@ def print_error(error: Exception, words: Sequence[str] = ()) -> int:
             return 0
         case click.Abort():
             text, code = "interrupted.", _INTERRUPTED_CODE
-        case click.NoSuchOption() if instead := _suggest_replacement(error.option_name, words):
-            text, code = instead, error.exit_code
-        case click.UsageError() if stray := _explain_stray_word(error.message, words):
-            text, code = stray, error.exit_code
         case click.UsageError():
-            where = error.ctx.command_path if error.ctx else "modeldyno"
-            text, code = f"{error.format_message()} See: {where} --help", error.exit_code
+            text, code = _usage_text(error, words), error.exit_code
         case click.ClickException():
             text, code = error.format_message(), error.exit_code
         case BrokenPipeError():
@@ -296,40 +313,6 @@ def _error_text(error: ModelDynoError) -> str:
     return spell_for_command_line(str(error)) if isinstance(error, RequestError) else str(error)
 
 
-_FOREIGN_COMMANDS = {
-    "monitor": "modeldyno load URL measures a server, and modeldyno profile MODEL watches memory and devices",
-    "analyze": "modeldyno inspect MODEL counts its costs, and modeldyno profile MODEL measures its speed",
-    "benchmark": "modeldyno profile MODEL measures one model, and modeldyno compare A B compares two",
-    "diff": "modeldyno compare A B compares two models or results",
-}
-"""Commands of other tools, and what to use here instead."""
-_FOREIGN_OPTIONS = {
-    "--model-repository": "modeldyno sweep DIRECTORY#MODEL sweeps a model of a repository",
-    "--profile-models": "modeldyno sweep DIRECTORY#MODEL sweeps a model of a repository",
-    "--triton-launch-mode": "modeldyno sweep --set launch=local tells how Triton is started",
-    "--output-model-repository-path": "modeldyno sweep --export-configs DIR writes the best configurations",
-    "--override-output-model-repository": "with --export-configs DIR, --overwrite writes into any directory",
-    "--config-file": "modeldyno sweep SWEEP.yaml reads one, as modeldyno schema sweep describes it",
-    "-f": "modeldyno sweep SWEEP.yaml reads a file, as modeldyno schema sweep describes it",
-    "--report-model-configs": "modeldyno show STUDY shows a sweep, and -o FILE.html writes it as a report",
-    "--export-path": "-o FILE.html writes a report",
-    "--request-rate": "modeldyno load URL --rate 50 sends 50 requests per second",
-    "--request-rate-range": "modeldyno load URL --rate 50 sends 50 requests per second",
-    "--concurrency-range": "modeldyno load URL --concurrency 4 keeps 4 requests open",
-}
-"""Options of other tools, and what to use here instead."""
-
-
-def _explain_stray_word(message: str, words: Sequence[str]) -> str:
-    """Explain an extra word after an option's value; empty for any other usage error."""
-    if not message.startswith("Got unexpected extra argument"):
-        return ""
-    word = message.partition("(")[2].removesuffix(")").partition(" ")[0]
-    before = list(words)[: words.index(word)] if word in words else []
-    option = next((item.partition("=")[0] for item in reversed(before) if item.startswith("--")), "")
-    return f"'{word}' belongs to no option; for another {option}, write {option} {word}." if option else ""
-
-
 def _suggest_for_model_analyzer(words: Sequence[str]) -> str:
     """Return what to type instead of a command line of Model Analyzer; empty if it is none."""
     from modeldyno.cli.actions.model_analyzer import suggest  # noqa: PLC0415 - only on errors
@@ -337,24 +320,20 @@ def _suggest_for_model_analyzer(words: Sequence[str]) -> str:
     return suggest(words)
 
 
-def _suggest_replacement(option: str, words: Sequence[str]) -> str:
-    """Suggest what to write instead of another tool's option or a knob; empty if unknown."""
-    if instead := _suggest_for_model_analyzer(words):
-        return instead
-    if option in _FOREIGN_OPTIONS:
-        return f"There is no option {option}; {_FOREIGN_OPTIONS[option]}."
-    from modeldyno import plugins  # noqa: PLC0415 - only on errors
+def _usage_text(error: click.UsageError, words: Sequence[str]) -> str:
+    """Return the sentence about a line that click refuses."""
+    from modeldyno.cli import suggestions  # noqa: PLC0415 - only on errors
 
-    name = option.lstrip("-").replace("-", "_")
-    aliases: dict[str, str] = {}
-    for backend in plugins.names("backend"):
-        for knob in plugins.knobs(backend):
-            aliases |= dict.fromkeys((knob.name, *knob.aliases), knob.name)
-    if name not in aliases:
-        return ""
-    value = next((after for word, after in pairwise(words) if word == option), "VALUE")
-    value = next((word.partition("=")[2] for word in words if word.startswith(f"{option}=")), value)
-    return f"There is no option {option}; it is a knob: --set {aliases[name]}={value}."
+    instead = ""
+    if isinstance(error, click.NoSuchOption):
+        instead = _suggest_for_model_analyzer(words)
+        command = error.ctx.command if error.ctx else cli
+        instead = instead or suggestions.instead_of_option(error.option_name, words, command)
+    elif isinstance(error, click.MissingParameter):
+        instead = suggestions.explain_missing_argument(error.param.human_readable_name if error.param else "")
+    instead = instead or suggestions.explain_stray_word(error.message, words)
+    where = error.ctx.command_path if error.ctx else "modeldyno"
+    return instead or f"{error.format_message()} See: {where} --help"
 
 
 def _stdout_is_broken() -> bool:

@@ -174,13 +174,19 @@ def _reading(row: Option) -> dict[str, Any]:
     if row.kind == COUNT:
         return {"type": click.IntRange(0 if row.zero else 1)}
     if row.kind == PERCENTILES:
-        return {"multiple": True}
+        return {"multiple": True, "callback": _parse_percentiles}
     below = 1.0 if row.kind == SHARE else float("inf")
     return {"callback": _CALLBACKS.get(row.kind) or quantity_callback(row.kind, zero=row.zero, below=below)}
 
 
 def _parse_cores(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
     return actions.options.parse_cores(value or "")
+
+
+def _parse_percentiles(
+    _ctx: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...]:
+    return actions.options.parse_percentiles(values)
 
 
 def _parse_statistic(_ctx: click.Context, _parameter: click.Parameter, value: str) -> str:

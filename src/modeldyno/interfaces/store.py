@@ -118,7 +118,7 @@ class Store(Protocol):
         """Store a Result; on return it is on disk. The same id replaces an earlier one, whose tags stay."""
 
     def get(self, prefix: str) -> Result:
-        """Return the Result whose id begins with `prefix`, or the newest one that has it as a tag."""
+        """Return the Result with this id, or the newest with this tag, or whose id begins with `prefix`."""
 
     def change_mark(self) -> str:
         """Return a text that is another one after every write of any process; cheap enough to ask often."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 
 from modeldyno import plugins
@@ -23,6 +24,8 @@ _MODEL_FILES = frozenset({".onnx", ".pt", ".pth", ".pt2", ".ts", ".torchscript",
 """Suffixes of model files in a directory; tokenizers and external data may lie beside them."""
 _IN_MODULE = re.compile(r"(?P<module>[A-Za-z_][\w.]*):(?P<name>[A-Za-z_][\w.]*)")
 _IN_FILE = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)[\w.]*", re.DOTALL)
+_SERVER = re.compile(r"(?P<place>[\w.-]+:\d+)(?:[/#](?P<model>.*))?")
+"""The address of a server without ``http://``."""
 _DEFINED = re.compile(r"^(?:async )?(?:def|class) ([A-Za-z]\w*)", re.MULTILINE)
 _DYNAMIC_NAMES = re.compile(r"import \*|\b(?:__getattr__|globals|vars|exec|setattr)\b")
 """Code that may give a module names that do not appear in it."""
@@ -50,9 +53,12 @@ def resolve_reference(text: str) -> ModelRef:
         return _check_file_reference(ref)
     if (corrected := _as_file_reference(text)) is not None:
         raise RequestError(f"'{text}' names no file; for {corrected.partition(':')[0]} write {corrected}.")
+    path = Path(ref.locator)
+    if not Path(text).exists() and (server := _SERVER.fullmatch(text)):
+        address = f"http://{server['place']}#{server['model'] or 'MODEL'}"
+        raise RequestError(f"There is no file '{text}'; for a server write its URL: {address}.")
     if ref.scheme:
         return ref  # looking up its loader suggests the nearest name
-    path = Path(ref.locator)
     if not path.exists() and (url := running_url(text) or _container_url(text)) is not None:
         return ModelRef.parse(url)
     return _check_file_reference(
@@ -166,10 +172,22 @@ def _raise_not_found(path: Path, text: str) -> ModelRef:
             "Triton completes there (GET /v2/models/NAME/config), or give the model's own file, such "
             f"as {inside / '1' / 'model.onnx'}."
         )
+    if path.suffix or len(path.parts) > 1:
+        nearest = next(iter(get_close_matches(path.name, _names_in(path.parent))), "")
+        hint = f"did you mean '{path.parent / nearest}'?" if nearest else "check the path."
+        raise RequestError(f"There is no file or directory '{text}'; {hint}")
     raise RequestError(
         f"There is no file or directory '{text}'; check the path, or write scheme:locator with one of "
         f"{', '.join(schemes)}."
     )
+
+
+def _names_in(folder: Path) -> list[str]:
+    """Return the names in a folder; none if it cannot be read."""
+    try:
+        return [path.name for path in folder.iterdir()]
+    except OSError:
+        return []
 
 
 def _as_file_reference(text: str) -> str | None:

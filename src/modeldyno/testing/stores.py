@@ -239,12 +239,13 @@ class StoreSuite(ConclusionSuite):
 
         assert results[1] == store.get("baseline")
 
-    def test_id_before_tag(self, store: Store) -> None:
-        """Where a tag reads like the beginning of an id, the id is meant."""
-        results = fill_store(store, 2)
-        store.tag("01", add=["00"])
+    def test_tag_before_beginning(self, store: Store) -> None:
+        """Where a tag reads like the beginning of ids, the tagged Result is meant; a whole id is an id."""
+        results = fill_store(store, 3)
+        store.tag("01", add=["0", results[2].id])
 
-        assert results[0] == store.get("00")
+        assert results[1] == store.get("0")
+        assert results[2] == store.get(results[2].id)
 
     def test_part_of_a_tag(self, store: Store) -> None:
         """A tag is named whole."""

@@ -19,7 +19,7 @@ from modeldyno.views.rerun_command import (
     format_rate,
     rerun_words,
 )
-from modeldyno.views.study.rows import format_knob_value
+from modeldyno.views.text import format_knob_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

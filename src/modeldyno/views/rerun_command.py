@@ -14,7 +14,7 @@ from modeldyno.core.spec.static_options import Inspection, Mode
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
 from modeldyno.core.trace.regions import PROMPT, SCRIPT, WATCHED
 from modeldyno.views.result.totals import is_inspection
-from modeldyno.views.study.rows import format_knob_value
+from modeldyno.views.text import format_knob_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

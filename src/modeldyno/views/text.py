@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from modeldyno.core.result.result import Result
+    from modeldyno.core.spec.knob import KnobValue
 
 
 NAME_LIMIT, TEXT_LIMIT, LOG_LINES = 60, 600, 12
@@ -150,8 +151,13 @@ def keep_ending(text: str, limit: int) -> str:
 
 
 def short_model_names(results: Sequence[Result]) -> tuple[str, ...]:
-    """Return names of models short enough for column titles; equal names are numbered."""
+    """Return names of models short enough for column titles.
+
+    Equal names are replaced by the one setting in which the results differ, or numbered.
+    """
     names = [clean(result.name) or "the model" for result in results]
+    if len(set(names)) == 1 and (settings := _names_by_setting(results)):
+        return settings
     shortened = [shorten(name, _NAME) for name in names]
     if len(set(shortened)) < len(set(names)):  # they begin alike
         shortened = [keep_ending(name, _NAME) for name in names]
@@ -159,6 +165,27 @@ def short_model_names(results: Sequence[Result]) -> tuple[str, ...]:
         f"{shorten(name, _NAME - 4)} ({place})" if shortened.count(name) > 1 else name
         for place, name in enumerate(shortened, 1)
     )
+
+
+def _names_by_setting(results: Sequence[Result]) -> tuple[str, ...]:
+    """Return the value of the only knob that differs, such as ``batch_size=8``; empty if there is no such."""
+    configs = [result.job.config for result in results]
+    knobs = {knob for config in configs for knob in config if len({str(c.get(knob)) for c in configs}) > 1}
+    if len(knobs) != 1:
+        return ()
+    knob = knobs.pop()
+    values = [config.get(knob) for config in configs]
+    names = tuple(
+        "the default" if value is None else f"{clean(knob)}={format_knob_value(value)}" for value in values
+    )
+    return names if len(set(names)) == len(names) and max(map(len, names)) <= _NAME else ()
+
+
+def format_knob_value(value: KnobValue) -> str:
+    """Format a knob value as it is typed."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else clean(str(value))
 
 
 _NAME = 18

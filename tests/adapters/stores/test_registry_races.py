@@ -202,7 +202,7 @@ class TestKills:
 
     @pytest.mark.slow
     def test_many_that_die_or_sleep_lose_no_task(self, url: str) -> None:
-        """As above, with 60 and 30; bench/queue_kills.py does it with 200 and 100."""
+        """As above, with 60 and 30; bench/killed_workers.py does it with 200 and 100."""
         figures = killed(url, "--tasks", "600", "--kills", "60", "--stops", "30", "--seed", "2")
 
         assert (figures["lost"], figures["finished twice"], figures["stuck past lease + 10 s"]) == (0, 0, 0)

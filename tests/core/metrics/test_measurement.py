@@ -62,6 +62,20 @@ def test_a_percentile_below_its_floor_is_not_certified() -> None:
     assert found.missing("mean") == 0
 
 
+def test_an_uncertified_percentile_lies_between_those_around_it() -> None:
+    """What bounds a lower percentile from below, or a higher one from above, bounds it, too."""
+    shaken = [i for i in range(1000) if i % 20 == 7 or i < 50]  # half of the slowest tenth in one spell
+    few = Distribution.of([v + 10 * (i in shaken) + 10 * (i < 50) for i, v in enumerate(THOUSAND)])
+    p90, p95, p99 = map(few.interval, ("p90", "p95", "p99"))
+
+    assert few.certified("p95") is None
+    assert p90
+    assert p95
+    assert p99
+    assert 1 < p90.low == p95.low <= p99.low
+    assert p90.high <= p95.high <= p99.high
+
+
 def test_only_the_mean_and_percentiles_have_intervals() -> None:
     """An interval encloses its statistic; an extreme has none."""
     found = Distribution.of(THOUSAND)

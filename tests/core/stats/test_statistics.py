@@ -267,6 +267,38 @@ def test_slow_noise_behind_fast_noise_is_seen() -> None:
     assert float(np.median(sizes)) == pytest.approx(20_000 / (0.1 * 399 + 0.9), rel=0.35)
 
 
+def in_spells(n: int, seed: int, share: float = 0.2, length: float = 300.0) -> Samples:
+    """Return calls of which a share takes four times as long, in spells of so many calls on average."""
+    rng = np.random.default_rng(seed)
+    between = length * (1 - share) / share
+    slow = [rng.random() < share]
+    for chance in rng.random(n - 1):
+        slow.append(slow[-1] ^ (chance < 1 / (length if slow[-1] else between)))
+    return np.exp(0.1 * rng.standard_normal(n)) * np.where(slow, 4.0, 1.0)
+
+
+def test_a_rare_percentile_has_the_spells_of_a_common_one() -> None:
+    """Where a p90 has too few effective samples, the p99 has too, and its interval covers it.
+
+    Of 7,000 calls in some five slow spells, 70 lie beyond the p99, and do not show that they come in spells.
+    """
+    truth = 4 * math.exp(0.1 * statistics.NORMAL.inv_cdf(0.95))  # 5 % of the slow calls lie beyond it
+    runs = [in_spells(7000, seed) for seed in range(60)]
+    sizes = [[statistics.effective_size(run, p) for p in (0.9, 0.99)] for run in runs]
+    ends = [statistics.quantile_interval(run, 0.99, size) for run, (_, size) in zip(runs, sizes, strict=True)]
+
+    assert not any(common < 64 and rare >= 662 for common, rare in sizes)
+    assert np.mean([low <= truth <= high for low, high in ends]) >= 0.9
+
+
+def test_a_rare_percentile_of_independent_samples_keeps_its_size() -> None:
+    """What is measured at commoner percentiles takes less than 5 % of the samples away."""
+    kept = [statistics.effective_size(lognormal(7000, seed=seed), 0.99) for seed in range(40)]
+    assert np.mean(kept) > 0.95 * 7000
+    low = [statistics.effective_size(-lognormal(7000, seed=seed), 0.01) for seed in range(40)]
+    assert low == pytest.approx(kept, rel=0.02)
+
+
 def test_two_to_four_processes_have_their_range() -> None:
     """With two to four processes the interval is the range of their own statistics."""
     runs = [np.full(20, level) for level in (3.0, 1.0, 2.0)]

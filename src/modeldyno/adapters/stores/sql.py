@@ -259,21 +259,19 @@ class SqlStore:
 
 
 def _resolve(connection: Connection, prefix: str) -> str:
-    """Return the one id that is meant: an id, its beginning, or a tag."""
+    """Return the one id that is meant: an id, a tag, or the beginning of an id."""
     text = storable_text(prefix)
     if not text:
         raise RequestError("Give at least the first character of the result's id, or a tag.")
-    result_id = find_id_by_prefix(connection, RESULTS, text)
-    if result_id is not None:
-        return result_id
     query = select(RESULTS.c.id).join(TAGS).where(TAGS.c.tag == text).order_by(*results.NEWEST_FIRST).limit(1)
-    tagged = connection.scalar(query)
-    if tagged is None:
+    whole = connection.scalar(select(RESULTS.c.id).where(RESULTS.c.id == text))
+    result_id = whole or connection.scalar(query) or find_id_by_prefix(connection, RESULTS, text)
+    if result_id is None:
         raise RequestError(
             f"The store has no result whose id begins with {text[:LONGEST_TAG]!r}, and none with that tag; "
             "modeldyno list shows what it has."
         )
-    return str(tagged)
+    return str(result_id)
 
 
 def _checked_tag(tag: str) -> str:

@@ -48,6 +48,9 @@ def suggest(words: Sequence[str]) -> str:
     command = next((word for word in words if word in _COMMANDS), "")
     given = _read_options(words)
     known = given.keys() - {"quiet", "verbose", "mode", "output_formats", "concurrency", "batch_sizes"}
+    if command == "profile":  # other letters mean something else elsewhere: -n, -r, -i
+        written = {word.partition("=")[0].lstrip("-").replace("-", "_") for word in words if word[:2] == "--"}
+        known &= written | {"config_file", "model_repository"}
     if not command or not known:
         return ""
     config = {key: value for key, value in given.items() if key not in _ONLY_OPTIONS}

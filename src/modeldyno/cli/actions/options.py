@@ -31,6 +31,12 @@ def parse_statistic(text: str) -> str:
     return canonical_statistic(text)
 
 
+def parse_percentiles(texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Parse each ``--percentile``: p99, several separated by commas, or a bare number."""
+    names = (f"p{name}" if name[:1].isdigit() else name for name in split_names(texts))
+    return tuple(dict.fromkeys(names))
+
+
 def parse_sequence(text: str | None) -> tuple[int, int] | None:
     """Parse the length of ``--sequence``."""
     return load_spec.parse_sequence(text)

@@ -131,9 +131,20 @@ class Distribution:
             return None
         interval = _interval(self.runs, target)
         if not self.void:
-            return interval
+            return self._in_order(interval, float(target)) if self.missing(name) else interval
         # A growing value has no steady value below what was observed.
         return Interval(low=self.statistic(name) if self.void == SATURATED else -inf, high=inf)
+
+    def _in_order(self, interval: Interval, fraction: float) -> Interval:
+        """Return the interval of an uncertified percentile within the ends of lower and higher ones.
+
+        Where those hold, this one does, too: it is no less than a lower percentile, no more than a higher.
+        """
+        others = {each: _interval(self.runs, each) for each in map(fraction_of, PERCENTILES) if each}
+        return Interval(
+            low=max([interval.low, *(other.low for each, other in others.items() if each < fraction)]),
+            high=min([interval.high, *(other.high for each, other in others.items() if each > fraction)]),
+        )
 
     def effective_size(self, name: str = "mean") -> float:
         """Return the effective sample size of the pool for this statistic, considering autocorrelation."""

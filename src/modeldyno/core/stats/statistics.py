@@ -73,6 +73,8 @@ _CERTIFIED_RISK = 0.01  # probability that a certified percentile has fewer than
 _LONGEST = 8192  # longer series are reduced to block means: same long-run variance, less work
 _FEWEST_BLOCKS = 16  # needed to judge an autocorrelation
 _FALSE_CORRELATION = 0.2
+_LEVELS = (0.5, 0.9, 0.95, 0.99)  # where the events of rarer percentiles are looked for
+_NEGLIGIBLE = 1.05  # autocorrelation time up to which independent samples keep their exact interval
 _PATIENCE = 8  # orders without improvement after which the search for the best one ends
 
 
@@ -100,11 +102,47 @@ def certified_floor(p: float) -> int:
 def effective_size(samples: Samples, p: float | None = None) -> float:
     """Return the effective sample size: how many independent samples these are worth, at most their number.
 
-    For the mean from the autocorrelation of the samples; for the p-quantile from that of the indicator
-    that a sample is at most the quantile.
+    For the mean from the autocorrelation of the samples; for the p-quantile from that of its event, that a
+    sample lies beyond it. A rare event hardly shows its own autocorrelation, so that of the commoner events
+    that include it limits its size (see `_thinned_time`).
     """
-    series = samples if p is None else (samples <= quantile(samples, p)).astype(float)
-    return samples.size / (autocorrelation_time(series) if _is_correlated(series) else 1.0)
+    if p is None:
+        return samples.size / _correlation_time(samples)
+    events = _events_beyond(samples, p)
+    share = float(events.mean()) or min(p, 1 - p)
+    time = _correlation_time(events)
+    for level in _LEVELS:
+        if level < max(p, 1 - p):
+            commoner = _events_beyond(samples, level if p >= _MEDIAN else 1 - level)
+            thinned = _thinned_time(commoner, share)
+            time = max(time, thinned if thinned > _NEGLIGIBLE else 1.0)
+    return samples.size / time
+
+
+def _events_beyond(samples: Samples, p: float) -> Samples:
+    """Return 1 for each sample on the rarer side of the p-quantile, else 0."""
+    limit = quantile(samples, p)
+    beyond: Samples = (samples > limit if p >= _MEDIAN else samples <= limit).astype(float)
+    return beyond
+
+
+def _thinned_time(events: Samples, share: float) -> float:
+    """Return the autocorrelation time of rarer events, if chance picks this share of the samples from events.
+
+    Events that come in spells, such as calls beside a busy neighbour, pass their spells on to each part of
+    themselves: if a share s of the samples is thinned to r, picked independently, an autocovariance c becomes
+    (r / s)^2 c, and the time t becomes 1 + (t - 1) (r / s) (1 - s) / (1 - r). Rarer events may be more
+    clustered than that, hardly less.
+    """
+    whole = float(events.mean())
+    if not share <= whole < 1:
+        return 1.0
+    return 1 + (_correlation_time(events) - 1) * share / whole * (1 - whole) / (1 - share)
+
+
+def _correlation_time(series: Samples) -> float:
+    """Return the samples per independent sample: 1 without evidence of autocorrelation."""
+    return autocorrelation_time(series) if _is_correlated(series) else 1.0
 
 
 def _is_correlated(series: Samples) -> bool:

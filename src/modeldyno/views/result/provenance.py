@@ -79,7 +79,9 @@ def _timing(result: Result) -> str:
     unmet = f" ({'; '.join(value.unmet)})" if value.unmet else ""
     parts = [
         f"{count(len(value), unit)} in {count(processes, 'process', 'processes')}",
-        f"equivalent to {effective:,} independent ones for the median" if effective < len(value) else "",
+        f"equivalent to {effective:,} independent {'one' if effective == 1 else 'ones'} for the median"
+        if effective < len(value)
+        else "",
         f"warm-up of {value.warmup_dropped:,} left out" if value.warmup_dropped else "no warm-up",
         f"{value.rejected:,} rejected as invalid" if value.rejected else "",
         f"stop: {value.stop}{unmet}",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.doubt import CODES
 from modeldyno.core.report.blocks import Block, Notice, Severity, clean, shorten
-from modeldyno.core.stats.units import format_quantity
+from modeldyno.core.stats.units import format_estimate, format_quantity
 from modeldyno.core.study.goal import Rank
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.search_space import key
@@ -119,7 +119,7 @@ def brief(study: Study, ranked: Ranking | None = None) -> str:
 def _answer(study: Study, ranked: Ranking, best: RankedConfiguration) -> str:
     alone = ranked.configurations == 1
     what = (
-        f"{format_point(best.point) if alone else _row_name(best)} gives "
+        f"{(alone and format_point(best.point)) or _row_name(best)} gives "
         f"{join_nonempty(*_values(study, best))}"
     )
     rival = any(row.default for row in ranked.rivals[1:])  # the first rival is named below
@@ -148,8 +148,10 @@ def _bound_text(judgement: Judgement) -> str:
 
 def _value(judgement: Judgement) -> str:
     """Return the value after a space; nothing for a percentile that is not certified, which can hold too."""
-    answer = judgement.answer
-    return "" if answer.value is None else f" {format_quantity(answer.value, answer.query.unit, 3)}"
+    answer, bounds = judgement.answer, judgement.answer.bounds()
+    if answer.value is None:
+        return ""
+    return f" {format_estimate(answer.value, bounds.low, bounds.high, answer.query.unit)[0]}"
 
 
 def _gain_text(
@@ -240,7 +242,7 @@ def _values(study: Study, row: RankedConfiguration) -> Sequence[str]:
 def _objective(objective: Objective, value: Estimate | None) -> str:
     if value is None:
         return f"no {objective.query}"
-    return f"{objective.query} {format_quantity(value.value, objective.query.unit, 3)}"
+    return f"{objective.query} {format_estimate(value.value, value.low, value.high, objective.query.unit)[0]}"
 
 
 def _why_nothing(study: Study) -> str:

@@ -17,7 +17,8 @@ from modeldyno.core.study.find_configuration import find_configuration
 from modeldyno.core.study.pooled_estimate import estimate, judge_candidate, search_hint
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.views.study.charts import candidates_by_load
-from modeldyno.views.study.rows import BOUNDS, format_knob_value, format_point
+from modeldyno.views.study.rows import BOUNDS, format_point
+from modeldyno.views.text import format_knob_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

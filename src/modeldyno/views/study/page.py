@@ -26,14 +26,8 @@ from modeldyno.views.study.configurations import (
     load_table,
     plots_of,
 )
-from modeldyno.views.study.rows import (
-    BOUNDS,
-    UNMEASURED,
-    format_knob_value,
-    format_point,
-    miss_text,
-)
-from modeldyno.views.text import count
+from modeldyno.views.study.rows import BOUNDS, UNMEASURED, format_point, miss_text
+from modeldyno.views.text import count, format_knob_value
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:

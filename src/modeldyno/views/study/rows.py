@@ -15,7 +15,7 @@ from modeldyno.core.study.pooled_estimate import estimate as estimated
 from modeldyno.core.study.pooled_estimate import judge_candidate
 from modeldyno.core.study.study import TrialState
 from modeldyno.option_spelling import spell_for_command_line
-from modeldyno.views.text import count, estimate, join_nonempty
+from modeldyno.views.text import count, estimate, format_knob_value, join_nonempty
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -38,13 +38,6 @@ _REASONS, _REASON = 6, 240
 def format_point(values: Mapping[str, KnobValue]) -> str:
     """Format a point as settings: ``instances=2, concurrency=16``."""
     return ", ".join(f"{clean(name)}={format_knob_value(value)}" for name, value in values.items())
-
-
-def format_knob_value(value: KnobValue) -> str:
-    """Format a knob value as it is typed."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else clean(str(value))
 
 
 # --- the best --------------------------------------------------------------------------------------

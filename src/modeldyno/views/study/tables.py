@@ -9,8 +9,8 @@ from modeldyno.core.report.blocks import Table, clean, make_columns, shorten
 from modeldyno.core.study.configurations import configuration_label
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.search_space import key
-from modeldyno.views.study.rows import format_knob_value, trial_failure
-from modeldyno.views.text import format_utc, shorten_ids
+from modeldyno.views.study.rows import trial_failure
+from modeldyno.views.text import format_knob_value, format_utc, shorten_ids
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,7 +4,7 @@ Each planted model has one needless copy, transfer or wait, in one module; it co
 that kind is told of that module, and nothing else is. The others copy no more than they must: anything
 that is told of them is a false alarm. The status is 1 where one was missed or falsely told.
 
-    python bench/waste.py [-v]
+    python bench/needless_copies.py [-v]
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ With ``--command serve`` it is `modeldyno serve` that is killed, while its serve
 must end with its owner.
 
     modeldyno engine install triton
-    python bench/kills.py [--command load|serve] [--kills 50] [--backend triton] [--grace 5] [--seed 0]
+    python bench/killed_commands.py [--command load|serve] [--kills 50] [--backend triton] [--grace 5]
 """
 
 from __future__ import annotations

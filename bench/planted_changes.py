@@ -4,7 +4,7 @@ Each pair is compared as `modeldyno compare` does: in turns, in fresh processes,
 has moved. What counts is the first part of the cause by layers (of memory: by places). With --quick there are
 no rounds and no verdict: both are watched inside this process, in turns, and what differs most is named.
 
-    python bench/cause.py [--quick] [--only wider,copies] [--rounds 3] [--least 18]
+    python bench/planted_changes.py [--quick] [--only wider,copies] [--rounds 3] [--least 18]
 
 Networks of another size or with other weights are had by CAUSE_WIDTH and CAUSE_SEED in the environment.
 """
@@ -28,9 +28,9 @@ from modeldyno.profiling.request import Request
 from modeldyno.runtime.engine import run
 
 sys.path.insert(0, str(Path(__file__).parent))
-from cause_models import ONNX, PAIRS, Pair, write  # beside this file
+from planted_change_models import ONNX, PAIRS, Pair, write  # beside this file
 
-MODELS = Path(__file__).parent / "cause_models.py"
+MODELS = Path(__file__).parent / "planted_change_models.py"
 PLAN = modeldyno.Plan(max_time=1.0, min_time=0.2, precision=0.05)
 
 

@@ -4,8 +4,8 @@ Real processes lease tasks, work some milliseconds, renew, and hand in a Result,
 are replaced. At the end each task must have exactly one Result and one event that says so; one may have
 failed instead, if three of its workers were lost, as the queue promises. Exits with 1 if a promise is broken.
 
-    python bench/queue_kills.py [--store sqlite:///DIR/queue.db] [--tasks 2000] [--kills 200] [--stops 100]
-    python bench/queue_kills.py --store postgresql://user@host/database   # an empty one
+    python bench/killed_workers.py [--store sqlite:///DIR/queue.db] [--tasks 2000] [--kills 200] [--stops 100]
+    python bench/killed_workers.py --store postgresql://user@host/database   # an empty one
 """
 
 from __future__ import annotations

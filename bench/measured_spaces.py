@@ -1,12 +1,12 @@
 """Measure whole spaces, and keep what was seen: the ground on which strategies are compared.
 
 Every point is measured, several times over, the passes in different orders; a server stays open while only
-the load changes. What comes of it lies in bench/surfaces/NAME.json, where passes that were made before count;
-bench/search.py searches there. Throughput is to be largest: free, and within a tight and a wide bound of
-latency. These lie as far as can be from what the best points gave: noise should not decide which holds.
+the load changes. What comes of it lies in bench/measured_spaces/NAME.json, where passes that were made before
+count; bench/search.py searches there. Throughput is to be largest: free, and within a tight and a wide bound
+of latency. These lie as far as can be from what the best points gave: noise should not decide which holds.
 
     modeldyno engine install triton
-    python bench/surfaces.py [triton-minilm triton-cnn onnxruntime-minilm torch-cnn] [--passes 2]
+    python bench/measured_spaces.py [triton-minilm triton-cnn onnxruntime-minilm torch-cnn] [--passes 2]
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
     from modeldyno.core.study.search_space import Point
 
-HERE = Path(__file__).parent / "surfaces"
+HERE = Path(__file__).parent / "measured_spaces"
 CNN = '''
 """A small network for images of 32 x 32."""
 import torch

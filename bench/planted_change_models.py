@@ -1,7 +1,7 @@
-"""Pairs of small networks, the second of which has one planted change: for bench/cause.py.
+"""Pairs of small networks, the second of which has one planted change: for bench/planted_changes.py.
 
 Each pair is two factories of this file, ``NAME_before`` and ``NAME_after``, such as
-``torch:bench/cause_models.py:wider_after``. Pairs of ONNX are written by `write`.
+``torch:bench/planted_change_models.py:wider_after``. Pairs of ONNX are written by `write`.
 """
 
 from __future__ import annotations

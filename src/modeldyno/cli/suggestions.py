@@ -1,0 +1,143 @@
+"""What to type instead of a line that is refused: the words of other tools, knobs, and values left out.
+
+Imported only on errors. The tables hold what users of other tools type from habit.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modeldyno import plugins
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import click
+
+_COMMANDS = {
+    "monitor": "modeldyno load URL measures a server, and modeldyno profile MODEL watches memory and devices",
+    "analyze": "modeldyno inspect MODEL counts its costs, and modeldyno profile MODEL measures its speed",
+    "benchmark": "modeldyno profile MODEL measures one model, and modeldyno compare A B compares two",
+    "diff": "modeldyno compare A B compares two models or results",
+    "log": "modeldyno list shows what is stored, and modeldyno show ID one result",
+    "runs": "modeldyno list shows what is stored, and modeldyno show ID one result",
+} | dict.fromkeys(
+    ("summary", "flops", "params", "count"), "modeldyno inspect MODEL counts parameters, FLOPs and memory"
+)
+"""Commands of other tools, and what to use here instead."""
+
+_INPUT = "--input name=1x3x224x224 gives a shape, --input FILE data"
+_JSON = "--json FILE writes the result as JSON, and -o FILE a report: .html .md .csv"
+_MODEL_REPOSITORY = "modeldyno sweep DIRECTORY#MODEL sweeps a model of a repository"
+_RUNS = "as many calls are made as the precision needs; --min-runs {value} asks for so many at least"
+_SEVERAL_BATCHES = "modeldyno sweep MODEL --space batch_size=1,8 measures several, -b 8 one"
+_SWEEP_FILE = "modeldyno sweep SWEEP.yaml reads one, as modeldyno schema sweep describes it"
+_WARM_UP = "warm-up ends by evidence; --min-warmup {value} leaves out so many calls at least"
+_OPTIONS = {
+    "--model-repository": _MODEL_REPOSITORY,
+    "--profile-models": _MODEL_REPOSITORY,
+    "--triton-launch-mode": "modeldyno sweep --set launch=local tells how Triton is started",
+    "--output-model-repository-path": "modeldyno sweep --export-configs DIR writes the best configurations",
+    "--override-output-model-repository": "with --export-configs DIR, --overwrite writes into any directory",
+    "--config-file": _SWEEP_FILE,
+    "-f": _SWEEP_FILE,
+    "--report-model-configs": "modeldyno show STUDY shows a sweep, and -o FILE.html writes it as a report",
+    "--export-path": "-o FILE.html writes a report",
+    **dict.fromkeys(("--runs", "--iterations", "--iters", "--repeat", "-n", "-r"), _RUNS),
+    **dict.fromkeys(("--warmup", "--warmup-runs", "--warmup-request-count"), _WARM_UP),
+    **dict.fromkeys(("--batch-sizes", "--batch_sizes"), _SEVERAL_BATCHES),
+    **dict.fromkeys(("--export-json", "--benchmark-json", "--output-format", "--format"), _JSON),
+    **dict.fromkeys(
+        ("--shape", "--input-shape", "--input-shapes", "--input-size", "--input-data", "-i"), _INPUT
+    ),
+}
+"""Options of other tools, and what to use here instead; ``{value}`` stands for the value that was typed."""
+_SERVER = "the URL names the server and the model: modeldyno load http://HOST:8000#MODEL"
+_LANGUAGE_MODEL = (
+    "modeldyno load http://HOST:8000#MODEL,protocol=openai measures a server of a language model"
+)
+_DURATION = "--duration 10s sets how long is measured"
+_RATE = "modeldyno load URL --rate 50 sends 50 requests per second"
+_LOAD_OPTIONS = _OPTIONS | {
+    **dict.fromkeys(("-m", "--model", "-u", "--url"), _SERVER),
+    **dict.fromkeys(("--endpoint-type", "--streaming"), _LANGUAGE_MODEL),
+    **dict.fromkeys(("--measurement-interval", "--benchmark-duration"), _DURATION),
+    **dict.fromkeys(("--request-rate", "--request-rate-range"), _RATE),
+    **dict.fromkeys(("--request-count", "-n"), "--requests {value} measures so many, after the warm-up"),
+    "--concurrency-range": "modeldyno load URL -c 4 keeps 4 requests open, -c 1,2,4 measures each of them",
+    "-i": "modeldyno load grpc://HOST:8001#MODEL speaks gRPC",
+}
+"""The same for ``load``."""
+
+_ARGUMENTS = {
+    "RESULT": "name a result by its id, a tag or a file; modeldyno list shows what is stored",
+    "DOCUMENT": "name a document by its id, a tag or a file; modeldyno list shows what is stored",
+    "BASELINE": "name two models or results: modeldyno compare a.onnx b.onnx",
+    "CANDIDATE": "name two models or results: modeldyno compare a.onnx b.onnx",
+    "MODEL": "name the model, such as model.onnx",
+}
+"""Arguments that a command needs, and what to give."""
+
+
+def instead_of_command(name: str) -> str:
+    """Return the sentence about a command of another tool, or a model without one; empty if it is neither."""
+    if name in _COMMANDS:
+        return f"There is no command '{name}'; {_COMMANDS[name]}."
+    if Path(name).exists() or any(mark in name for mark in "/.:"):
+        return (
+            f"'{name}' is no command; modeldyno profile {name} measures a model, modeldyno inspect {name} "
+            "counts its costs."
+        )
+    return ""
+
+
+def instead_of_option(option: str, words: Sequence[str], command: click.Command) -> str:
+    """Return the sentence about an option of another tool, or about a knob; empty if it is neither.
+
+    Args:
+        option: as it was typed, without its value.
+        words: the command line.
+        command: the command that does not know it.
+    """
+    value = _typed_value(option, words)
+    table = _LOAD_OPTIONS if command.name == "load" else _OPTIONS
+    if option in table:
+        return f"There is no option {option}; {table[option].format(value=value or 'N')}."
+    if not any("--set" in parameter.opts for parameter in command.params):
+        return ""
+    name = option.lstrip("-").replace("-", "_")
+    aliases: dict[str, str] = {}
+    for backend in plugins.names("backend"):
+        for knob in plugins.knobs(backend):
+            aliases |= dict.fromkeys((knob.name, *knob.aliases), knob.name)
+    if name not in aliases:
+        return ""
+    return f"There is no option {option}; it is a knob: --set {aliases[name]}={value or 'VALUE'}."
+
+
+def _typed_value(option: str, words: Sequence[str]) -> str:
+    """Return the value that follows an option; empty if there is none."""
+    joined = next((word.partition("=")[2] for word in words if word.startswith(f"{option}=")), "")
+    after = next((after for word, after in pairwise(words) if word == option), "")
+    return joined or ("" if after.startswith("-") else after)
+
+
+def explain_stray_word(message: str, words: Sequence[str]) -> str:
+    """Explain an extra word after an option's value; empty for any other usage error."""
+    if not message.startswith("Got unexpected extra argument"):
+        return ""
+    word = message.partition("(")[2].removesuffix(")").partition(" ")[0]
+    before = list(words)[: words.index(word)] if word in words else []
+    option = next((item.partition("=")[0] for item in reversed(before) if item.startswith("--")), "")
+    if option:
+        return f"'{word}' belongs to no option; for another {option}, write {option} {word}."
+    if before == ["list"]:
+        return f"'{word}' belongs to no option; modeldyno list --name {word} lists the results of a model."
+    return ""
+
+
+def explain_missing_argument(name: str) -> str:
+    """Return the sentence about an argument that was left out; empty if nothing helpful is known."""
+    return f"{name} is missing; {_ARGUMENTS[name]}." if name in _ARGUMENTS else ""
