@@ -237,6 +237,11 @@ def test_an_option_without_its_value_does_not_take_the_next_option(
     assert answer(f"profile {DIGITS} {rest}") == f"{first} needs a value, before {after}."
 
 
+def test_an_option_that_can_stand_alone_may_be_followed_by_another(answer: Callable[[str], str]) -> None:
+    """`--resume` without an id means the newest study; there is none here."""
+    assert "needs a value" not in answer("sweep --resume --max-trials 3")
+
+
 def test_a_misspelt_file_is_answered_with_the_nearest(answer: Callable[[str], str], files: Path) -> None:
     """The names beside it are looked through."""
     (files / "model.onnx").touch()

@@ -56,7 +56,7 @@ def test_a_percentile_that_is_no_claim_warns_when_it_is_read() -> None:
     latency = a_figure(Measurement(metric="latency", value=spread(*rng.lognormal(-5, 0.1, 100))))["latency"]
 
     assert latency["p50"] > 0
-    with pytest.warns(UncertifiedWarning, match="p99 needs 562 more effective samples"):
+    with pytest.warns(UncertifiedWarning, match=r"p99 needs 5\d\d more effective samples"):
         assert latency["p99"] > latency["p50"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -126,7 +126,7 @@ def test_sizes_need_no_quotation_marks(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ((), "Missing argument 'MODEL'"),
+        ((), "MODEL is missing; name the model"),
         (("no.onnx",), "There is no file or directory 'no.onnx'"),
         ((STEADY, "--vary", "batch"), "--vary 'batch' is not dimension=sizes"),
         ((STEADY, "--vary", "batch=1..1000", "seq=1..9999999", "w=1..9999999"), "combinations of sizes"),

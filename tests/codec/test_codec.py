@@ -39,9 +39,11 @@ from modeldyno.core.result.result import (
     Progressed,
     Refused,
     Result,
+    SecondPassed,
     Watched,
 )
 from modeldyno.core.result.static_data import SizePoint
+from modeldyno.core.result.trace_data import LiveSecond
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import Inspection, Mode
@@ -383,6 +385,7 @@ EVENTS: tuple[Event, ...] = (
     Doubted(doubt=Doubt(code="noise", seen="steal 12 %\nand more", advice="Try again.")),
     Failed(failure=FULL.failures[0]),
     Progressed(stage="latency: steady", runs=3, left=1.5, value=0.001, precision=0.1),
+    SecondPassed(load="concurrency 8", second=LiveSecond(at=1.0, answered=9, failed=1, p50=0.01)),
     MeasuringBegan(),
     MeasuringEnded(),
     Refused(error="RequestError", message="No such file."),

@@ -126,7 +126,7 @@ def _check_values(command: click.Command, words: Sequence[str]) -> None:
         RequestError: there is one.
     """
     taking = {
-        flag: not (isinstance(parameter, click.Option) and (parameter.is_flag or parameter.count))
+        flag: isinstance(parameter, click.Option) and _must_have_value(parameter)
         for parameter in command.params
         for flag in (*parameter.opts, *parameter.secondary_opts)
         if flag.startswith("-")
@@ -138,6 +138,12 @@ def _check_values(command: click.Command, words: Sequence[str]) -> None:
             from modeldyno.errors import RequestError  # noqa: PLC0415 - slow at start-up
 
             raise RequestError(f"{option} needs a value, before {after}.")
+
+
+def _must_have_value(option: click.Option) -> bool:
+    """Whether an option takes a value, and cannot stand without one as ``--resume`` can."""
+    optional: bool = option._flag_needs_value  # noqa: SLF001 - there is no public way
+    return not (option.is_flag or option.count or optional)
 
 
 def _print_versions(ctx: click.Context, _parameter: click.Parameter, requested: bool) -> None:

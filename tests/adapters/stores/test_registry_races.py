@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from modeldyno.adapters.stores.registry.sql_registry import SqlRegistry
 
 ROOT = Path(__file__).parents[3]
-KILLS = ROOT / "bench" / "queue_kills.py"
+KILLS = ROOT / "bench" / "killed_workers.py"
 LISTS = ROOT / "bench" / "registry_lists.py"
 
 RACER = """

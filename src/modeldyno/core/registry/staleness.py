@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from modeldyno.core.metrics.doubt import Doubt
     from modeldyno.core.registry.records import Fact, VariantFigure
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Number of the rules of measuring; a change of what a figure means raises it, and makes older ones stale.
 
-2: a variant is measured with the inputs of its source."""
+2: a variant is measured with the inputs of its source. 3: a p99 counts the slow spells that a p90 shows."""
 
 FORBIDDING = frozenset(
     {
