@@ -38,7 +38,10 @@ def headline(found: Recomputation) -> str:
     else:
         figures = f"{count(whole, 'figure')} recomputed, all right"
     verdict = "holds" if found.holds else "does not hold"
-    return f"{subject} {verdict}: {figures}; {_DIGEST[found.digest]}."
+    state = _DIGEST[found.digest]
+    if found.wrong and found.digest is DigestState.UNCHANGED:
+        state += ", by a ModelDyno that computed otherwise"
+    return f"{subject} {verdict}: {figures}; {state}."
 
 
 def blocks(found: Recomputation) -> Iterator[Block]:
