@@ -71,6 +71,15 @@ def test_a_document_that_is_not_there_exits_2(modeldyno: Callable[..., Any]) -> 
     assert modeldyno("verify", "nowhere.json").code == 2
 
 
+def test_a_document_that_was_not_changed_was_computed_otherwise() -> None:
+    """Its digest is right and a figure is not: the rules have changed since it was written."""
+    wrong = (FigureCheck(place="latency.p99", state=CheckState.WRONG, written=1.0, recomputed=2.0),)
+    whole = Recomputation.of(
+        wrong, kind="result", identifier="ab" * 6, name="mlp", digest=DigestState.UNCHANGED
+    )
+    assert headline(whole).endswith("it is as it was written, by a ModelDyno that computed otherwise.")
+
+
 def test_many_wrong_figures_are_cut_and_a_document_without_samples_says_so() -> None:
     """A table has at most twenty rows; nothing recomputed is no proof."""
     wrong = tuple(

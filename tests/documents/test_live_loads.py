@@ -11,7 +11,7 @@ import pytest
 from modeldyno.core.load.live_load import SECONDS_KEPT, LiveLoad
 from modeldyno.core.result.result import Loaded, SecondPassed
 from modeldyno.core.result.trace_data import LiveSecond
-from modeldyno.documents.live_loads import LoadDisplay, showing_loads
+from modeldyno.documents.live_loads import LoadDisplay, show_loads
 from modeldyno.errors import StoreError
 from modeldyno.testing.sample_results import a_result
 
@@ -64,8 +64,8 @@ def show(shelf: Shelf, *events: Event, seen: list[Event] | None = None) -> LoadD
     """Let a display follow events, and return it."""
     model = a_result().model
     assert model is not None
-    with showing_loads(store=lambda: shelf) as live:  # type: ignore[arg-type, return-value]
-        watch = live.following((seen if seen is not None else []).append)
+    with show_loads(store=lambda: shelf) as live:  # type: ignore[arg-type, return-value]
+        watch = live.follow((seen if seen is not None else []).append)
         for event in (Loaded(model=model), *events):
             watch(event)
     return live
@@ -92,8 +92,8 @@ def test_other_events_are_passed_on_and_nothing_is_stored_without_a_load(shelf: 
 
 def test_each_load_of_a_series_is_followed_by_its_result(shelf: Shelf) -> None:
     """The next one has an id of its own."""
-    with showing_loads(store=lambda: shelf) as live:  # type: ignore[arg-type, return-value]
-        watch = live.following(lambda _event: None)
+    with show_loads(store=lambda: shelf) as live:  # type: ignore[arg-type, return-value]
+        watch = live.follow(lambda _event: None)
         watch(second(0.0))
         live.end(a_result(id="a" * 12))
         watch(second(0.0))
@@ -114,7 +114,7 @@ def test_a_store_that_is_locked_delays_nothing_and_gets_the_newest_state() -> No
     """The load goes on; states that nobody saw are left out."""
     shelf = Shelf()
     display = LoadDisplay(lambda: shelf)  # type: ignore[arg-type, return-value]
-    watch = display.following(lambda _event: None)
+    watch = display.follow(lambda _event: None)
     watch(second(0.0))
     assert shelf.asked.wait(10)
     for n in range(1, 50):
@@ -130,7 +130,7 @@ def test_a_store_that_is_away_ends_no_load(shelf: Shelf) -> None:
     shelf.wrong = True
     display = show(shelf, second(0.0), second(1.0))
 
-    display.following(lambda _event: None)(second(2.0))
+    display.follow(lambda _event: None)(second(2.0))
     assert shelf.kept == []
 
 
@@ -140,6 +140,6 @@ def test_a_command_that_stores_nothing_shows_nothing() -> None:
     def refuse() -> Any:
         raise AssertionError
 
-    with showing_loads(wanted=False, store=refuse) as live:
-        live.following(lambda _event: None)(second(0.0))
+    with show_loads(wanted=False, store=refuse) as live:
+        live.follow(lambda _event: None)(second(0.0))
         assert live._thread is None

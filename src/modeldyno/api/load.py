@@ -14,7 +14,7 @@ from modeldyno.core.load.load_curve import LoadCurve, parse_ladder
 from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate, parse_sequence
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.trace.carbon import Emission
-from modeldyno.documents.live_loads import showing_loads
+from modeldyno.documents.live_loads import show_loads
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.loadtest.headers import headers_in_environment
 from modeldyno.loadtest.resume import (
@@ -125,9 +125,9 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
     """
     given = locals().copy()
     request = _request(given)
-    with showing_loads(wanted=store) as live:
+    with show_loads(wanted=store) as live:
         with _headers_and_progress(given) as on_event:
-            outcome = run_request(request, watch=live.following(on_event))
+            outcome = run_request(request, watch=live.follow(on_event))
         store_if(outcome.result, wanted=store, tags=tags)
         live.end(outcome.result)
     return result_or_raise(outcome)
@@ -347,8 +347,8 @@ def _measure(series: AnySeries, given: Mapping[str, Any]) -> AnySeries:
     wanted, tags = given["store"], given["tags"]
     if series.rungs:
         store_conclusion_if(series, wanted=wanted)
-    with _headers_and_progress(given) as on_event, showing_loads(wanted=wanted) as live:
-        emission, watch = Emission.parse(given["carbon"], given["power"]), live.following(on_event)
+    with _headers_and_progress(given) as on_event, show_loads(wanted=wanted) as live:
+        emission, watch = Emission.parse(given["carbon"], given["power"]), live.follow(on_event)
         for outcome, latest in measure_loads(series, watch=watch, force=given["force"], emission=emission):
             store_if(outcome.result, wanted=wanted, tags=tags)
             live.end(outcome.result)

@@ -26,9 +26,7 @@ _PATIENCE = 2.0
 
 
 @contextmanager
-def showing_loads(
-    *, wanted: bool = True, store: Callable[[], Store] = plugins.store
-) -> Iterator[LoadDisplay]:
+def show_loads(*, wanted: bool = True, store: Callable[[], Store] = plugins.store) -> Iterator[LoadDisplay]:
     """Yield what shows loads in the store, if `wanted`, as it follows their events.
 
     Whatever is wrong with the store, the load goes on: it is said when its Result is stored.
@@ -50,17 +48,17 @@ class LoadDisplay:
         self._states: SimpleQueue[LiveLoad | None] = SimpleQueue()
         self._thread: Thread | None = None
 
-    def following(self, watch: Callable[[Event], None]) -> Callable[[Event], None]:
+    def follow(self, watch: Callable[[Event], None]) -> Callable[[Event], None]:
         """Return a callback for events that calls `watch`, too."""
 
-        def follow(event: Event) -> None:
+        def pass_on(event: Event) -> None:
             if isinstance(event, SecondPassed) and self._open is not None:
                 self._add(event)
             elif isinstance(event, Loaded):
                 self._name = event.model.name
             watch(event)
 
-        return follow
+        return pass_on
 
     def end(self, result: Result) -> None:
         """Say that a load has ended, and which Result takes its place; it is stored."""

@@ -23,7 +23,7 @@ from modeldyno.core.registry.records import (
 )
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.spec.probe_options import Observation
-from modeldyno.documents.live_loads import showing_loads
+from modeldyno.documents.live_loads import show_loads
 from modeldyno.errors import DeviceInUse, ModelDynoError, RequestError
 from modeldyno.interfaces.registry import Outcome
 from modeldyno.kinds import kind_of
@@ -112,8 +112,8 @@ def measure(
         )
         data = evaluation_data.located(version, registry) if task.measure.evaluate else None
         request = _request(version, variant, ref, task.measure, device, data)
-        with showing_loads() as live:
-            watch = live.following(lambda _event: None)
+        with show_loads() as live:
+            watch = live.follow(lambda _event: None)
             judged = run_request(request, watch=watch, interrupts=interrupts, guard=guard)
             live.end(judged.result)
     except DeviceInUse:

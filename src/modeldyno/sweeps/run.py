@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.core.study import resume_guard
-from modeldyno.documents.live_loads import showing_loads
+from modeldyno.documents.live_loads import show_loads
 from modeldyno.runtime.interrupts import counted_interrupts
 from modeldyno.sweeps.loop import Step, run_trials, save_steps
 
@@ -41,9 +41,9 @@ def run_study(
     """
     with ExitStack() as stack:
         interrupts = stack.enter_context(counted_interrupts())
-        live = stack.enter_context(showing_loads(wanted=store))
+        live = stack.enter_context(show_loads(wanted=store))
         steps: Iterator[Step] = run_trials(
-            study, watch=live.following(watch), interrupted=lambda: len(interrupts), force=force, rooms=rooms
+            study, watch=live.follow(watch), interrupted=lambda: len(interrupts), force=force, rooms=rooms
         )
         if store:
             opened = stack.enter_context(plugins.store())

@@ -140,7 +140,7 @@ class _TracedCall(_Call):
     def __call__(self, **named: Any) -> Any:
         """Call the model as at inference, and take down the scopes of its layers."""
         self.entered.clear()
-        with _entered_scopes(self.model, self.entered):
+        with _record_scopes(self.model, self.entered):
             return super().__call__(**named)
 
     def layer_of(self, name: str) -> str:
@@ -291,7 +291,7 @@ def _trace(called: _TracedCall, tracing: Tracing) -> Graph:
 
 
 @contextmanager
-def _entered_scopes(model: Any, entered: dict[str, str]) -> Iterator[None]:
+def _record_scopes(model: Any, entered: dict[str, str]) -> Iterator[None]:
     """Add the name scope in which each call of a layer runs, and the path of the layer, to `entered`.
 
     TensorFlow numbers a scope that was entered before, so the scope of a layer ``dense`` may be called
@@ -299,20 +299,20 @@ def _entered_scopes(model: Any, entered: dict[str, str]) -> Iterator[None]:
     """
     import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
 
-    def noting(path: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    def recording(path: str, call: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(call)
-        def noting_call(*args: Any, **kwargs: Any) -> Any:
+        def recording_call(*args: Any, **kwargs: Any) -> Any:
             entered.setdefault(tf.get_current_name_scope(), path)
             return call(*args, **kwargs)
 
-        return noting_call
+        return recording_call
 
     replaced: dict[int, Any] = {}
     for path, layer in (("", model), *_layers(model)):
         if id(layer) not in replaced and "call" not in vars(layer):
             replaced[id(layer)] = layer
             # Keras' own setter would track the function.
-            object.__setattr__(layer, "call", noting(path, layer.call))
+            object.__setattr__(layer, "call", recording(path, layer.call))
     try:
         yield
     finally:

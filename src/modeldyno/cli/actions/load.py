@@ -27,7 +27,7 @@ from modeldyno.core.report.blocks import Notice, Severity
 from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.trace.carbon import Emission
-from modeldyno.documents.live_loads import showing_loads
+from modeldyno.documents.live_loads import show_loads
 from modeldyno.documents.write import check_format
 from modeldyno.errors import RequestError
 from modeldyno.kinds import kind_of
@@ -67,9 +67,9 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         if options["records"]:
             raise RequestError("--records holds the requests of one load; drop it, or measure one load.")
         ctx.exit(_measure_series(_begin(model_request, steps, options), targets, planned, options))
-    with showing_loads(wanted=targets.store) as live:
+    with show_loads(wanted=targets.store) as live:
         with Progress(quiet=options["quiet"]) as progress:
-            outcome = run_request(model_request, watch=live.following(progress.watch))
+            outcome = run_request(model_request, watch=live.follow(progress.watch))
         provided = planned.of_result(outcome.result, model_request.constraints())
         problem = replace(targets, derived=provided.derived()).keep(outcome)
         live.end(outcome.result)
@@ -156,9 +156,9 @@ def _measure_series(
     begun, emission = series, Emission.parse(options["carbon"], options["power"])
     if next_load(series) is not None and not (targets.silent or options["quiet"]):
         click.echo(_describe_duration(series))
-    with Progress(quiet=options["quiet"]) as progress, showing_loads(wanted=targets.store) as live:
+    with Progress(quiet=options["quiet"]) as progress, show_loads(wanted=targets.store) as live:
         for outcome, latest in measure_loads(
-            series, watch=live.following(progress.watch), force=options["force"], emission=emission
+            series, watch=live.follow(progress.watch), force=options["force"], emission=emission
         ):
             targets.store_only(outcome)
             live.end(outcome.result)
