@@ -40,6 +40,16 @@ def test_a_change_is_announced_once(newcomer: Visitor) -> None:
     assert all(event.startswith("event: change\ndata: ") and event.endswith("\n\n") for event in events)
 
 
+def test_a_page_may_change_though_the_store_does_not(newcomer: Visitor) -> None:
+    """A number beside the mark of the store says so."""
+    watch = ChangeWatch(store=newcomer.store)
+    before = watch.mark()
+    watch.version = lambda: 1
+
+    assert watch.mark() == watch.known == f"{before}.1"
+    assert watch.store_mark() == before
+
+
 def test_a_quiet_store_gives_signs_of_life(newcomer: Visitor) -> None:
     """Now and then, so that a connection that is gone is noticed."""
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from html import unescape
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.dashboard.conftest import LIVE_LOAD, put
 
+from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.dashboard import live_pages
 from modeldyno.dashboard.time_chart import TimeChart, TimeLine, TimePanel, write_chart
 from modeldyno.testing.sample_results import a_result
@@ -69,6 +71,24 @@ def test_lists_lead_to_it_while_it_goes_on(watcher: Visitor) -> None:
     for page, words in (("/", "loads"), ("/loads", "going_on")):
         assert PAGE not in watcher.read(page)
         assert watcher.json(page)[words] == []
+
+
+def test_a_single_load_is_listed_once_it_has_ended(watcher: Visitor) -> None:
+    """With its figures and a link to its result and to all of them; a result without a load is not."""
+    rate = Measurement(metric="request_rate", value=120.0)
+    loaded = a_result(id="e" * 12, measurements=(*a_result().measurements, rate))
+    put(watcher.store, a_result(id="d" * 12))
+    assert "Single loads" not in watcher.read("/loads")
+    put(watcher.store, loaded)
+
+    text = watcher.read("/loads")
+    assert f'href="/results/{loaded.id}"' in text
+    assert "120/s" in text.replace("&#160;", " ")
+    assert "No load is stored yet" not in text
+    assert [entry["id"] for entry in watcher.json("/loads")["results"]] == [loaded.id]
+    (everything,) = re.findall(r'href="(/results[?][^"]+)"', text)
+    assert [entry["id"] for entry in watcher.json(unescape(everything))["items"]] == [loaded.id]
+    assert watcher.json("/loads?name=other")["results"] == []
 
 
 def test_a_browser_without_scripts_loads_it_again_while_it_goes_on(watcher: Visitor) -> None:

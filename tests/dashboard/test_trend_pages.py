@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,11 +10,15 @@ from tests.dashboard.conftest import put, visitor_of
 from tests.support.sample_registry import TARGET, a_target
 
 from modeldyno import plugins
+from modeldyno.dashboard import home_page
+from modeldyno.dashboard.page import Asked
+from modeldyno.dashboard.regressions import RegressionSearch
+from modeldyno.errors import StoreError
 from modeldyno.registry.canary import reading_tag
 from modeldyno.testing.sample_results import a_result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.dashboard.conftest import Visitor
@@ -59,6 +64,68 @@ def test_the_history_of_a_model_is_drawn(visitor: Visitor) -> None:
     assert visitor.json("/trends?name=slower")["name"] == "slower"
     assert "latency.p90 is" in visitor.read("/trends?name=steady&metric=latency.p90")
     assert "the reference model on the bench" in visitor.read(f"/trends?name={reading_tag(TARGET)}")
+
+
+def test_the_first_page_names_what_has_become_worse(visitor: Visitor) -> None:
+    """With a link to its history; while nobody knows yet, it says so."""
+
+    def attention(asked: Asked) -> list[tuple[str, str, str, str]]:
+        data = home_page.home(asked).data
+        assert isinstance(data, dict)
+        return [(one["state"], one["of"], one["why"], one["address"]) for one in data["attention"]]
+
+    why = "latency.p50 has been worse by 50.0% since 2026-01-06 00:00 (06736c), and is now 3.00 ms."
+    assert attention(Asked(store=visitor.store)) == [("worse", "slower", why, "/trends?name=slower")]
+    assert attention(Asked(store=visitor.store, regressions=lambda: None)) == []
+    assert home_page.home(Asked(store=visitor.store, regressions=lambda: None)).reload > 0
+    assert home_page.home(Asked(store=visitor.store, regressions=tuple)).reload == 0
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    """Wait up to ten seconds until something holds."""
+    end = time.monotonic() + 10
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert holds()
+
+
+def test_regressions_are_searched_again_when_the_store_has_changed(visitor: Visitor) -> None:
+    """Not sooner than ten seconds after the last search, and its version moves with what is found."""
+    now, mark = 0.0, "first"
+    search = RegressionSearch(store=visitor.store, mark=lambda: mark, clock=lambda: now)
+    wait_for(lambda: search.found() is not None)
+    (found,) = search.found() or ()
+    assert (found.of, search.version) == ("slower", 1)
+
+    for day in range(11, 17):
+        result = a_result(
+            id=f"{day}" * 6,
+            name="slower",
+            created=f"2026-01-{day}T00:00:00+00:00",
+            samples=[0.002] * 1000,
+        )
+        put(visitor.store, result)
+    mark = "second"
+    assert search.found() == [found]
+    now = 20.0
+    wait_for(lambda: search.found() == [])
+    assert search.version == 2
+
+
+def test_a_search_that_cannot_read_the_store_leaves_the_question_open() -> None:
+    """The pages say what is wrong with the store."""
+
+    class Broken:
+        place = "broken"
+
+        @property
+        def registry(self) -> object:
+            raise StoreError("It is gone.")
+
+    search = RegressionSearch(store=Broken(), mark=lambda: "", clock=lambda: 0.0)  # type: ignore[arg-type]
+
+    assert search.found() is None
+    assert search.version == 0
 
 
 @pytest.mark.parametrize("query", ["name=none", "name=slower&metric=latncy", "name=slower&metric=energy"])

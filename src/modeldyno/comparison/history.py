@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from modeldyno import plugins
 from modeldyno.core.comparison.comparison import SMALLEST_EFFECT
@@ -15,12 +16,29 @@ from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import ModelDynoError, RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from modeldyno.core.comparison.history_noise import Scatter
     from modeldyno.core.result.result import Result
     from modeldyno.core.spec.knob import KnobValue
     from modeldyno.interfaces.store import Entry, Store
+
+
+class StoredReading(NamedTuple):
+    """What a history takes of a stored result."""
+
+    setup: tuple[str, ...]
+    query: Query
+    """What was asked for, or the typical latency of this result."""
+    reading: Reading | None
+    """None if it has no certified number."""
+
+
+def read_stored(store: Store, identifier: str, query: Query | None) -> StoredReading:
+    """Read what a history takes of a result; without a query, its typical latency."""
+    result = store.get(identifier)
+    query = query or default_query(result)
+    return StoredReading(history_setup(result), query, Reading.of(result, query))
 
 
 def trend_of(
@@ -57,8 +75,8 @@ def trend_of(
                 f"None of the {len(entries)} stored results of {name} has that backend and those settings, "
                 "or all of them failed; see modeldyno list."
             )
-        left_out = len(entries) - len(matching)
-        return trend_of_entries(store, name, matching, query, smallest=smallest, left_out=left_out)
+        history = trend_of_entries(store, name, matching, query, smallest=smallest)
+    return replace(history, left_out=len(entries) - len(history.readings))
 
 
 def trend_of_entries(
@@ -68,7 +86,7 @@ def trend_of_entries(
     query: Query | None = None,
     *,
     smallest: float = SMALLEST_EFFECT,
-    left_out: int = 0,
+    read: Callable[[Store, str, Query | None], StoredReading] | None = None,
 ) -> Trend:
     """Find levels and steps in results that are stored, as far as they are of the setup of the newest one.
 
@@ -78,26 +96,26 @@ def trend_of_entries(
         entries: of results that have not failed, the newest first.
         query: the metric; by default the typical latency.
         smallest: relative change that matters.
-        left_out: results of the model that are not among them.
+        read: reads one result; by default `read_stored`. Results do not change, so it may remember them.
 
     Raises:
         RequestError: none of them has the metric.
     """
-    newest = _newest_with_metric(store, entries, query)
-    same_config = [e for e in entries if (e.backend, e.config) == (newest.job.backend, newest.job.config)]
-    results = [newest, *(store.get(entry.id) for entry in same_config if entry.id != newest.id)]
-    requested = query or default_query(newest)
-    same = [result for result in results if history_setup(result) == history_setup(newest)]
-    readings = [reading for result in same if (reading := Reading.of(result, requested)) is not None]
+    read = read or read_stored
+    newest, first = _newest_with_metric(store, entries, query, read)
+    requested = query or first.query
+    same_config = [e for e in entries if (e.backend, e.config) == (newest.backend, newest.config)]
+    found = [first, *(read(store, entry.id, requested) for entry in same_config if entry.id != newest.id)]
+    readings = [one.reading for one in found if one.setup == first.setup and one.reading is not None]
     if not readings:
-        raise RequestError(_no_readings_message(name, requested, newest))
+        raise RequestError(_no_readings_message(name, requested, store.get(newest.id)))
     return trend(
         name,
         requested,
         readings,
         smallest=smallest,
-        left_out=left_out + len(entries) - len(readings),
-        setup=history_setup(newest),
+        left_out=len(entries) - len(readings),
+        setup=first.setup,
     )
 
 
@@ -157,13 +175,16 @@ def _find_entries(store: Store, model: str, limit: int) -> tuple[str, Sequence[E
     )
 
 
-def _newest_with_metric(store: Store, entries: Sequence[Entry], query: Query | None) -> Result:
+def _newest_with_metric(
+    store: Store,
+    entries: Sequence[Entry],
+    query: Query | None,
+    read: Callable[[Store, str, Query | None], StoredReading],
+) -> tuple[Entry, StoredReading]:
     """Return the newest result that has the metric: an inspection, say, has no times."""
-    results = (store.get(entry.id) for entry in entries)
-    with_metric = (
-        result for result in results if Reading.of(result, query or default_query(result)) is not None
-    )
-    return next(with_metric, None) or store.get(entries[0].id)
+    found = ((entry, read(store, entry.id, query)) for entry in entries)
+    with_metric = ((entry, one) for entry, one in found if one.reading is not None)
+    return next(with_metric, None) or (entries[0], read(store, entries[0].id, query))
 
 
 def _matches(entry: Entry, backend: str | None, settings: Mapping[str, KnobValue]) -> bool:

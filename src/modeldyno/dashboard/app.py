@@ -10,7 +10,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
@@ -50,6 +50,7 @@ from modeldyno.dashboard.page import (
     PageText,
     SentFile,
 )
+from modeldyno.dashboard.regressions import RegressionSearch
 from modeldyno.dashboard.schema import schemas
 from modeldyno.dashboard.shared_pages import MOMENT, SharedPages
 from modeldyno.dashboard.store_access import ChangeWatch
@@ -198,8 +199,10 @@ def make_app(
         redoc_url=None,
     )
     watch = ChangeWatch(store=store)
+    search = RegressionSearch(store=store, mark=watch.store_mark)
+    watch.version = lambda: search.version
     sessions = Sessions(port, tokens)
-    answers = _Answers(watch, sessions, moment)
+    answers = _Answers(Asked(store=store, regressions=search.found), watch, sessions, moment)
 
     def stream(request: Request) -> Response:
         return change_stream(request, watch, ending)
@@ -231,15 +234,15 @@ def make_app(
 class _Answers:
     """Answers requests by the functions of the routes."""
 
-    def __init__(self, watch: ChangeWatch, sessions: Sessions, moment: float) -> None:
-        self._store, self._watch, self._sessions = watch.store, watch, sessions
+    def __init__(self, asked: Asked, watch: ChangeWatch, sessions: Sessions, moment: float) -> None:
+        self._asked, self._watch, self._sessions = asked, watch, sessions
         self._makers = CapacityLimiter(_MAKERS)
         self._shared: SharedPages[_Written] = SharedPages(mark=lambda: watch.known, moment=moment)
 
     async def page(self, route: PageRoute, request: Request) -> Response:
         """Answer with a page; the same one to several who ask for it at about the same time."""
         session, new = self._session_or_new(request)
-        url, asked = request.url, _read_request(self._store, request)
+        url, asked = request.url, _read_request(self._asked, request)
 
         def write() -> _Written:
             mark = self._watch.mark()  # before the page is made: what is written meanwhile is followed
@@ -256,11 +259,11 @@ class _Answers:
 
     def twin(self, route: PageRoute, request: Request) -> Response:
         """Answer with the JSON of a page."""
-        return _as_json(_made(route.page, _read_request(self._store, request)))
+        return _as_json(_made(route.page, _read_request(self._asked, request)))
 
     def picture(self, route: PageRoute, request: Request, suffix: str) -> Response:
         """Answer with a chart of a page as a picture: the one that the query names, or the first."""
-        asked = _read_request(self._store, request)
+        asked = _read_request(self._asked, request)
         page = _made(route.page, asked)
         if page.status == _FOUND:
             try:
@@ -272,7 +275,7 @@ class _Answers:
 
     def table(self, route: PageRoute, request: Request) -> Response:
         """Answer with the first table of a page, for a spreadsheet."""
-        page = _made(route.page, _read_request(self._store, request))
+        page = _made(route.page, _read_request(self._asked, request))
         writer = plugins.reporter("csv")
         assert isinstance(writer, Tabulates)
         listed = (part for part in page.parts if isinstance(part, PageBlocks) and part.listed)
@@ -310,7 +313,7 @@ class _Answers:
             words = await _form(request)
         if words is None:
             return self._show(_problem(413, "What was sent is no form, or too long."), request)
-        asked = _read_request(self._store, request, words, file)
+        asked = _read_request(self._asked, request, words, file)
         if not self._sessions.holds(session, asked.word("token")):
             text = "The form is not of this page any more; go back and reload it."
             return self._show(_problem(403, text), request)
@@ -533,11 +536,11 @@ def _parameters(route: PageRoute) -> Iterator[dict[str, Any]]:
 
 
 def _read_request(
-    store: Store, request: Request, words: tuple[tuple[str, str], ...] = (), file: SentFile | None = None
+    asked: Asked, request: Request, words: tuple[tuple[str, str], ...] = (), file: SentFile | None = None
 ) -> Asked:
     """Take what is asked for out of a request; no database takes a null character."""
-    return Asked(
-        store=store,
+    return replace(
+        asked,
         path={name: _plain(str(value)) for name, value in request.path_params.items()},
         query=tuple((name, _plain(value)) for name, value in request.query_params.multi_items()),
         words=words,

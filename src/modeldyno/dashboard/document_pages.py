@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec
 from modeldyno.core.metrics.metric import Query
-from modeldyno.core.report.blocks import Align, Column, Table, clean
+from modeldyno.core.report.blocks import Align, Column, Heading, Table, clean
 from modeldyno.core.result.result import Result
 from modeldyno.core.result.where_text import parse
 from modeldyno.core.stats.units import format_quantity
@@ -86,7 +86,7 @@ LOADS = DocumentRoom(
     path="loads",
     title="Loads",
     kinds=("ladder", "capacity", "explanation"),
-    none="No series of loads is stored yet. This makes one; each load is shown here while it goes on.",
+    none="No load is stored yet. This finds the largest one; each load is shown here while it goes on.",
     command="modeldyno load http://127.0.0.1:8000#model --find-load 'latency.p99 <= 50ms'",
 )
 CONVERSIONS = DocumentRoom(
@@ -221,16 +221,33 @@ def comparisons(asked: Asked) -> DashboardPage:
 
 
 def loads(asked: Asked) -> DashboardPage:
-    """List load curves and searches for the largest load, those of a model, a page at a time."""
-    page = _conclusions(asked, LOADS)
-    live = [] if asked.text("before") else [one for one in live_loads(asked.store) if not one.ended]
+    """List load curves and searches for the largest load, and single loads; those of a model, by pages."""
+    page, name, first = _conclusions(asked, LOADS), asked.text("name"), not asked.text("before")
+    live = [one for one in live_loads(asked.store) if not one.ended] if first else []
+    single = asked.store.find(name=name or None, limit=PAGE, where=conditions_of(_IS_LOAD)) if first else ()
     assert isinstance(page.data, dict)
+    series = () if single and not page.data["items"] else page.parts
     return replace(
         page,
-        parts=(*live_pages.going_on(live), *page.parts),
-        data={**page.data, "going_on": live},
+        parts=(*live_pages.going_on(live), *series, *_single_loads(asked.store, single, name)),
+        data={**page.data, "going_on": live, "results": list(single)},
         reload=live_pages.RELOAD if live else 0,
     )
+
+
+_IS_LOAD = "request_rate >= 0/s or error_rate >= 0"
+_LOAD_COLUMNS = ("created", "model", "latency.p50", "latency.p99", "request_rate", "error_rate")
+
+
+def _single_loads(store: Store, shown: Sequence[Entry], name: str) -> Iterator[Part]:
+    if not shown:
+        return
+    columns = ",".join(_LOAD_COLUMNS)
+    table = _listing(store, shown, _queries_of(columns))
+    links = entry_links(RESULTS, "id", [entry.id for entry in shown])
+    yield PageBlocks(blocks=(Heading(title="Single loads"), table), links=links, listed=False)
+    everything = address(RESULTS.path, name=name, where=_IS_LOAD, columns=columns)
+    yield PageLinks(label="More loads", links=(PageLink(text="All of them, to search", address=everything),))
 
 
 def conversions(asked: Asked) -> DashboardPage:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.registry.records import FigureState, TaskState
 from modeldyno.core.report.blocks import Column, Heading, Notice, Severity, Table, shorten
 from modeldyno.dashboard import document_pages, live_pages
-from modeldyno.dashboard.page import CHIPS, DashboardPage, PageBlocks, PageText, address
+from modeldyno.dashboard.page import CHIPS, Attention, DashboardPage, PageBlocks, PageText, address
 from modeldyno.dashboard.store_access import live_loads
+from modeldyno.dashboard.trend_pages import find_regressions
 from modeldyno.interfaces.reporter import TableLinks
 from modeldyno.registry.matrix import newest_speeds
 from modeldyno.views import lists
@@ -36,24 +37,14 @@ _ATTENTION = 12
 """Rows of each reason that are shown."""
 
 
-class Attention(NamedTuple):
-    """Something that a person should look at."""
-
-    state: str
-    of: str
-    target: str
-    """Name of the target; empty where it is not of one."""
-    why: str
-    address: str
-
-
 def home(asked: Asked) -> DashboardPage:
     """Say what needs attention and what is being done, and list what is new."""
     store = asked.store
     results = store.find(limit=_LOOKED)
     studies, conclusions = store.studies(limit=_NEW), store.conclusions(limit=_NEW)
     targets = store.registry.targets()
-    attention = tuple(_attention(store, results, targets))
+    worse = find_regressions(store) if asked.regressions is None else asked.regressions()
+    attention = (*(worse or ())[:_ATTENTION], *_attention(store, results, targets))
     running = store.registry.tasks(states=(TaskState.LEASED,), limit=_NEW)
     queued = store.registry.count_tasks((TaskState.QUEUED, TaskState.DEFERRED), _MOST)
     workers = store.registry.workers()
@@ -72,13 +63,13 @@ def home(asked: Asked) -> DashboardPage:
         parts.append(_new_conclusions(conclusions))
     if not (live or results or studies or conclusions or store.registry.models(limit=1)):
         parts = [_EMPTY]
-    elif not attention:
-        quiet = Notice(severity=Severity.HELD, text="Nothing needs attention: no failure, no stale figure.")
-        parts.insert(0, PageBlocks(blocks=(quiet,)))
+    else:
+        parts = [*_calm_part(worse, attention), *parts]
     return DashboardPage(
         title="What is new",
         room="/",
         parts=tuple(parts),
+        reload=0 if worse is not None else 2,
         data={
             "attention": [one._asdict() for one in attention],
             "running": running,
@@ -99,6 +90,16 @@ _EMPTY = PageText(
         "modeldyno worker",
     ),
 )
+
+
+def _calm_part(worse: Sequence[Attention] | None, attention: Sequence[Attention]) -> Iterator[PageBlocks]:
+    """Say that nothing needs attention, or that nobody knows yet whether something has become worse."""
+    if worse is None:
+        text = "Histories are being read: models that have become worse will stand here."
+        yield PageBlocks(blocks=(Notice(severity=Severity.NOTE, text=text),))
+    elif not attention:
+        text = "Nothing needs attention: nothing became worse or failed, and no figure is stale."
+        yield PageBlocks(blocks=(Notice(severity=Severity.HELD, text=text),))
 
 
 def _attention(

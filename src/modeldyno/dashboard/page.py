@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, urlencode
 
 from modeldyno.core.report.blocks import Block, Severity
@@ -33,6 +33,17 @@ class SentFile:
     content: IO[bytes]
 
 
+class Attention(NamedTuple):
+    """Something that a person should look at."""
+
+    state: str
+    of: str
+    target: str
+    """Name of the target; empty where it is not of one."""
+    why: str
+    address: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """What a request asks for."""
@@ -46,6 +57,8 @@ class Asked:
     """Names and values of the form that was sent."""
     file: SentFile | None = None
     """The file that was sent with it."""
+    regressions: Callable[[], Sequence[Attention] | None] | None = None
+    """Returns what has become worse, as far as that is known; None: a page searches by itself."""
 
     def text(self, name: str) -> str:
         """Return a value of the query without surrounding space; empty if it was not given."""

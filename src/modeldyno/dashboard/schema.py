@@ -100,11 +100,12 @@ class ConclusionList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadList:
-    """A page of load series, and the loads that go on, whose figures are provisional."""
+    """A page of load series, the newest single loads, and those that go on: their figures are provisional."""
 
     items: list[ConclusionEntry]
     next: str | None
     going_on: list[LiveLoad]
+    results: list[Entry]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,6 +42,8 @@ class ChangeWatch:
 
     store: Store
     clock: Callable[[], float] = time.monotonic
+    version: Callable[[], int] = lambda: 0
+    """Returns a number that moves when pages change though the store does not."""
     _lock: Lock = field(default_factory=Lock)
     _mark: str = ""
     _looked: float = float("-inf")
@@ -49,7 +51,7 @@ class ChangeWatch:
     @property
     def known(self) -> str:
         """The mark as it was seen last, without looking."""
-        return self._mark
+        return self._versioned()
 
     def mark(self) -> str:
         """Return the mark of the store's last change; the last known one while the store cannot be read."""
@@ -58,4 +60,13 @@ class ChangeWatch:
                 with suppress(StoreError):
                     self._mark = self.store.change_mark()
                 self._looked = self.clock()
-            return self._mark
+            return self._versioned()
+
+    def store_mark(self) -> str:
+        """Return the mark of the store alone."""
+        self.mark()
+        return self._mark
+
+    def _versioned(self) -> str:
+        version = self.version()
+        return f"{self._mark}.{version}" if version else self._mark

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from modeldyno import codec
-from modeldyno.comparison.history import trend_of_entries
+from modeldyno.comparison.history import StoredReading, read_stored, trend_of_entries
 from modeldyno.core.comparison.trend import FEWEST_FOR_A_STEP, Trend
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.report.blocks import Column, Table
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.dashboard.page import (
     CHIPS,
+    Attention,
     DashboardPage,
     FormField,
     PageBlocks,
@@ -47,7 +48,7 @@ def trends(asked: Asked) -> DashboardPage:
     name = asked.text("name")
     if name:
         return _history(asked, name, asked.text("metric"))
-    found = tuple(_all(asked.store))
+    found = tuple(trends_of(asked.store))
     worse = sum(trend_state(trend) == _WORSE for _, _, trend in found)
     table = Table(
         title="",
@@ -100,15 +101,39 @@ def _history(asked: Asked, name: str, metric: str) -> DashboardPage:
     )
 
 
-def _all(store: Store) -> Iterator[tuple[str, str, Trend]]:
-    """Yield the label, the name and the history of each machine and model, those that are worse first."""
-    found = [(f"the machine {target.name}", tag, trend) for target, tag, trend in machine_trends(store)]
+class NamedTrend(NamedTuple):
+    """The history of a machine or a model."""
+
+    label: str
+    name: str
+    """Under which its page is found."""
+    trend: Trend
+
+
+def trends_of(store: Store) -> Sequence[NamedTrend]:
+    """Return the histories of the machines and of the models measured last, those that are worse first."""
+    found = [
+        NamedTrend(f"the machine {target.name}", tag, trend) for target, tag, trend in machine_trends(store)
+    ]
     models = Counter(entry.name for entry in store.find(limit=_LOOKED) if not entry.failed)
     for name in [name for name, times in models.items() if times > 1 and name != _REFERENCE][:_MODELS]:
         history = _kept_trend(_stored_history(store, name), None)
         if isinstance(history, Trend):  # else it has nothing that is timed
-            found.append((name, name, history))
-    yield from sorted(found, key=lambda one: trend_state(one[2]) != _WORSE)
+            found.append(NamedTrend(name, name, history))
+    return sorted(found, key=lambda one: trend_state(one.trend) != _WORSE)
+
+
+def find_regressions(store: Store) -> Sequence[Attention]:
+    """Return what has become worse and still is, the latest first."""
+    worse = [one for one in trends_of(store) if one.trend.regressions]
+    return [
+        Attention(_WORSE, one.label, "", describe_trend(one.trend), address("trends", name=one.name))
+        for one in sorted(worse, key=_worse_since, reverse=True)
+    ]
+
+
+def _worse_since(one: NamedTrend) -> str:
+    return one.trend.readings[one.trend.regressions[-1].at].created
 
 
 def machine_trends(store: Store) -> Iterator[tuple[HardwareTarget, str, Trend]]:
@@ -163,9 +188,31 @@ class _Stored:
 @lru_cache(maxsize=4 * _MODELS)
 def _kept_trend(stored: _Stored, query: Query | None) -> Trend | RequestError:
     try:
-        return trend_of_entries(stored.store, stored.label, stored.entries, query)
+        return trend_of_entries(stored.store, stored.label, stored.entries, query, read=_kept_reading)
     except RequestError as error:
         return error
+
+
+def _kept_reading(store: Store, identifier: str, query: Query | None) -> StoredReading:
+    return _read(_Place(store), identifier, query)
+
+
+class _Place:
+    """A store; two are the same if they are at the same place."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def __hash__(self) -> int:
+        return hash(self.store.place)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Place) and self.store.place == other.store.place
+
+
+@lru_cache(maxsize=2 * _MODELS * _HISTORY)
+def _read(place: _Place, identifier: str, query: Query | None) -> StoredReading:
+    return read_stored(place.store, identifier, query)
 
 
 def trend_state(trend: Trend) -> str:
@@ -179,11 +226,16 @@ def trend_state(trend: Trend) -> str:
     return _CHANGED if trend.steps else _STABLE
 
 
+def describe_trend(trend: Trend) -> str:
+    """Say what has become of a history, without its name."""
+    return trend_view.headline(trend).partition(": ")[2]
+
+
 def _row(trend: Trend) -> tuple[str, ...]:
     return (
         trend_state(trend),
         str(trend.query),
         format_quantity(trend.levels[-1].value, trend.query.unit, 3),
         f"{len(trend.readings):,}",
-        trend_view.headline(trend).partition(": ")[2],
+        describe_trend(trend),
     )
