@@ -22,6 +22,7 @@ from modeldyno.core.metrics.measurement import (
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.result.result import Environment, Event, Failure, FailureKind, Progressed, Result
 from modeldyno.core.result.static_data import Operator, StaticReport
+from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.spec.probe_options import Observation
@@ -56,6 +57,8 @@ class Machine:
     errors: dict[tuple[str, object], float] = field(default_factory=dict)
     unlike: frozenset[tuple[str, object]] = frozenset()
     static: bool = True
+    largest: int = 1 << 30
+    """Larger batches run out of memory."""
     jobs: list[Job] = field(default_factory=list)
 
     def __call__(self, job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
@@ -71,6 +74,8 @@ class Machine:
             if isinstance(wrong, Exception):
                 raise wrong
             failures = (Failure(where="open", kind=FailureKind.ERROR, message=wrong),)
+        if int(job.config.get("batch_size", 1)) > self.largest:
+            failures = (Failure(where="first call", kind=FailureKind.OOM, message="it took 9 GiB"),)
         seconds = 0.001 / prod(self.gains.get(key, 1.0) for key in point)
         seconds *= 1 + 0.002 * ((7 * len(self.jobs)) % 5 - 2)
         if job.probes == ("evaluation",):
@@ -319,6 +324,20 @@ def test_a_baseline_that_fails_is_an_error() -> None:
     """There is nothing to compare with."""
     with pytest.raises(RunFailed, match="The model failed in open: it burst"):
         advised(Machine(broken={("compile", "off"): "it burst"}))
+
+
+def test_a_batch_that_runs_out_of_memory_is_halved_until_one_fits() -> None:
+    """The error names it; a batch that a given shape fixes cannot be halved."""
+    job = replace(JOB, config={**JOB.config, "batch_size": 64})
+    with pytest.raises(
+        RunFailed, match="took 9 GiB; a batch of 16 fits, as a trial showed: take batch_size=16"
+    ):
+        advised(Machine(largest=20), job=job)
+
+    shaped = replace(job, inputs=(InputSpec(name="x", shape=(64, 3), dtype="float32"),))
+    for other, machine in ((shaped, Machine(largest=20)), (job, Machine(largest=0))):
+        with pytest.raises(RunFailed, match=r"took 9 GiB$"):
+            advised(machine, job=other)
 
 
 def test_a_baseline_that_is_refused_is_refused() -> None:

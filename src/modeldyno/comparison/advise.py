@@ -24,6 +24,7 @@ from modeldyno.core.advice.advice import (
     best_finalist,
     candidates,
     final_candidates,
+    fixed_batch,
     relative_gain,
     which_helped,
     worth_rounds,
@@ -32,6 +33,8 @@ from modeldyno.core.advice.bottleneck import bottleneck
 from modeldyno.core.advice.finding import Case
 from modeldyno.core.advice.rules import findings
 from modeldyno.core.comparison.build import with_second_pass
+from modeldyno.core.result.result import FailureKind
+from modeldyno.core.spec.knob import BATCH_SIZE
 from modeldyno.core.spec.static_options import HERE, Mode
 from modeldyno.core.study.search_space import parse_axis
 from modeldyno.environment import machine
@@ -174,7 +177,8 @@ def _inspect_baseline(trial: AdviseSession) -> Advice:
     """
     result = trial.look(trial.job, BASELINE, BASELINE)
     if failure := result.failure:
-        raise RunFailed(f"The model failed in {failure.where}: {failure.message}")
+        smaller = _batch_that_fits(trial, result) if failure.kind is FailureKind.OOM else 0
+        raise RunFailed(f"The model failed in {failure.where}: {failure.message}{_smaller_batch(smaller)}")
     metric = trial.wish.query.metric
     if trial.campaign.limit is not None and result.find(metric) is None and trial.left <= 0:
         raise trial.campaign.limit.exceeded(metric)
@@ -187,6 +191,32 @@ def _inspect_baseline(trial: AdviseSession) -> Advice:
         baseline=baseline,
         bottleneck=bottleneck(Case(result=baseline, knobs={knob.name: knob for knob in knobs})),
         findings=findings(baseline, knobs),
+    )
+
+
+def _batch_that_fits(trial: AdviseSession, result: Result) -> int:
+    """Halve the batch that ran out of memory until one runs; 0 if none was found in time."""
+    batch = int(trial.job.config.get(BATCH_SIZE.name, 1)) // 2
+    if fixed_batch(result) is not None:
+        return 0
+    while batch and trial.left > 0 and not trial.campaign.interrupted():
+        smaller = trial.job.at({BATCH_SIZE.name: batch})
+        try:
+            tried = trial.look(smaller, "smaller", f"a batch of {batch}", timeout=trial.left)
+        except OutOfTime:
+            return 0
+        if tried.failure is None:
+            return batch
+        batch = batch // 2 if tried.failure.kind is FailureKind.OOM else 0
+    return 0
+
+
+def _smaller_batch(batch: int) -> str:
+    if not batch:
+        return ""
+    return (
+        f"; a batch of {batch:,} fits, as a trial showed: take batch_size={batch}, or let the probe "
+        "largest-batch find the largest"
     )
 
 

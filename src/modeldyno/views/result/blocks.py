@@ -11,6 +11,8 @@ from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.report.blocks import Block, Notice, Severity, clean, shorten
 from modeldyno.core.report.charts import AxisScale, Bins, ReferenceLine
 from modeldyno.core.result.failure_kinds import KINDS
+from modeldyno.core.result.result import FailureKind
+from modeldyno.core.spec.knob import BATCH_SIZE
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.result.devices import devices
@@ -60,7 +62,12 @@ def verdicts(judgements: Sequence[Judgement]) -> Iterator[Notice]:
 
 def failures(result: Result) -> Iterator[Notice]:
     """Yield the failures."""
-    yield from map(_failure, result.failures)
+    for failure in result.failures:
+        memory = failure.kind is FailureKind.OOM and int(result.job.config.get(BATCH_SIZE.name, 1)) > 1
+        yield _failure(failure, _FIND_A_BATCH if memory else "")
+
+
+_FIND_A_BATCH = "modeldyno advise with the same arguments halves the batch until one fits"
 
 
 def doubts(result: Result) -> Iterator[Notice]:
@@ -100,12 +107,13 @@ def _judgement(judgement: Judgement) -> Notice:
     return Notice(severity=severity, text=shorten(clean(judgement.sentence()), TEXT_LIMIT))
 
 
-def _failure(failure: Failure) -> Notice:
+def _failure(failure: Failure, advice: str) -> Notice:
     log = "\n".join(shorten(line, 400) for line in _relevant_lines(failure.log.splitlines()))
     return Notice(
         severity=Severity.FAILURE,
         code=f"{shorten(failure.where, NAME_LIMIT)}: {KINDS[failure.kind]}",
         text=shorten(clean(spell_for_command_line(failure.message)), TEXT_LIMIT),
+        advice=advice,
         log=log,
     )
 
