@@ -22,6 +22,7 @@ from modeldyno.registry.changes import change_and_list_tasks
 from modeldyno.registry.overview import version_overview
 from modeldyno.registry.policies import find_policy, read_policy
 from modeldyno.registry.push import push_version
+from modeldyno.registry.ray_cluster import run_on_ray
 from modeldyno.registry.register import Registration, named_metrics
 from modeldyno.registry.register import register as register_model
 from modeldyno.registry.targets import named_device
@@ -394,6 +395,7 @@ def work(  # noqa: PLR0913 - one parameter per option
     windows: str | Sequence[str] = (),
     never_on: str | Sequence[str] = (),
     hooks: Mapping[str, str] | None = None,
+    ray: str | None = None,
 ) -> None:
     """Do what the registry has queued while the device is idle, as ``modeldyno worker`` does.
 
@@ -406,6 +408,8 @@ def work(  # noqa: PLR0913 - one parameter per option
         never_on: devices that are never used, such as ``"gpu:0"``.
         hooks: commands by name, such as ``{"tell": "notify-send model"}``, which the webhook ``hook:tell``
             sends events to.
+        ray: address of a Ray cluster whose machines do it: ``"ray://head:10001"``, ``"head:6379"``,
+            ``"auto"`` or ``"local"``.
 
     Raises:
         RequestError: this machine has no such device, or it is never to be used, or a window is none.
@@ -420,7 +424,10 @@ def work(  # noqa: PLR0913 - one parameter per option
         never_on=tuple(map(named_device, as_tuple(never_on, "never_on"))),
         hooks=webhooks.read_hooks(f"{name}={command}" for name, command in (hooks or {}).items()),
     )
-    run_worker(options)
+    if ray is None:
+        run_worker(options)
+    else:
+        run_on_ray(ray, options)
 
 
 @reword_errors

@@ -10,6 +10,10 @@ from modeldyno.cli import actions
 @click.command(name="worker")
 @click.option("--device", default="cpu", show_default=True, help="Device to measure on: cpu, or cuda:0.")
 @click.option("--name", metavar="TEXT", help="Name of this target, if it is new.  [default: the host's]")
+@click.option(
+    "--ray", metavar="ADDRESS",
+    help="Let the machines of a Ray cluster do it: ray://head:10001, head:6379, auto, or local.",
+)  # fmt: skip
 @click.option("--once", is_flag=True, help="End when nothing is left that can be done now.")
 @click.option(
     "--idle-cpu", metavar="SHARE", default="2%", show_default=True,

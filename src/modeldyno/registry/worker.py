@@ -57,6 +57,8 @@ class WorkerOptions:
     """Seconds between two looks for a task."""
     once: bool = False
     """Whether to end when nothing is queued."""
+    most: float = math.inf
+    """Tasks after which it ends."""
     windows: tuple[Window, ...] = ()
     """Times of day at which it takes tasks, in local time; empty for any time."""
     never_on: tuple[str, ...] = ()
@@ -149,14 +151,8 @@ def run_worker(
     if options.device in options.never_on:
         raise RequestError(f"{options.device} is a device that is never to be used here; give another one.")
     target = target_here(options.device, options.target_name)
-    worker = Worker(
-        id=new_identity()["id"],
-        target=target.id,
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        software=software_here(),
-    )
-    post = _Post(worker=worker, target=target, options=options, begin=begin, tell=tell, shift=_Shift())
+    worker, shift = new_worker(target), _Shift()
+    post = _Post(worker=worker, target=target, options=options, begin=begin, tell=tell, shift=shift)
     with plugins.store() as store, counted_interrupts() as interrupts:
         registry = store.registry
         post.announce(registry, _WAITING)
@@ -168,11 +164,23 @@ def run_worker(
                 registry.leave(worker.id)
 
 
+def new_worker(target: HardwareTarget) -> Worker:
+    """Return this process as a worker that waits at a device of this machine."""
+    return Worker(
+        id=new_identity()["id"],
+        target=target.id,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        software=software_here(),
+        state=_WAITING,
+    )
+
+
 def _work(store: Store, post: _Post, interrupts: Sized, done: Callable[[TaskDone], None]) -> None:
     registry = store.registry
     checked = -math.inf
     tried: list[int] = []  # with `once`: a task that is put off must not come again in the same run
-    while not interrupts:
+    while not interrupts and len(tried) < post.options.most:
         opening = opens_at(post.options.windows, local_now())
         if time.monotonic() - checked >= _STALE_CHECK:
             webhooks.send_due(registry, most=_MESSAGES, hooks=post.options.hooks)
@@ -180,10 +188,9 @@ def _work(store: Store, post: _Post, interrupts: Sized, done: Callable[[TaskDone
                 _check_machine(store, post, interrupts)
             registry.enqueue(tuple(repeat_tasks(registry, post.target.id)))
             checked = time.monotonic()
-        task = None if opening else registry.claim(post.worker, leave=tried)
+        task = None if opening else registry.claim(post.worker, leave=tried if post.options.once else ())
         if task is not None:
-            if post.options.once:
-                tried.append(task.id)
+            tried.append(task.id)
             done(_do(task, registry, post, interrupts))
             webhooks.send_due(registry, most=_MESSAGES, hooks=post.options.hooks)
         elif post.options.once:

@@ -12,6 +12,7 @@ from modeldyno.core.registry.windows import Window
 from modeldyno.core.stats.sanitize import clean
 from modeldyno.core.stats.units import SECONDS, parse_quantity
 from modeldyno.environment.idle import IdleRule
+from modeldyno.registry.ray_cluster import run_on_ray
 from modeldyno.registry.targets import named_device
 from modeldyno.registry.webhooks import read_hooks
 from modeldyno.registry.worker import TaskDone, WorkerOptions, run_worker
@@ -40,6 +41,9 @@ def run(given: Mapping[str, Any]) -> None:
             period=given["idle_for"],
         ),
     )
+    if given["ray"] is not None:
+        run_on_ray(given["ray"], options, done=_print_outcome, tell=lambda text: click.echo(clean(text)))
+        return
     if not options.once:
         click.echo(f"Waiting for tasks for {options.device}; Ctrl-C ends it.", err=True)
     work(options)
