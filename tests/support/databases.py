@@ -9,6 +9,8 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import create_engine, text
 
+from modeldyno.servers import paths
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -22,6 +24,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     address = os.environ.get("MODELDYNO_TEST_POSTGRES")
     if not address:
         pytest.skip("MODELDYNO_TEST_POSTGRES names no server")
+    monkeypatch.setenv(paths.VARIABLE, str(paths.servers_root()))  # the engines that are installed
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     schema = f"test_{uuid4().hex}"
     engine = create_engine(address.replace("postgresql://", "postgresql+psycopg://", 1))
