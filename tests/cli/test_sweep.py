@@ -723,3 +723,20 @@ def test_a_configuration_is_shown_reported_and_drawn(
         refused = modeldyno(*words)
         assert refused.code == 2
         assert says in refused.err
+
+
+def test_a_report_whose_pictures_cannot_be_drawn_is_not_begun(
+    modeldyno: Callable[..., CommandResult],
+    bench: Callable[..., SimulatedTrials],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is missing is said before a file is written."""
+    bench()
+    modeldyno("sweep", *BATCHES)
+    monkeypatch.setattr("modeldyno.plugins.missing", lambda modules: tuple(modules))
+    refused = modeldyno("report", "digits", "--pictures", "pictures", "-o", "one.md")
+
+    assert refused.code == 3
+    assert "needs matplotlib" in refused.err
+    assert not (tmp_path / "one.md").exists()

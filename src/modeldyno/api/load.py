@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.profile import as_tuple, result_or_raise, split_plan, store_conclusion_if, store_if
 from modeldyno.core.load.capacity import Capacity
-from modeldyno.core.load.load_curve import LoadCurve, parse_ladder
+from modeldyno.core.load.load_curve import LoadCurve, ends_at_plateau, parse_ladder
 from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate, parse_sequence
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.trace.carbon import Emission
@@ -224,7 +224,7 @@ def load_curve(  # noqa: PLR0913 - one parameter per option
     else:
         loads = parse_ladder(text or _LOADS)
         request = _request({**given, "concurrency": loads[0]})
-        curve = begin_curve(request, loads, until_plateau=":" in (text or _LOADS))
+        curve = begin_curve(request, loads, until_plateau=ends_at_plateau(text or _LOADS))
     return _measure(curve, given)
 
 

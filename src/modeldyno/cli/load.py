@@ -19,7 +19,7 @@ from modeldyno.cli.output_options import result_output_options
 @cli_options.INPUTS
 @click.option(
     "--concurrency", "-c", metavar="N|N,N,...|N:M",
-    help="Closed loop: number of concurrent requests; several (1,2,4 or 1:64) measure a load curve. "
+    help="Closed loop: number of concurrent requests; several (1,2,4, 1..4 or 1:64) measure a load curve. "
     "With --rate: maximum concurrency.",
 )  # fmt: skip
 @click.option(

@@ -105,7 +105,10 @@ def instead_of_option(option: str, words: Sequence[str], command: click.Command)
     table = _LOAD_OPTIONS if command.name == "load" else _OPTIONS
     if option in table:
         return f"There is no option {option}; {table[option].format(value=value or 'N')}."
-    if not any("--set" in parameter.opts for parameter in command.params):
+    known = {option for parameter in command.params for option in parameter.opts}
+    if option == "--max-time" and "--budget" in known:
+        return f"There is no option {option}; --budget {value or 'TIME'} limits the time."
+    if "--set" not in known:
         return ""
     name = option.lstrip("-").replace("-", "_")
     aliases: dict[str, str] = {}

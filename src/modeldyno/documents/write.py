@@ -140,11 +140,11 @@ def write_report(  # noqa: PLR0913 - one parameter per option
         configurations=tuple(name for text in configurations for name in text.split(",") if name.strip()),
         plots=tuple(map(parse_plot, plots)),
     )
-    write(document, path, judgements, chart=chart, options=options)
-    if pictures is not None:
+    if pictures is not None:  # first, as they need a package that may be missing
         page = lay_out_document(document, options)
         for suffix in (".svg", ".png"):
             write_pictures(page, pictures, suffix)
+    write(document, path, judgements, chart=chart, options=options)
 
 
 def write_pictures(page: Page, folder: Path, suffix: str = ".svg") -> tuple[Path, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.capacity_spec import CapacitySearch
-from modeldyno.core.load.load_curve import LoadCurve, parse_ladder
+from modeldyno.core.load.load_curve import LoadCurve, ends_at_plateau, parse_ladder
 from modeldyno.core.load.multi_model import bounds_of_each_model
 from modeldyno.core.load.replicas_and_cost import bounds_of
 from modeldyno.core.load.series_steps import (
@@ -104,7 +104,7 @@ def resume_curve(
         raise RequestError(f"{stored.id[:6]} is a search for a load; go on with find_load.")
     curve = without_unfinished(_resumable(stored))
     if concurrency is not None:
-        curve = replace(curve, loads=parse_ladder(concurrency), until_plateau=":" in concurrency)
+        curve = replace(curve, loads=parse_ladder(concurrency), until_plateau=ends_at_plateau(concurrency))
     bounds = _parse_bounds(require, curve)
     if bounds in {(), bounds_of(curve)}:
         return curve

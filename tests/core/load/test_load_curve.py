@@ -6,6 +6,7 @@ from modeldyno.core.load.load_curve import (
     LoadCurve,
     LoadPoint,
     doubling_loads,
+    ends_at_plateau,
     parse_ladder,
     worth_climbing,
 )
@@ -161,6 +162,9 @@ class TestLoads:
             ("1:8", (1, 2, 4, 8)),
             ("3:20", (3, 6, 12, 20)),
             ("512:", (512, 1024)),
+            ("1..4", (1, 2, 3, 4)),
+            ("1..9:4", (1, 5, 9)),
+            ("1..16*2", (1, 2, 4, 8, 16)),
         ],
     )
     def test_a_ladder_is_read(self, text: str, loads: tuple[int, ...]) -> None:
@@ -168,12 +172,32 @@ class TestLoads:
         assert parse_ladder(text) == loads
 
     @pytest.mark.parametrize(
-        "text", ["", "1,1", "4,2", "0,1", "8:4", "a", "1:b", "0:8", ",".join(map(str, range(1, 99)))]
+        "text",
+        [
+            "",
+            "1,1",
+            "4,2",
+            "0,1",
+            "8:4",
+            "a",
+            "1:b",
+            "0:8",
+            "4..1",
+            "1..2:0.5",
+            ",".join(map(str, range(1, 99))),
+        ],
     )
     def test_what_is_no_ladder_is_refused(self, text: str) -> None:
         """In one sentence with an example."""
-        with pytest.raises(RequestError, match=r"is not a ladder; write rising concurrencies: 1,2,4,8"):
+        with pytest.raises(
+            RequestError, match=r"is not a ladder; write up to 64 rising concurrencies: 1,2,4,8"
+        ):
             parse_ladder(text)
+
+
+def test_only_a_ladder_that_doubles_ends_at_the_plateau() -> None:
+    """One whose loads were named is measured whole."""
+    assert [ends_at_plateau(text) for text in ("1:64", "1,2", "1..9:2")] == [True, False, False]
 
 
 BOUND = Constraint.parse("latency.p99 <= 50ms")

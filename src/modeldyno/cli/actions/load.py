@@ -20,7 +20,7 @@ from modeldyno.cli.actions.progress import Progress
 from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.capacity_steps import SearchEnd
 from modeldyno.core.load.endpoint_url import parse_headers
-from modeldyno.core.load.load_curve import LoadCurve, parse_ladder
+from modeldyno.core.load.load_curve import LoadCurve, ends_at_plateau, parse_ladder
 from modeldyno.core.load.series_steps import missing_loads, next_load
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.report.blocks import Notice, Severity
@@ -88,7 +88,7 @@ def _begin(
 
     if options["find_load"]:
         return loads.begin_search(model_request, most=options["most"], measurements=options["measurements"])
-    return loads.begin_curve(model_request, steps, until_plateau=":" in options["concurrency"])
+    return loads.begin_curve(model_request, steps, until_plateau=ends_at_plateau(options["concurrency"]))
 
 
 # --- several loads ---------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from modeldyno.core.result.result import Environment
 from modeldyno.core.result.summary import answers_under_load
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.core.spec.number_range import parse_range
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.presentation import Presented
 
@@ -207,25 +208,34 @@ _MOST_POINTS = 64
 
 
 def parse_ladder(text: str) -> tuple[int, ...]:
-    """Read ``1,2,4,8`` or ``1:64`` (doubling): rising concurrencies.
+    """Read rising concurrencies: ``1,2,4,8``, ``1:64`` (doubling), or a range: ``1..4``, ``1..64*2``.
 
     Raises:
-        RequestError: it is neither.
+        RequestError: it is none of these.
     """
     first, colon, last = text.strip().partition(":")
     try:
-        loads = (
-            doubling_loads(int(first), int(last or _DEFAULT_LAST))
-            if colon
-            else tuple(map(int, text.split(",")))
-        )
-    except ValueError:
+        numbers = parse_range(text)
+        if numbers is not None:
+            loads = tuple(int(number) for number in numbers if float(number).is_integer())
+            loads = loads if len(loads) == len(numbers) else ()
+        elif colon:
+            loads = doubling_loads(int(first), int(last or _DEFAULT_LAST))
+        else:
+            loads = tuple(map(int, text.split(",")))
+    except (ValueError, RequestError):
         loads = ()
     if not loads or loads[0] < 1 or len(loads) > _MOST_POINTS or any(b <= a for a, b in pairwise(loads)):
         raise RequestError(
-            f"'{text}' is not a ladder; write rising concurrencies: 1,2,4,8, or 1:64 to double up to 64."
+            f"'{text}' is not a ladder; write up to {_MOST_POINTS} rising concurrencies: 1,2,4,8 or 1..4, or "
+            "1:64 to double up to 64."
         )
     return loads
+
+
+def ends_at_plateau(text: str) -> bool:
+    """Return whether a ladder ends where more load no longer gives more throughput: ``1:64``."""
+    return ":" in text and ".." not in text
 
 
 def doubling_loads(first: int, last: int) -> tuple[int, ...]:

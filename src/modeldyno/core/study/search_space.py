@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from modeldyno.core.spec.knob import KnobValue
+from modeldyno.core.spec.number_range import parse_range
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
@@ -169,11 +169,6 @@ def _matters(axis: Axis, point: Mapping[str, KnobValue]) -> bool:
 _AXIS = re.compile(
     r"\s*(?P<name>[\w.\-]+)\s*=(?P<values>.*?)(?:\sif\s+(?P<where>[\w.\-]+)\s*=(?P<equals>.*))?"
 )
-_RANGE = re.compile(
-    r"(?P<low>-?\d+(?:\.\d+)?)\.\.(?P<high>-?\d+(?:\.\d+)?)(?:(?P<by>[:*])(?P<step>\d+(?:\.\d+)?))?"
-)
-_MOST_VALUES = 10_000
-"""Most values of an axis."""
 
 
 def parse_axis(text: str) -> Axis:
@@ -224,41 +219,11 @@ def _split_values(text: str) -> list[str]:
 
 def _expand(name: str, value: KnobValue) -> Iterator[KnobValue]:
     """Yield the numbers of a range, or the one value of a word."""
-    match = _RANGE.fullmatch(value.strip()) if isinstance(value, str) else None
-    if match is None:
-        yield _parse_value(value)
-        return
-    low, high = _parse_number(match["low"]), _parse_number(match["high"])
-    step = _parse_number(match["step"] or "1")
-    grows = step > 1 and low > 0 if match["by"] == "*" else step > 0
-    if low > high or not grows:
-        raise RequestError(f"The axis {name}: '{value}' is not a rising range.")
-    numbers = _geometric_range(low, high, step) if match["by"] == "*" else _arithmetic_range(low, high, step)
-    expanded = list(islice(numbers, _MOST_VALUES + 1))
-    if len(expanded) > _MOST_VALUES:
-        raise RequestError(
-            f"The axis {name} has more than {_MOST_VALUES:,} values in '{value}'; take larger steps."
-        )
-    yield from expanded
-
-
-def _arithmetic_range(low: float, high: float, step: float) -> Iterator[KnobValue]:
-    count = math.floor((high - low) / step + 1e-9)
-    return (round(low + index * step, _DIGITS) for index in range(count + 1))
-
-
-def _geometric_range(low: float, high: float, factor: float) -> Iterator[KnobValue]:
-    while low <= high:
-        yield round(low, _DIGITS)
-        low *= factor
-
-
-_DIGITS = 12
-"""Decimals of a value in a range: 0.1 + 2 x 0.1 is slightly more than 0.3."""
-
-
-def _parse_number(text: str) -> int | float:
-    return float(text) if "." in text else int(text)
+    try:
+        numbers = parse_range(value) if isinstance(value, str) else None
+    except RequestError as error:
+        raise RequestError(f"The axis {name}: {error}") from None
+    yield from (_parse_value(value),) if numbers is None else numbers
 
 
 def _parse_value(value: KnobValue) -> KnobValue:
