@@ -734,7 +734,7 @@ def test_a_report_whose_pictures_cannot_be_drawn_is_not_begun(
     """What is missing is said before a file is written."""
     bench()
     modeldyno("sweep", *BATCHES)
-    monkeypatch.setattr("modeldyno.plugins.missing", lambda modules: tuple(modules))
+    monkeypatch.setattr("modeldyno.plugins.missing", tuple)
     refused = modeldyno("report", "digits", "--pictures", "pictures", "-o", "one.md")
 
     assert refused.code == 3
