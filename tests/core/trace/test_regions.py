@@ -13,7 +13,7 @@ CLOCK = {"clock_resolution": 1e-9, "timer_cost": 5e-8}
 def tally(times: list[int], *, most: int = trace_regions.MOST, seed: int = 0) -> RegionTally:
     made = RegionTally(most=most, seed=seed)
     for time in times:
-        made.add(time, time, time, 0)
+        made.add([(time, time, time, 0)])
     return made
 
 
@@ -97,9 +97,9 @@ def test_a_scope_of_memory_is_taken_apart() -> None:
 def test_own_time_that_is_mostly_noting_down_is_doubted() -> None:
     """A region that calls many small ones is named with the share that noting them down takes."""
     busy, calm, idle = RegionTally(), RegionTally(), RegionTally()
-    busy.add(2 * MS, 1 * MS, 2 * MS, 400)
-    calm.add(2 * MS, 1 * MS, 2 * MS, 60)
-    idle.add(0, 0, 0, 5)
+    busy.add([(2 * MS, 1 * MS, 2 * MS, 400)])
+    calm.add([(2 * MS, 1 * MS, 2 * MS, 60)])
+    idle.add([(0, 0, 0, 5)])
     tallies = {"busy": busy, "calm": calm, "idle": idle}
     (found,) = trace_regions.region_doubts(tallies, cost=1e-6, slowed=None)
 

@@ -16,7 +16,7 @@ from modeldyno.core.metrics.measurement import Distribution, Measurement, observ
 from modeldyno.core.stats.units import SECONDS, format_quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 SCRIPT = "script"
 """The scheme of the subject of regions: a script, which no loader loads."""
@@ -28,6 +28,9 @@ WATCHED = "watched"
 """The probe in the Job of a Result about a block of code that was watched from outside."""
 MOST = 16_384
 """Most calls of a region that are kept; beyond it a random one of every 2, 4, 8 ... consecutive ones."""
+CallTimes = tuple[int, int, int, int]
+"""Nanoseconds that a call took, outside of nested regions, and without another call of its region around it;
+and the number of calls directly within it."""
 _NS = 1e-9
 _LEAST_PERIODS = 10
 """Periods of a counter of energy that the calls of a region must take together."""
@@ -98,20 +101,25 @@ class RegionTally:
         self._next_kept = 1
         self._random = Random(seed)  # noqa: S311 - no secret
 
-    def add(self, spent: int, own: int, outermost: int, nested_calls: int) -> None:
-        """Add a call; times are nanoseconds."""
-        self.calls += 1
-        self.total += outermost
-        self.own += own
-        self.nested_calls += nested_calls
-        if spent > self.longest:  # noqa: PLR1730 - max() takes ten times as long
-            self.longest = spent
-        if self.calls == 1:
-            self.first = self.least = spent
-        elif spent < self.least:
-            self.least = spent
-        if self.calls == self._next_kept:
-            self._keep(spent)
+    def add(self, calls: Sequence[CallTimes]) -> None:
+        """Add calls that have ended, in their order."""
+        if not calls:
+            return
+        spent, own, outermost, nested_calls = zip(*calls, strict=True)
+        if not self.calls:
+            self.first = self.least = spent[0]
+        before = self.calls
+        self.calls += len(calls)
+        self.total += sum(outermost)
+        self.own += sum(own)
+        self.nested_calls += sum(nested_calls)
+        self.longest = max(self.longest, *spent)
+        self.least = min(self.least, *spent)
+        if self._stride == 1 and len(self.kept) + len(calls) < self._most:
+            self.kept.extend(spent)
+            self._next_kept += len(calls)
+        while self._next_kept <= self.calls:
+            self._keep(spent[self._next_kept - before - 1])
 
     def _keep(self, spent: int) -> None:
         self.kept.append(spent)
