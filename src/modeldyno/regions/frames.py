@@ -33,7 +33,7 @@ class Nesting:
         """The innermost one; those around it are its parents, of which some may have ended."""
 
 
-class Watched:
+class FrameWatch:
     """What is recorded of a call beside its time."""
 
     __slots__ = ("drawn", "end_operators", "joules", "levels", "sizes")
@@ -76,7 +76,7 @@ class Frame:
     """The distinct regions around this one, followed by itself."""
     inner: tuple[Frame, ...]
     """Frames that were open within this one when it was suspended, outermost first."""
-    watched: Watched | None
+    watched: FrameWatch | None
 
     def enter(self, current: ContextVar[Nesting | None]) -> None:
         """Enter the nesting of the caller, or of a resumption, which may be elsewhere."""

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 from modeldyno.core.trace.regions import RegionMemory, RegionTally, Schedule
 from modeldyno.errors import RequestError
 from modeldyno.regions.energy_reader import EnergyReader
-from modeldyno.regions.frames import Watched, new_frame
+from modeldyno.regions.frames import FrameWatch, new_frame
 from modeldyno.regions.memory_meters import MEMORY, Meters, synchronise
 from modeldyno.regions.wrappers import KINDS, wrap_function
 
@@ -265,7 +265,7 @@ class Profiled:
         """Return the name under which calls are counted."""
         return name if name in self._tallies or len(self._tallies) < MOST_REGIONS else OTHERS
 
-    def _count_pending(self, name: str, watched: Watched | None = None) -> None:
+    def _count_pending(self, name: str, watched: FrameWatch | None = None) -> None:
         with self._lock:
             name = self._tallied(name)
             tally = self._tallies.get(name)
@@ -296,7 +296,7 @@ class Profiled:
     def _begin_watching(self, frame: Frame, mark: RegionMark) -> None:
         """Begin what is recorded beside the time; no call around this one has the time that it takes."""
         before = self._clock()
-        watched = frame.watched = frame.watched or Watched()
+        watched = frame.watched = frame.watched or FrameWatch()
         if mark.ops is not None:
             watched.end_operators = self._operator_recorder().begin(frame.name, mark.ops)
         if mark.memory is not None:
@@ -305,7 +305,7 @@ class Profiled:
             watched.joules = self._energy.read()
         frame.exclude(self._clock() - before)
 
-    def _end_watching(self, frame: Frame, watched: Watched) -> None:
+    def _end_watching(self, frame: Frame, watched: FrameWatch) -> None:
         """End it in the reverse order."""
         before = self._clock()
         if watched.joules is not None:
@@ -387,7 +387,7 @@ class RegionMark:
 # --- helpers -------------------------------------------------------------------------------------
 
 
-def _add_watched(tally: RegionTally, watched: Watched) -> None:
+def _add_watched(tally: RegionTally, watched: FrameWatch) -> None:
     """Add what was recorded of a call beside its time."""
     if watched.drawn is not None:
         tally.metered += 1
