@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.result.trace_data import EventKind, ExecutedOp
 from modeldyno.core.trace import regions as trace_regions
 from modeldyno.core.trace.regions import RegionMemory, RegionTally
 
@@ -169,3 +170,28 @@ def test_energy_is_doubted_where_it_is_not_read_or_the_counter_is_too_slow() -> 
     assert doubt.seen.endswith("the same holds for 1 more")
     (unread,) = trace_regions.energy_doubts({"step": metered(None)}, 0.0)
     assert unread.code == "unread-energy"
+
+
+def test_operators_of_one_call_are_counted_by_region() -> None:
+    """With those in its modules; kernels and ranges are none."""
+    rows = [
+        ExecutedOp(name="mm", scope=scope, kind=kind, calls=2.0, self_time=0.0, total_time=0.0)
+        for scope, kind in (
+            ("step", EventKind.OPERATOR),
+            ("step > Net.a", EventKind.OPERATOR),
+            ("step", EventKind.KERNEL),
+            ("block", EventKind.OPERATOR),
+        )
+    ]
+
+    assert [(one.metric, one.scope, one.value) for one in trace_regions.operator_measurements(rows)] == [
+        ("operator_calls", "step", 4.0),
+        ("operator_calls", "block", 2.0),
+    ]
+
+
+def test_no_calls_change_nothing() -> None:
+    """As where a thread has counted them already."""
+    made = tally([])
+
+    assert (made.calls, list(made.seconds())) == (0, [])

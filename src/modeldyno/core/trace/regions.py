@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
+from modeldyno.core.result.trace_data import EventKind
 from modeldyno.core.stats.units import SECONDS, format_quantity
+from modeldyno.core.trace.op_events import WITHIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from modeldyno.core.result.trace_data import ExecutedOp
 
 SCRIPT = "script"
 """The scheme of the subject of regions: a script, which no loader loads."""
@@ -189,6 +193,23 @@ def split_region_scope(scope: str) -> tuple[str, str]:
     """Split such a scope into region and place; the place is empty where there is none."""
     name, separator, place = scope.rpartition(" [")
     return (name, place[:-1]) if separator and place.endswith("]") else (scope, "")
+
+
+def region_operators(executed: Iterable[ExecutedOp]) -> dict[str, dict[str, list[ExecutedOp]]]:
+    """Return the operators by region and by name, those of the modules in the region among them."""
+    found: dict[str, dict[str, list[ExecutedOp]]] = {}
+    for row in executed:
+        if row.kind is EventKind.OPERATOR:
+            region = row.scope.partition(WITHIN)[0]
+            found.setdefault(region, {}).setdefault(row.name, []).append(row)
+    return found
+
+
+def operator_measurements(executed: Iterable[ExecutedOp]) -> Iterator[Measurement]:
+    """Yield how many operators run in one call of each region."""
+    for region, operators in region_operators(executed).items():
+        calls = sum(row.calls for rows in operators.values() for row in rows)
+        yield Measurement(metric="operator_calls", value=calls, scope=region)
 
 
 def operators_doubt(calls: int) -> Doubt:
