@@ -181,7 +181,7 @@ def _note(result: Result, measurement: Measurement) -> str:
     parts = _parts(result, measurement.metric) if measurement.row.summed else ""
     if measurement.metric == "carbon":
         assumed = any(doubt.code == ASSUMED for doubt in result.doubts)
-        return join_nonempty("of 1,000 inferences", "power assumed" if assumed else "")
+        parts = join_nonempty("of 1,000 inferences", "power assumed" if assumed else "")
     return join_nonempty("measured once" if once else "", parts)
 
 

@@ -119,6 +119,16 @@ def ports_knob(conventional: Mapping[str, int]) -> Knob:
     return knob("ports", sentence=_KNOBS["ports"].sentence % usual)
 
 
+def conventional_ports(
+    row: str, interfaces: Sequence[str], config: Mapping[str, KnobValue]
+) -> dict[str, int]:
+    """Return the ports of a row of the table for the device, and those after them for other interfaces."""
+    ports = dict(tcp_ports.CONVENTIONAL[row, device_of(config) != "cpu"])
+    for interface in interfaces:
+        ports.setdefault(interface, max(ports.values()) + 1)
+    return {interface: ports[interface] for interface in interfaces}
+
+
 def choose_ports(config: Mapping[str, KnobValue], conventional: Mapping[str, int]) -> Ports:
     """Return the port of each interface; 0 stands for a free port."""
     return tcp_ports.parse_ports(str(config.get("ports", "free")), conventional)
