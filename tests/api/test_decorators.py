@@ -559,7 +559,11 @@ def test_a_call_in_the_midst_of_counting_is_counted(
     mark: Profiled, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of a finaliser, which may run at any moment: each call counts once."""
-    work = mark("work")(lambda: clock.work(1))
+
+    @mark("work")
+    def work() -> None:
+        clock.work(1)
+
     add = trace_regions.RegionTally.add
 
     def interrupted(tally: trace_regions.RegionTally, calls: Any) -> None:

@@ -32,6 +32,7 @@ def blocks(
     if containers:
         yield _containers(containers)
     if usage:
+        listed: tuple[ServerRecord | Container, ...] = (*servers, *containers)
         on_device = any(use.device_memory is not None for use in usage)
         titles = (
             "name", "cores>", "memory>", *(("on GPUs>",) if on_device else ()), "threads>", "disk read>",
@@ -42,7 +43,7 @@ def blocks(
             columns=make_columns(*titles),
             rows=tuple(
                 (clean(server.name), *_figures(use, on_device=on_device))
-                for server, use in zip((*servers, *containers), usage, strict=True)
+                for server, use in zip(listed, usage, strict=True)
             ),
         )
         text = "Network traffic is that of the machine's interfaces, unless a server is in a container."
