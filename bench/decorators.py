@@ -1,7 +1,11 @@
-"""What a call of a decorated function costs: off, on, and beside the least that a timing decorator can do.
+"""What a call of a marked region costs: off, on, and beside the least that Python can do.
 
 Rounds alternate: each makes a short loop of every kind in turn, and gives the cost of a call over the
-plain function of the same round. The median over the rounds is printed, with the middle half of them.
+plain function of the same round. The median over the rounds is printed, with the middle half of them. The
+least that a block can cost is that of a class whose `__enter__` and `__exit__` do nothing.
+
+Then, if torch is installed, what recording the operators of a call costs beside torch.profiler alone: with
+the same options, and with its stacks, by which it tells modules.
 
     python bench/decorators.py [--rounds 400]
 """
@@ -11,18 +15,21 @@ from __future__ import annotations
 import argparse
 import statistics
 from functools import wraps
+from importlib.util import find_spec
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import Profiled
+from modeldyno import Profiled, Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 CALLS = 500
 """In one loop: short enough that most are not interrupted."""
-BOUND = 2000
-"""Nanoseconds that a call may cost at most when it is off."""
+OFF, ON = 100, 2000
+"""Nanoseconds that a call of a marked function may cost."""
+BLOCK_OFF, BLOCK_ON = 2.0, 10.0
+"""How many empty with blocks a block may cost."""
 
 
 def plain(x: int) -> int:
@@ -55,6 +62,22 @@ def block(recorder: Profiled) -> Callable[[int], int]:
     return function
 
 
+class Empty:
+    """The least that a block can be."""
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """Do nothing."""
+
+
+def empty_block(x: int) -> int:
+    """Use a block that does nothing."""
+    with Empty():
+        return x
+
+
 def cost(function: Callable[[int], int]) -> float:
     """Time a loop; nanoseconds of a call."""
     begin = perf_counter_ns()
@@ -75,6 +98,7 @@ def main() -> None:
         "bare perf_counter decorator": bare(plain),
         "@profiled, off": off(plain),
         "@profiled, on": on(plain),
+        "empty with block": empty_block,
         "with profiled, off": block(off),
         "with profiled, on": block(on),
     }
@@ -85,18 +109,74 @@ def main() -> None:
             found[name].append(cost(loops[name]))
     base = found["plain"]
     print(f"{rounds} rounds of {CALLS} calls; a plain call takes {statistics.median(base):.0f} ns\n")
+    medians = {}
     for name, costs in found.items():
         if name != "plain":
             added = [mine - least for mine, least in zip(costs, base, strict=True)]
-            low, middle, high = statistics.quantiles(added, n=4)
-            ratio = statistics.median(costs) / statistics.median(base)
-            print(f"{name:<28} + {middle:>5.0f} ns   x {ratio:>5.1f}   ({low:.0f} to {high:.0f} ns)")
-    worst = max(
-        statistics.median(c - b for c, b in zip(found[name], base, strict=True))
-        for name in found
-        if name.endswith("off")
-    )
-    print(f"\noff: {worst:.0f} ns at most, bound {BOUND} ns: {'held' if worst < BOUND else 'BROKEN'}")
+            low, medians[name], high = statistics.quantiles(added, n=4)
+            print(f"{name:<28} + {medians[name]:>5.0f} ns   ({low:.0f} to {high:.0f} ns)")
+    print()
+    for name, bound in (("@profiled, off", OFF), ("@profiled, on", ON)):
+        print(f"{name}: {medians[name]:.0f} ns, bound {bound} ns: {verdict(medians[name], bound)}")
+    for name, bound in (("with profiled, off", BLOCK_OFF), ("with profiled, on", BLOCK_ON)):
+        ratio = medians[name] / medians["empty with block"]
+        print(f"{name}: {ratio:.1f} x an empty block, bound {bound}: {verdict(ratio, bound)}")
+    if find_spec("torch") is not None:
+        compare_operators()
+
+
+def verdict(found: float, bound: float) -> str:
+    """Say whether a bound held."""
+    return "held" if found <= bound else "BROKEN"
+
+
+def compare_operators(rounds: int = 40) -> None:
+    """Alternate calls of a network whose operators are recorded, and print the time of each kind."""
+    import torch  # noqa: PLC0415 - optional
+    from torch.profiler import ProfilerActivity, profile  # noqa: PLC0415 - optional
+
+    torch.set_num_threads(1)
+    network = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(20)))
+    batch = torch.randn(8, 64)
+
+    def step() -> None:
+        with torch.no_grad():
+            network(batch)
+
+    def alone(*, reads: bool = False, stacks: bool = False) -> None:
+        with profile(
+            activities=[ProfilerActivity.CPU], record_shapes=True, profile_memory=True, with_stack=stacks
+        ) as recorded:
+            step()
+        if reads:
+            recorded.key_averages()
+
+    recorder = Profiled()
+    recorder.enable()
+    ours = recorder("step", ops=Schedule(active=rounds + 1))(step)
+    ours()  # the data flow of the first one is followed
+    kinds: dict[str, Callable[[], None]] = {
+        "plain": step,
+        "torch.profiler": alone,
+        "torch.profiler, stacks": lambda: alone(stacks=True),
+        "torch.profiler, and its table": lambda: alone(reads=True),
+        "with profiled, ops=True": ours,
+    }
+    times: dict[str, list[float]] = {name: [] for name in kinds}
+    for number in range(rounds):
+        for name in list(kinds) if number % 2 == 0 else list(reversed(kinds)):
+            begin = perf_counter_ns()
+            kinds[name]()
+            times[name].append((perf_counter_ns() - begin) * 1e-6)
+    print(f"\n{rounds} rounds of a call of 20 layers")
+    for name, costs in times.items():
+        print(f"{name:<30} {statistics.median(costs):>6.2f} ms")
+    for name in ("torch.profiler", "torch.profiler, stacks", "torch.profiler, and its table"):
+        ratios = [
+            mine / theirs for mine, theirs in zip(times["with profiled, ops=True"], times[name], strict=True)
+        ]
+        low, middle, high = statistics.quantiles(ratios, n=4)
+        print(f"ours is {middle:.2f} x {name} ({low:.2f} to {high:.2f})")
 
 
 if __name__ == "__main__":

@@ -82,6 +82,7 @@ COMPANIONS = {
     "findings": "show",
     "replicas": "show",
     "idle_devices": "worker",
+    "list_containers": "servers",
     "job_of": "show",
 }
 """Functions that are part of a command."""

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
         work,
     )
     from modeldyno.api.result_dict import Figures
-    from modeldyno.api.serve import Server, list_servers, serve, stop_server
+    from modeldyno.api.serve import Server, list_containers, list_servers, serve, stop_server
     from modeldyno.api.server_profiler import Diagnosis, Profiler
     from modeldyno.api.sweep import export_configs, read_study, rerank, sweep
     from modeldyno.api.sweep_models import from_model_analyzer, rank_models, sweep_models
@@ -130,7 +130,7 @@ _NAMES = {
         registry_tasks registry_webhook retrieve show_model unregister update work
     """,
     "api.result_dict": "Figures",
-    "api.serve": "Server list_servers serve stop_server",
+    "api.serve": "Server list_containers list_servers serve stop_server",
     "api.server_profiler": "Diagnosis Profiler",
     "api.sweep": "export_configs read_study rerank sweep",
     "api.sweep_models": "from_model_analyzer rank_models sweep_models",
@@ -228,6 +228,7 @@ __all__ = [
     "import_results",
     "inspect",
     "job_of",
+    "list_containers",
     "list_models",
     "list_plugins",
     "list_results",

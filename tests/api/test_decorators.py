@@ -16,6 +16,7 @@ import pytest
 
 from modeldyno import Profiled, profiled
 from modeldyno.api.decorators import MOST_REGIONS, OTHERS
+from modeldyno.core.trace import regions as trace_regions
 from modeldyno.environment import process_tree
 from modeldyno.errors import RequestError
 from modeldyno.regions.recorder import AtExit
@@ -55,7 +56,7 @@ def mark(clock: Clock) -> Profiled:
 
 def seen(recorder: Profiled) -> dict[str, tuple[int, int, int]]:
     """Calls, total and own time of each region, nanoseconds."""
-    return {name: (t.calls, t.total, t.own) for name, t in recorder._tallies.items()}
+    return {name: (t.calls, t.total, t.own) for name, t in recorder.tallies().items()}
 
 
 # --- what can be marked ------------------------------------------------------------------------
@@ -135,6 +136,52 @@ def test_a_marked_function_looks_like_itself(mark: Profiled) -> None:
     assert inspect.isgeneratorfunction(mark(steps))
 
 
+def _every_kind(a: int, /, b: int = 2, *rest: int, c: int, d: int = 4, **named: int) -> tuple[Any, ...]:
+    return a, b, rest, c, d, named
+
+
+def _by_keyword(a: int, *, b: int = 7) -> tuple[int, int]:
+    return a, b
+
+
+def _one(x: int) -> int:
+    return x
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize(
+    ("function", "args", "kwargs"),
+    [
+        (_every_kind, (1,), {"c": 3}),
+        (_every_kind, (1, 5, 6, 7), {"c": 3, "d": 8, "e": 9}),
+        (_every_kind, (), {"a": 1, "c": 3}),
+        (_by_keyword, (), {"a": 1}),
+        (_by_keyword, (1, 2), {}),
+        (_one, (3,), {}),
+        (_one, (), {"x": 4}),
+        (_one, (3, 4), {}),
+        (max, (3, 4), {}),
+        (functools.partial(_by_keyword, 1), (), {"b": 3}),
+        (lambda _profiled_recorder: _profiled_recorder, (5,), {}),
+    ],
+)
+def test_a_marked_function_takes_what_it_took(
+    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, enabled: bool
+) -> None:
+    """Each kind of parameter gets its argument or its default; a wrong call is refused in the same words."""
+    recorder = Profiled()
+    recorder.on = enabled
+    marked = recorder("region")(function)
+
+    def outcome(of: Any) -> Any:
+        try:
+            return of(*args, **kwargs)
+        except TypeError as error:
+            return str(error)
+
+    assert outcome(marked) == outcome(function)
+
+
 def test_a_region_is_named_by_module_and_place(mark: Profiled) -> None:
     """Two functions of one name in different modules are told apart; those of the script need no module."""
 
@@ -202,7 +249,7 @@ def test_recursion_counts_time_once(mark: Profiled, clock: Clock) -> None:
     down(3)
 
     assert seen(mark) == {"down": (4, 4, 4), "between": (3, 3, 0)}
-    assert sorted(mark._tallies["down"].kept) == [1, 2, 3, 4]
+    assert sorted(mark.tallies()["down"].kept) == [1, 2, 3, 4]
 
 
 def test_an_exception_ends_a_call(mark: Profiled, clock: Clock) -> None:
@@ -336,6 +383,26 @@ def test_blocks_of_an_unmarked_generator_do_not_stop_others(mark: Profiled, cloc
     result = seen(mark)
     assert result["later"][1] == 32
     assert result["after"] == (1, 1, 1)
+
+
+def test_a_block_that_ended_out_of_turn_hides_no_region_around_it(mark: Profiled, clock: Clock) -> None:
+    """Once the one that began later has ended, what follows lies in the region that is still open."""
+
+    def steps() -> Iterator[int]:
+        with mark("held"):
+            clock.work(1)
+            yield 1
+
+    with mark("outer"):
+        made = steps()
+        next(made)
+        with mark("later"):
+            next(made, None)
+        with mark("inner"):
+            clock.work(5)
+
+    assert seen(mark)["inner"] == (1, 5, 5)
+    assert seen(mark)["outer"] == (1, 6, 0)
 
 
 def test_coroutines_are_counted_while_they_run(mark: Profiled, clock: Clock) -> None:
@@ -483,9 +550,32 @@ def test_threads_are_counted_each_by_itself() -> None:
         for thread in threads:
             thread.join()
 
-    assert recorder._tallies["work"].calls == recorder._tallies["block"].calls == 4000
-    assert recorder._tallies["main"].nested_calls == 0
-    assert recorder._tallies["work"].own >= 0
+    assert recorder.tallies()["work"].calls == recorder.tallies()["block"].calls == 4000
+    assert recorder.tallies()["main"].nested_calls == 0
+    assert recorder.tallies()["work"].own >= 0
+
+
+def test_a_call_in_the_midst_of_counting_is_counted(
+    mark: Profiled, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a finaliser, which may run at any moment: each call counts once."""
+
+    @mark("work")
+    def work() -> None:
+        clock.work(1)
+
+    add = trace_regions.RegionTally.add
+
+    def interrupted(tally: trace_regions.RegionTally, calls: Any) -> None:
+        for _ in range(200 if not tally.calls else 0):
+            work()
+        add(tally, calls)
+
+    monkeypatch.setattr(trace_regions.RegionTally, "add", interrupted)
+    for _ in range(100):
+        work()
+
+    assert seen(mark) == {"work": (300, 300, 300)}
 
 
 def test_a_copied_context_makes_no_parent(mark: Profiled, clock: Clock) -> None:
@@ -501,7 +591,7 @@ def test_a_copied_context_makes_no_parent(mark: Profiled, clock: Clock) -> None:
 
     asyncio.run(main())
 
-    assert mark._tallies["outer"].nested_calls == 0
+    assert mark.tallies()["outer"].nested_calls == 0
     assert seen(mark)["outer"] == (1, 5, 5)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.fake_container import write_container_engine
 
-from modeldyno.environment.containers import find_container, find_container_at
+from modeldyno.environment.containers import find_container, find_container_at, list_containers
 from modeldyno.errors import RequestError
 from modeldyno.profiling.resolve_model import resolve_reference
 
@@ -72,6 +72,28 @@ def test_a_container_in_the_network_of_the_host_has_the_ports_of_its_image(engin
     found = find_container("box")
     assert found is not None
     assert found.url == "http://127.0.0.1:8000"
+
+
+def test_containers_are_listed_in_the_order_of_their_start(engines: Path) -> None:
+    """Those that publish a port; one that both programs know is listed once."""
+    other = {"name": "other", "pid": 4712, "ports": {"80/tcp": ("", 1)}, "started": "2025-12-31T00:00:00Z"}
+    silent = {"name": "silent", "pid": 4713}
+    write_container_engine(engines / "docker", TFS, other, silent, {**TFS, "name": "old", "running": False})
+    write_container_engine(engines / "podman", other)
+
+    assert [(one.name, one.program) for one in list_containers()] == [
+        ("other", "docker"),
+        ("serving", "docker"),
+    ]
+
+
+def test_a_container_that_ends_meanwhile_hides_no_other(engines: Path) -> None:
+    """The program then fails, and tells of those that are left."""
+    write_container_engine(engines / "docker", TFS)
+    program = (engines / "docker").read_text()
+    (engines / "docker").write_text(program.replace('print(document["Id"])', 'print(document["Id"], "gone")'))
+
+    assert [one.name for one in list_containers()] == ["serving"]
 
 
 def test_a_container_is_found_by_a_port_that_it_publishes(engines: Path) -> None:

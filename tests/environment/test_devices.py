@@ -13,6 +13,7 @@ import pytest
 from modeldyno.environment import devices, nvidia_smi
 from modeldyno.environment.device_state import DeviceProcess, DeviceState
 from modeldyno.environment.devices import read_devices
+from modeldyno.environment.nvidia import has_nvml_library
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +51,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[dict[str, Any]]], No
     """Give a function that puts these cards behind NVML."""
     monkeypatch.syspath_prepend(FAKES)
     monkeypatch.delitem(sys.modules, "pynvml", raising=False)
+    monkeypatch.setattr(devices, "has_nvml_library", lambda: True)
 
     def describe(cards: list[dict[str, Any]]) -> None:
         monkeypatch.setenv("FAKE_NVML", json.dumps(cards))
@@ -224,10 +226,16 @@ def test_without_both_it_says_what_was_looked_for(
 
 
 def test_the_first_call_imports_little() -> None:
-    """Neither numpy nor the rest of the program: it may be made anywhere in a program that runs."""
-    code = (
-        "import sys, modeldyno; modeldyno.devices(); "
-        "print(sorted({'numpy', 'psutil', 'msgspec', 'modeldyno.api.profile'} & sys.modules.keys()))"
+    """Neither numpy nor the rest of the program: it may be made anywhere in a program that runs.
+
+    Nor what only tools need, nor the package of NVML, where there is nothing that they could read.
+    """
+    heavy = {"numpy", "psutil", "msgspec", "modeldyno.api.profile"}
+    if not has_nvml_library():
+        heavy |= {"json", "subprocess", "pynvml"}
+    code = f"import sys, modeldyno; modeldyno.devices(); print(sorted({heavy} & sys.modules.keys()))"
+    environment = {**os.environ, "PATH": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.fake_container import write_container_engine
 
 from modeldyno.environment import running_servers as running
 from modeldyno.environment.process_tree import start_ticks
@@ -136,6 +137,23 @@ def test_a_missing_name_is_told_with_those_there_are(start: Start) -> None:
     with pytest.raises(UnknownName, match="no running server 'x'; known: digits"):
         running.named(["digits", "x"], all_servers=False)
     assert running.named([], all_servers=True) == (server,)
+
+
+def test_a_container_is_stopped_by_its_own_program(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was not started here; and one with the port of a server of ours is that server."""
+    server = claim(start(ports={"http": 19000}), numbered=False)
+    write_container_engine(
+        tmp_path / "docker",
+        {"name": "box", "pid": 1, "ports": {"8000/tcp": ("", 18000)}},
+        {"name": "ours", "pid": 2, "ports": {"8000/tcp": ("", 19000)}},
+    )
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(RequestError, match="not started here; end it with: docker stop box"):
+        running.named(["net", "box"], all_servers=False)
+    assert [container.name for container in running.list_other_containers((server,))] == ["box"]
 
 
 @pytest.mark.parametrize(("names", "all_servers"), [([], False), (["net"], True)])

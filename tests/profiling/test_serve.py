@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from modeldyno import plugins
-from modeldyno.errors import RequestError
+from modeldyno.environment.device_state import DeviceState
+from modeldyno.environment.devices import DeviceReading
+from modeldyno.errors import RequestError, RunFailed
 from modeldyno.profiling import serve
 from modeldyno.profiling.serve import serve_model
 
@@ -67,4 +70,27 @@ def test_what_cannot_be_served_is_refused_before_anything_starts(
     """In a sentence."""
     with pytest.raises(RequestError, match=told):
         serve_model("my net.onnx", **{"backend": "triton", "settings": {}, **given})
+    assert orders == []
+
+
+def test_a_failure_on_a_gpu_says_what_was_looked_for(
+    orders: list[Order], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no device is seen; where one is, or none was asked for, the failure stands alone."""
+    reading = DeviceReading(devices=(), source="There is no NVIDIA device.")
+
+    def fail(*_args: object, **_named: object) -> None:
+        raise RunFailed("It ended.")
+
+    monkeypatch.setattr(serve, "start_server", fail)
+    monkeypatch.setattr(serve, "read_devices", lambda: reading)
+    with pytest.raises(
+        RunFailed, match=r"It ended. No device was seen for cuda:1. There is no NVIDIA device."
+    ):
+        serve_model("my net.onnx", backend=None, settings={}, device="cuda:1")
+    with pytest.raises(RunFailed, match=r"^It ended.$"):
+        serve_model("my net.onnx", backend=None, settings={})
+    reading = replace(reading, devices=(DeviceState(index=0, uuid="GPU-1", name="T"),))
+    with pytest.raises(RunFailed, match=r"^It ended.$"):
+        serve_model("my net.onnx", backend=None, settings={"device": "cuda:1"})
     assert orders == []

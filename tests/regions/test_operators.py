@@ -28,9 +28,9 @@ def began(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Let a framework run two operators a call; give the names of the blocks that were begun."""
     names: list[str] = []
 
-    def start(name: str) -> Callable[[], tuple[Occurrence, ...]]:
+    def start(name: str) -> Callable[[], Callable[[], tuple[Occurrence, ...]]]:
         names.append(name)
-        return lambda: (ADD, FILL)
+        return lambda: lambda: (ADD, FILL)
 
     monkeypatch.setattr(operators, "_start", start)
     monkeypatch.setattr(operators, "_follow", lambda: None)
@@ -105,6 +105,37 @@ def test_callers_are_those_of_the_same_call(began: list[str]) -> None:
 
     assert [(one.call, one.parent) for one in watched.occurrences] == [(0, None), (0, 0), (1, None), (1, 2)]
     assert len(watched.times) == len(began) == 2
+
+
+def test_calls_are_read_when_they_are_asked_for(
+    mark: Profiled, monkeypatch: pytest.MonkeyPatch, began: list[str]
+) -> None:
+    """Reading takes longer than recording: only the first is read at once, as it tells how large they are."""
+    read: list[int] = []
+
+    def start(_name: str) -> Callable[[], Callable[[], tuple[Occurrence, ...]]]:
+        number = len(began)
+        began.append("step")
+
+        def occurrences() -> tuple[Occurrence, ...]:
+            read.append(number)
+            return ADD, FILL
+
+        return lambda: occurrences
+
+    monkeypatch.setattr(operators, "_start", start)
+    for _ in range(4):
+        with mark("step", ops=True):
+            pass
+    assert read == [0]
+    mark.result()
+    assert read == [0, 1, 2, 3]
+    monkeypatch.setattr(operators, "MOST_UNREAD", 5)
+    for _ in range(4):
+        with mark("step", ops=True):
+            pass
+
+    assert read == [0, 1, 2, 3, 4, 5, 6]
 
 
 def test_no_more_is_recorded_when_there_is_much(monkeypatch: pytest.MonkeyPatch, began: list[str]) -> None:

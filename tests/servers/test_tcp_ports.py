@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import random
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from modeldyno.adapters.backends.served import mlserver, tensorflow_serving, torchserve
 from modeldyno.errors import RequestError
 from modeldyno.servers import paths as servers_paths
 from modeldyno.servers import tcp_ports
@@ -47,6 +48,20 @@ def test_a_port_in_use_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(RequestError, match="no 1 free ports"):
             tcp_ports.free_ports(1)
     assert tcp_ports.ports_in_use([port]) == ()
+
+
+@pytest.mark.parametrize(
+    ("engine", "on_cpu", "on_gpu"),
+    [
+        (torchserve, [8100, 8102, 8103, 8101, 8104], [8110, 8112, 8113, 8111, 8114]),
+        (mlserver, [8001, 8002, 8003], [8010, 8011, 8012]),
+        (tensorflow_serving, [8501, 8500], [8510, 8511]),
+    ],
+)
+def test_a_server_listens_where_the_table_says(engine: Any, on_cpu: list[int], on_gpu: list[int]) -> None:
+    """On a GPU in its column; interfaces that the table lacks come after it."""
+    assert list(engine._conventional({}).values()) == on_cpu
+    assert list(engine._conventional({"device": "cuda:1"}).values()) == on_gpu
 
 
 def test_the_conventional_table() -> None:

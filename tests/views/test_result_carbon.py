@@ -25,11 +25,11 @@ def test_carbon_of_an_assumed_power_is_labelled_in_its_row() -> None:
     """A reader of the table alone must not take it for a reading."""
     result = replace(a_small_result(), measurements=(RATE,))
 
-    assert row_of(result)[1:] == ("6.50 mg", "", "of an assumed power")
+    assert row_of(result)[1:] == ("6.50 mg", "", "of 1,000 inferences, power assumed")
 
 
 def test_carbon_of_a_power_that_was_read_needs_no_label() -> None:
-    """It is a measurement like the others."""
+    """It is a measurement like the others; but of how many inferences is said."""
     power = observed_number("power", 200.0, scope="cuda:0")
 
-    assert row_of(replace(a_small_result(), measurements=(RATE, power)))[3] == ""
+    assert row_of(replace(a_small_result(), measurements=(RATE, power)))[3] == "of 1,000 inferences"

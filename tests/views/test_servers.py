@@ -30,7 +30,7 @@ def test_what_is_unknown_is_a_dash() -> None:
     """Of each server what it uses, with units; never a zero for what cannot be read."""
     servers = (SERVER, replace(SERVER, name="other"))
     nothing = ServerUsage(**dict.fromkeys(ServerUsage.__dataclass_fields__))
-    text = plugins.terminal().text(tuple(view.blocks(servers, (USAGE, nothing))))
+    text = plugins.terminal().text(tuple(view.blocks(servers, usage=(USAGE, nothing))))
 
     lines = [line.split() for line in text.splitlines()]
     assert ["digits", "1.50", "3.00", "GiB", "17", "2.00", "KiB", "—", "0", "B", "—"] in lines
@@ -41,7 +41,7 @@ def test_memory_of_gpus_has_a_column_where_a_server_is_on_one() -> None:
     """Of a server that is on none it is a dash."""
     servers = (SERVER, replace(SERVER, name="other"))
     text = plugins.terminal().text(
-        tuple(view.blocks(servers, (replace(USAGE, device_memory=5 << 30), USAGE)))
+        tuple(view.blocks(servers, usage=(replace(USAGE, device_memory=5 << 30), USAGE)))
     )
 
     lines = [line.split() for line in text.splitlines()]

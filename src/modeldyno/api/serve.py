@@ -125,6 +125,20 @@ def list_servers(*, stats: bool = False) -> tuple[Any, ...]:
     return tuple(zip(found, read_usage(found), strict=True)) if stats else found
 
 
+def list_containers(*, stats: bool = False) -> tuple[Any, ...]:
+    """Return the other servers that ``modeldyno servers`` lists: containers that publish a port.
+
+    Args:
+        stats: also measure for half a second what the processes of each use.
+
+    Returns:
+        A `Container` of Docker or Podman each, without those of `list_servers`: ``.name``, ``.image``,
+        ``.url``, ``.ports``, ``.started``. With `stats` pairs of that and a `ServerUsage`.
+    """
+    found = running.list_other_containers(running.list_running())
+    return tuple(zip(found, read_usage(found), strict=True)) if stats else found
+
+
 def stop_server(*names: str, all_servers: bool = False) -> None:
     """Stop servers by name, as ``modeldyno servers stop`` does.
 
@@ -133,8 +147,8 @@ def stop_server(*names: str, all_servers: bool = False) -> None:
         all_servers: stop every server of this user on this machine.
 
     Raises:
-        RequestError: no server that runs has such a name, none is named, or names come with `all_servers`;
-            nothing was stopped.
+        RequestError: no server that runs has such a name, it is that of a container, none is named, or names
+            come with `all_servers`; nothing was stopped.
         RunFailed: a server could not be ended.
     """
     for server in running.named(names, all_servers=all_servers):

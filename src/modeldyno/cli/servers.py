@@ -13,7 +13,11 @@ from modeldyno.cli.output_options import JSON
 @JSON
 @click.pass_context
 def command(ctx: click.Context, *, stats: bool, json_path: str | None) -> None:
-    """List the servers that modeldyno serve has started: name, model, backend, URL, since when."""
+    """List the servers that run: name, model, backend, URL, since when.
+
+    They are those that modeldyno serve has started, and containers of Docker or Podman that publish a port.
+    modeldyno load takes the name of any of them.
+    """
     if ctx.invoked_subcommand is None:
         actions.servers.list_servers(json_path, stats=stats)
 

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,9 @@ class Container:
     ports: Mapping[int, tuple[str, int]]
     """TCP port inside to the host and port outside."""
     environment: Mapping[str, str]
+    image: str = ""
+    started: str = ""
+    """Time in UTC, in ISO 8601."""
 
     @property
     def url(self) -> str | None:
@@ -59,7 +63,21 @@ def find_container(name: str) -> Container | None:
     """Return the running container of a name; None if there is none, or no engine to ask."""
     if not _NAME.fullmatch(name):
         return None
-    return next(_inspect(name), None)
+    return next((one for program in PROGRAMS for one in _inspect(program, name)), None)
+
+
+def list_containers() -> tuple[Container, ...]:
+    """Return the running containers that publish a port, in the order of their start; none without an engine.
+
+    One that both commands know, as where one is the other, is listed once.
+    """
+    found: dict[tuple[str, int | None], Container] = {}
+    for program in PROGRAMS:
+        identities = _ask(program, "ps", "--quiet").split()
+        for container in _inspect(program, *identities) if identities else ():
+            found.setdefault((container.name, container.pid), container)
+    published = (container for container in found.values() if container.ports)
+    return tuple(sorted(published, key=lambda container: container.started))
 
 
 def find_container_at(port: int) -> Container | None:
@@ -67,25 +85,30 @@ def find_container_at(port: int) -> Container | None:
     for program in PROGRAMS:
         listed = _ask(program, "ps", "--quiet", "--filter", f"publish={port}/tcp").split()
         for identity in listed:
-            found = next(_inspect(identity, (program,)), None)
+            found = next(_inspect(program, identity), None)
             if found is not None and any(outside == port for _, outside in found.ports.values()):
                 return found
     return None
 
 
-def _inspect(name: str, programs: tuple[str, ...] = PROGRAMS) -> Iterator[Container]:
-    for program in programs:
-        try:
-            (document,) = json.loads(_ask(program, "inspect", "--type", "container", name) or "[]")
+def _inspect(program: str, *names: str) -> Iterator[Container]:
+    """Yield those of the containers that run."""
+    try:
+        documents = list(json.loads(_ask(program, "inspect", "--type", "container", *names) or "[]"))
+    except (ValueError, TypeError):
+        return
+    for document in documents:
+        with suppress(ValueError, TypeError, KeyError, AttributeError):
             found = _parse(program, document)
-        except (ValueError, TypeError, KeyError, AttributeError):
-            continue
-        if found is not None:
-            yield found
+            if found is not None:
+                yield found
 
 
 def _ask(program: str, *words: str) -> str:
-    """Return what a command prints; empty if it is missing, fails or takes too long."""
+    """Return what a command prints; empty if it is missing or takes too long.
+
+    Of one that fails as well: of several containers, one may have ended meanwhile.
+    """
     if shutil.which(program) is None:
         return ""
     try:
@@ -94,7 +117,7 @@ def _ask(program: str, *words: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout if done.returncode == 0 else ""
+    return done.stdout
 
 
 def _parse(program: str, document: Mapping[str, Any]) -> Container | None:
@@ -109,6 +132,8 @@ def _parse(program: str, document: Mapping[str, Any]) -> Container | None:
         pid=int(state.get("Pid") or 0) or None,
         ports=dict(_published_ports(document)),
         environment=dict(entry.split("=", 1) for entry in config.get("Env") or () if "=" in entry),
+        image=str(config.get("Image") or ""),
+        started=str(state.get("StartedAt") or ""),
     )
 
 

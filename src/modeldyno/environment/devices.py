@@ -23,6 +23,7 @@ from modeldyno.environment.nvidia import (
     PERCENT,
     SM_CLOCK,
     Card,
+    has_nvml_library,
     hides_all_devices,
     list_nvml_cards,
     load_nvml,
@@ -95,7 +96,7 @@ def read_devices(root: Path = Path("/"), environ: Mapping[str, str] = os.environ
 
 def _nvidia_devices(environ: Mapping[str, str]) -> tuple[tuple[DeviceState, ...], str]:
     """Return the devices, and what told of them; an empty text if there is neither."""
-    nvml = load_nvml()
+    nvml = load_nvml() if has_nvml_library() else None
     if nvml is not None:
         try:
             return tuple(_nvml_devices(nvml, environ)), "NVML"

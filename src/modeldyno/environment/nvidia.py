@@ -5,6 +5,7 @@ NVML needs the package nvidia-ml-py. Side processes import this: standard librar
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -79,6 +80,19 @@ def _find_device(token: str, cards: Sequence[Card]) -> VisibleDevice | None:
 def _whole_card(card: Card) -> VisibleDevice:
     """Return a card, or the first instance of a partitioned one: CUDA sees only that."""
     return VisibleDevice(card=card, part=card.parts[0] if card.parts else "")
+
+
+def has_nvml_library() -> bool:
+    """Return whether the driver's library is there, which takes far less time than to import the package."""
+    if not sys.platform.startswith("linux"):
+        return True  # it may be anywhere; the package looks for it
+    import ctypes  # noqa: PLC0415 - not needed by whoever only wants names
+
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return False
+    return True
 
 
 def load_nvml() -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from contextlib import suppress
 
 from modeldyno.environment.nvidia import Card
@@ -18,6 +17,8 @@ _PART = re.compile(r"\s+MIG .*\(UUID: (MIG-[^)]+)\)")
 
 def run_once(*arguments: str) -> str:
     """Run nvidia-smi once; return an empty string if it is missing, fails or takes too long."""
+    import subprocess  # noqa: PLC0415 - takes longer to import than everything else where there is no device
+
     try:
         result = subprocess.run(
             [COMMAND, *arguments], capture_output=True, text=True, timeout=TIMEOUT, check=False

@@ -6,10 +6,8 @@ number, such as ``N/A``, is None.
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
-import subprocess
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +59,9 @@ def read_other_devices(environ: Mapping[str, str]) -> tuple[tuple[DeviceState, .
 
 def _ask(*words: str) -> Any:
     """Run a tool and return the JSON that it prints; None if it fails, takes too long or prints none."""
+    import json  # noqa: PLC0415 - takes long to import, and most machines have none of the tools
+    import subprocess  # noqa: PLC0415 - as above
+
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
     except (OSError, subprocess.TimeoutExpired):

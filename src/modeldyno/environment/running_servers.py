@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
+from modeldyno.environment.containers import Container, find_container, list_containers
 from modeldyno.environment.process_tree import list_process_tree, start_ticks, stat_fields
 from modeldyno.errors import RequestError, RunFailed, UnknownName
 
@@ -177,7 +178,22 @@ def named(names: Sequence[str], *, all_servers: bool) -> tuple[ServerRecord, ...
     """
     if bool(names) is all_servers:
         raise RequestError("Give the names of the servers to stop, or --all for every one of them.")
+    for name in names:
+        if _find(name) is None and (container := find_container(name)) is not None:
+            raise RequestError(
+                f"'{name}' is a container not started here; end it with: {container.program} stop {name}"
+            )
     return list_running() if all_servers else tuple(map(find_running, dict.fromkeys(names)))
+
+
+def list_other_containers(servers: Sequence[ServerRecord]) -> tuple[Container, ...]:
+    """Return the running containers that publish a port, without those of the given servers."""
+    known = {port for server in servers for port in server.ports.values()}
+    return tuple(
+        container
+        for container in list_containers()
+        if known.isdisjoint(port for _, port in container.ports.values())
+    )
 
 
 def running_url(name: str) -> str | None:

@@ -19,6 +19,7 @@ from modeldyno.environment.process_tree import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from modeldyno.environment.containers import Container
     from modeldyno.environment.running_servers import ServerRecord
 
 _PERIOD = 0.5
@@ -47,7 +48,9 @@ class ServerUsage:
     """Bytes on all devices; None if no device shows one of its processes."""
 
 
-def read_usage(servers: Sequence[ServerRecord], period: float = _PERIOD) -> tuple[ServerUsage, ...]:
+def read_usage(
+    servers: Sequence[ServerRecord | Container], period: float = _PERIOD
+) -> tuple[ServerUsage, ...]:
     """Measure the use of several servers at the same time, for `period` seconds."""
     if not servers:
         return ()
@@ -63,9 +66,9 @@ def read_usage(servers: Sequence[ServerRecord], period: float = _PERIOD) -> tupl
     )
 
 
-def _cpu_times(root: int) -> dict[int, float]:
-    """Return the seconds of processor time of each process of a tree."""
-    return {pid: cpu_seconds(pid) for pid in list_process_tree(root)}
+def _cpu_times(root: int | None) -> dict[int, float]:
+    """Return the seconds of processor time of each process of a tree; none of one on another machine."""
+    return {} if root is None else {pid: cpu_seconds(pid) for pid in list_process_tree(root)}
 
 
 def _device_memory() -> dict[int, int]:
@@ -77,8 +80,8 @@ def _device_memory() -> dict[int, int]:
     return held
 
 
-def _usage(root: int, cores: float, held: Mapping[int, int]) -> ServerUsage:
-    family = [pid for pid in list_process_tree(root) if stat_fields(pid)]
+def _usage(root: int | None, cores: float, held: Mapping[int, int]) -> ServerUsage:
+    family = [] if root is None else [pid for pid in list_process_tree(root) if stat_fields(pid)]
     if not family:  # it has ended meanwhile, or the system does not tell
         return ServerUsage(
             cores=None, memory=None, threads=None, disk_read=None, disk_written=None,

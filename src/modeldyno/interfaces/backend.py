@@ -47,8 +47,8 @@ class ConfiguresProcess(Protocol):
 class RecordsOperators(Protocol):
     """A backend that can record what its framework runs in any block of code."""
 
-    def record_operators(self, name: str) -> Callable[[], tuple[Occurrence, ...]]:
-        """Begin to record in a block of that name; return what ends it and gives the occurrences."""
+    def record_operators(self, name: str) -> Callable[[], Callable[[], tuple[Occurrence, ...]]]:
+        """Begin to record in a block of that name; return what ends it, which returns what reads it."""
 
 
 @runtime_checkable

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.environment.devices import read_devices
 from modeldyno.environment.running_servers import check_name
-from modeldyno.errors import RequestError
+from modeldyno.errors import RequestError, RunFailed
 from modeldyno.profiling.request import SERVER, Request
 from modeldyno.profiling.resolve_model import resolve_reference
 from modeldyno.runtime.serve_worker import start_server
@@ -71,7 +72,15 @@ def serve_model(  # noqa: PLR0913 - what a server is asked for
         plan=Plan(),
         trust=trust,
     )
-    return start_server(request.job(), chosen, numbered=name is None, owner=None if detach else os.getpid())
+    owner = None if detach else os.getpid()
+    try:
+        return start_server(request.job(), chosen, numbered=name is None, owner=owner)
+    except RunFailed as error:
+        asked = str(request.settings.get("device", "cpu"))
+        reading = read_devices() if asked != "cpu" else None
+        if reading is None or reading.devices:
+            raise
+        raise RunFailed(f"{error} No device was seen for {asked}. {reading.source}") from error
 
 
 def _name_of(locator: str) -> str:

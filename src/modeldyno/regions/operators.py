@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -16,13 +17,14 @@ from modeldyno.core.trace.dataflow import DataFlow
 from modeldyno.core.trace.op_events import WITHIN, Occurrence, WatchedCalls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import FrameType
 
     from modeldyno.core.trace.regions import Schedule
 
 MOST_EVENTS = 100_000
 """Events of a region from which on no further call is recorded."""
+MOST_UNREAD = 20_000
+"""Events that may be held in the form of the framework, which takes more memory."""
 MOST_STEPS = 20_000
 """Steps of a call beyond which its data flow is not judged."""
 _OURS = __name__.partition(".")[0]
@@ -37,25 +39,45 @@ class RegionOperators:
     """All calls so far, recorded or not."""
     kept: int = 0
     occurrences: list[Occurrence] = field(default_factory=list)
+    """Those of the calls that are kept and read."""
+    unread: list[Callable[[], tuple[Occurrence, ...]]] = field(default_factory=list)
+    """What reads the calls that were kept since; to read takes several times as long as to record."""
+    largest: int = 0
+    """Most events of a call that was read."""
     followed: bool = False
     """Whether the data flow of the only kept call was followed."""
     flow: DataFlow | None = None
     """What was followed; None where it is not known."""
 
-    def add(self, occurrences: tuple[Occurrence, ...], *, followed: bool = False) -> None:
+    @property
+    def events(self) -> int:
+        """Events of the kept calls, as many as one has at most for each that is not read."""
+        return len(self.occurrences) + self.largest * len(self.unread)
+
+    def add(self, read: Callable[[], tuple[Occurrence, ...]], *, followed: bool = False) -> None:
         """Add a call, in place of the only one so far if that one was followed."""
         if self.followed:
             self.occurrences, self.kept = [], 0
         self.followed = followed
-        offset = len(self.occurrences)
-        self.occurrences += (
-            replace(one, call=self.kept, parent=None if one.parent is None else one.parent + offset)
-            for one in occurrences
-        )
         self.kept += 1
+        self.unread.append(read)
+        if not self.largest or self.largest * len(self.unread) > MOST_UNREAD:
+            self.read()
+
+    def read(self) -> None:
+        """Read the calls that were kept and not read."""
+        unread, self.unread = self.unread, []
+        for call, read in enumerate(unread, self.kept - len(unread)):
+            occurrences, offset = read(), len(self.occurrences)
+            self.largest = max(self.largest, len(occurrences))
+            self.occurrences += (
+                replace(one, call=call, parent=None if one.parent is None else one.parent + offset)
+                for one in occurrences
+            )
 
     def watched(self) -> WatchedCalls:
         """Return the kept calls; their times are those of the region."""
+        self.read()
         return WatchedCalls(times=(0.0,) * self.kept, occurrences=tuple(self.occurrences))
 
 
@@ -75,7 +97,7 @@ class OperatorRecorder:
             region = self.regions.setdefault(name, RegionOperators())
             call, inner = region.calls, self._busy
             region.calls += 1
-            if not inner and (not schedule.records(call) or len(region.occurrences) >= MOST_EVENTS):
+            if not inner and (not schedule.records(call) or region.events >= MOST_EVENTS):
                 return None
             self._busy = True
             follows = not inner and not region.kept and region.flow is None and schedule.keeps(call)
@@ -84,19 +106,19 @@ class OperatorRecorder:
 
         def stop() -> None:
             flow = None if end_flow is None else end_flow()
-            occurrences = end()
+            read = end()
             if inner:
                 return
             with self._lock:
                 self._busy = False
                 if schedule.keeps(call):
-                    region.add(occurrences, followed=end_flow is not None)
+                    region.add(read, followed=end_flow is not None)
                     region.flow = region.flow or _in_region(name, flow)
 
         return stop
 
 
-def _start(name: str) -> Callable[[], tuple[Occurrence, ...]]:
+def _start(name: str) -> Callable[[], Callable[[], tuple[Occurrence, ...]]]:
     from modeldyno import plugins  # noqa: PLC0415 - not needed while no operators are recorded
     from modeldyno.interfaces.backend import RecordsOperators  # noqa: PLC0415
 

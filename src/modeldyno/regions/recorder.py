@@ -25,14 +25,16 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 from modeldyno.core.trace.regions import RegionMemory, RegionTally, Schedule
 from modeldyno.errors import RequestError
 from modeldyno.regions.energy_reader import EnergyReader
-from modeldyno.regions.frames import Frame, current_task
+from modeldyno.regions.frames import FrameWatch, new_frame
 from modeldyno.regions.memory_meters import MEMORY, Meters, synchronise
 from modeldyno.regions.wrappers import KINDS, wrap_function
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from modeldyno.core.result.result import Result
+    from modeldyno.core.trace.regions import CallTimes
+    from modeldyno.regions.frames import Frame, Nesting
     from modeldyno.regions.memory_meters import Memory
     from modeldyno.regions.operators import OperatorRecorder
 
@@ -41,6 +43,8 @@ F = TypeVar("F", bound="Callable[..., Any] | staticmethod[..., Any] | classmetho
 MOST_REGIONS = 1000
 """Distinct names; calls of further names are counted under OTHERS."""
 OTHERS = "(other names)"
+_MOST_PENDING = 64
+"""Calls that are counted together."""
 
 
 class AtExit(StrEnum):
@@ -68,8 +72,13 @@ class Profiled:
         self._leaves = False
         """Whether `leave` is called when the program ends."""
         self._clock = clock
-        self._current: ContextVar[Frame | None] = ContextVar("modeldyno_profiled", default=None)
+        self.current: ContextVar[Nesting | None] = ContextVar("modeldyno_profiled", default=None)
+        """The open calls."""
         self._tallies: dict[str, RegionTally] = {}
+        self._pending: dict[str, list[CallTimes]] = {}
+        """Calls that have ended and are in no tally yet."""
+        self._counts = False
+        """Whether they are being moved to their tally."""
         self._marks: dict[str, RegionMark] = {}
         self._lock = RLock()
         self._meters = Meters()
@@ -115,12 +124,18 @@ class Profiled:
         Raises:
             RequestError: the target cannot be decorated, or there is no such memory.
         """
-        if not (sync or memory or ops or energy) and isinstance(target, str):
-            return self._marks.get(target) or self._cached_mark(target)
+        plain = not (sync or memory or ops or energy)
+        if plain:
+            try:  # a with block asks for its mark each time it is run
+                return self._marks[target]
+            except (KeyError, TypeError):
+                pass
         name = target if isinstance(target, str) else None
         mark = RegionMark(
             self, name, sync=sync, memory=_parse_memory(memory), ops=_parse_ops(ops), energy=energy
         )
+        if plain and name is not None and len(self._marks) < MOST_REGIONS:
+            self._marks[name] = mark
         return mark if name is target else mark(target)
 
     def enable(self) -> None:
@@ -135,7 +150,7 @@ class Profiled:
     def reset(self) -> None:
         """Discard what was recorded."""
         with self._lock:
-            self._tallies = {}
+            self._tallies, self._pending = {}, {}
             self._meters.slowed = None
             self._operators = None
 
@@ -149,13 +164,20 @@ class Profiled:
 
         with self._lock:
             return result_of(
-                self._tallies,
+                self.tallies(),
                 name=name,
                 slowed=self._meters.slowed,
                 operators={} if self._operators is None else self._operators.regions,
                 energy_period=self._energy.longest_period(),
                 new_recorder=Profiled,
             )
+
+    def tallies(self) -> Mapping[str, RegionTally]:
+        """Return what was recorded, by region."""
+        with self._lock:
+            for name in tuple(self._pending):
+                self._count_pending(name)
+            return self._tallies
 
     def report(self) -> str:
         """Return the recorded calls as text of 80 columns."""
@@ -167,7 +189,7 @@ class Profiled:
         """Print what is due when the program ends, unless in a forked child of that process."""
         if os.getpid() != process:
             return
-        if self.at_exit is AtExit.REPORT and self._tallies:
+        if self.at_exit is AtExit.REPORT and self.tallies():
             sys.stderr.write(f"\n{self.report()}")
         if self.at_exit is AtExit.REMIND and not self._decided:
             sys.stderr.write(_REMINDER)
@@ -180,80 +202,87 @@ class Profiled:
             self._leaves = True
             atexit.register(self.leave, os.getpid())
 
-    def begin(self, mark: RegionMark, frame: Frame) -> None:
+    def begin(self, mark: RegionMark, name: str) -> Frame:
+        """Begin a call; the clock is read last."""
+        frame = new_frame(name, mark)
+        if mark.timed_only:  # nearly all calls: as few steps as possible
+            frame.enter(self.current)
+            frame.began = self._clock()
+        else:
+            self.resume(frame)
+        return frame
+
+    def resume(self, frame: Frame) -> None:
         """Begin or resume a call; the clock is read last."""
-        if not mark.watched and not mark.sync:  # nearly all calls: as few steps as possible
-            frame.enter(self._current)
-            if frame.inner:
-                frame.start(self._clock())
-            else:
-                frame.began = self._clock()
-            return
-        before = self._clock() if mark.watched else 0
-        if mark.memory is not None:
-            frame.levels = self._meters.begin(mark.memory)
-        frame.enter(self._current)
+        mark = frame.mark
+        frame.enter(self.current)
         if mark.watched:
-            if mark.ops is not None:
-                frame.end_operators = self._operator_recorder().begin(frame.name, mark.ops)
-            if mark.energy:
-                frame.joules = self._energy.read()
-            frame.exclude(self._clock() - before)
+            self._begin_watching(frame, mark)
         if mark.sync:
             synchronise()
         frame.start(self._clock())
 
-    def pause(self, mark: RegionMark, frame: Frame) -> None:
+    def pause(self, frame: Frame) -> None:
         """Suspend a call; the clock is read first."""
-        if mark.sync:
+        if frame.mark.sync:
             synchronise()
-        frame.suspend(self._clock(), self._current)
-        if mark.watched:
-            self._end_watching(mark, frame)
+        frame.suspend(self._clock())
+        if frame.watched is not None:
+            self._end_watching(frame, frame.watched)
 
-    def end(self, mark: RegionMark, frame: Frame, *, block: bool = False) -> None:
-        """End a call that was never suspended; the clock is read first.
+    def end(self, frame: Frame) -> None:
+        """End a call, unless it is suspended, and count it; the clock is read first.
 
-        Blocks need not end in the order in which they began, if generators hold them open: a block that is
-        not the innermost leaves the nesting as it is.
+        Calls are counted together with others, as taking the lock takes longer than all the rest.
         """
-        if mark.sync:
+        if frame.mark.sync and frame.began is not None:
             synchronise()
         frame.stop(self._clock())
-        current = self._current
-        if not block or current.get() is frame:
-            current.set(frame.parent)
-        if mark.watched:
-            self._end_watching(mark, frame)
-        self.note(frame)
-
-    def note(self, frame: Frame) -> None:
-        """Count a finished call."""
-        parent, spent = frame.parent, frame.spent
+        parent, nesting, spent = frame.parent, frame.nesting, frame.spent
+        if nesting.top is frame:  # else a generator holds open a block that began later
+            nesting.top = parent
+        if frame.watched is not None:
+            self._end_watching(frame, frame.watched)
         if parent is not None:
             parent.nested_calls += 1
+        try:
+            calls = self._pending[frame.name]
+        except KeyError:
+            calls = self._new_region(frame.name)
+        calls.append((spent, spent - frame.nested, frame.outermost, frame.nested_calls))
+        if len(calls) >= _MOST_PENDING or frame.watched is not None:
+            before = self._clock()
+            self._count_pending(frame.name, frame.watched)
+            frame.exclude(self._clock() - before)
+
+    def _new_region(self, name: str) -> list[CallTimes]:
         with self._lock:
-            tally = self._tallies.get(frame.name) or self._new_tally(frame.name)
-            tally.add(spent, spent - frame.nested, frame.outermost, frame.nested_calls)
-            if frame.drawn is not None:
-                tally.metered += 1
-                for device, joules in frame.drawn.items():
-                    tally.drawn[device] = tally.drawn.get(device, 0.0) + joules
-            if frame.sizes is not None:
-                for place, sizes in frame.sizes.items():
-                    tally.sizes.setdefault(place, RegionMemory()).add(
-                        sizes.allocated, sizes.freed, sizes.peak
-                    )
+            name = self._tallied(name)
+            self._tallies.setdefault(name, RegionTally())
+            return self._pending.setdefault(name, [])
 
-    def _cached_mark(self, name: str) -> RegionMark:
-        """Create a mark and cache it, because a ``with`` block asks for it each time it is run."""
-        mark = RegionMark(self, name)
-        if len(self._marks) < MOST_REGIONS:
-            self._marks[name] = mark
-        return mark
+    def _tallied(self, name: str) -> str:
+        """Return the name under which calls are counted."""
+        return name if name in self._tallies or len(self._tallies) < MOST_REGIONS else OTHERS
 
-    def _new_tally(self, name: str) -> RegionTally:
-        return self._tallies.setdefault(name if len(self._tallies) < MOST_REGIONS else OTHERS, RegionTally())
+    def _count_pending(self, name: str, watched: FrameWatch | None = None) -> None:
+        with self._lock:
+            name = self._tallied(name)
+            tally = self._tallies.get(name)
+            if tally is None:  # discarded meanwhile
+                return
+            if watched is not None:
+                _add_watched(tally, watched)
+            if self._counts:  # a finaliser has made this call, in the midst of counting
+                return
+            self._counts = True
+            try:
+                calls = self._pending[name]
+                batch = calls[:]
+                del calls[: len(batch)]  # other threads may have appended to it
+                tally.add(batch)
+            finally:
+                self._counts = False
 
     def _operator_recorder(self) -> OperatorRecorder:
         """Return what records operators, which is imported when it is first needed."""
@@ -264,28 +293,39 @@ class Profiled:
                 self._operators = OperatorRecorder()
             return self._operators
 
-    def _end_watching(self, mark: RegionMark, frame: Frame) -> None:
-        """End what is recorded beside the time; no call around this one has the time that it takes."""
+    def _begin_watching(self, frame: Frame, mark: RegionMark) -> None:
+        """Begin what is recorded beside the time; no call around this one has the time that it takes."""
         before = self._clock()
-        if frame.joules is not None:
-            frame.drawn = {} if frame.drawn is None else frame.drawn
-            for device, joules in self._energy.since(frame.joules).items():
-                frame.drawn[device] = frame.drawn.get(device, 0.0) + joules
-            frame.joules = None
-        if frame.end_operators is not None:
-            frame.end_operators()
-            frame.end_operators = None
-        if frame.levels is not None and mark.memory is not None:
-            frame.sizes = {} if frame.sizes is None else frame.sizes
-            self._meters.end(mark.memory, frame.levels, frame.sizes)
-            frame.levels = None
+        watched = frame.watched = frame.watched or FrameWatch()
+        if mark.ops is not None:
+            watched.end_operators = self._operator_recorder().begin(frame.name, mark.ops)
+        if mark.memory is not None:
+            watched.levels = self._meters.begin(mark.memory)
+        if mark.energy:
+            watched.joules = self._energy.read()
+        frame.exclude(self._clock() - before)
+
+    def _end_watching(self, frame: Frame, watched: FrameWatch) -> None:
+        """End it in the reverse order."""
+        before = self._clock()
+        if watched.joules is not None:
+            watched.drawn = {} if watched.drawn is None else watched.drawn
+            for device, joules in self._energy.since(watched.joules).items():
+                watched.drawn[device] = watched.drawn.get(device, 0.0) + joules
+            watched.joules = None
+        if watched.levels is not None:
+            self._meters.end(frame.mark.memory, watched.levels, watched.sizes)
+            watched.levels = None
+        if watched.end_operators is not None:
+            watched.end_operators()
+            watched.end_operators = None
         frame.exclude(self._clock() - before)
 
 
 class RegionMark:
     """Makes a region of a function or a ``with`` block; it may be used repeatedly."""
 
-    __slots__ = ("_name", "_open", "_recorder", "energy", "memory", "ops", "sync", "watched")
+    __slots__ = ("_name", "_recorder", "energy", "memory", "ops", "sync", "timed_only", "watched")
 
     def __init__(
         self,
@@ -301,13 +341,13 @@ class RegionMark:
         recorder.marked()
         self._recorder = recorder
         self._name = name
-        self._open: list[Frame] = []
         self.sync = sync
         self.memory = memory
         self.ops = ops
         self.energy = energy
         self.watched = memory is not None or ops is not None or energy
         """Whether more than the time is recorded."""
+        self.timed_only = not (sync or self.watched)
 
     def __call__(self, target: F, /) -> F:
         """Decorate a function, a method, a coroutine, a generator or an asynchronous generator.
@@ -327,25 +367,34 @@ class RegionMark:
 
     def __enter__(self) -> None:
         """Begin a block."""
-        if self._recorder.on:
+        recorder = self._recorder
+        if recorder.on:
             if self._name is None:
                 raise RequestError('A with block needs a name: with profiled("name").')
-            frame = Frame(self._name)
-            self._open.append(frame)
-            self._recorder.begin(self, frame)
+            recorder.begin(self, self._name)
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         """End the block that was begun last by the same thread or task."""
-        if self._open:
-            owner = current_task()
-            for frame in self._open[::-1]:
-                if frame.owner == owner:
-                    self._open.remove(frame)
-                    self._recorder.end(self, frame, block=True)
-                    return
+        nesting = self._recorder.current.get()
+        frame = None if nesting is None else nesting.top
+        while frame is not None:
+            if frame.mark is self and frame.began is not None:
+                self._recorder.end(frame)
+                return
+            frame = frame.parent
 
 
 # --- helpers -------------------------------------------------------------------------------------
+
+
+def _add_watched(tally: RegionTally, watched: FrameWatch) -> None:
+    """Add what was recorded of a call beside its time."""
+    if watched.drawn is not None:
+        tally.metered += 1
+        for device, joules in watched.drawn.items():
+            tally.drawn[device] = tally.drawn.get(device, 0.0) + joules
+    for place, sizes in watched.sizes.items():
+        tally.sizes.setdefault(place, RegionMemory()).add(sizes.allocated, sizes.freed, sizes.peak)
 
 
 def _qualified_name(function: Any) -> str:

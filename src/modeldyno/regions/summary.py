@@ -59,7 +59,10 @@ def result_of(
     return replace(
         empty_result(script_job(trace_regions.PROBE, name)),
         environment=machine.describe_environment(()),
-        measurements=tuple(trace_regions.region_measurements(tallies, _clock_properties())),
+        measurements=(
+            *trace_regions.region_measurements(tallies, _clock_properties()),
+            *trace_regions.operator_measurements(executed),
+        ),
         activity=TraceReport(
             executed=(*executed, *sorted(lines, key=lambda row: -row.total_time)),
             wastes=tuple(sorted(wastes, key=lambda waste: -waste.time)) if flows else None,

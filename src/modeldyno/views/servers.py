@@ -10,19 +10,48 @@ from modeldyno.core.stats.units import BYTES, format_quantity
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from modeldyno.environment.containers import Container
     from modeldyno.environment.running_servers import ServerRecord
     from modeldyno.environment.server_usage import ServerUsage
 
 _UNKNOWN = "—"
 
 
-def blocks(servers: Sequence[ServerRecord], usage: Sequence[ServerUsage] = ()) -> Iterator[Block]:
-    """Lay out the servers, and below what each uses, if that was measured."""
-    if not servers:
+def blocks(
+    servers: Sequence[ServerRecord],
+    containers: Sequence[Container] = (),
+    usage: Sequence[ServerUsage] = (),
+) -> Iterator[Block]:
+    """Lay out the servers and the containers, and below what each uses, if that was measured."""
+    if not (servers or containers):
         text = "No server runs; start one with: modeldyno serve MODEL --backend triton"
         yield Notice(severity=Severity.NOTE, text=text)
         return
-    yield Table(
+    if servers:
+        yield _servers(servers)
+    if containers:
+        yield _containers(containers)
+    if usage:
+        listed: tuple[ServerRecord | Container, ...] = (*servers, *containers)
+        on_device = any(use.device_memory is not None for use in usage)
+        titles = (
+            "name", "cores>", "memory>", *(("on GPUs>",) if on_device else ()), "threads>", "disk read>",
+            "written>", "net received>", "sent>",
+        )  # fmt: skip
+        yield Table(
+            title="Use",
+            columns=make_columns(*titles),
+            rows=tuple(
+                (clean(server.name), *_figures(use, on_device=on_device))
+                for server, use in zip(listed, usage, strict=True)
+            ),
+        )
+        text = "Network traffic is that of the machine's interfaces, unless a server is in a container."
+        yield Notice(severity=Severity.NOTE, text=text)
+
+
+def _servers(servers: Sequence[ServerRecord]) -> Table:
+    return Table(
         title="Servers",
         columns=make_columns("name", "model", "backend", "url", "since (UTC)"),
         rows=tuple(
@@ -36,22 +65,23 @@ def blocks(servers: Sequence[ServerRecord], usage: Sequence[ServerUsage] = ()) -
             for server in servers
         ),
     )
-    if usage:
-        on_device = any(use.device_memory is not None for use in usage)
-        titles = (
-            "name", "cores>", "memory>", *(("on GPUs>",) if on_device else ()), "threads>", "disk read>",
-            "written>", "net received>", "sent>",
-        )  # fmt: skip
-        yield Table(
-            title="Use",
-            columns=make_columns(*titles),
-            rows=tuple(
-                (clean(server.name), *_figures(use, on_device=on_device))
-                for server, use in zip(servers, usage, strict=True)
-            ),
-        )
-        text = "Network traffic is that of the machine's interfaces, unless a server is in a container."
-        yield Notice(severity=Severity.NOTE, text=text)
+
+
+def _containers(containers: Sequence[Container]) -> Table:
+    return Table(
+        title="Containers",
+        columns=make_columns("name", "image", "engine", "url", "since (UTC)"),
+        rows=tuple(
+            (
+                clean(container.name),
+                clean(container.image.rpartition("/")[2]),
+                clean(container.program),
+                clean(container.url or _UNKNOWN),
+                clean(container.started.replace("T", " ")[:16]),
+            )
+            for container in containers
+        ),
+    )
 
 
 def _figures(use: ServerUsage, *, on_device: bool) -> tuple[str, ...]:

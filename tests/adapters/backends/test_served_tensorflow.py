@@ -63,13 +63,11 @@ def test_the_command_line_of_a_container() -> None:
     ]  # fmt: skip
 
 
-def test_a_gpu_has_its_own_image_and_conventional_ports() -> None:
-    """Those of the table."""
+def test_a_gpu_has_its_own_image() -> None:
+    """With the card given to the container."""
     found = words({"device": "cuda:1"})
     assert "--gpus=device=1" in found
     assert "tensorflow/serving:2.18.0-gpu" in found
-    assert tensorflow_serving._conventional({"device": "cuda"}) == {"http": 8510, "grpc": 8511}
-    assert tensorflow_serving._conventional({}) == {"http": 8501, "grpc": 8500}
 
 
 def test_batching_is_a_file_of_parameters() -> None:

@@ -332,3 +332,38 @@ def test_of_very_many_parts_the_largest_are_kept(monkeypatch: pytest.MonkeyPatch
 
     assert [part.scope for part in found.parts] == ["c", "b"]
     assert found.rest == pytest.approx(4.0)
+
+
+def of_regions(*executed: ExecutedOp) -> Result:
+    """Make a Result of a script whose regions ran these operators."""
+    return a_small_result(activity=TraceReport(executed=executed))
+
+
+def ran(name: str, calls: float, milliseconds: float, *, scope: str = "step") -> ExecutedOp:
+    """Make an operator that ran in one call of a region."""
+    seconds = milliseconds * MS
+    return ExecutedOp(name=name, scope=scope, calls=calls, self_time=seconds, total_time=seconds)
+
+
+def test_a_change_of_a_region_is_of_the_operators_in_it() -> None:
+    """In time or in number, those in the modules of the region among them; other regions do not count."""
+    before = of_regions(
+        ran("mm", 1, 2.0), ran("add", 1, 1.0, scope="step > Net.a"), ran("mm", 9, 9.0, scope="x")
+    )
+    after = of_regions(ran("mm", 1, 2.0), ran("add", 3, 3.0, scope="step > Net.a"), ran("cast", 2, 1.0))
+    changes = [moved("latency.p50@step", 3 * MS, 6 * MS), moved("operator_calls@step", 2, 6)]
+    slower, more = find_causes(before, after, changes)
+
+    assert (slower.by, [(part.scope, round(part.difference / MS, 6)) for part in slower.parts]) == (
+        "operators", [("add", 2.0), ("cast", 1.0)],
+    )  # fmt: skip
+    assert [(part.scope, part.difference) for part in more.parts] == [("add", 2.0), ("cast", 2.0)]
+
+
+def test_a_region_without_operators_has_no_cause() -> None:
+    """Nor has what operators do not add up to, such as memory."""
+    before, after = of_regions(ran("mm", 1, 2.0)), of_regions(ran("mm", 2, 4.0))
+    slower = moved("latency.p50@step", 2 * MS, 4 * MS)
+
+    assert find_causes(a_small_result(), after, [slower]) == ()
+    assert find_causes(before, after, [moved("allocated@step", 10, 20)]) == ()

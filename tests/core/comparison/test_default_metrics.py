@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from modeldyno.core.comparison.default_metrics import shared_queries
 from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.result.result import Result
@@ -44,6 +46,18 @@ def test_calls_are_compared_where_they_differ() -> None:
     """A loop that runs more often is what its author wants to know of."""
     assert "calls@load" in shared(profile_of_regions(10), profile_of_regions(11))
     assert "calls@load" not in shared(profile_of_regions(10), profile_of_regions(10))
+
+
+def test_operators_of_a_region_are_compared_where_their_number_differs() -> None:
+    """They are counted in one call; the same number says nothing."""
+
+    def recorded(count: int) -> Result:
+        result = profile_of_regions()
+        counted = Measurement(metric="operator_calls", value=count, scope="load")
+        return replace(result, measurements=(*result.measurements, counted))
+
+    assert "operator_calls@load" in shared(recorded(10), recorded(11))
+    assert "operator_calls@load" not in shared(recorded(10), recorded(10))
 
 
 def test_a_region_that_was_measured_otherwise_is_not_compared() -> None:

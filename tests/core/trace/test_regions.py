@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.result.trace_data import EventKind, ExecutedOp
 from modeldyno.core.trace import regions as trace_regions
 from modeldyno.core.trace.regions import RegionMemory, RegionTally
 
@@ -13,7 +14,7 @@ CLOCK = {"clock_resolution": 1e-9, "timer_cost": 5e-8}
 def tally(times: list[int], *, most: int = trace_regions.MOST, seed: int = 0) -> RegionTally:
     made = RegionTally(most=most, seed=seed)
     for time in times:
-        made.add(time, time, time, 0)
+        made.add([(time, time, time, 0)])
     return made
 
 
@@ -97,9 +98,9 @@ def test_a_scope_of_memory_is_taken_apart() -> None:
 def test_own_time_that_is_mostly_noting_down_is_doubted() -> None:
     """A region that calls many small ones is named with the share that noting them down takes."""
     busy, calm, idle = RegionTally(), RegionTally(), RegionTally()
-    busy.add(2 * MS, 1 * MS, 2 * MS, 400)
-    calm.add(2 * MS, 1 * MS, 2 * MS, 60)
-    idle.add(0, 0, 0, 5)
+    busy.add([(2 * MS, 1 * MS, 2 * MS, 400)])
+    calm.add([(2 * MS, 1 * MS, 2 * MS, 60)])
+    idle.add([(0, 0, 0, 5)])
     tallies = {"busy": busy, "calm": calm, "idle": idle}
     (found,) = trace_regions.region_doubts(tallies, cost=1e-6, slowed=None)
 
@@ -169,3 +170,29 @@ def test_energy_is_doubted_where_it_is_not_read_or_the_counter_is_too_slow() -> 
     assert doubt.seen.endswith("the same holds for 1 more")
     (unread,) = trace_regions.energy_doubts({"step": metered(None)}, 0.0)
     assert unread.code == "unread-energy"
+
+
+def test_operators_of_one_call_are_counted_by_region() -> None:
+    """With those in its modules; kernels and ranges are none."""
+    rows = [
+        ExecutedOp(name="mm", scope=scope, kind=kind, calls=2.0, self_time=0.0, total_time=0.0)
+        for scope, kind in (
+            ("step", EventKind.OPERATOR),
+            ("step > Net.a", EventKind.OPERATOR),
+            ("step", EventKind.KERNEL),
+            ("block", EventKind.OPERATOR),
+        )
+    ]
+
+    assert [(one.metric, one.scope, one.value) for one in trace_regions.operator_measurements(rows)] == [
+        ("operator_calls", "step", 4.0),
+        ("operator_calls", "block", 2.0),
+    ]
+
+
+def test_no_calls_change_nothing() -> None:
+    """As where a thread has counted them already."""
+    made = tally([5 * MS])
+    made.add([])
+
+    assert (made.calls, list(made.seconds())) == (1, [pytest.approx(0.005)])

@@ -21,14 +21,27 @@ def list_servers(json_path: str | None, *, stats: bool) -> None:
     if json_path not in {None, "-"}:
         codec.check_directory(Path(str(json_path)))
     found = running.list_running()
-    usage = read_usage(found) if stats else ()
-    listed = [asdict(server) for server in found]
-    for entry, use in zip(listed, usage, strict=False):
+    containers = running.list_other_containers(found)
+    usage = read_usage((*found, *containers)) if stats else ()
+    servers = [asdict(server) for server in found]
+    others = [
+        {
+            "name": container.name,
+            "program": container.program,
+            "image": container.image,
+            "url": container.url,
+            "ports": {inside: f"{host}:{port}" for inside, (host, port) in container.ports.items()},
+            "pid": container.pid,
+            "started": container.started,
+        }
+        for container in containers
+    ]
+    for entry, use in zip((*servers, *others), usage, strict=False):
         entry["usage"] = asdict(use)
-    targets.write(codec.encode_document({"servers": listed}))
+    targets.write(codec.encode_document({"servers": servers, "containers": others}))
     if not targets.silent:
         with ignore_broken_pipe():
-            print_blocks(*view.blocks(found, usage))
+            print_blocks(*view.blocks(found, containers, usage))
             targets.told()
 
 

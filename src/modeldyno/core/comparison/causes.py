@@ -20,13 +20,16 @@ from modeldyno.core.result.trace_data import EventKind
 from modeldyno.core.static.graph import Role
 from modeldyno.core.trace.memory_category import GIVEN
 from modeldyno.core.trace.memory_diff import held_changes
+from modeldyno.core.trace.regions import region_operators
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from modeldyno.core.comparison.module_alignment import Pair
+    from modeldyno.core.metrics.metric import Query
     from modeldyno.core.result.result import Result
     from modeldyno.core.result.static_data import MemoryItem
+    from modeldyno.core.result.trace_data import ExecutedOp
 
 LAYERS, OPERATORS, KERNELS, STAGES, PLACES = "layers", "operators", "kernels", "stages", "places"
 """Kinds of parts; a place is a module and what it holds in memory there."""
@@ -46,17 +49,18 @@ _GIVEN_ROLES = {*map(str, GIVEN), str(Role.WEIGHT), str(Role.INPUT)}
 
 def find_causes(baseline: Result, candidate: Result, changes: Iterable[Change]) -> tuple[Cause, ...]:
     """Explain the changes for better or worse, as far as the two Results know their parts."""
-    changed = [change for change in changes if change.outcome in _MOVED and not change.query.scope]
+    changed = [change for change in changes if change.outcome in _MOVED]
     pairs = align(_nodes(baseline), _nodes(candidate))
     results: list[Cause] = []
-    metrics: set[str] = set()
+    explained: set[tuple[str, str]] = set()
     for change in changed:
+        query = change.query
         if (
-            change.query.metric not in metrics
+            (query.metric, query.scope) not in explained
             and change.baseline is not None
             and change.candidate is not None
         ):
-            metrics.add(change.query.metric)
+            explained.add((query.metric, query.scope))
             results += _causes_of_change(baseline, candidate, change, pairs)
     return tuple(results)
 
@@ -67,7 +71,9 @@ def _causes_of_change(
     metric = change.query.metric
     total = (change.candidate or 0.0) - (change.baseline or 0.0)
     part_lists: list[tuple[str, Sequence[CausePart]]] = []
-    if metric == "latency":
+    if change.query.scope:  # of a region of code, whose parts are the operators in it
+        part_lists.append((OPERATORS, _compare_region_ops(baseline, candidate, change.query)))
+    elif metric == "latency":
         part_lists.append((LAYERS, _compare_modules(pairs, _own_times(baseline), _own_times(candidate))))
         part_lists.append((OPERATORS, _compare_ops(baseline, candidate, EventKind.OPERATOR)))
         part_lists.append((KERNELS, _compare_ops(baseline, candidate, EventKind.KERNEL)))
@@ -236,6 +242,30 @@ def _seconds_by_op(result: Result, kind: EventKind) -> Counter[str]:
         if op.kind is kind:
             seconds[op.name] += op.device_time if kind is EventKind.KERNEL else op.self_time  # type: ignore[assignment]
     return seconds
+
+
+def _compare_region_ops(baseline: Result, candidate: Result, query: Query) -> list[CausePart]:
+    """Compare the time, or the calls, of each operator of a region; empty for any other metric."""
+    if query.metric not in _OF_OPERATORS:
+        return []
+    amount = _OF_OPERATORS[query.metric]
+    before, after = (
+        {
+            name: sum(map(amount, rows))
+            for name, rows in region_operators(result.activity.executed).get(query.scope, {}).items()
+        }
+        if result.activity
+        else {}
+        for result in (baseline, candidate)
+    )
+    return _pair_up(before, after, str(EventKind.OPERATOR)) if before and after else []
+
+
+_OF_OPERATORS: dict[str, Callable[[ExecutedOp], float]] = {
+    "latency": lambda row: row.self_time,
+    "operator_calls": lambda row: row.calls,
+}
+"""Metric of a region to what each operator adds to it."""
 
 
 def _compare_stages(baseline: Result, candidate: Result, metric: str) -> list[CausePart]:

@@ -39,7 +39,7 @@ def headline_queries(baseline: Result, candidate: Result) -> tuple[Query, ...]:
 def shared_queries(baseline: Result, candidate: Result) -> tuple[Query, ...]:
     """Return one query for each metric of the whole model that both have and that has a better direction.
 
-    Of two profiles of regions they are of each region that both have: its time, calls and memory.
+    Of two profiles of regions they are of each region that both have: its time, calls, memory and operators.
     """
     own_code = all(regions.PROBE in result.job.probes for result in (baseline, candidate))
     queries = []
@@ -53,15 +53,16 @@ def shared_queries(baseline: Result, candidate: Result) -> tuple[Query, ...]:
     return tuple(queries)
 
 
-_OF_REGIONS = frozenset({"latency", "calls", "allocated", "allocated_peak"})
+_COUNTS_OF_REGIONS = frozenset({"calls", "operator_calls"})
+_OF_REGIONS = _COUNTS_OF_REGIONS | {"latency", "allocated", "allocated_peak"}
 """Metrics of a region that are compared: its total time follows from them, and has no interval."""
 
 
 def _is_of_region(measurement: Measurement, other: Measurement) -> bool:
-    """Whether it is compared: calls only if they differ, and not the size of the whole process."""
+    """Whether it is compared: counts only if they differ, and not the size of the whole process."""
     _, place = regions.split_region_scope(measurement.scope)
-    same_calls = measurement.metric == "calls" and measurement.value == other.value
-    return measurement.metric in _OF_REGIONS and place != "process" and not same_calls
+    same_count = measurement.metric in _COUNTS_OF_REGIONS and measurement.value == other.value
+    return measurement.metric in _OF_REGIONS and place != "process" and not same_count
 
 
 def _has_direction(row: MetricRow) -> bool:

@@ -399,6 +399,8 @@ METRICS = MetricTable((
          section=ReportSection.DETAILS),
     _row("freed", BYTES, _NEITHER, "Bytes that one call of a region freed, on average.",
          section=ReportSection.DETAILS),
+    _row("operator_calls", COUNT, _LOW, "Operators that ran in one call of a region, if they were recorded.",
+         section=ReportSection.DETAILS),
     _row("foreign_cpu", CORES, _LOW, "Busy time of other processes on the allowed cores, in cores.",
          circumstance=True, section=ReportSection.NOISE, label="others"),
     _row("steal", CORES, _LOW, "Time that the hypervisor took from this machine, in cores.",

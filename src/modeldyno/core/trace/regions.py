@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
+from modeldyno.core.result.trace_data import EventKind
 from modeldyno.core.stats.units import SECONDS, format_quantity
+from modeldyno.core.trace.op_events import WITHIN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from modeldyno.core.result.trace_data import ExecutedOp
 
 SCRIPT = "script"
 """The scheme of the subject of regions: a script, which no loader loads."""
@@ -28,6 +32,9 @@ WATCHED = "watched"
 """The probe in the Job of a Result about a block of code that was watched from outside."""
 MOST = 16_384
 """Most calls of a region that are kept; beyond it a random one of every 2, 4, 8 ... consecutive ones."""
+CallTimes = tuple[int, int, int, int]
+"""Nanoseconds that a call took, outside of nested regions, and without another call of its region around it;
+and the number of calls directly within it."""
 _NS = 1e-9
 _LEAST_PERIODS = 10
 """Periods of a counter of energy that the calls of a region must take together."""
@@ -98,20 +105,25 @@ class RegionTally:
         self._next_kept = 1
         self._random = Random(seed)  # noqa: S311 - no secret
 
-    def add(self, spent: int, own: int, outermost: int, nested_calls: int) -> None:
-        """Add a call; times are nanoseconds."""
-        self.calls += 1
-        self.total += outermost
-        self.own += own
-        self.nested_calls += nested_calls
-        if spent > self.longest:  # noqa: PLR1730 - max() takes ten times as long
-            self.longest = spent
-        if self.calls == 1:
-            self.first = self.least = spent
-        elif spent < self.least:
-            self.least = spent
-        if self.calls == self._next_kept:
-            self._keep(spent)
+    def add(self, calls: Sequence[CallTimes]) -> None:
+        """Add calls that have ended, in their order."""
+        if not calls:
+            return
+        spent, own, outermost, nested_calls = zip(*calls, strict=True)
+        if not self.calls:
+            self.first = self.least = spent[0]
+        before = self.calls
+        self.calls += len(calls)
+        self.total += sum(outermost)
+        self.own += sum(own)
+        self.nested_calls += sum(nested_calls)
+        self.longest = max(self.longest, *spent)
+        self.least = min(self.least, *spent)
+        if self._stride == 1 and len(self.kept) + len(calls) < self._most:
+            self.kept.extend(spent)
+            self._next_kept += len(calls)
+        while self._next_kept <= self.calls:
+            self._keep(spent[self._next_kept - before - 1])
 
     def _keep(self, spent: int) -> None:
         self.kept.append(spent)
@@ -181,6 +193,23 @@ def split_region_scope(scope: str) -> tuple[str, str]:
     """Split such a scope into region and place; the place is empty where there is none."""
     name, separator, place = scope.rpartition(" [")
     return (name, place[:-1]) if separator and place.endswith("]") else (scope, "")
+
+
+def region_operators(executed: Iterable[ExecutedOp]) -> dict[str, dict[str, list[ExecutedOp]]]:
+    """Return the operators by region and by name, those of the modules in the region among them."""
+    found: dict[str, dict[str, list[ExecutedOp]]] = {}
+    for row in executed:
+        if row.kind is EventKind.OPERATOR:
+            region = row.scope.partition(WITHIN)[0]
+            found.setdefault(region, {}).setdefault(row.name, []).append(row)
+    return found
+
+
+def operator_measurements(executed: Iterable[ExecutedOp]) -> Iterator[Measurement]:
+    """Yield how many operators run in one call of each region."""
+    for region, operators in region_operators(executed).items():
+        calls = sum(row.calls for rows in operators.values() for row in rows)
+        yield Measurement(metric="operator_calls", value=calls, scope=region)
 
 
 def operators_doubt(calls: int) -> Doubt:

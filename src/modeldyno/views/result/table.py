@@ -179,8 +179,10 @@ def _note(result: Result, measurement: Measurement) -> str:
         return _samples_note(result, measurement)
     once = measurement.row.unit == SECONDS and len(measurement.runs) == 1 and measurement.interval is None
     parts = _parts(result, measurement.metric) if measurement.row.summed else ""
-    assumed = measurement.metric == "carbon" and any(doubt.code == ASSUMED for doubt in result.doubts)
-    return join_nonempty("measured once" if once else "", parts, "of an assumed power" if assumed else "")
+    if measurement.metric == "carbon":
+        assumed = any(doubt.code == ASSUMED for doubt in result.doubts)
+        parts = join_nonempty("of 1,000 inferences", "power assumed" if assumed else "")
+    return join_nonempty("measured once" if once else "", parts)
 
 
 def _samples_note(result: Result, measurement: Measurement) -> str:

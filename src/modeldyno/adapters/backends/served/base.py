@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from modeldyno.servers.admin_client import AdminClient
 from modeldyno.servers.server_process import ServerProcess, run_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from modeldyno.adapters.backends.served.model_files import DeployedModel
     from modeldyno.core.load.request_target import Reply, Target
@@ -117,6 +118,15 @@ def ports_knob(conventional: Mapping[str, int]) -> Knob:
     """Return the knob `ports` for an engine with these conventional ports."""
     usual = ", ".join(f"{part} {port}" for part, port in conventional.items())
     return knob("ports", sentence=_KNOBS["ports"].sentence % usual)
+
+
+def conventional_ports(
+    row: str, interfaces: Iterable[str], config: Mapping[str, KnobValue]
+) -> dict[str, int]:
+    """Return the ports of a row of the table for the device, and those after them for other interfaces."""
+    known = tcp_ports.CONVENTIONAL[row, device_of(config) != "cpu"]
+    others = count(max(known.values()) + 1)
+    return {name: known[name] if name in known else next(others) for name in interfaces}
 
 
 def choose_ports(config: Mapping[str, KnobValue], conventional: Mapping[str, int]) -> Ports:

@@ -33,7 +33,7 @@ requires: tuple[str, ...] = ()
 accepts = model_files.accepts
 serves = True
 
-_CONVENTIONAL_PORTS = {"http": 8080, "grpc": 8081, "metrics": 8082}
+_INTERFACES = ("http", "grpc", "metrics")
 knobs = (
     base.knob("protocol"),
     base.knob(
@@ -53,7 +53,7 @@ knobs = (
     base.knob("device"),
     base.knob("threads"),
     base.knob("config", sentence="Any setting of the server, such as config.gzip_enabled=false."),
-    base.ports_knob(_CONVENTIONAL_PORTS),
+    base.ports_knob(base.conventional_ports("onnx", _INTERFACES, {})),
     base.knob("startup_time"),
     base.knob("batch_size"),
 )
@@ -68,7 +68,11 @@ _DEFAULT_DELAY = 2000
 
 def check(config: Mapping[str, KnobValue]) -> None:
     """Refuse knobs that exclude each other."""
-    base.check(config, _CONVENTIONAL_PORTS)
+    base.check(config, _conventional(config))
+
+
+def _conventional(config: Mapping[str, KnobValue]) -> dict[str, int]:
+    return base.conventional_ports("onnx", _INTERFACES, config)
 
 
 @contextmanager
@@ -91,7 +95,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
     launch = Launch(
         name="mlserver",
         command=command,
-        ports=base.choose_ports(config, _CONVENTIONAL_PORTS),
+        ports=base.choose_ports(config, _conventional(config)),
         ready=lambda ports: http_ready(ports["http"], f"/v2/models/{name}/ready"),
         environment={**engine.environment, "PYTHONDONTWRITEBYTECODE": "1"},
         patience=base.startup_time(config),

@@ -67,7 +67,7 @@ knobs = (
         sentence=f"The image to start; {_IMAGE} if not set, with -gpu for device=cuda.",
     ),
     base.knob("container"),
-    base.ports_knob(tcp_ports.CONVENTIONAL["tfs", False]),
+    base.ports_knob(base.conventional_ports("tfs", _PORTS_INSIDE, {})),
     base.knob("startup_time"),
     base.knob("batch_size"),
 )
@@ -117,7 +117,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
 
 
 def _conventional(config: Mapping[str, KnobValue]) -> dict[str, int]:
-    return tcp_ports.CONVENTIONAL["tfs", base.device_of(config) != "cpu"]
+    return base.conventional_ports("tfs", _PORTS_INSIDE, config)
 
 
 def _program(config: Mapping[str, KnobValue]) -> str:

@@ -34,13 +34,7 @@ requires: tuple[str, ...] = ()
 accepts = model_files.accepts
 serves = True
 
-_CONVENTIONAL_PORTS = {
-    "http": 8080,
-    "management": 8081,
-    "metrics": 8082,
-    "grpc": 7070,
-    "grpc_management": 7071,
-}
+_INTERFACES = ("http", "management", "metrics", "grpc", "grpc_management")
 knobs = (
     base.knob("workers"),
     base.knob("max_batch"),
@@ -61,7 +55,7 @@ knobs = (
     base.knob("threads"),
     base.knob("config", sentence="Any property of config.properties, such as config.netty_client_threads=2."),
     Knob(name="jvm", kind=str, default=None, sentence="Options of the JVM, such as -Xmx2g."),
-    base.ports_knob(_CONVENTIONAL_PORTS),
+    base.ports_knob(base.conventional_ports("torchscript", _INTERFACES, {})),
     base.knob("startup_time"),
     base.knob("batch_size"),
 )
@@ -94,7 +88,11 @@ _LOG4J = """<?xml version="1.0" encoding="UTF-8"?>
 
 def check(config: Mapping[str, KnobValue]) -> None:
     """Refuse knobs that exclude each other."""
-    base.check(config, _CONVENTIONAL_PORTS)
+    base.check(config, _conventional(config))
+
+
+def _conventional(config: Mapping[str, KnobValue]) -> dict[str, int]:
+    return base.conventional_ports("torchscript", _INTERFACES, config)
 
 
 @contextmanager
@@ -116,7 +114,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
     launch = Launch(
         name="torchserve",
         command=command,
-        ports=base.choose_ports(config, _CONVENTIONAL_PORTS),
+        ports=base.choose_ports(config, _conventional(config)),
         ready=lambda ports: _is_ready(ports["management"], name, workers),
         environment={
             **engine.environment,

@@ -231,7 +231,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
 # --- opening a session ---------------------------------------------------------------------------
 
 
-def record_operators(name: str) -> Callable[[], tuple[Occurrence, ...]]:
+def record_operators(name: str) -> Callable[[], Callable[[], tuple[Occurrence, ...]]]:
     """Begin to record the operators of a block; return what ends it and gives them."""
     from modeldyno.adapters.backends.torch import operators  # noqa: PLC0415 - rarely needed
 
