@@ -310,11 +310,11 @@ def test_the_regression_check_of_the_source_system_runs(
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.py").write_text("import time\ndef call():\n    time.sleep(0.002)\n", encoding="utf-8")
-    first = ModelProfiler("call:net.py:call", processes=2, max_time=0.3)
+    first = ModelProfiler("call:net.py:call", max_time=0.3)
     first.profile(num_runs=20)
     first.export_json("baseline_profiling.json")
     (tmp_path / "net.py").write_text("import time\ndef call():\n    time.sleep(0.010)\n", encoding="utf-8")
-    second = ModelProfiler("call:net.py:call", processes=2, max_time=0.3)
+    second = ModelProfiler("call:net.py:call", max_time=0.3)
     capsys.readouterr()
     exec(REGRESSIONS, {"profiler": second, "model_path": "call:net.py:call"})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,7 +84,7 @@ class ModelProfiler:
             max_time: maximum seconds of measuring per probe, warm-up included.
             seed: seed of random inputs and weights.
             processes: fresh processes in which `profile` and `benchmark` measure, one after the other; with
-                five or more, `detect_regressions` knows the variation between processes. A live object
+                fewer than five, `detect_regressions` measures again in five if it has to. A live object
                 always runs in this process.
             store: keep each Result in the store, as the command line does.
             progress: show progress on standard error, in a terminal or a notebook.
@@ -147,6 +148,8 @@ class ModelProfiler:
                 DEFAULT_PROBES, optional=details, num_runs=num_runs, warmup_runs=warmup_runs, processes=count
             ),
         )
+        if isinstance(self.model, str):
+            figures.measure_again = partial(self._measure_again, self._input, num_runs, warmup_runs)
         if not self._stages or figures.failure:
             return figures
         plan = _with_run_counts(self._plan, num_runs, warmup_runs)
@@ -322,6 +325,17 @@ class ModelProfiler:
         return compare(self._last_result(), other._last_result())
 
     # --- implementation --------------------------------------------------------------------------
+
+    def _measure_again(self, data: Any, num_runs: int, warmup_runs: int, processes: int) -> Result | None:
+        """Repeat a `profile` with these inputs in several processes, as a step of the session."""
+        last, self._input = self._input, data
+        try:
+            figures = self._measure(
+                DEFAULT_PROBES, num_runs=num_runs, warmup_runs=warmup_runs, processes=processes
+            )
+        finally:
+            self._input = last
+        return self._record("profile", figures).result
 
     @property
     def results(self) -> tuple[Result, ...]:
