@@ -289,6 +289,14 @@ def test_several_processes_are_fresh_ones_and_each_has_its_calls() -> None:
     assert (found["latency"]["runs"], several["latency"]["runs"]) == (24, 12)
 
 
+def test_refused_arrays_are_named_by_their_input_and_not_used_again() -> None:
+    """The message names no file of ours, and the next call takes random inputs as before."""
+    profiler = ModelProfiler("examples/digits/digits.onnx", max_time=0.2, store=False)
+    with pytest.raises(RequestError, match=r"^The array for 'image' is 8x64, but the model takes"):
+        profiler.profile(np.zeros((8, 64), np.float32), num_runs=2)
+    assert profiler.profile(num_runs=2)["latency"]["runs"] == 2
+
+
 REGRESSIONS = """
 from modeldyno import load_baseline, detect_regressions
 

@@ -218,9 +218,7 @@ def _test_ratio(
     if min(*before, *after) <= 0:
         return _test_by_rank(query, before, after, level)
     logs = [math.log(n) for n in before], [math.log(n) for n in after]
-    ratio, error, degrees, how = _log_ratio(
-        *logs, options.own, METRICS[query.metric].prior, paired=paired
-    )
+    ratio, error, degrees, how = _log_ratio(*logs, options.own, METRICS[query.metric].prior, paired=paired)
     if options.scatter is not None and (_are_few(*logs) or options.scatter.of_a_difference > error):
         error, degrees = max(options.scatter.of_a_difference, options.own), options.scatter.degrees
         how = (
