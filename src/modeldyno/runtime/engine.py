@@ -246,7 +246,8 @@ class OpenSession:
         if first:
             self.others = tree_memory(list_process_tree(os.getpid())) - self.held
         above_baseline = replace(memory[""], value=replace(sizes, runs=(pack(above_base),)))
-        return [above_baseline if sample is memory[""] else sample for sample in seen]
+        kept = (sample for sample in seen if sample is not memory.get(WatchStage.IDLE))
+        return [above_baseline if sample is memory[""] else sample for sample in kept]
 
     def reset_baseline(self) -> None:
         """Attribute growth of the process since the last run to the profiler: the model was idle."""

@@ -167,10 +167,7 @@ def _at_least(interval: Interval | None, unit: str) -> str:
 
 def _note(result: Result, measurement: Measurement) -> str:
     if measurement.metric == "process_memory":
-        baseline = result.find("process_memory", "baseline")
-        if measurement.scope:
-            return "before loading" if measurement.scope == "baseline" else ""
-        return "peak above baseline" if baseline else "peak"
+        return _memory_note(result, measurement.scope)
     if measurement.metric == "cpu_utilization":
         return threads(result)
     if measurement.metric == "flops" and (reached := reached_flops(result)):
@@ -181,6 +178,15 @@ def _note(result: Result, measurement: Measurement) -> str:
     parts = _parts(result, measurement.metric) if measurement.row.summed else ""
     assumed = measurement.metric == "carbon" and any(doubt.code == ASSUMED for doubt in result.doubts)
     return join_nonempty("measured once" if once else "", parts, "of an assumed power" if assumed else "")
+
+
+def _memory_note(result: Result, scope: str) -> str:
+    if scope:
+        return {"baseline": "before loading", "idle": "loaded, before the load"}.get(scope, "")
+    if result.find("process_memory", "baseline"):
+        return "peak above baseline"
+    idle = result.find("process_memory", "idle")
+    return f"peak, {format_measurement(idle)} idle" if idle else "peak"
 
 
 def _samples_note(result: Result, measurement: Measurement) -> str:
