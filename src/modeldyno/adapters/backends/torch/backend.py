@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
-from modeldyno.adapters.backends.output_leaves import finished_leaves
+from modeldyno.adapters.backends.output_leaves import finished_leaves, has_attributes
 from modeldyno.adapters.backends.torch.inputs import Placement
 from modeldyno.adapters.backends.torch.quiet import quiet
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob
@@ -135,7 +135,9 @@ class Session:
 
     def arrays(self, output: Any) -> Feed:
         """Return the tensors of the output as arrays; skip other objects, such as caches."""
-        return {name: _to_numpy(leaf) for name, leaf in finished_leaves(output) if hasattr(leaf, "detach")}
+        return {
+            name: _to_numpy(leaf) for name, leaf in finished_leaves(output) if has_attributes(leaf, "detach")
+        }
 
     def layers(self, feed: Feed, named: ModuleFilter) -> AbstractContextManager[Layers]:
         """Time the modules selected by `named` within a call."""
