@@ -390,7 +390,8 @@ def test_a_live_module_has_layers_and_memory() -> None:
     torch = pytest.importorskip("torch")
     net = torch.nn.Sequential(torch.nn.Linear(8, 64), torch.nn.ReLU(), torch.nn.Linear(64, 2))
     profiler = ModelProfiler(net, device="cpu", precision="fp32")
-    figures = profiler.profile_layers(torch.zeros(4, 8), layer_names=["linear"], num_runs=5)
+    with pytest.warns(UserWarning, match="no module has mlp in its path or class"):
+        figures = profiler.profile_layers(torch.zeros(4, 8), layer_names=["linear", "mlp"], num_runs=5)
 
     assert set(figures["layers"]) == {"0", "2"}
     assert figures["layers"]["0"]["parameters"] == 8 * 64 + 64

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -217,11 +218,14 @@ class ModelProfiler:
         Args:
             input_data: as in `profile`, by default the inputs of the last call.
             layer_names: parts of paths or classes, such as ``["attention", "mlp"]``; all if empty. A name
-                that matches no layer adds the doubt ``no-such-layer``.
+                that matches no layer adds the doubt ``no-such-layer``, and warns.
             num_runs: maximum number of profiled calls.
         """
         with self._use_inputs(input_data):
             figures = self._measure(("layers",), num_runs=num_runs, layers=layer_names)
+        for doubt in figures.result.doubts if figures.result else ():
+            if doubt.code == "no-such-layer":
+                warnings.warn(f"{doubt.seen}; {doubt.advice}.", stacklevel=2)
         return self._record("profile_layers", figures)
 
     def memory_profile(
