@@ -494,10 +494,12 @@ def _run_probes(
             stream: Iterator[Event] = map(event_of, probe.measure(subject, plan))
             if probe.needs is not None:
                 stream = _keep_earlier_measurements(stream, name, stage)
+            known = list(subject.known)
             for event in stream:
                 yield event
                 if isinstance(event, Found) and _is_small(event.measurement):
-                    subject = replace(subject, known=(*subject.known, event.measurement))
+                    known.append(event.measurement)
+            subject = replace(subject, known=tuple(known))
     if limit is not None and left_out:
         yield Doubted(doubt=limit.left_out(left_out))
 
