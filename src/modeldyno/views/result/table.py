@@ -217,7 +217,8 @@ def reached_flops(result: Result) -> str:
         return ""
     rate = number(flops)[0] / took
     of_peak = f", {rate / number(peak)[0]:.1%} of this machine's peak" if peak and number(peak)[0] else ""
-    return f"{format_quantity(rate, RATE, 3).removesuffix('/s').strip()}FLOP/s in the median call{of_peak}"
+    text = format_quantity(rate, RATE, 3).removesuffix("/s").strip()
+    return f"{text}{'' if text[-1].isalpha() else ' '}FLOP/s in the median call{of_peak}"
 
 
 def _parts(result: Result, metric: str) -> str:

@@ -298,7 +298,25 @@ def _enter_inference_mode(config: Mapping[str, KnobValue], stack: ExitStack) -> 
     """Enter inference mode once for the whole session, so that calls do not pay for it."""
     import torch  # noqa: PLC0415 - heavy
 
-    stack.enter_context(torch.inference_mode() if config.get("inference_mode", True) else torch.no_grad())
+    if not config.get("inference_mode", True):
+        stack.enter_context(torch.no_grad())
+        return
+    stack.enter_context(torch.inference_mode())
+    stack.enter_context(_explaining_gradients())
+
+
+@contextmanager
+def _explaining_gradients() -> Iterator[None]:
+    """Say what to do with a model that computes gradients in its forward, as those of forces do."""
+    try:
+        yield
+    except RuntimeError as error:
+        if any(phrase in str(error) for phrase in _GRADIENT_ERRORS):
+            error.args = (f"{error}; if the model itself computes gradients, set inference_mode to false",)
+        raise
+
+
+_GRADIENT_ERRORS = ("does not require grad", "Inference tensors cannot be saved for backward")
 
 
 def _in_eval_mode(module: Module, stack: ExitStack) -> Module:
