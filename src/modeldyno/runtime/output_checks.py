@@ -55,8 +55,8 @@ def check_outputs(opened: OpenedModel, where: str, stage: RunStage) -> Iterator[
 def _changes_inputs(opened: OpenedModel) -> bool:
     """Return whether a call changes its inputs in place.
 
-    It does if the inputs of the first call are not what they were, or if two fresh copies of them give its
-    output, and one of them used again gives another.
+    It does if the inputs of the first call are not what they were, or if each of several fresh copies of them
+    gives its output at first and another one when used again.
     """
     before, first, session = opened.first_inputs, opened.looks.first.get(0), opened.session
     if before is None or first is None or not isinstance(session, CanCall):
@@ -65,11 +65,18 @@ def _changes_inputs(opened: OpenedModel) -> bool:
     try:
         if not are_alike(before, sketch_output(feed)):
             return True
-        calls = session.prepare(feed), session.prepare(feed)
-        fresh, other, again = (sketch_output(session.arrays(call())) for call in (*calls, calls[1]))
+        for _ in range(_COPIES if feed else 0):
+            call = session.prepare(feed)
+            fresh, again = (sketch_output(session.arrays(call())) for _ in range(2))
+            if not are_alike(first, fresh) or are_alike(first, again):
+                return False
     except Exception:  # noqa: BLE001 - whatever the model raises now, it is not known to change inputs
         return False
-    return are_alike(first, fresh) and are_alike(first, other) and not are_alike(first, again)
+    return bool(feed)
+
+
+_COPIES = 4
+"""Fresh copies of inputs that tell a model that changes them from a random one, which does so in 0.4 %."""
 
 
 def _check_repeatedly(opened: OpenedModel, looks: OutputChecks) -> None:
