@@ -87,3 +87,19 @@ def test_a_part_that_is_gone_is_no_package_to_install(monkeypatch: pytest.Monkey
 
     with pytest.raises(MissingExtra, match="modeldyno has changed since it was installed"):
         plugins.resolve("loader", "gone")
+
+
+def test_python_that_a_model_has_emptied_is_no_fault_of_the_installation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is running cannot be missing: code that ran in this process has cleared `sys.path`."""
+
+    class Gone:
+        module = "modeldyno.adapters.loaders.onnx"
+
+        def load(self) -> None:
+            raise ModuleNotFoundError(name="modeldyno")
+
+    monkeypatch.setattr(plugins, "_entry_points", lambda _kind: {"onnx": Gone()})
+    with pytest.raises(MissingExtra, match=r"has emptied sys\.path or sys\.modules"):
+        plugins.resolve("loader", "onnx")

@@ -92,6 +92,11 @@ def resolve(kind: str, name: str) -> Any:
         missing_module, package = error.name or name, entry.module.partition(".")[0]
         if missing_module.partition(".")[0] != package:
             raise MissingExtra(missing_message((missing_module,), f"{kind} '{name}'")) from error
+        if missing_module == __package__:
+            raise MissingExtra(
+                f"The {kind} '{name}' cannot be imported any more: code that ran here, such as the "
+                "model's, has emptied sys.path or sys.modules; let it leave them as they are."
+            ) from error
         raise MissingExtra(
             f"The {kind} '{name}' is registered, but {missing_module} is missing: {package} has changed "
             "since it was installed; reinstall it."

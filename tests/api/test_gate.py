@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -88,6 +89,39 @@ def test_one_process_on_each_side_is_undecided_aloud() -> None:
         ["latency.p50"],
     )
     assert str(regressions).startswith("undecided: latency.p50 4.1")
+
+
+def test_what_one_process_leaves_open_is_measured_again_in_five() -> None:
+    """The five show a tenth against a baseline of one process; what one process decides costs nothing."""
+    asked: list[int] = []
+
+    def measure_again(processes: int) -> Result:
+        asked.append(processes)
+        return taken(0.0115)
+
+    (found,) = detect_regressions(alone(0.01), Figures(alone(0.0115), measure_again=measure_again))
+    assert found.difference == pytest.approx(0.15, abs=0.01)
+    assert asked == [5]
+    assert detect_regressions(taken(0.01), Figures(taken(0.015), measure_again=measure_again))
+    with pytest.warns(UndecidedWarning, match="measure the baseline in five"):
+        assert not detect_regressions(alone(0.011), Figures(alone(0.0115), measure_again=measure_again))
+    assert asked == [5, 5]
+
+
+def test_a_model_that_has_changed_since_is_not_measured_again() -> None:
+    """The verdict is on what was measured, not on what lies at that path now."""
+    before = alone(0.0115).model
+    assert before is not None
+    other = replace(taken(0.02), model=replace(before, digest="of another"))
+    with pytest.warns(UndecidedWarning, match="measure both in five"):
+        assert not detect_regressions(alone(0.01), Figures(alone(0.0115), measure_again=lambda _: other))
+
+
+def test_figures_go_to_another_process_without_their_profiler() -> None:
+    """They are pickled as before, although a profiler may hold what cannot be."""
+    figures = pickle.loads(pickle.dumps(Figures(taken(0.01), measure_again=lambda _: None)))
+    assert figures["latency"]["p50"] == pytest.approx(10, rel=0.01)
+    assert figures.measure_again is None
 
 
 def test_the_history_of_the_store_says_what_one_process_cannot(

@@ -289,6 +289,14 @@ def test_several_processes_are_fresh_ones_and_each_has_its_calls() -> None:
     assert (found["latency"]["runs"], several["latency"]["runs"]) == (24, 12)
 
 
+def test_refused_arrays_are_named_by_their_input_and_not_used_again() -> None:
+    """The message names no file of ours, and the next call takes random inputs as before."""
+    profiler = ModelProfiler("examples/digits/digits.onnx", max_time=0.2, store=False)
+    with pytest.raises(RequestError, match=r"^The array for 'image' is 8x64, but the model takes"):
+        profiler.profile(np.zeros((8, 64), np.float32), num_runs=2)
+    assert profiler.profile(num_runs=2)["latency"]["runs"] == 2
+
+
 REGRESSIONS = """
 from modeldyno import load_baseline, detect_regressions
 
@@ -310,11 +318,11 @@ def test_the_regression_check_of_the_source_system_runs(
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.py").write_text("import time\ndef call():\n    time.sleep(0.002)\n", encoding="utf-8")
-    first = ModelProfiler("call:net.py:call", processes=2, max_time=0.3)
+    first = ModelProfiler("call:net.py:call", max_time=0.3)
     first.profile(num_runs=20)
     first.export_json("baseline_profiling.json")
     (tmp_path / "net.py").write_text("import time\ndef call():\n    time.sleep(0.010)\n", encoding="utf-8")
-    second = ModelProfiler("call:net.py:call", processes=2, max_time=0.3)
+    second = ModelProfiler("call:net.py:call", max_time=0.3)
     capsys.readouterr()
     exec(REGRESSIONS, {"profiler": second, "model_path": "call:net.py:call"})
 
@@ -382,7 +390,8 @@ def test_a_live_module_has_layers_and_memory() -> None:
     torch = pytest.importorskip("torch")
     net = torch.nn.Sequential(torch.nn.Linear(8, 64), torch.nn.ReLU(), torch.nn.Linear(64, 2))
     profiler = ModelProfiler(net, device="cpu", precision="fp32")
-    figures = profiler.profile_layers(torch.zeros(4, 8), layer_names=["linear"], num_runs=5)
+    with pytest.warns(UserWarning, match="no module has mlp in its path or class"):
+        figures = profiler.profile_layers(torch.zeros(4, 8), layer_names=["linear", "mlp"], num_runs=5)
 
     assert set(figures["layers"]) == {"0", "2"}
     assert figures["layers"]["0"]["parameters"] == 8 * 64 + 64

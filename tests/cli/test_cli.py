@@ -15,10 +15,11 @@ from tests.support.measured_once import measured_once
 
 from modeldyno import codec, plugins
 from modeldyno.cli import COMMANDS
+from modeldyno.cli.actions.printing import print_result
 from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.result.result import Progressed
 from modeldyno.errors import StoreError
-from modeldyno.testing.sample_results import a_result
+from modeldyno.testing.sample_results import a_failed_result, a_result
 from modeldyno.testing.sample_studies import a_study
 
 if TYPE_CHECKING:
@@ -624,3 +625,9 @@ def test_a_line_of_progress_keeps_the_time_left() -> None:
 
     assert line(event, width=40) == "  trial 7 (best so far, about 5 min left"
     assert line(event, width=200).endswith("threads=4, about 5 min left")
+
+
+def test_a_run_without_any_number_can_be_shown_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+    """Verbose output has no table of numbers then."""
+    print_result(a_failed_result(measurements=()), verbose=True)
+    assert "failed in load" in capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -48,6 +49,25 @@ def test_a_directory_of_several_models_names_them(tmp_path: Path) -> None:
         RequestError, match=r"holds 8 models: a\.onnx, .*, f\.onnx and 2 more; name .* \S+/a\.onnx\."
     ):
         resolve_reference(str(tmp_path))
+
+
+def test_a_pipe_is_no_model(tmp_path: Path) -> None:
+    """Reading one would wait for ever; it is refused with a scheme and without, and in a directory."""
+    os.mkfifo(tmp_path / "m.onnx")
+    for word in ("m.onnx", "onnx:m.onnx", "."):
+        with pytest.raises(RequestError, match="is a pipe, a socket or a device"):
+            resolve_reference(word)
+    assert not refers_to_model("m.onnx")
+
+
+def test_a_link_to_nothing_is_called_so(tmp_path: Path) -> None:
+    """A link to itself, too; its own name is no hint."""
+    (tmp_path / "m.onnx").symlink_to("gone.onnx")
+    (tmp_path / "loop.onnx").symlink_to("loop.onnx")
+    with pytest.raises(RequestError, match=r"'m\.onnx' is a link to a file that does not exist: gone\.onnx"):
+        resolve_reference("m.onnx")
+    with pytest.raises(RequestError, match="is a link to a file that does not exist"):
+        resolve_reference("loop.onnx")
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,7 @@ EXPECTED = {
     "abort": FailureKind.CRASH,
     "eat_memory": FailureKind.OOM,
     "hang": FailureKind.TIMEOUT,
+    "stop_itself": FailureKind.TIMEOUT,
     "leave": FailureKind.EXIT,
 }
 
@@ -89,12 +90,17 @@ EXPECTED = {
 def test_every_death_of_a_child_is_a_typed_failure_and_leaves_nothing_behind(mark: str, each: int) -> None:
     """Children that crash, abort, exhaust memory, hang or exit give one Failure each, and leave no orphan."""
     names = [name for name in EXPECTED for _ in range(each)]
+    limits = {name: 5.0 for name, kind in EXPECTED.items() if kind is FailureKind.TIMEOUT}
     with ThreadPoolExecutor(8) as pool:
-        results = list(pool.map(lambda n: run(n, timeout=5.0 if n == "hang" else 120.0), names))
+        results = list(pool.map(lambda n: run(n, timeout=limits.get(n, 120.0)), names))
 
     kinds = [(name, [f.kind for f in result.failures]) for name, result in zip(names, results, strict=True)]
 
     assert [(name, [EXPECTED[name]]) for name in names] == kinds
+    assert {name: results[names.index(name)].failures[0].message for name in limits} == {
+        "hang": "it was still running after 5 s",
+        "stop_itself": "it was still stopped by a signal after 5 s",
+    }
     assert left(mark) == []
 
 

@@ -27,6 +27,7 @@ from modeldyno.core.spec.static_options import Inspection
 from modeldyno.data import outputs
 from modeldyno.errors import RequestError, Unloadable
 from modeldyno.interfaces.probe import Pass, Subject
+from modeldyno.runtime import engine
 from modeldyno.runtime.engine import run
 from modeldyno.runtime.failures import failure_of
 from modeldyno.runtime.inline import run_inline
@@ -457,6 +458,33 @@ class Refusing:
         """Refuse the request."""
         yield from ()
         raise RequestError("There is nothing to see.")
+
+
+class Talkative(Bench):
+    """A probe with many measurements."""
+
+    def measure(self, subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | StaticReport]:
+        """Yield 500 of them."""
+        del plan
+        self.subjects.append(subject)
+        yield from (Measurement(metric="macs", value=n, scope=str(n)) for n in range(500))
+
+
+def test_many_measurements_of_a_probe_are_passed_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one sees them all; a copy for each would take minutes for some thousand layers."""
+    bench, copies = Talkative(), []
+
+    def counting(value: object, **changes: object) -> object:
+        copies.append(value)
+        return replace(value, **changes)  # type: ignore[type-var]
+
+    monkeypatch.setattr(engine, "replace", counting)
+    monkeypatch.setattr(plugins, "loader", lambda _name: bench)
+    monkeypatch.setattr(plugins, "probe", lambda _name: bench)
+    run(job("fake", probes=("static", "again")))
+
+    assert [len(subject.known) for subject in bench.subjects] == [0, 500]
+    assert len(copies) < 20
 
 
 def test_a_late_refusal_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

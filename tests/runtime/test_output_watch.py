@@ -10,6 +10,7 @@ import pytest
 
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import FailureKind
+from modeldyno.core.spec.input_spec import parse_input
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import RequestError
@@ -227,3 +228,30 @@ def test_what_numpy_would_take_apart_without_an_end_is_no_array() -> None:
             return self
 
     assert Session(print).arrays([Lying(), deque([1.0]), 2.0]).keys() == {"output_2"}
+
+
+@pytest.mark.parametrize(
+    ("body", "codes"),
+    [
+        ("x *= 0.5; return x.sum()", {"changed-inputs"}),
+        ("state.append(0); return x.sum() + len(state) % 3", {"nondeterministic"}),
+        ("return np.random.rand(3)", {"nondeterministic"}),
+        ("return x * 2", set()),
+    ],
+)
+def test_a_call_that_changes_its_inputs_is_told_from_one_that_is_random(
+    tmp_path: Path, body: str, codes: set[str]
+) -> None:
+    """The inputs are then not equal, and the advice is another."""
+    (tmp_path / "model.py").write_text(f"import numpy as np\nstate = []\ndef model(x):\n    {body}\n")
+    result = run_inline(
+        Job(
+            model=ModelRef(scheme="call", locator=f"{tmp_path / 'model.py'}:model"),
+            backend="python",
+            probes=("latency",),
+            plan=QUICK,
+            inputs=(parse_input("x=4:float64:1..2"),),
+        )
+    )
+    found = {doubt.code for doubt in result.doubts} & {"changed-inputs", "nondeterministic"}
+    assert found == codes

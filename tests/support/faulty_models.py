@@ -36,6 +36,11 @@ def hang() -> None:
         time.sleep(3600)
 
 
+def stop_itself() -> None:
+    """Stop the process by a signal, as Ctrl-Z does."""
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
 def leave() -> None:
     """End the process silently."""
     os._exit(3)

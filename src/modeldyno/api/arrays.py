@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -86,6 +87,18 @@ def array_folder() -> Iterator[Path]:
     """Yield a temporary directory for arrays that another process reads."""
     with TemporaryDirectory(prefix=_PREFIX) as folder:
         yield Path(folder)
+
+
+@contextmanager
+def without_paths(folder: Path) -> Iterator[None]:
+    """Leave the names of files in the folder out of errors, as the caller gave arrays."""
+    try:
+        yield
+    except RequestError as error:
+        text = re.sub(rf"{re.escape(str(folder))}/\d+\.npy: ", "", str(error))
+        if text == str(error):
+            raise
+        raise type(error)(text[0].upper() + text[1:]) from error
 
 
 def without_files(result: Result) -> Result:

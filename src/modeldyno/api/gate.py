@@ -126,8 +126,9 @@ def detect_regressions(
 
     The two were measured at different times, so a change within the drift of a machine or within the
     variation between processes is no regression. Both are estimated from the processes of the two results and
-    from the model's history in the store: with one process and no history, only a large factor can be told
-    apart from chance. `gate` decides smaller changes, as it measures both in turns.
+    from the model's history in the store. If they leave it undecided, and `current` is what `profile` of a
+    `ModelProfiler` returned for a path or a reference, in fewer than five processes, the model is measured
+    again in five, which are judged. `gate` decides smaller changes, as it measures both in turns.
 
     Args:
         baseline: the reference: a Result, the return value of a `ModelProfiler`, a file, an id or a tag.
@@ -147,22 +148,41 @@ def detect_regressions(
     before, after = (_resolve_result(document) for document in (baseline, current))
     question = _question(metrics, max_regression, force=force)
     regressions = Regressions(check_stored(before, after, question))
+    if regressions.verdict is Verdict.UNDECIDED and (repeated := _measure_again(current, after)):
+        after = repeated
+        regressions = Regressions(check_stored(before, after, question))
     if regressions.verdict is Verdict.UNDECIDED:
-        fewest = min(before.processes, after.processes)
-        advice = (
-            _MEASURE_MORE
-            if fewest < FEW_PROCESSES
-            else "To decide it, use modeldyno.gate, which runs both in turns."
-        )
-        text = f"Whether {after.name} is worse than its baseline is {str(regressions).rstrip('.')}. {advice}"
-        warnings.warn(UndecidedWarning(text), stacklevel=3)
+        text = f"Whether {after.name} is worse than its baseline is {str(regressions).rstrip('.')}."
+        warnings.warn(UndecidedWarning(f"{text} {_how_to_decide(before, after)}"), stacklevel=3)
     return regressions
 
 
-_MEASURE_MORE = (
-    "So few processes do not show the variation between processes; measure both in five, with "
-    "ModelProfiler(..., processes=5) or modeldyno profile --processes 5."
-)
+def _measure_again(current: Result | Figures | str | Path, measured: Result) -> Result | None:
+    """Measure a profiler's model in enough processes; None if it cannot be, or is no longer the same."""
+    if not isinstance(current, Figures) or current.measure_again is None:
+        return None
+    if measured.processes >= FEW_PROCESSES:
+        return None
+    result = current.measure_again(FEW_PROCESSES)
+    if result is None or result.failures or result.interrupted:
+        return None
+    digests = [one.model.digest if one.model else None for one in (measured, result)]
+    return result if digests[0] == digests[1] else None
+
+
+def _how_to_decide(before: Result, after: Result) -> str:
+    few = [
+        side
+        for side, result in (("the baseline", before), ("the current one", after))
+        if result.processes < FEW_PROCESSES
+    ]
+    if not few:
+        return "To decide it, use modeldyno.gate, which runs both in turns."
+    sides = "both" if len(few) == len((before, after)) else few[0]
+    return (
+        f"So few processes do not show the variation between processes; measure {sides} in five, with "
+        "ModelProfiler(..., processes=5) or modeldyno profile --processes 5."
+    )
 
 
 @reword_errors

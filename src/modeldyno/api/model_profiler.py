@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec, plugins
-from modeldyno.api.arrays import array_folder, is_array, save_arrays, to_array, to_host, without_files
+from modeldyno.api.arrays import (
+    array_folder,
+    is_array,
+    save_arrays,
+    to_array,
+    to_host,
+    without_files,
+    without_paths,
+)
 from modeldyno.api.benchmark import Benchmark
 from modeldyno.api.compare import compare
 from modeldyno.api.profile import profile, store_if
@@ -83,7 +93,7 @@ class ModelProfiler:
             max_time: maximum seconds of measuring per probe, warm-up included.
             seed: seed of random inputs and weights.
             processes: fresh processes in which `profile` and `benchmark` measure, one after the other; with
-                five or more, `detect_regressions` knows the variation between processes. A live object
+                fewer than five, `detect_regressions` measures again in five if it has to. A live object
                 always runs in this process.
             store: keep each Result in the store, as the command line does.
             progress: show progress on standard error, in a terminal or a notebook.
@@ -136,17 +146,17 @@ class ModelProfiler:
         """
         _check_not_negative("warmup_runs", warmup_runs)
         raw, prepared = input_data, self._stages.prepare(input_data)
-        self._input = self._resolve_inputs(prepared)
         details = tuple(
             name for name in _DETAIL_PROBES if detailed_analysis and name in plugins.names("probe")
         )
         count = self._processes if processes is None else _at_least_one("processes", processes)
-        figures = self._record(
-            "profile",
-            self._measure(
+        with self._use_inputs(prepared):
+            figures = self._measure(
                 DEFAULT_PROBES, optional=details, num_runs=num_runs, warmup_runs=warmup_runs, processes=count
-            ),
-        )
+            )
+        self._record("profile", figures)
+        if isinstance(self.model, str):
+            figures.measure_again = partial(self._measure_again, self._input, num_runs, warmup_runs)
         if not self._stages or figures.failure:
             return figures
         plan = _with_run_counts(self._plan, num_runs, warmup_runs)
@@ -208,11 +218,14 @@ class ModelProfiler:
         Args:
             input_data: as in `profile`, by default the inputs of the last call.
             layer_names: parts of paths or classes, such as ``["attention", "mlp"]``; all if empty. A name
-                that matches no layer adds the doubt ``no-such-layer``.
+                that matches no layer adds the doubt ``no-such-layer``, and warns.
             num_runs: maximum number of profiled calls.
         """
-        self._input = self._resolve_inputs(input_data)
-        figures = self._measure(("layers",), num_runs=num_runs, layers=layer_names)
+        with self._use_inputs(input_data):
+            figures = self._measure(("layers",), num_runs=num_runs, layers=layer_names)
+        for doubt in figures.result.doubts if figures.result else ():
+            if doubt.code == "no-such-layer":
+                warnings.warn(f"{doubt.seen}; {doubt.advice}.", stacklevel=2)
         return self._record("profile_layers", figures)
 
     def memory_profile(
@@ -231,8 +244,8 @@ class ModelProfiler:
             memory_snapshots: include ``held``, what is in memory at the peak, and ``timeline``, bytes in use
                 by category.
         """
-        self._input = self._resolve_inputs(input_data)
-        figures = self._record("memory_profile", self._measure(("static", "memory"), num_runs=1))
+        with self._use_inputs(input_data):
+            figures = self._record("memory_profile", self._measure(("static", "memory"), num_runs=1))
         steps = _memory_steps(figures)
         wanted: dict[str, Any] = {
             "allocations": [step for step in steps if step["bytes"] > 0] if track_allocations else [],
@@ -259,8 +272,8 @@ class ModelProfiler:
             RequestError: there is no GPU.
         """
         _require_gpu(self._settings.get("device"))
-        self._input = self._resolve_inputs(input_data)
-        figures = self._record("gpu_profile", self._measure(("latency", "ops"), num_runs=20))
+        with self._use_inputs(input_data):
+            figures = self._record("gpu_profile", self._measure(("latency", "ops"), num_runs=20))
         sections = (
             ("kernels", EventKind.KERNEL, track_kernels),
             ("transfers", EventKind.TRANSFER, track_memory_transfers),
@@ -322,6 +335,17 @@ class ModelProfiler:
         return compare(self._last_result(), other._last_result())
 
     # --- implementation --------------------------------------------------------------------------
+
+    def _measure_again(self, data: Any, num_runs: int, warmup_runs: int, processes: int) -> Result | None:
+        """Repeat a `profile` with these inputs in several processes, as a step of the session."""
+        last, self._input = self._input, data
+        try:
+            figures = self._measure(
+                DEFAULT_PROBES, num_runs=num_runs, warmup_runs=warmup_runs, processes=processes
+            )
+        finally:
+            self._input = last
+        return self._record("profile", figures).result
 
     @property
     def results(self) -> tuple[Result, ...]:
@@ -404,6 +428,16 @@ class ModelProfiler:
                 trust=self._trust, progress=self._progress, **arguments,
             )  # fmt: skip
             return read_outputs(path)
+
+    @contextmanager
+    def _use_inputs(self, data: Any) -> Iterator[None]:
+        """Measure with these inputs, which later calls take as well unless they are refused."""
+        last, self._input = self._input, self._resolve_inputs(data)
+        try:
+            yield
+        except RequestError:
+            self._input = last
+            raise
 
     def _resolve_inputs(self, data: Any) -> Any:
         """Resolve the inputs: the last ones if None was given, and random ones if the model was given.
@@ -495,7 +529,7 @@ class ModelProfiler:
             rows = {array.shape[0] for array in arrays.values() if array.ndim}
             if len(rows) == 1 and not {"batch_size", "batch"} & settings.keys():
                 settings = {**settings, "batch_size": rows.pop()}
-            with array_folder() as folder:
+            with array_folder() as folder, without_paths(folder):
                 yield {**settings, "inputs": tuple(save_arrays(arrays, folder))}
 
     def _name_arrays(self, data: Any) -> dict[str, ndarray]:

@@ -96,9 +96,14 @@ class Figures(Mapping[str, Any]):
         *,
         failure: str | None = None,
         configuration: Mapping[str, Any] | None = None,
+        measure_again: Callable[[int], Result | None] | None = None,
     ) -> None:
-        """View a Result; without one, `failure` says why."""
+        """View a Result; without one, `failure` says why.
+
+        `measure_again` measures the same in as many fresh processes as given, if that is possible.
+        """
         self.result = result
+        self.measure_again = measure_again
         self.failure = failure or (_describe_failure(result) if result is not None else None)
         """What went wrong, in a sentence, or None."""
         self.configuration = dict(configuration or {})
@@ -107,7 +112,12 @@ class Figures(Mapping[str, Any]):
 
     def with_sections(self, sections: Mapping[str, Any]) -> Figures:
         """Return a copy with other sections; empty ones are dropped."""
-        copy = Figures(self.result, failure=self.failure, configuration=self.configuration)
+        copy = Figures(
+            self.result,
+            failure=self.failure,
+            configuration=self.configuration,
+            measure_again=self.measure_again,
+        )
         copy._sections = {name: part for name, part in {**self._sections, **sections}.items() if part}
         return copy
 
@@ -127,6 +137,9 @@ class Figures(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._sections)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "measure_again": None}  # a copy for another process has no model
 
     def __repr__(self) -> str:
         failed = f", failed: {self.failure}" if self.failure else ""

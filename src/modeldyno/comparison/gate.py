@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -275,7 +276,8 @@ class _RoundRunner:
         if isinstance(result, ModelDynoError):
             if place:
                 raise result
-            self._use_stored_baseline(str(result))
+            reason = str(result).rstrip(".")
+            self._use_stored_baseline(re.sub("^The", "the", reason))
         elif result.interrupted:
             pass
         elif not place and (why := _explain_change(self.baseline, result)):

@@ -125,6 +125,11 @@ def stat_fields(pid: int) -> list[str]:
     return []
 
 
+def is_stopped(pid: int) -> bool:
+    """Return whether a signal has stopped a process, which goes on only by another (SIGCONT)."""
+    return stat_fields(pid)[:1] == ["T"]
+
+
 def release_free_memory() -> None:
     """Return freed memory to the system, so that the size of this process is what it holds (glibc only).
 

@@ -49,6 +49,7 @@ def resolve_reference(text: str) -> ModelRef:
     if ref.scheme == mlflow_version.SCHEME:
         return mlflow_version.fetch_mlflow_version(text).ref
     schemes = plugins.names("loader")
+    _check_kind_of_file(Path(ref.locator))
     if ref.scheme in schemes:
         return _check_file_reference(ref)
     if (corrected := _as_file_reference(text)) is not None:
@@ -106,8 +107,20 @@ def _check_file_reference(ref: ModelRef) -> ModelRef:
     return ref
 
 
+def _check_kind_of_file(path: Path) -> None:
+    """Refuse what can be read only once, or for ever: a named pipe, a socket, a device.
+
+    Raises:
+        RequestError: in that case.
+    """
+    with suppress(OSError, ValueError):  # a name that no file system takes is no such file
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise RequestError(f"'{path}' is a pipe, a socket or a device; a model is a file or a directory.")
+
+
 def _claimed_by_loader(path: Path, locator: str) -> ModelRef | None:
     """Find the loader that claims a path; a directory is offered only to those that take it as one model."""
+    _check_kind_of_file(path)
     schemes = _WHOLE_DIRECTORY if path.is_dir() else plugins.names("loader")
     scheme = next((name for name in schemes if plugins.loader(name).claims(path)), None)
     return None if scheme is None else ModelRef(scheme=scheme, locator=locator)
@@ -172,6 +185,8 @@ def _raise_not_found(path: Path, text: str) -> ModelRef:
             "Triton completes there (GET /v2/models/NAME/config), or give the model's own file, such "
             f"as {inside / '1' / 'model.onnx'}."
         )
+    if path.is_symlink():
+        raise RequestError(f"'{text}' is a link to a file that does not exist: {path.readlink()}.")
     if path.suffix or len(path.parts) > 1:
         nearest = next(iter(get_close_matches(path.name, _names_in(path.parent))), "")
         hint = f"did you mean '{path.parent / nearest}'?" if nearest else "check the path."

@@ -36,7 +36,13 @@ from modeldyno.core.result.result import (
     fold,
 )
 from modeldyno.environment import machine
-from modeldyno.environment.process_tree import list_process_tree, resident_size, start_ticks, tree_memory
+from modeldyno.environment.process_tree import (
+    is_stopped,
+    list_process_tree,
+    resident_size,
+    start_ticks,
+    tree_memory,
+)
 from modeldyno.errors import ModelDynoError, ProbeUnsupported, RequestError, UnreadableDocument
 from modeldyno.runtime.exit_cause import ExitObserver, describe_over_limit
 from modeldyno.runtime.interrupts import counted_interrupts, sigterm_received
@@ -296,7 +302,8 @@ class ChildProcess:
         if self.limit is not None and self.limit.is_exhausted:
             self.stopped = self.out_of_time = True
         elif self.clock() - started > limits.seconds:
-            self.ended = FailureKind.TIMEOUT, f"it was still running after {limits.seconds:g} s"
+            state = "stopped by a signal" if any(map(is_stopped, self.family)) else "running"
+            self.ended = FailureKind.TIMEOUT, f"it was still {state} after {limits.seconds:g} s"
         return self.stopped or self.ended is not None
 
     def end(self) -> None:

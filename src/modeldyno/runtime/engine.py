@@ -246,7 +246,8 @@ class OpenSession:
         if first:
             self.others = tree_memory(list_process_tree(os.getpid())) - self.held
         above_baseline = replace(memory[""], value=replace(sizes, runs=(pack(above_base),)))
-        return [above_baseline if sample is memory[""] else sample for sample in seen]
+        kept = (sample for sample in seen if sample is not memory.get(WatchStage.IDLE))
+        return [above_baseline if sample is memory[""] else sample for sample in kept]
 
     def reset_baseline(self) -> None:
         """Attribute growth of the process since the last run to the profiler: the model was idle."""
@@ -493,10 +494,12 @@ def _run_probes(
             stream: Iterator[Event] = map(event_of, probe.measure(subject, plan))
             if probe.needs is not None:
                 stream = _keep_earlier_measurements(stream, name, stage)
+            known = list(subject.known)
             for event in stream:
                 yield event
                 if isinstance(event, Found) and _is_small(event.measurement):
-                    subject = replace(subject, known=(*subject.known, event.measurement))
+                    known.append(event.measurement)
+            subject = replace(subject, known=tuple(known))
     if limit is not None and left_out:
         yield Doubted(doubt=limit.left_out(left_out))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from modeldyno.core.result.result import Event
 from modeldyno.data import Payload
+from modeldyno.data.outputs import Sketch
 from modeldyno.interfaces.loader import Model
 from modeldyno.interfaces.session import Session
 from modeldyno.runtime.output_watch import OutputChecks
@@ -25,3 +26,5 @@ class OpenedModel:
     found: list[Event] = field(default_factory=list)
     looks: OutputChecks = field(default_factory=OutputChecks)
     """What the first call returned."""
+    first_inputs: Sketch | None = None
+    """Its inputs, as they were before it."""

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import observed_number
 from modeldyno.core.result.result import Doubted, Event, Failed, Failure, FailureKind, Found
+from modeldyno.data.outputs import sketch_output
 from modeldyno.errors import ProbeUnsupported, RequestError
 from modeldyno.interfaces.session import CanCall, HasAllocator, Session
-from modeldyno.runtime.output_watch import LOOKS, OutputChecks
+from modeldyno.runtime.output_watch import LOOKS, OutputChecks, are_alike
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,11 +44,39 @@ def check_outputs(opened: OpenedModel, where: str, stage: RunStage) -> Iterator[
         except RequestError as error:  # too late to refuse: other probes have measured
             yield _invalid_output(where, str(error).rstrip("."))
     yield from (_invalid_output(where, sentence) for sentence in looks.sentences())
-    yield from map(_doubt_event, looks.doubts())
+    changed = looks.vary and _changes_inputs(opened)
+    yield from map(_doubt_event, looks.doubts(changed_inputs=changed))
     if looks.calls:
         yield Found(measurement=observed_number("checked_calls", opened.looks.calls + looks.calls))
     if isinstance(opened.session, HasAllocator):
         yield Found(measurement=observed_number("allocator_reserved", opened.session.peak_reserved()))
+
+
+def _changes_inputs(opened: OpenedModel) -> bool:
+    """Return whether a call changes its inputs in place.
+
+    It does if the inputs of the first call are not what they were, or if each of several fresh copies of them
+    gives its output at first and another one when used again.
+    """
+    before, first, session = opened.first_inputs, opened.looks.first.get(0), opened.session
+    if before is None or first is None or not isinstance(session, CanCall):
+        return False
+    feed = opened.payload.feeds[0]
+    try:
+        if not are_alike(before, sketch_output(feed)):
+            return True
+        for _ in range(_COPIES if feed else 0):
+            call = session.prepare(feed)
+            fresh, again = (sketch_output(session.arrays(call())) for _ in range(2))
+            if not are_alike(first, fresh) or are_alike(first, again):
+                return False
+    except Exception:  # noqa: BLE001 - whatever the model raises now, it is not known to change inputs
+        return False
+    return bool(feed)
+
+
+_COPIES = 4
+"""Fresh copies of inputs that tell a model that changes them from a random one, which does so in 0.4 %."""
 
 
 def _check_repeatedly(opened: OpenedModel, looks: OutputChecks) -> None:

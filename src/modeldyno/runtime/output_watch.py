@@ -31,6 +31,13 @@ _WITHOUT_MEASURE = 1e6
 """Beyond this relative difference the first output was close to zero, or not finite."""
 
 
+def are_alike(one: outputs.Sketch, other: outputs.Sketch) -> bool:
+    """Return whether two outputs have the same shapes and types, and the same values but for rounding."""
+    checks = OutputChecks()
+    checks.compare(one, other)
+    return not checks.vary
+
+
 @dataclass(slots=True)
 class OutputChecks:
     """Outputs that were checked, by the number of their payload."""
@@ -60,11 +67,12 @@ class OutputChecks:
             self.hollow[name] += 1
         now = outputs.sketch_output(output)
         if payload in self.first:
-            self._compare(self.first[payload], now)
+            self.compare(self.first[payload], now)
         elif len(self.first) < _REMEMBERED:
             self.first[payload] = now
 
-    def _compare(self, before: outputs.Sketch, now: outputs.Sketch) -> None:
+    def compare(self, before: outputs.Sketch, now: outputs.Sketch) -> None:
+        """Compare an output with an earlier one of equal inputs."""
         self.repeats += 1
         for name in dict.fromkeys((*before.shapes, *now.shapes)):
             one, other = before.shapes.get(name), now.shapes.get(name)
@@ -81,14 +89,29 @@ class OutputChecks:
                 if agreement.relative > (_TOLERANCE if before.values[name].dtype.kind in "fc" else 0):
                     self.differences[name].append(agreement.relative)
 
+    @property
+    def vary(self) -> bool:
+        """Whether equal inputs gave different outputs."""
+        return bool(self.shapes or self.types or self.differences)
+
     def sentences(self) -> Iterator[str]:
         """Describe what is wrong with the outputs, and in how many of the calls."""
         for sentences in self.faults.values():
             frequency = "" if len(sentences) == self.calls else f", in {len(sentences)} of {self.calls} calls"
             yield f"{sentences[0]}{frequency}"
 
-    def doubts(self) -> Iterator[Doubt]:
-        """Yield doubts about outputs that differ for equal inputs, or that hold only minus infinity."""
+    def doubts(self, *, changed_inputs: bool = False) -> Iterator[Doubt]:
+        """Yield doubts about outputs that differ for equal inputs, or that hold only minus infinity.
+
+        If calls change their inputs, these are not equal, and that is the doubt.
+        """
+        if changed_inputs:
+            yield Doubt(
+                code="changed-inputs",
+                seen="a call changes its inputs in place, so that the next one gets other values",
+                advice="let the model work on a copy: x = x / 255 instead of x /= 255",
+            )
+            return
         for name, shapes in self.shapes.items():
             named = [" x ".join(map(str, shape)) or "a single value" for shape in shapes]
             more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""

@@ -18,6 +18,7 @@ from modeldyno.core.metrics.measurement import observed_number
 from modeldyno.core.result.result import Artifact, Doubted, Environment, Event, Found, Kept, Loaded
 from modeldyno.core.spec.input_spec import BATCH
 from modeldyno.core.spec.load_spec import Load
+from modeldyno.data.outputs import sketch_output
 from modeldyno.environment import machine
 from modeldyno.errors import ModelDynoError, RequestError, Unloadable
 from modeldyno.interfaces.backend import TakesOtherInputs
@@ -200,6 +201,7 @@ def first_call(session: Session, payload: Payload, model: Model, stage: RunStage
     """
     prepared = _prepare_calls(session, payload, load)
     call = next(prepared)
+    inputs = sketch_output(payload.feeds[0]) if payload.feeds and isinstance(session, CanCall) else None
     begin = perf_counter()
     failure, output = None, None
     try:
@@ -211,7 +213,9 @@ def first_call(session: Session, payload: Payload, model: Model, stage: RunStage
         failure = Doubted(doubt=first_request_failed(failure_of(error, "first call").message))
     seconds = perf_counter() - begin
     stage.mark(WatchStage.OURS)  # preparing further payloads is our work, not the model's
-    opened = OpenedModel(session=session, payload=payload, calls=(call, *prepared), model=model)
+    opened = OpenedModel(
+        session=session, payload=payload, calls=(call, *prepared), model=model, first_inputs=inputs
+    )
     doubts = session.doubts if isinstance(session, HasDoubts) else ()
     opened.found += [Doubted(doubt=item) for item in (*payload.doubts, *doubts)]
     opened.found += _config_files(session)

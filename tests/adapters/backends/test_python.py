@@ -149,3 +149,13 @@ class TestCalls:
             return {"thing": object(), "tensor": torch.ones(2, requires_grad=True), "none": None}
 
         assert list(run(odd, {})) == ["tensor"]
+
+
+def test_an_output_that_fails_when_asked_for_an_attribute_is_no_array() -> None:
+    """A `__getattr__` that raises something else than AttributeError is no failure of the call."""
+
+    class Odd:
+        def __getattr__(self, name: str) -> None:
+            raise RuntimeError(name)
+
+    assert run(Odd, {}) == {}

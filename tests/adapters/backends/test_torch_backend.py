@@ -395,3 +395,22 @@ class TestCuda:
             assert torch.cuda.current_stream().query()
             assert isinstance(session, HasAllocator)
             assert session.peak_reserved() > 4096 * 4096 * 4
+
+
+def test_a_model_that_computes_gradients_is_told_what_to_set() -> None:
+    """Forces are gradients of an energy; inference mode forbids them, and `no_grad` does not."""
+
+    class Forces(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            with torch.enable_grad():
+                x = x.detach().requires_grad_()
+                return torch.autograd.grad(self.layer(x).sum(), x)[0]
+
+    model = lent(Forces().eval())
+    with pytest.raises(RuntimeError, match="computes gradients, set inference_mode to false"):
+        run(model, {"x": numbers(2, 4)})
+    assert run(model, {"x": numbers(2, 4)}, inference_mode=False)["output"].shape == (2, 4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -251,3 +252,13 @@ class TestTensors:
         """A number that its dtype cannot hold is no answer of that dtype."""
         with pytest.raises(ValueError, match=dtype):
             tensors.from_values("x", [300], dtype, None)
+
+
+def test_only_the_beginning_of_a_huge_message_is_read() -> None:
+    """An answer of a kilobyte may be a gigabyte when decompressed; its text is quoted in no time."""
+    began = time.process_time()
+    body = b"0" * (64 << 20)
+    assert len(clients_messages.error_message(body)) == 200
+    with pytest.raises(ValueError, match="the answer is not JSON: 000"):
+        clients_messages.parse_json(body)
+    assert time.process_time() - began < 3

@@ -3,7 +3,7 @@ from __future__ import annotations
 import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -124,6 +124,15 @@ class TestFactories:
 
         assert feed is not None
         assert inputs[0].shape == ("batch", 4)
+
+    def test_a_module_that_fails_when_asked_for_an_example_has_none(self) -> None:
+        """Its `__getattr__` may raise something else than AttributeError."""
+
+        class Odd(torch.nn.Module):
+            def __getattr__(self, name: str) -> Any:
+                raise KeyError(name)
+
+        assert loader.find_example(Odd(), None) is None
 
     def test_a_dict_for_a_module_of_one_parameter_is_its_argument(self) -> None:
         """Entries named unlike the only parameter are one input; for several parameters each is an input."""

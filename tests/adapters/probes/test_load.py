@@ -10,11 +10,13 @@ import sys
 from contextlib import contextmanager
 from dataclasses import replace
 from time import perf_counter
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from modeldyno.adapters.probes import load as load_probe
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import Found
@@ -369,3 +371,20 @@ def test_lengths_in_a_trace_are_not_silently_ignored(steady: str, tmp_path: Path
     result = loaded(steady, Load(arrivals=Arrivals.TRACE, trace=str(tmp_path / "trace.jsonl")))
     (doubt,) = (doubt for doubt in result.doubts if doubt.code == "trace-reduced")
     assert "input_length" in doubt.seen
+
+
+def test_answers_that_are_slow_to_read_are_not_all_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kilobyte may decompress to a gigabyte: after five seconds no further answer is checked."""
+    now = [0.0]
+    monkeypatch.setattr(load_probe, "perf_counter", lambda: now[0])
+
+    class Slow:
+        def arrays(self, reply: Any) -> dict[str, Any]:
+            now[0] += 2.0
+            raise ValueError(f"it is the {reply}th")
+
+    records = SimpleNamespace(parts=lambda: ())
+    failures = load_probe._answer_failures(records, range(30), Slow(), "")  # type: ignore[arg-type]
+    assert [failure.message for failure in failures] == [
+        f"an answer cannot be read: it is the {n}th" for n in range(3)
+    ]

@@ -153,6 +153,16 @@ def test_idleness_before_the_baseline_is_no_use_of_memory() -> None:
     assert above.samples().tolist() == [50.0]
 
 
+def test_a_server_has_a_size_at_idle() -> None:
+    """It was loaded before it was watched: nothing is subtracted, and what it held then is told."""
+    found = by_key(process.memory([stage("idle", [400, 410]), stage("timed", [450])]))
+    peak = found["process_memory", ""].value
+
+    assert isinstance(peak, Distribution)
+    assert (peak.samples().max(), found["process_memory", "idle"].value) == (450.0, 400)
+    assert ("process_memory", "baseline") not in found
+
+
 def test_traffic_is_that_of_the_timed_pass() -> None:
     """What was read while loading is no part of it; what cannot be known is left out."""
     seen = [stage("load", [], read=9000.0), stage("timed", [], read=4096.0, faults=1)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -213,6 +214,24 @@ def test_one_process_a_side_tells_a_factor_of_two_and_not_a_tenth() -> None:
     assert "fewer than 3" in double.why
     assert tenth.interval is not None
     assert tenth.interval.half_width() > 0.15
+
+
+def test_starts_of_a_lone_baseline_differ_as_those_of_five_candidates() -> None:
+    """The spread of the five replaces the assumed one, and decides +10 %; in 95 % of draws it covers none."""
+    alone, borrowed = judged([1.0], [1.1]), judged([1.0], [1.1, 1.105, 1.095, 1.1, 1.1])
+    assert [change.outcome for change in (alone, borrowed)] == [ChangeVerdict.UNDECIDED, ChangeVerdict.WORSE]
+    assert "as in the 5" in borrowed.why
+    chance = random.Random(7)
+    draws = [[math.exp(chance.gauss(0, 0.02)) for _ in range(6)] for _ in range(2000)]
+    covered = [judge_numbers(P50, numbers[:1], numbers[1:]).interval for numbers in draws]
+    share = sum(interval.low <= 0 <= interval.high for interval in covered if interval) / len(draws)
+    assert share == pytest.approx(0.95, abs=0.015)
+
+
+def test_five_loads_say_nothing_of_a_lone_one() -> None:
+    """Files may be in the machine's caches for the five, and not for the one."""
+    query = Query.parse("load_time")
+    assert judge_numbers(query, [1.0], [0.6] * 5, smallest=0.25).outcome is ChangeVerdict.UNDECIDED
 
 
 @pytest.mark.parametrize(("metric", "factor"), [("load_time", 2.5), ("first_call", 1.7)])

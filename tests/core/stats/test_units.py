@@ -187,6 +187,8 @@ class TestFormatEstimate:
             (None, 4e-4, math.inf, SECONDS, ("", "at least 400 us")),
             (3.2, 0.004, math.inf, SECONDS, ("3.2 s", "not bounded")),
             (3.2, 0.0, math.inf, SECONDS, ("3.2 s", "not bounded")),
+            (1700.0, 0.0, 1.3e9, RATE, ("1,700/s", "not bounded")),
+            (1700.0, 500.0, 1.8e6, RATE, ("1,700/s", "at least 500/s")),
             (None, -math.inf, 4e-4, SECONDS, ("", "at most 400 us")),
             (None, -math.inf, math.inf, SECONDS, ("", "")),
             (3.0, -math.inf, math.inf, SECONDS, ("3.00 s", "")),

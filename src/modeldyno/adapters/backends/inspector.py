@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from modeldyno.adapters.backends.output_leaves import finished_leaves
+from modeldyno.adapters.backends.output_leaves import finished_leaves, has_attributes
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.loader import Form
 
@@ -51,11 +51,7 @@ class Session:
 
     def arrays(self, output: Any) -> Feed:
         """Return the arrays in an answer."""
-        return {
-            name: leaf
-            for name, leaf in finished_leaves(output)
-            if hasattr(leaf, "dtype") and hasattr(leaf, "size")
-        }
+        return {name: leaf for name, leaf in finished_leaves(output) if has_attributes(leaf, "dtype", "size")}
 
 
 def check(config: Mapping[str, KnobValue]) -> None:

@@ -60,6 +60,14 @@ def finished_leaves(output: Any) -> Iterator[tuple[str, Any]]:
         yield path, leaf
 
 
+def has_attributes(leaf: Any, *names: str) -> bool:
+    """Return whether an object has all of these; one that fails when asked has none."""
+    try:
+        return all(hasattr(leaf, name) for name in names)
+    except Exception:  # noqa: BLE001 - its own `__getattr__` may raise anything
+        return False
+
+
 def _unfinished(leaf: Any) -> tuple[str, str] | None:
     """Return what kind of unfinished work a leaf is, and how to run it; None for a value."""
     kind = type(leaf)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.adapters.backends.output_leaves import finished_leaves
+from modeldyno.adapters.backends.output_leaves import finished_leaves, has_attributes
 from modeldyno.core.spec.knob import BATCH_SIZE
 from modeldyno.data.torch_signature import NUMBERED_INPUT
 from modeldyno.errors import RequestError
@@ -115,7 +115,7 @@ def _array(leaf: Any) -> ndarray | None:
     """Return an array of numbers or text; None for any other object."""
     import numpy as np  # noqa: PLC0415 - slow to import
 
-    if hasattr(leaf, "detach"):  # a tensor that requires gradients does not convert itself
+    if has_attributes(leaf, "detach"):  # a tensor that requires gradients does not convert itself
         leaf = leaf.detach()
         leaf = leaf.cpu() if hasattr(leaf, "cpu") else leaf
     if not isinstance(leaf, _ARRAY_LIKE_TYPES) and not any(hasattr(type(leaf), name) for name in _ARRAYS):

@@ -31,6 +31,8 @@ _DEFAULT_PORTS = {False: 80, True: 443}
 _SUCCESS, _REDIRECTION, _CLIENT_ERROR = 200, 300, 400
 _MESSAGE_LIMIT = 200
 """Characters of a server's error message that are quoted."""
+_READ_LIMIT = 10_000
+"""Characters of it that are read: it may be a compressed gigabyte."""
 _NO_HEADERS: Mapping[str, str] = {}
 
 
@@ -254,7 +256,7 @@ def parse_json(body: bytes) -> Any:
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
-        raise ValueError(f"the answer is not JSON: {_shorten(body.decode(errors='replace'))}") from None
+        raise ValueError(f"the answer is not JSON: {_shorten(_start_of(body))}") from None
 
 
 def json_object_or_empty(reply: Reply) -> dict[str, Any]:
@@ -270,12 +272,17 @@ def error_message(body: bytes) -> str:
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
-        return _shorten(body.decode(errors="replace"))
+        return _shorten(_start_of(body))
     for name in ("error", "message", "detail"):
         while isinstance(value, dict) and value.get(name):
             value = value[name]
     return _shorten(value if isinstance(value, str) else json.dumps(value))
 
 
+def _start_of(body: bytes) -> str:
+    return body[: 4 * _READ_LIMIT].decode(errors="replace")
+
+
 def _shorten(text: str) -> str:
+    text = text[:_READ_LIMIT]
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:_MESSAGE_LIMIT].rstrip(".")

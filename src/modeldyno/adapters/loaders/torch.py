@@ -152,7 +152,12 @@ def describe_inputs(module: Module, example: Any, origin: str) -> tuple[Feed | N
 
 def find_example(module: Module, example: Any) -> Any:
     """Return the example that a factory returned, or else the module's own; None without one."""
-    return getattr(module, "example_input_array", None) if example is None else example
+    if example is not None:
+        return example
+    try:
+        return getattr(module, "example_input_array", None)
+    except Exception:  # noqa: BLE001 - its own `__getattr__` may raise anything
+        return None
 
 
 def _build_module(source: python_source.PythonObject, ref: ModelRef) -> tuple[Module, Any]:

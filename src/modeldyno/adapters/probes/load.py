@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
+from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
 from modeldyno.adapters.probes import timing_loop
@@ -316,6 +317,10 @@ def _expected_answers(
         )
 
 
+_CHECK_TIME = 5.0
+"""Seconds after which no further answer is checked: it may be a kilobyte that decompresses to a gigabyte."""
+
+
 def _answer_failures(
     records: RecordParts, replies: Sequence[Reply], session: CanSend | CanDrive, error_text: str
 ) -> Iterator[Failure]:
@@ -330,10 +335,13 @@ def _answer_failures(
             f"{error_text and f': {error_text}'}",
         )
     messages: dict[str, None] = {}
+    began = perf_counter()
     for reply in replies:
         try:
             messages |= dict.fromkeys(outputs.describe_faults(session.arrays(reply)))
         except ValueError as error:
             messages[f"an answer cannot be read: {error}"] = None
+        if perf_counter() - began > _CHECK_TIME:
+            break
     for message in messages:
         yield Failure(where="load", kind=FailureKind.INVALID_OUTPUT, message=message)

@@ -56,7 +56,8 @@ def print_result(
     from modeldyno.views.lists import drop_empty_columns  # noqa: PLC0415 - only --verbose needs it
 
     print_blocks(*views.blocks(result, options))
-    print_blocks(drop_empty_columns(views.numbers(result, modules=False)))
+    if (numbers := views.numbers(result, modules=False)).rows:
+        print_blocks(drop_empty_columns(numbers))
 
 
 def print_blocks(*blocks: Block) -> None:

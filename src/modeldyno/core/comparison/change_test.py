@@ -31,6 +31,7 @@ from modeldyno.core.comparison.default_metrics import (
 from modeldyno.core.comparison.evaluation_test import compare_evaluations
 from modeldyno.core.comparison.history_noise import Scatter
 from modeldyno.core.metrics.constraints import Answer
+from modeldyno.core.metrics.doubt import FEW_PROCESSES
 from modeldyno.core.metrics.measurement import Distribution, Interval
 from modeldyno.core.metrics.metric import METRICS, Better, Query, fraction_of
 from modeldyno.core.stats import quiet_runs_test, student_t
@@ -217,8 +218,7 @@ def _test_ratio(
     if min(*before, *after) <= 0:
         return _test_by_rank(query, before, after, level)
     logs = [math.log(n) for n in before], [math.log(n) for n in after]
-    prior = METRICS[query.metric].prior or PRIOR
-    ratio, error, degrees, how = _log_ratio(*logs, options.own, prior, paired=paired)
+    ratio, error, degrees, how = _log_ratio(*logs, options.own, METRICS[query.metric].prior, paired=paired)
     if options.scatter is not None and (_are_few(*logs) or options.scatter.of_a_difference > error):
         error, degrees = max(options.scatter.of_a_difference, options.own), options.scatter.degrees
         how = (
@@ -269,18 +269,24 @@ def _compare_quiet_runs(
 def _log_ratio(
     before: Sequence[float], after: Sequence[float], own: float, prior: float, *, paired: bool
 ) -> tuple[float, float, float, str]:
-    """Return the difference of logarithms, its standard error, degrees of freedom, and their basis."""
+    """Return the difference of logarithms, its standard error, degrees of freedom, and their basis.
+
+    Of too few processes on one side, starts are assumed to differ as on the other side, if that has enough;
+    but not for a metric with a prior of its own, which depends on what ran before, such as `load_time`.
+    """
     n, m = len(before), len(after)
     if _are_few(before, after):
-        ratio, degrees = fmean(after) - fmean(before), PRIOR_DEGREES + n + m - 2
-        squares = PRIOR_DEGREES * prior**2 + _sum_of_squares(before) + _sum_of_squares(after)
+        borrowed = max(n, m) >= FEW_PROCESSES and not prior
+        prior_degrees = 0.0 if borrowed else PRIOR_DEGREES
+        ratio, degrees = fmean(after) - fmean(before), prior_degrees + n + m - 2
+        squares = prior_degrees * (prior or PRIOR) ** 2 + _sum_of_squares(before) + _sum_of_squares(after)
         error = math.sqrt(squares / degrees * (1 / n + 1 / m) + own**2)
-        return (
-            ratio,
-            error,
-            degrees,
-            f"{_count_processes(n, m)}, fewer than {FEWEST}: how starts differ is partly assumed",
+        how = (
+            f"; starts are assumed to differ on both sides as in the {max(n, m)}"
+            if borrowed
+            else f", fewer than {FEWEST}: how starts differ is partly assumed"
         )
+        return ratio, error, degrees, f"{_count_processes(n, m)}{how}"
     if paired and n == m:
         ratio, square, degrees = _trimmed_mean([b - a for a, b in zip(before, after, strict=True)])
         return ratio, math.sqrt(square), degrees, f"{n} rounds, paired"

@@ -45,6 +45,7 @@ CODES: dict[str, str] = {
     "assumed-batch": "The first axis of an example was assumed to be the batch.",
     "assumed-sizes": "Inputs have free sizes that were not given; sizes that the model accepts were assumed.",
     "unchecked-output": "The output contains nothing that could be checked for NaN.",
+    "changed-inputs": "A call changed its inputs in place, so that later calls got other values.",
     "nondeterministic": "Equal inputs gave different outputs.",
     "shapes-vary": "Equal inputs gave outputs of different shapes.",
     "not-finite": "An array of the output contained only minus infinity.",

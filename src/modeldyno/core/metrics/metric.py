@@ -292,7 +292,7 @@ METRICS = MetricTable((
     _row("process_memory", BYTES, _LOW,
          "Memory of the process tree above the baseline before loading: loading, the first call and timed "
          "calls, without what the profiler itself takes; of a server, of all its processes, from which "
-         "nothing is subtracted.",
+         "nothing is subtracted: `process_memory@idle` is what it holds before the load.",
          spread=True, shown=("max",), in_trial=("max",), main=9, judged=5, smallest=0.05, step=256 * 1024),
     _row("allocator_reserved", BYTES, _LOW, "Peak bytes that the framework's allocator held on a device.",
          kin="device", section=ReportSection.DETAILS),

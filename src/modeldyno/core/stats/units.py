@@ -153,8 +153,10 @@ def format_estimate(value: float | None, low: float, high: float, unit: str) -> 
     The last digit shown has the place value of the first digit of the half-width; a share that is known to a
     few points has a tenth of a point, as 97.6 and 99.7% are not alike. A missing value is ``""``.
     An interval with one end is ``at least ...`` or ``at most ...``, ``not bounded`` where that end is 0, and
-    ``""`` without ends.
+    ``""`` without ends. An upper end of a thousand times the value is none.
     """
+    if value and high > _NO_END * abs(value):
+        high = math.inf
     ends = [end for end in (low, high) if math.isfinite(end)]
     numbers = ends if value is None else [value, *ends]
     anchor = max(map(abs, ends), default=0.0) if value is None else abs(value)
@@ -221,6 +223,8 @@ _FEW_POINTS = 5
 """Half-width of a share, in percent, below which it is shown to a tenth of a percent at least."""
 _FACTOR = 10
 """Factor from which a change is shown as a factor."""
+_NO_END = 1000
+"""Multiple of an estimate beyond which an upper end says nothing, as from one effective sample."""
 FARTHEST = 1_000_000
 """Factor beyond which a change is not quantified; intervals from two process starts may be as wide."""
 NOT_BOUNDED = "not bounded"

@@ -167,10 +167,7 @@ def _at_least(interval: Interval | None, unit: str) -> str:
 
 def _note(result: Result, measurement: Measurement) -> str:
     if measurement.metric == "process_memory":
-        baseline = result.find("process_memory", "baseline")
-        if measurement.scope:
-            return "before loading" if measurement.scope == "baseline" else ""
-        return "peak above baseline" if baseline else "peak"
+        return _memory_note(result, measurement.scope)
     if measurement.metric == "cpu_utilization":
         return threads(result)
     if measurement.metric == "flops" and (reached := reached_flops(result)):
@@ -183,6 +180,15 @@ def _note(result: Result, measurement: Measurement) -> str:
         assumed = any(doubt.code == ASSUMED for doubt in result.doubts)
         parts = join_nonempty("of 1,000 inferences", "power assumed" if assumed else "")
     return join_nonempty("measured once" if once else "", parts)
+
+
+def _memory_note(result: Result, scope: str) -> str:
+    if scope:
+        return {"baseline": "before loading", "idle": "loaded, before the load"}.get(scope, "")
+    if result.find("process_memory", "baseline"):
+        return "peak above baseline"
+    idle = result.find("process_memory", "idle")
+    return f"peak, {format_measurement(idle)} idle" if idle else "peak"
 
 
 def _samples_note(result: Result, measurement: Measurement) -> str:
@@ -213,7 +219,8 @@ def reached_flops(result: Result) -> str:
         return ""
     rate = number(flops)[0] / took
     of_peak = f", {rate / number(peak)[0]:.1%} of this machine's peak" if peak and number(peak)[0] else ""
-    return f"{format_quantity(rate, RATE, 3).removesuffix('/s').strip()}FLOP/s in the median call{of_peak}"
+    text = format_quantity(rate, RATE, 3).removesuffix("/s").strip()
+    return f"{text}{'' if text[-1].isalpha() else ' '}FLOP/s in the median call{of_peak}"
 
 
 def _parts(result: Result, metric: str) -> str:

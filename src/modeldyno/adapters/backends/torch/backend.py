@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
-from modeldyno.adapters.backends.output_leaves import finished_leaves
+from modeldyno.adapters.backends.output_leaves import finished_leaves, has_attributes
 from modeldyno.adapters.backends.torch.inputs import Placement
 from modeldyno.adapters.backends.torch.quiet import quiet
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob
@@ -135,7 +135,9 @@ class Session:
 
     def arrays(self, output: Any) -> Feed:
         """Return the tensors of the output as arrays; skip other objects, such as caches."""
-        return {name: _to_numpy(leaf) for name, leaf in finished_leaves(output) if hasattr(leaf, "detach")}
+        return {
+            name: _to_numpy(leaf) for name, leaf in finished_leaves(output) if has_attributes(leaf, "detach")
+        }
 
     def layers(self, feed: Feed, named: ModuleFilter) -> AbstractContextManager[Layers]:
         """Time the modules selected by `named` within a call."""
@@ -296,7 +298,25 @@ def _enter_inference_mode(config: Mapping[str, KnobValue], stack: ExitStack) -> 
     """Enter inference mode once for the whole session, so that calls do not pay for it."""
     import torch  # noqa: PLC0415 - heavy
 
-    stack.enter_context(torch.inference_mode() if config.get("inference_mode", True) else torch.no_grad())
+    if not config.get("inference_mode", True):
+        stack.enter_context(torch.no_grad())
+        return
+    stack.enter_context(torch.inference_mode())
+    stack.enter_context(_explaining_gradients())
+
+
+@contextmanager
+def _explaining_gradients() -> Iterator[None]:
+    """Say what to do with a model that computes gradients in its forward, as those of forces do."""
+    try:
+        yield
+    except RuntimeError as error:
+        if any(phrase in str(error) for phrase in _GRADIENT_ERRORS):
+            error.args = (f"{error}; if the model itself computes gradients, set inference_mode to false",)
+        raise
+
+
+_GRADIENT_ERRORS = ("does not require grad", "Inference tensors cannot be saved for backward")
 
 
 def _in_eval_mode(module: Module, stack: ExitStack) -> Module:
