@@ -135,6 +135,7 @@ def test_a_pickle_is_told_by_what_it_makes(tmp_path: Path, protocol: int, value:
 
     assert explain_unrecognised(plain, ()).startswith(says)
     assert explain_unrecognised(archive(tmp_path / "zipped.pt", pickled), ()).startswith(says)
+    assert explain_unrecognised(archive(tmp_path / "any.name", pickled), ()).startswith(says)
 
 
 def test_a_whole_module_is_told_apart_from_its_weights(tmp_path: Path) -> None:

@@ -129,8 +129,8 @@ def _describe_file(path: Path, schemes: Iterable[str]) -> str:
 
 
 def _describe_ending(path: Path, schemes: Iterable[str]) -> str:
-    """Describe a file by the ending of its name, as its content says nothing."""
-    if path.suffix in _WEIGHTS:
+    """Describe weights, and a file of which only the ending of its name says what it is."""
+    if path.suffix in _WEIGHTS or _is_torch_archive(path):
         return (
             "holds weights without an architecture; write a function that builds the module and loads "
             "them, and name it, as file.py:make"
@@ -187,6 +187,15 @@ def _describe_archive(path: Path) -> str:
         return f"is a TorchScript archive by another name; write torchscript:{path}"
     arrays = bool(names) and all(name.endswith(".npy") for name in names)
     return "holds arrays, not a model; give it with --input, along with a model" if arrays else ""
+
+
+def _is_torch_archive(path: Path) -> bool:
+    """Return whether torch.save wrote a file, whatever its name."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name.endswith("/data.pkl") for name in archive.namelist())
+    except _DAMAGE_ERRORS:
+        return False
 
 
 def _pickled_class(path: Path, head: bytes) -> str:
