@@ -9,6 +9,7 @@
      │    ├── TrustRequired           2   loading would execute code from the file
      │    ├── Unloadable              2   there is no model at the given place
      │    ├── SizesRefused            2   the network cannot run at the sizes of its inputs
+     │    ├── InputRefused            2   an input that was given is not one of the model
      │    ├── ProbeUnsupported        2   a probe needs what the backend does not offer
      │    ├── UnlikeHardware          2   two results are of unlike machines
      │    ├── StaleStudy              2   its measurements are of another model or machine
@@ -101,6 +102,10 @@ class TrustRequired(RequestError):
 
 class SizesRefused(RequestError):
     """The network cannot run at the sizes of its inputs."""
+
+
+class InputRefused(RequestError):
+    """An input that was given is not one that the model takes: its name, dtype or number of dimensions."""
 
 
 class Unloadable(RequestError):

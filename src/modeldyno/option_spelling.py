@@ -10,8 +10,8 @@ import re
 
 FIELDS = frozenset(
     {
-        "backend", "beside", "carbon", "concurrency", "configurations", "data", "demand", "drivers",
-        "duration", "evaluate",
+        "backend", "baseline_inputs", "beside", "candidate_inputs", "carbon", "concurrency", "configurations",
+        "data", "demand", "drivers", "duration", "evaluate",
         "find_load", "force", "headers", "inputs", "layers", "max_regression", "max_runs", "max_time",
         "maximize", "memory", "memory_limit", "min_runs", "min_time", "min_warmup", "minimize", "mode",
         "pictures", "pin", "plots", "port", "power", "precision", "price", "processes", "rate", "records",
@@ -24,6 +24,7 @@ KNOBS = frozenset({"threads"})
 
 _FIELD = re.compile(r"`(?P<name>[a-z_]+)(?:=(?P<value>[^`]+))?`")
 _OPTIONS = {
+    "baseline_inputs": "baseline-input", "candidate_inputs": "candidate-input",
     "configurations": "configuration", "headers": "header", "inputs": "input", "plots": "plot",
 }  # fmt: skip
 """Fields whose option has another name."""

@@ -11,7 +11,7 @@ from modeldyno.codec import comparison as codec_comparison
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.result.result import Result
 from modeldyno.core.spec.static_options import Mode
-from modeldyno.errors import RequestError
+from modeldyno.errors import InputRefused, RequestError
 from modeldyno.profiling.request import Request
 from modeldyno.profiling.run import JudgedResult
 from modeldyno.testing.sample_results import a_failed_result, an_inspection
@@ -179,6 +179,24 @@ class TestShown:
     def test_quiet(self, modeldyno: Callable[..., CommandResult]) -> None:
         """One line for a model, and the verdict for two."""
         assert len(modeldyno("inspect", STEADY, "-q").out.splitlines()) == 1
+
+    def test_an_input_that_one_of_two_refuses(
+        self, modeldyno: Callable[..., CommandResult], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The error names the model and the options that give each its own; of a single model it does not."""
+
+        def refuse(*_: object, **__: object) -> None:
+            raise InputRefused("There is no input 'y'; known: x.")
+
+        monkeypatch.setattr("modeldyno.cli.actions.inspect.run_request", refuse)
+        two = modeldyno("inspect", STEADY, "--compare", STEADY, "--input", "y=1x8")
+
+        assert (two.code, two.out) == (2, "")
+        assert two.err.endswith(
+            ":steady: There is no input 'y'; known: x; give each model its own with --baseline-input and "
+            "--candidate-input.\n"
+        )
+        assert modeldyno("inspect", STEADY, "--input", "y=1x8").err.endswith("'y'; known: x.\n")
 
     def test_quiet_of_two(self, modeldyno: Callable[..., CommandResult]) -> None:
         """Only the differences."""

@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.fake_comparisons import SimulatedRuns, a_side
 
-from modeldyno.comparison.run import any_failed, build_comparison, describe_rounds, is_decided, run_rounds
+from modeldyno.comparison.run import (
+    any_failed,
+    build_comparison,
+    describe_rounds,
+    evaluate_once,
+    is_decided,
+    run_rounds,
+)
 from modeldyno.core.comparison.build import CompareOptions
 from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.comparison.schedule import RoundSchedule
 from modeldyno.core.result.result import Doubted, Failure, FailureKind, Progressed
-from modeldyno.errors import OutOfTime, RequestError, RunFailed
+from modeldyno.core.spec.input_spec import InputSpec
+from modeldyno.errors import InputRefused, OutOfTime, RequestError, RunFailed
 from modeldyno.runtime.new_result import INTERRUPTED
 from modeldyno.runtime.session import RunSession
 from modeldyno.testing.sample_results import a_result
@@ -164,6 +172,32 @@ def test_a_baseline_that_fails_is_told_at_once() -> None:
 
     with pytest.raises(RunFailed, match=r"^broken failed in load: too large\.$"):
         run(track, a_side("broken"), a_side("b"))
+
+
+def test_a_model_that_refuses_the_input_of_all_is_named_with_how_each_gets_its_own() -> None:
+    """The input goes to every model; the error says which one refuses it, and how to part them."""
+    given = (InputSpec(name="x", shape=(1, 8)),)
+    jobs = [replace(a_side(name), inputs=given) for name in ("a", "b")]
+
+    def refuse(job: Job) -> None:
+        if job.name == "b":
+            raise InputRefused("There is no input 'x'; known: z.")
+
+    with pytest.raises(
+        InputRefused, match=rf"^{jobs[1].model.locator}: .*z; give each .* with `baseline_inputs` and "
+    ):
+        run(SimulatedRuns(hook=refuse), *jobs)
+    with pytest.raises(InputRefused, match="give each model its own"):
+        evaluate_once(jobs, RunSession(execute=SimulatedRuns(hook=refuse)))
+
+
+def test_a_baseline_that_fails_on_the_input_of_all_is_told_how_each_gets_its_own() -> None:
+    """A model that declares no shapes refuses an input only when it is called."""
+    failure = Failure(where="first call", kind=FailureKind.ERROR, message="expected 4 dimensions")
+    jobs = [replace(a_side(name), inputs=(InputSpec(name="x", shape=(1, 8)),)) for name in ("broken", "b")]
+
+    with pytest.raises(RunFailed, match="dimensions; give each model its own with `baseline_inputs`"):
+        run(SimulatedRuns(failing=failure), *jobs)
 
 
 def test_progress_says_which_run_it_is() -> None:

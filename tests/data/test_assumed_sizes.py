@@ -38,10 +38,10 @@ def profiled(path: Path, *requests: str, probes: tuple[str, ...] = ("static", "l
 
 
 def picks_column(folder: Path, column: int) -> Path:
-    """Write a model that takes one column of an image: no shape determines the width."""
-    nodes = [("Gather", ["x", "column"], ["line"], {"axis": 3}), ("Relu", ["line"], ["y"])]
+    """Write a model that takes a pixel of one column of an image: no shape determines the width."""
+    nodes = [("GatherND", ["x", "place"], ["pixel"]), ("Relu", ["pixel"], ["y"])]
     shape = ("FLOAT", ["batch", 3, "height", "width"])
-    weights = {"column": np.array(column)}
+    weights = {"place": np.array([[0, 0, 0, column]])}
     return models.save(folder / "column.onnx", nodes, {"x": shape}, {"y": ("FLOAT", None)}, weights)
 
 

@@ -11,7 +11,7 @@ import pytest
 from modeldyno.core.spec.input_spec import DTYPES, InputSpec, parse_input
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.data import batches as feeds
-from modeldyno.errors import RequestError, UnknownName
+from modeldyno.errors import InputRefused, RequestError, UnknownName
 from modeldyno.interfaces.loader import Feed, Form, Model
 
 if TYPE_CHECKING:
@@ -186,13 +186,13 @@ def test_shape_that_contradicts_is_refused() -> None:
 
 def test_unknown_input_gets_a_suggestion() -> None:
     """A request for an input that does not exist is rejected with the closest name."""
-    with pytest.raises(UnknownName, match="did you mean 'input_ids'"):
+    with pytest.raises(InputRefused, match="did you mean 'input_ids'"):
         build(TEXT, "inputs_ids=4x16")
 
 
 def test_wrong_dtype_is_refused() -> None:
     """A dtype other than the declared one is rejected."""
-    with pytest.raises(RequestError, match="'input_ids' is int64, not float32"):
+    with pytest.raises(InputRefused, match="'input_ids' is int64, not float32"):
         build(TEXT, "input_ids=4x16:float32")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from modeldyno.adapters.loaders import onnx as onnx_loader
 from modeldyno.errors import RequestError
 from modeldyno.profiling.resolve_model import resolve_reference
 from modeldyno.profiling.unrecognised import explain_unrecognised
@@ -51,7 +52,11 @@ def archive(path: Path, pickled: bytes) -> Path:
         ("m.py", "def make(", "cannot be parsed as Python ("),
         ("m.tflite", "what", "is no model of TensorFlow Lite, whatever its name says"),
         ("m.keras", "what", "is no Keras model, whatever its name says, or is damaged; save it again"),
-        ("m.xyz", "what", "has content that no loader recognises; write scheme:"),
+        ("m.xyz", "what", "has content that no loader recognises; convert it to ONNX, or write scheme:"),
+        ("m.plan", "what", "is an engine of TensorRT, by its name, which runs on one kind of GPU; name"),
+        ("m.MLMODEL", "what", "is a model of Core ML, by its name"),
+        ("m.pdmodel", "what", "is a model of PaddlePaddle, by its name; convert it to ONNX with paddle2onnx"),
+        ("graph.pb", "what", "convert it to ONNX with tf2onnx"),
     ],
 )
 def test_a_file_is_told_by_its_content(tmp_path: Path, name: str, content: str, says: str) -> None:
@@ -107,8 +112,9 @@ def test_a_directory_is_told_by_its_configuration(tmp_path: Path) -> None:
 def test_the_graph_of_a_saved_model_leads_to_its_directory(tmp_path: Path) -> None:
     """Who names the saved_model.pb within a SavedModel is told the folder that it lies in."""
     graph = tmp_path / "saved_model.pb"
-    graph.write_bytes(b"\x08\x01")
+    graph.write_bytes(b"\x08\x01\x12\x00")  # as an ONNX file may begin
 
+    assert not onnx_loader.claims(graph)
     assert explain_unrecognised(graph, ("onnx",)).endswith(f"name the folder that it lies in: {tmp_path}")
 
 
@@ -129,6 +135,7 @@ def test_a_pickle_is_told_by_what_it_makes(tmp_path: Path, protocol: int, value:
 
     assert explain_unrecognised(plain, ()).startswith(says)
     assert explain_unrecognised(archive(tmp_path / "zipped.pt", pickled), ()).startswith(says)
+    assert explain_unrecognised(archive(tmp_path / "any.name", pickled), ()).startswith(says)
 
 
 def test_a_whole_module_is_told_apart_from_its_weights(tmp_path: Path) -> None:

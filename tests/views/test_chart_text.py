@@ -54,6 +54,7 @@ FOREST = Forest(
     effects=(
         Effect(name="latency", value=0.1, low=0.05, high=inf, smallest=0.03, outcome="worse"),
         Effect(name="load_time", value=-0.5, low=-inf, high=0.0, smallest=0.03, outcome="undecided"),
+        Effect(name="first_call", value=-0.9998, low=-0.9999, high=-0.9995, smallest=0.25, outcome="better"),
         Effect(name="throughput", value=12.0, low=-inf, high=inf, smallest=0.03, outcome="undecided"),
     ),
 )
@@ -81,7 +82,7 @@ FOREST = Forest(
             FOREST,
             (
                 "Differences with their 95 % intervals: latency +10.0%, worse; load_time -50.0%, undecided; "
-                "throughput +1200%, undecided."
+                "first_call 5,000x less, better; throughput 13x more, undecided."
             ),
         ),
         (
@@ -117,8 +118,9 @@ def test_the_numbers_of_other_pictures() -> None:
         (("one", "—", "1.00 ms"), ("two", "3.00 ms", "2.00 ms")),
         (
             ("latency", "+10.0%", "at least +5.0%", "+3.0%", "worse"),
-            ("load_time", "-50.0%", "at most +0.0%", "+3.0%", "undecided"),
-            ("throughput", "+1200%", "unknown", "+3.0%", "undecided"),
+            ("load_time", "-50.0%", "at most 0%", "+3.0%", "undecided"),
+            ("first_call", "5,000x less", "10,000x to 2,000x less", "+25.0%", "better"),
+            ("throughput", "13x more", "unknown", "+3.0%", "undecided"),
         ),
         (("1 ms", "2 ms", "3"), ("2 ms", "3 ms", "4")),
     ]

@@ -23,6 +23,8 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.report.blocks import Notice, Severity, Table
+from modeldyno.core.result.result import Failure, FailureKind
+from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.testing.reporters import HOSTILE
 from modeldyno.testing.sample_results import a_failed_result, a_result
 from modeldyno.views import ViewOptions
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.knob import KnobValue
 
 NAMES = ("old", "new")
+SHAPE = InputSpec(name="x", shape=(1, 8))
 P50 = Query.parse("latency.p50")
 
 
@@ -86,6 +89,27 @@ def several(*contrasts: CandidateComparison, **more: Any) -> Comparison:
 def said(blocks: Sequence[Block], severity: Severity) -> list[str]:
     """Return what is said with such weight."""
     return [block.text for block in blocks if isinstance(block, Notice) and block.severity is severity]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "advice"),
+    [((), ""), ((SHAPE,), "; give each model its own with --baseline-input and --candidate-input")],
+)
+def test_a_model_that_failed_is_not_judged(inputs: tuple[InputSpec, ...], advice: str) -> None:
+    """The verdict says that it failed, not how its memory compares; with shared inputs, how to part them."""
+    failure = Failure(where="first call", kind=FailureKind.ERROR, message="expected 4 dimensions.")
+    candidate = a_result(name="new", id="b" * 12, failures=(failure,))
+    both = [replace(side, job=replace(side.job, inputs=inputs)) for side in (a_result(name="old"), candidate)]
+    worse = CandidateComparison(
+        candidate=both[1], changes=(change("process_memory.max", ChangeVerdict.WORSE),)
+    )
+
+    text = f"new failed in first call, so it is not judged: expected 4 dimensions{advice}."
+    assert headline(several(worse, baseline=both[0])) == text
+    assert said(lay_out(several(worse, baseline=both[0])), Severity.VERDICT) == [text]
+    assert headline(several(worse, replace(worse, candidate=a_result(name="other")), baseline=both[0])) == (
+        "Compared with old, new failed and other is worse."
+    )
 
 
 def table(blocks: Sequence[Block], title: str) -> Table:

@@ -8,7 +8,7 @@ from inspect import Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from modeldyno.errors import OutOfTime, RequestError
+from modeldyno.errors import RequestError, RunFailed
 from modeldyno.views.python_wording import use_python_words
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def reword_errors(function: Callable[P, R]) -> Callable[P, R]:
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
-        except (RequestError, OutOfTime) as error:
+        except (RequestError, RunFailed) as error:
             model = args[0] if args else kwargs.get("model")
             error.args = (reword_for_python(str(error), live=not isinstance(model, str | Path | None)),)
             raise

@@ -312,11 +312,11 @@ def print_error(error: Exception, words: Sequence[str] = ()) -> int:
 
 
 def _error_text(error: ModelDynoError) -> str:
-    """Return the message of an error; one about the request itself names fields, which are options here."""
-    from modeldyno.errors import RequestError  # noqa: PLC0415 - only on errors
+    """Return the message of an error; one about a request or a run names fields, which are options here."""
+    from modeldyno.errors import RequestError, RunFailed  # noqa: PLC0415 - only on errors
     from modeldyno.option_spelling import spell_for_command_line  # noqa: PLC0415
 
-    return spell_for_command_line(str(error)) if isinstance(error, RequestError) else str(error)
+    return spell_for_command_line(str(error)) if isinstance(error, RequestError | RunFailed) else str(error)
 
 
 def _suggest_for_model_analyzer(words: Sequence[str]) -> str:

@@ -11,10 +11,16 @@ from modeldyno import plugins
 from modeldyno.core.comparison.build import compare_results, with_second_pass
 from modeldyno.core.comparison.change_test import LEVEL
 from modeldyno.core.comparison.comparison import ChangeVerdict, Comparison
+from modeldyno.core.comparison.shared_inputs import (
+    FIRST_CALL,
+    OWN_INPUTS,
+    name_refusing_side,
+    share_inputs,
+)
 from modeldyno.core.metrics import doubt
 from modeldyno.core.result.result import merge
 from modeldyno.core.spec.probe_options import EVALUATION
-from modeldyno.errors import ModelDynoError, OutOfTime, RunFailed
+from modeldyno.errors import InputRefused, ModelDynoError, OutOfTime, RunFailed
 from modeldyno.identity import new_identity
 from modeldyno.runtime.interleaved import is_over
 from modeldyno.runtime.new_result import INTERRUPTED
@@ -124,7 +130,7 @@ def run_rounds(
             too_late = results is None
             if results is None:
                 break
-            for side, result in _uninterrupted(sides, results):
+            for side, result in _uninterrupted(sides, results, jobs):
                 runs[side].append(result)
                 sequence.append(side)
             if any(map(is_over, results)) or campaign.interrupted():
@@ -134,7 +140,7 @@ def run_rounds(
                 number + 1, min(end, _affordable_rounds(turns, len(sequence), time.monotonic() - started))
             )
         if not all(runs):
-            _raise_if_failed(runs)
+            _raise_if_failed(runs, jobs)
             return
         done = end
         pooled = _pool_sides(runs, evaluations, stopped=bool(campaign.interrupted()))
@@ -167,17 +173,19 @@ def _labelled(label: str, jobs: Sequence[Job], sides: Sequence[int]) -> list[tup
 
 
 def _uninterrupted(
-    sides: Sequence[int], results: Sequence[Result | ModelDynoError]
+    sides: Sequence[int], results: Sequence[Result | ModelDynoError], jobs: Sequence[Job]
 ) -> Iterator[tuple[int, Result]]:
     """Yield the uninterrupted runs of a round, with their sides; raise the error of a wrong request."""
     for side, result in zip(sides, results, strict=False):
+        if isinstance(result, InputRefused):
+            raise InputRefused(name_refusing_side(str(result), side, jobs))
         if isinstance(result, ModelDynoError):
             raise result
         if not result.interrupted:
             yield side, result
 
 
-def _raise_if_failed(runs: Sequence[Sequence[Result]]) -> None:
+def _raise_if_failed(runs: Sequence[Sequence[Result]], jobs: Sequence[Job]) -> None:
     """Raise an error for a failure that leaves nothing to compare.
 
     Raises:
@@ -185,7 +193,10 @@ def _raise_if_failed(runs: Sequence[Sequence[Result]]) -> None:
     """
     for result in chain.from_iterable(runs):
         if failure := result.failure:
-            raise RunFailed(f"{result.name} failed in {failure.where}: {failure.message.rstrip('.')}.")
+            advice = f"; {OWN_INPUTS}" if failure.where == FIRST_CALL and share_inputs(jobs) else ""
+            raise RunFailed(
+                f"{result.name} failed in {failure.where}: {failure.message.rstrip('.')}{advice}."
+            )
 
 
 def _affordable_rounds(turns: RoundSchedule, runs: int, spent: float) -> int:
@@ -211,7 +222,10 @@ def evaluate_once(jobs: Sequence[Job], campaign: RunSession) -> list[Result]:
     for side, job in enumerate(jobs):
         once = replace(job, probes=(EVALUATION,), plan=replace(job.plan, processes=1))
         label = campaign.label_progress(f"evaluating, {side_label(side, len(jobs))}")
-        results.append(campaign.execute(once, watch=label))
+        try:
+            results.append(campaign.execute(once, watch=label))
+        except InputRefused as error:
+            raise InputRefused(name_refusing_side(str(error), side, jobs)) from error
         if failure := results[-1].failure:
             raise RunFailed(f"{results[-1].name} could not be evaluated: {failure.message.rstrip('.')}.")
     return results

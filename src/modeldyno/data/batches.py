@@ -24,7 +24,7 @@ from modeldyno.core.spec.input_spec import (
     write_option,
 )
 from modeldyno.data import data_files, random_arrays, request_data
-from modeldyno.errors import RequestError, UnknownName
+from modeldyno.errors import InputRefused, RequestError, UnknownName
 from modeldyno.interfaces.loader import Feed, Form, RequestStreams, Tracing
 
 if TYPE_CHECKING:
@@ -328,7 +328,7 @@ def _check_names(model: Model, requested: Iterable[InputSpec]) -> None:
     names = [spec.name for spec in model.inputs]
     for request in requested:
         if request.name and request.name not in names:
-            raise UnknownName.among("input", request.name, names)
+            raise InputRefused(str(UnknownName.among("input", request.name, names)))
         if request.shape is not None and 0 in request.shape:
             raise RequestError(f"--input {request.name or 'shape'}: a dimension of 0 leaves nothing to run.")
 
@@ -355,7 +355,7 @@ def _merge_requests(spec: InputSpec, requested: Iterable[InputSpec], example: Fe
     """Complete a declaration from the requests."""
     for request in _requests_for(spec, requested):
         if None not in {request.dtype, spec.dtype} and request.dtype != spec.dtype:
-            raise RequestError(f"The input '{spec.name}' is {spec.dtype}, not {request.dtype}.")
+            raise InputRefused(f"The input '{spec.name}' is {spec.dtype}, not {request.dtype}.")
         spec = replace(
             spec,
             shape=request.shape if spec.shape is None else spec.shape,

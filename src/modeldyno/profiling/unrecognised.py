@@ -53,6 +53,8 @@ _TFLITE = "is no model of TensorFlow Lite, whatever its name says, or is damaged
 
 def _describe_directory(path: Path) -> str:
     """Describe what a directory lacks to be a model."""
+    if text := _FOREIGN.get(path.suffix.lower()):
+        return text
     if (path / CONFIG).is_file():
         return f"has a {CONFIG} that {_describe_config(path / CONFIG)}"
     return _describe_repository(path) or _DIRECTORY
@@ -123,13 +125,48 @@ def _describe_file(path: Path, schemes: Iterable[str]) -> str:
             "its class must be imported first: write a function that loads it and returns the module, and "
             "name it, as file.py:make"
         )
-    if path.suffix in _WEIGHTS:
+    return _describe_ending(path, schemes)
+
+
+def _describe_ending(path: Path, schemes: Iterable[str]) -> str:
+    """Describe weights, and a file of which only the ending of its name says what it is."""
+    if path.suffix in _WEIGHTS or _is_torch_archive(path):
         return (
             "holds weights without an architecture; write a function that builds the module and loads "
             "them, and name it, as file.py:make"
         )
+    if text := _FOREIGN.get(path.suffix.lower()):
+        return text
     known = ", ".join(schemes)
-    return f"has content that no loader recognises; write scheme:{path}, with one of the schemes {known}"
+    return (
+        f"has content that no loader recognises; convert it to ONNX, or write scheme:{path}, with one of "
+        f"the schemes {known}"
+    )
+
+
+_TENSORRT = (
+    "is an engine of TensorRT, by its name, which runs on one kind of GPU; name the ONNX file that it was "
+    "built from, or serve it with Triton and load the URL of its server"
+)
+_COREML = "is a model of Core ML, by its name, which is not read; name the model that it was converted from"
+_PADDLE = "is a model of PaddlePaddle, by its name; convert it to ONNX with paddle2onnx, and name that file"
+_FOREIGN = {
+    ".engine": _TENSORRT,
+    ".plan": _TENSORRT,
+    ".trt": _TENSORRT,
+    ".mlmodel": _COREML,
+    ".mlpackage": _COREML,
+    ".pdmodel": _PADDLE,
+    ".pdiparams": _PADDLE,
+    ".pb": (
+        "is a frozen graph of TensorFlow, by its name; convert it to ONNX with tf2onnx, and name that file, "
+        "or save the model as a SavedModel"
+    ),
+    ".ort": "is in ONNX Runtime's own format, by its name; name the .onnx file that it was made of",
+    ".gguf": "is a model of llama.cpp, by its name; serve it there, and load the URL of its server",
+    ".mar": "is an archive of TorchServe, by its name; unpack it, and name the model's file in it",
+}
+"""What to do about formats that are not read, by the ending of a file's name."""
 
 
 def _describe_tensorflow(path: Path) -> str:
@@ -150,6 +187,15 @@ def _describe_archive(path: Path) -> str:
         return f"is a TorchScript archive by another name; write torchscript:{path}"
     arrays = bool(names) and all(name.endswith(".npy") for name in names)
     return "holds arrays, not a model; give it with --input, along with a model" if arrays else ""
+
+
+def _is_torch_archive(path: Path) -> bool:
+    """Return whether torch.save wrote a file, whatever its name."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name.endswith("/data.pkl") for name in archive.namelist())
+    except _DAMAGE_ERRORS:
+        return False
 
 
 def _pickled_class(path: Path, head: bytes) -> str:

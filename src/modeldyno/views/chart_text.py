@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.report.blocks import Table, make_columns
 from modeldyno.core.report.charts import AxisScale, Bins, Forest, Parallel, Plot, Stack, Tree, Waterfall
-from modeldyno.core.stats.units import KINDS, format_axis, format_quantity
+from modeldyno.core.stats.units import KINDS, format_axis, format_change, format_changes, format_quantity
 from modeldyno.views.text import count, estimate_near_zero, share
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def _nodes(node: TreeNode) -> Iterator[TreeNode]:
 
 def _describe_forest(picture: Forest) -> str:
     parts = (
-        f"{effect.name} {format_signed_percent(effect.value)}, {effect.outcome}"
+        f"{effect.name} {format_change(effect.value)}, {effect.outcome}"
         for effect in picture.effects[:_NAMED]
     )
     more = len(picture.effects) - _NAMED
@@ -210,9 +210,9 @@ def _forest_rows(picture: Forest) -> tuple[tuple[str, ...], list[tuple[str, ...]
     rows: list[tuple[str, ...]] = [
         (
             effect.name,
-            format_signed_percent(effect.value),
+            format_change(effect.value),
             _interval_text(effect),
-            format_signed_percent(effect.smallest),
+            format_change(effect.smallest),
             effect.outcome,
         )
         for effect in picture.effects
@@ -224,21 +224,10 @@ def _interval_text(effect: Effect) -> str:
     if effect.low == -inf and effect.high == inf:
         return "unknown"
     if effect.high == inf:
-        return f"at least {format_signed_percent(effect.low)}"
-    return (
-        f"at most {format_signed_percent(effect.high)}"
-        if effect.low == -inf
-        else f"{format_signed_percent(effect.low)} to {format_signed_percent(effect.high)}"
-    )
-
-
-def format_signed_percent(value: float) -> str:
-    """Format a relative difference in percent, with its sign."""
-    digits = 1 if abs(value) < _TENFOLD else 0
-    return f"{100 * value:+.{digits}f}%"
-
-
-_TENFOLD = 10.0
+        return f"at least {format_change(effect.low)}"
+    if effect.low == -inf:
+        return f"at most {format_change(effect.high)}"
+    return format_changes(effect.low, effect.high)
 
 
 # --- parallel coordinates --------------------------------------------------------------------------

@@ -117,6 +117,33 @@ def test_support_vectors_are_multiplied_with_every_row(tmp_path: Path) -> None:
     assert count_op(op, ONNX).macs == 3 * (8 + 2)
 
 
+def test_labels_and_maps_of_a_pipeline_are_counted(tmp_path: Path) -> None:
+    """Labels taken by index have the runtime's shape, and what follows them has a size; maps cost nothing."""
+    nodes = [
+        helper.make_node("ArgMax", ["x"], ["i"], axis=1),
+        helper.make_node("ArrayFeatureExtractor", ["classes", "i"], ["label"], domain=ML),
+        helper.make_node("ArrayFeatureExtractor", ["x", "pair"], ["two"], domain=ML),
+        helper.make_node("MatMul", ["two", "w"], ["y"]),
+        helper.make_node("ZipMap", ["x"], ["maps"], domain=ML, classlabels_int64s=[0, 1, 2, 3]),
+    ]
+    weights = {
+        "classes": np.arange(4, dtype=np.int64),
+        "pair": np.array([0, 2]),
+        "w": np.ones((2, 5), np.float32),
+    }
+    path = saved(tmp_path, nodes, ["label", "two", "y", "maps"], weights)
+    ran = runtime.InferenceSession(path).run(None, {"x": np.ones((3, 4), np.float32)})
+    result = traced(path)
+    shapes = {op.name: [tensor.shape for tensor in op.outputs] for op in result.ops}
+
+    assert {name: shapes[name] for name in ("label", "two", "y")} == {
+        name: [np.shape(array)] for name, array in zip(("label", "two", "y"), ran, strict=False)
+    }
+    assert shapes["maps"] == []
+    assert all(op.sized for op in result.ops)
+    assert sum(count_op(op, ONNX).macs for op in result.ops) == 3 * 2 * 5
+
+
 def test_what_follows_a_scaler_is_counted(tmp_path: Path) -> None:
     """The products after a scaler, as in a scikit-learn pipeline, have known sizes."""
     nodes = [

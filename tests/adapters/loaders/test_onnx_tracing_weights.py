@@ -101,6 +101,21 @@ def test_scales_and_zero_points_are_no_parameters(tmp_path: Path) -> None:
     assert counted(path)["parameters"] == 15
 
 
+def test_the_scale_of_the_result_of_a_quantised_product_is_no_parameter(tmp_path: Path) -> None:
+    """ONNX Runtime's QGemm ends with the scale and zero point of its result; only weight and bias count."""
+    weights: dict[str, Any] = {
+        "w": np.ones((4, 3), np.int8),
+        "bias": np.ones(3, np.int32),
+        **dict.fromkeys(("x_scale", "w_scale", "y_scale"), np.array(0.1, np.float32)),
+        **dict.fromkeys(("x_zero", "w_zero", "y_zero"), np.array(3, np.int8)),
+    }
+    scaled = ["x", "x_scale", "x_zero", "w", "w_scale", "w_zero", "bias", "y_scale", "y_zero"]
+    nodes = [("QGemm", scaled, ["y"], {"domain": "com.microsoft"})]
+    shape = ("INT8", ["batch", 4])
+    path = models.save(tmp_path / "g.onnx", nodes, {"x": shape}, {"y": ("INT8", None)}, weights)
+    assert parameters(path) == {"w", "bias"}
+
+
 def test_single_numbers_count_only_as_weights(tmp_path: Path) -> None:
     """A bias of one number is a parameter; the constants of a formula are not."""
     weights = {

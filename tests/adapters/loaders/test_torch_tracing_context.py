@@ -22,9 +22,11 @@ from torch.nn.utils import parametrizations, prune, spectral_norm, weight_norm
 from torch.utils.checkpoint import checkpoint
 
 import modeldyno
+from modeldyno.adapters.loaders import torch as loader
 from modeldyno.adapters.loaders.torch_tracing import graph as torch_tracing_graph
 from modeldyno.adapters.loaders.torch_tracing.context import forbid_file_writes
 from modeldyno.core.spec.input_spec import InputSpec
+from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.static.analysis import AnalysedGraph
 from modeldyno.core.static.flops.registry import formulas
@@ -497,6 +499,42 @@ def test_lazy_parts_get_their_shapes_by_a_call(tmp_path: Path) -> None:
         modeldyno.inspect(f"torch:{path}:without", inline=True)
     with pytest.raises(RequestError, match="call it once first"):
         modeldyno.inspect(nn.LazyLinear(8), example=torch.randn(2, 4))
+
+
+COMPUTED = """
+import torch
+from torch import nn
+
+def rank():
+    kept = int((torch.linalg.svdvals(torch.eye(8) + 0.1 * torch.randn(8, 8)) > 0.5).sum())
+    return nn.Linear(8, kept)
+
+def chosen():
+    weights = torch.randn(64)
+    return nn.Linear(8, weights[weights > 0.5].numel())
+
+def checked():
+    module = nn.Linear(8, 3)
+    if (module.weight > 2).any():
+        raise ValueError("too large")
+    return module
+"""
+
+
+@pytest.mark.parametrize(("name", "known"), [("rank", True), ("chosen", True), ("checked", False)])
+def test_a_size_that_a_factory_computes_is_that_of_its_weights(
+    tmp_path: Path, name: str, *, known: bool
+) -> None:
+    """A rank or a number of chosen weights is computed by a real call; a check alone needs none."""
+    path = tmp_path / "computed.py"
+    path.write_text(COMPUTED)
+    ref = ModelRef(scheme="torch", locator=f"{path}:{name}")
+    looked, loaded = (each(ref, seed=0, trust=False) for each in (loader.look, loader.load))
+
+    assert (looked.value is not None) is known
+    assert looked.weights is not None
+    assert loaded.weights is not None
+    assert sum(w.size for w in looked.weights()) == sum(w.size for w in loaded.weights()) > 9
 
 
 def test_a_choice_on_which_nothing_depends_is_no_assumption() -> None:

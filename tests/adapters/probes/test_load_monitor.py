@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,13 +13,13 @@ import pytest
 
 from modeldyno.adapters.probes import load as probe
 from modeldyno.adapters.probes import load_monitor
-from modeldyno.core.load.request_log import COLUMNS, Records, empty_records
+from modeldyno.core.load.request_log import COLUMNS, Records, RequestOutcome, empty_records
 from modeldyno.core.load.request_target import Target, Transport
 from modeldyno.core.load.server_stats import ServerCounters
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.result.result import SecondPassed
+from modeldyno.core.result.result import Failure, SecondPassed
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.interfaces.probe import Subject
 from modeldyno.loadgen import DriverUsage, LoadEnd, LoadProgress
@@ -45,6 +46,12 @@ class World:
     silent: Any = ()
     """Seconds of the load in which the counters cannot be had."""
     asked: list[int] = field(default_factory=list)
+    hangs_after: int = sys.maxsize
+    """Requests after which no further one is answered."""
+    fails_after: int = sys.maxsize
+    """Requests after which the others fail."""
+    grace: float = 0.0
+    """Seconds for which requests in flight were waited for at the end."""
     pid: None = None
     pids: Sequence[int] = ()
 
@@ -52,12 +59,12 @@ class World:
         """Let time pass."""
         self.now += int(wait * SECOND)
         first, self.told = self.told, self.done
-        return LoadProgress(records=self.records(first), in_flight=0, backlog=0, ended=False)
+        return LoadProgress(records=self.records(first), in_flight=1, backlog=0, ended=False)
 
     @property
     def done(self) -> int:
         """Requests so far."""
-        return max(0, (self.now - BEGIN - 2_000_000) * self.rate // SECOND)
+        return min(self.hangs_after, max(0, (self.now - BEGIN - 2_000_000) * self.rate // SECOND))
 
     def records(self, first: int) -> Records:
         """Tell of what ended since."""
@@ -65,6 +72,8 @@ class World:
         columns: dict[str, Any] = {name: np.zeros(due.size, dtype) for name, dtype in COLUMNS.items()}
         noise = np.arange(first, self.told) * 7919 % 1000 * 100
         columns |= {"due": due, "sent": due, "first": due, "end": due + 1_950_000 + noise}
+        failed = np.arange(first, self.told) >= self.fails_after
+        columns["outcome"] = np.where(failed, RequestOutcome.SERVER_ERROR, RequestOutcome.OK).astype("uint8")
         return Records(**columns)
 
     def usage(self) -> Sequence[DriverUsage]:
@@ -72,8 +81,9 @@ class World:
         wall = (self.now - BEGIN) / SECOND
         return [DriverUsage(cpu=wall / 10, wall=wall, sent=self.told, opened=1)]
 
-    def stop(self, _grace: float) -> LoadEnd:
+    def stop(self, grace: float) -> LoadEnd:
         """Tell of no more."""
+        self.grace = grace
         empty = empty_records()
         return LoadEnd(records=empty, replies=(), usages=(), unsent=self.unsent)
 
@@ -102,6 +112,19 @@ def probed(
     watch: Callable[[Event], None] = lambda _event: None,
 ) -> tuple[dict[str, Measurement], set[str]]:
     """Give what the probe finds, and the codes of its doubts."""
+    found = told(monkeypatch, world, load, plan, watch)
+    numbers = {each.metric: each for each in found if isinstance(each, Measurement) and not each.scope}
+    return numbers, {each.code for each in found if isinstance(each, Doubt)}
+
+
+def told(
+    monkeypatch: pytest.MonkeyPatch,
+    world: World,
+    load: Load,
+    plan: Plan | None = None,
+    watch: Callable[[Event], None] = lambda _event: None,
+) -> list[object]:
+    """Give all that the probe yields."""
 
     @contextmanager
     def driving(*_: object, **__: object) -> Iterator[World]:
@@ -111,9 +134,7 @@ def probed(
     monkeypatch.setattr(load_monitor, "perf_counter", lambda: world.now / SECOND)
     monkeypatch.setattr(load_monitor, "monotonic_ns", lambda: world.now)
     subject = Subject(model=a_model(), session=world, load=load, watch=watch)
-    found = list(probe.measure(subject, plan or Plan()))
-    numbers = {each.metric: each for each in found if isinstance(each, Measurement) and not each.scope}
-    return numbers, {each.code for each in found if isinstance(each, Doubt)}
+    return list(probe.measure(subject, plan or Plan()))
 
 
 def latency(found: dict[str, Measurement]) -> Distribution:
@@ -188,6 +209,28 @@ def test_a_duration_is_no_matter_of_the_plans_samples(monkeypatch: pytest.Monkey
     found, _ = probed(monkeypatch, World(rate=500), load, Plan(max_runs=50))
     assert latency(found).stop == "duration"
     assert len(latency(found)) > 1800
+
+
+def test_a_server_that_hangs_in_the_warm_up_is_a_failure_and_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing of what was asked for is measured: that is no rate of 0/s, nor reason to wait a minute."""
+    world = World(hangs_after=12)
+    found = told(monkeypatch, world, Load(requests=100), Plan(max_time=5.0))
+    (failure,) = (each for each in found if isinstance(each, Failure))
+
+    assert failure.message == (
+        "the load ended before a request of the steady window was answered; in the warm-up 12 were answered"
+    )
+    assert world.grace <= 1.0
+
+
+def test_a_window_of_which_all_fails_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks for a duration gets no result without a latency that looks like one."""
+    found = told(monkeypatch, World(fails_after=12), Load(duration=2.0))
+
+    (failure,) = (each for each in found if isinstance(each, Failure))
+    assert "requests of the steady window succeeded" in failure.message
 
 
 def test_what_was_never_sent_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,8 +78,8 @@ _TYPE_KINDS = {"sequence_type": "a sequence", "map_type": "a map", "optional_typ
 
 
 def claims(path: Path) -> bool:
-    """Whether a path is an ONNX file, by its suffix or its first bytes."""
-    if not path.is_file():
+    """Whether a path is an ONNX file, by its suffix or its first bytes, which TensorFlow's graphs share."""
+    if not path.is_file() or path.name == "saved_model.pb":
         return False
     if path.suffix.lower() == ".onnx":
         return True

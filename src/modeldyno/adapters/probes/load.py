@@ -149,7 +149,8 @@ def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measure
     )
     window = monitor.requested_window(full_window, finished.paced, since)
     error_text = _first_error(ending.faults, monitor.session) or ending.failure
-    yield from _window_measurements(window, finished.paced, plan, error_text)
+    measured = list(_window_measurements(window, finished.paced, plan, error_text))
+    yield from measured
     if isinstance(monitor.session, CountsInstances):
         for name, count in monitor.session.instances.items():
             yield observed_number("instances", count, scope=name)
@@ -169,7 +170,12 @@ def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measure
         )
     yield from _answer_failures(monitor.tape, ending.replies, monitor.session, error_text)
     yield from _expected_answers(finished.expected, ending.replies, monitor.session)
-    yield from _end_failures(monitor)
+    failures = list(_end_failures(monitor))
+    yield from failures
+    if not failures and not any(
+        isinstance(item, Measurement) and item.metric == "latency" for item in measured
+    ):
+        yield from _nothing_measured(window)
 
 
 def _window_measurements(
@@ -184,6 +190,21 @@ def _window_measurements(
     yield from load_analysis.doubts(window, error_text)
     if paced is not None and not load_analysis.void_reason(window):
         yield from _latency_doubts(latency, paced, plan, window.load)
+
+
+def _nothing_measured(window: SteadyWindow) -> Iterator[Failure]:
+    """Yield a failure for a load whose steady window has no answer, though the warm-up had some."""
+    if not _has_answers(window.records):
+        return  # a failure of its own
+    settled = window.due().where(lambda part: part.outcome != RequestOutcome.CANCELLED)
+    count, answered = len(settled), sum(int(part.fine.sum()) for part in window.records.parts())
+    how = (
+        f"none of the {count:,} requests of the steady window succeeded"
+        if count
+        else "the load ended before a request of the steady window was answered; "
+        f"in the warm-up {answered:,} were answered"
+    )
+    yield Failure(where="load", kind=FailureKind.SERVER, message=how)
 
 
 def _end_failures(monitor: LoadMonitor) -> Iterator[Failure]:

@@ -235,8 +235,8 @@ class LoadMonitor:
         )
 
     def stop(self) -> LoadEnd:
-        """End the load; wait for requests in flight, but not for a long queue."""
-        queued = self.waiting > _DRAIN * self.rate
+        """End the load; wait for requests in flight, but not for a long queue, nor if nothing is measured."""
+        queued = self.steady is None or self.waiting > _DRAIN * self.rate
         drain = max(_DRAIN, 2 * self.slowest) if self.load.closed else _DRAIN
         ending = self.driven.stop(min(drain, self.load.timeout) if queued else self.load.timeout)
         self.tape.add(ending.records)

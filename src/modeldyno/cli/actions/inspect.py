@@ -10,8 +10,9 @@ from modeldyno import views
 from modeldyno.cli.actions.output_options import OutputTargets, requested_optimizer, verdict_line
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks, print_result
 from modeldyno.cli.actions.progress import Progress
+from modeldyno.core.comparison.shared_inputs import name_refusing_side
 from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.errors import RequestError
+from modeldyno.errors import InputRefused, RequestError
 from modeldyno.profiling import request
 from modeldyno.profiling.run import INTERRUPTED, run_request
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from modeldyno.core.result.result import Result
+    from modeldyno.core.spec.job import Job
     from modeldyno.errors import ModelDynoError
     from modeldyno.profiling.run import JudgedResult
 
@@ -35,10 +37,9 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
     if options["other"] is not None:
         requests.append(_request(options, options["other"], None, own_inputs[1]))
     targets = OutputTargets.of(options)
-    for model_request in requests:
-        model_request.job()  # find a mistake in the second before analysing the first
+    jobs = [each.job() for each in requests]  # find a mistake in the second before analysing the first
     with Progress(quiet=options["quiet"]) as progress:
-        outcomes = list(_measure_all(requests, progress))
+        outcomes = list(_measure_all(requests, jobs, progress))
     code = max(outcome.exit_code for outcome in outcomes)
     if len(outcomes) > 1 and not options["table"]:
         _compare([outcome.result for outcome in outcomes], targets, options)
@@ -72,9 +73,16 @@ def _request(
     )
 
 
-def _measure_all(requests: Iterable[request.Request], progress: Progress) -> Iterator[JudgedResult]:
-    for model_request in requests:
-        outcome = run_request(model_request, watch=progress.watch)
+def _measure_all(
+    requests: Iterable[request.Request], jobs: Sequence[Job], progress: Progress
+) -> Iterator[JudgedResult]:
+    for side, model_request in enumerate(requests):
+        try:
+            outcome = run_request(model_request, watch=progress.watch)
+        except InputRefused as error:
+            if len(jobs) == 1:
+                raise
+            raise InputRefused(name_refusing_side(str(error), side, jobs)) from error
         yield outcome
         if outcome.exit_code == INTERRUPTED:
             return

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from modeldyno.errors import RequestError
+from modeldyno.errors import InputRefused, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -93,6 +93,7 @@ def bind_dimensions(
 
     Raises:
         RequestError: two of these disagree, or a dimension stays free.
+        InputRefused: a requested shape does not fit the declared one.
     """
     bound = given_dimensions(declared, requested, batch_size, sizes)
     missing: list[str] = []
@@ -116,7 +117,7 @@ def given_dimensions(
     """Bind the symbolic dimensions with a given size; the arguments are as in `bind_dimensions`.
 
     Raises:
-        RequestError: two sizes disagree.
+        InputRefused: a requested shape does not fit the declared one, or another size.
     """
     bound: dict[str, int] = dict(sizes) if batch_size is None else {**sizes, BATCH: batch_size}
     for request in requested:
@@ -178,7 +179,7 @@ def _bind_shape(spec: InputSpec, shape: tuple[Dimension, ...], bound: Mapping[st
             hint = f"; its value is written {spec.name}=scalar:{shape[0]}"
         elif _is_text(spec):
             hint = f"; words of a text are a range: {spec.name}=1:string:128..128"
-        raise RequestError(
+        raise InputRefused(
             f"input '{spec.name}' is {format_shape(spec.shape)}, and {format_shape(shape)} has another "
             f"number of dimensions{hint}."
         )
@@ -186,7 +187,7 @@ def _bind_shape(spec: InputSpec, shape: tuple[Dimension, ...], bound: Mapping[st
     for requested_size, declared in zip(shape, spec.shape, strict=True):
         if isinstance(requested_size, str):
             if requested_size not in {declared, BATCH, SEQUENCE}:
-                raise RequestError(
+                raise InputRefused(
                     f"input '{spec.name}' has no dimension '{requested_size}'; it is "
                     f"{format_shape(spec.shape)}."
                 )
@@ -197,7 +198,7 @@ def _bind_shape(spec: InputSpec, shape: tuple[Dimension, ...], bound: Mapping[st
             else sizes.get(declared, bound.get(declared, requested_size))
         )
         if bound_size != requested_size:
-            raise RequestError(
+            raise InputRefused(
                 f"input '{spec.name}' is {format_shape(spec.shape)}: {requested_size} in "
                 f"{format_shape(shape)} contradicts "
                 f"{_explain_conflict(declared, bound_size, sizes)}."

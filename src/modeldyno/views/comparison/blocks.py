@@ -6,6 +6,7 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 from modeldyno.core.comparison.build import unjudged
+from modeldyno.core.comparison.shared_inputs import FIRST_CALL, OWN_INPUTS, share_inputs
 from modeldyno.core.metrics.doubt import CODES
 from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.report.blocks import Block, Column, Notice, Severity, Table, clean, make_columns, shorten
@@ -29,10 +30,10 @@ if TYPE_CHECKING:
 
     from modeldyno.core.comparison.agreement import Agreement
     from modeldyno.core.comparison.comparison import CandidateComparison, Comparison, SettingDiff
-    from modeldyno.core.result.result import Fact, Result
+    from modeldyno.core.result.result import Fact, Failure, Result
 
-_VALUE, _DOUBTS, _SETTINGS = 26, 3, 14
-"""Most characters of a value, doubts per candidate, and settings that are shown."""
+_VALUE, _DOUBTS, _SETTINGS, _FAILURE = 26, 3, 14, 160
+"""Most characters of a value, doubts per candidate, settings, and characters of a failure that are shown."""
 
 
 def blocks(comparison: Comparison, options: ViewOptions = PLAIN) -> tuple[Block, ...]:
@@ -63,7 +64,9 @@ def headline(comparison: Comparison) -> str:
     names = short_model_names(comparison.results)
     if len(comparison.contrasts) > 1:
         return prefix_interruption(comparison, overview(comparison, names))
-    return prefix_interruption(comparison, sentence(comparison.contrasts[0], (names[0], names[1])))
+    return prefix_interruption(
+        comparison, _conclusion(comparison, comparison.contrasts[0], (names[0], names[1]))
+    )
 
 
 def _candidate_blocks(
@@ -75,7 +78,7 @@ def _candidate_blocks(
     several: bool,
 ) -> Iterator[Block]:
     """Lay out the comparison of one candidate with the baseline."""
-    text = sentence(contrast, names)
+    text = _conclusion(comparison, contrast, names)
     yield _verdict(text if several else prefix_interruption(comparison, text))
     yield from _failures((comparison.baseline, contrast.candidate), names)
     yield from undecided_notices(contrast)
@@ -100,6 +103,24 @@ def memory_diff_blocks(baseline: Result, candidate: Result) -> tuple[Block, ...]
         *_differences_table(unjudged(baseline, candidate), names, everything=False),
         *memory_table_and_curves(baseline, candidate, names),
     )
+
+
+def _conclusion(comparison: Comparison, contrast: CandidateComparison, names: tuple[str, str]) -> str:
+    """Say how a candidate compares with the baseline; of a model that failed, that it did."""
+    sides = comparison.baseline, contrast.candidate
+    for result, name in zip(sides, names, strict=True):
+        if result.failure:
+            message = shorten(clean(spell_for_command_line(result.failure.message)), _FAILURE).rstrip(".")
+            advice = _failure_advice(result.failure, sides)
+            how = f"; {advice}" if advice else ""
+            return f"{name} failed in {result.failure.where}, so it is not judged: {message}{how}."
+    return sentence(contrast, names)
+
+
+def _failure_advice(failure: Failure, sides: Sequence[Result]) -> str:
+    """Say what to do about a model that does not take the inputs that all were given; empty for others."""
+    shared = failure.where == FIRST_CALL and share_inputs([side.job for side in sides])
+    return spell_for_command_line(OWN_INPUTS) if shared else ""
 
 
 def _verdict(text: str) -> Notice:
@@ -170,7 +191,8 @@ def _failures(results: Sequence[Result], names: Sequence[str]) -> Iterator[Notic
         for failure in result.failures[:1]:
             text = shorten(clean(spell_for_command_line(failure.message)), TEXT_LIMIT)
             code = f"{name}: {shorten(clean(failure.where), NAME_LIMIT)}"
-            yield Notice(severity=Severity.FAILURE, code=code, text=text, log=failure.log)
+            advice = _failure_advice(failure, results)
+            yield Notice(severity=Severity.FAILURE, code=code, text=text, advice=advice, log=failure.log)
 
 
 def _doubts(baseline: Result, contrast: CandidateComparison, names: tuple[str, str]) -> Iterator[Notice]:

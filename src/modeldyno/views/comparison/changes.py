@@ -66,7 +66,7 @@ def prefix_interruption(comparison: Comparison, text: str) -> str:
 def overview(comparison: Comparison, names: Sequence[str]) -> str:
     """Summarize in one sentence how each of several candidates compares with the baseline."""
     verdicts = _join_with_and(
-        f"{name} is {VERDICTS[contrast.outcome]}"
+        f"{name} failed" if contrast.candidate.failure else f"{name} is {VERDICTS[contrast.outcome]}"
         for contrast, name in zip(comparison.contrasts, names[1:], strict=True)
     )
     return f"Compared with {names[0]}, {verdicts}."

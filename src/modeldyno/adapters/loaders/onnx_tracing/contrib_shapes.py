@@ -244,7 +244,9 @@ OPERATORS: dict[str, Contrib] = {
     "MatMulFpQ4": Contrib(("A", "B", "B_shape"), _matmul_nbits),
     "FusedGemm": Contrib(("A", "B", "C"), _product),
     "GemmFastGelu": Contrib(("X", "W", "bias"), _gemm_fast_gelu),
-    "QGemm": Contrib(("A", "a_scale", "a_zero_point", "B", "b_scale", "b_zero_point", "C"), _qgemm),
+    "QGemm": Contrib(
+        ("A", "a_scale", "a_zero_point", "B", "b_scale", "b_zero_point", "C", "y_scale", "y_zero_point"),
+        _qgemm),
     "Gelu": Contrib(("X",), _like_first_input),
     "QuickGelu": Contrib(("X",), _like_first_input),
     "FastGelu": Contrib(("X", "bias"), _like_first_input),

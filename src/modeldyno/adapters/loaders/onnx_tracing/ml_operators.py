@@ -37,9 +37,16 @@ def infer(node: OnnxNode, values: Values) -> list[InferredType]:
     """Infer the outputs of a node by its rule; NOTHING without a rule, or where the input is unknown."""
     rule = _RULES.get(node.kind) if node.domain == DOMAIN else None
     first = values[0] if values else None
+    if node.kind == "ArrayFeatureExtractor" and node.domain == DOMAIN:
+        return [_extracted_features(values)]
     if rule is None or first is None or first.shape is None or not first.shape:
         return [NOTHING] * len(node.outputs)
     return rule(node, first.shape, first.dtype)[: len(node.outputs)]
+
+
+def makes_maps(node: OnnxNode) -> bool:
+    """Return whether the output is a sequence of maps, which holds no tensors."""
+    return node.domain == DOMAIN and node.kind == "ZipMap"
 
 
 def learned_weights(node: Proto) -> Iterator[Weight]:
@@ -85,6 +92,14 @@ def _targets(name: str) -> Callable[[OnnxNode, tuple[int, ...], str], list[Infer
 def _rows(shape: tuple[int, ...]) -> int:
     """Return the number of rows; a single row may come without its axis."""
     return 1 if len(shape) == 1 else shape[0]
+
+
+def _extracted_features(values: Values) -> InferredType:
+    """As many of the last axis as there are indices; of a single axis it makes a row."""
+    data, indices = values
+    if data is None or indices is None or not data.shape or indices.shape is None:
+        return NOTHING
+    return InferredType((*(data.shape[:-1] or (1,)), math.prod(indices.shape)), data.dtype)
 
 
 def _feature_vectorizer(node: OnnxNode, shape: tuple[int, ...], _: str) -> list[InferredType]:

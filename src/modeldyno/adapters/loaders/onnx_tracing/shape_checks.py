@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from modeldyno.core.spec.input_spec import format_shape
@@ -42,8 +43,22 @@ def _shape(values: Values, position: int) -> tuple[int, ...]:
     return value.shape
 
 
-def _convolution(node: OnnxNode, values: Values) -> str:
-    data, weight = _shape(values, 0), _shape(values, 1)
+def _numbers(node: OnnxNode, values: Values, position: int, name: str) -> list[int]:
+    """Return the elements of an input, which older versions give as an attribute.
+
+    Raises:
+        KeyError: they were left out, or are unknown.
+    """
+    value = values[position] if position < len(values) else None
+    if value is None:
+        return list(node.attributes[name])
+    if value.data is None:
+        raise KeyError(position)
+    return [int(number) for number in value.data.ravel()]
+
+
+def _convolution(node: OnnxNode, values: Values, *, filters: int = 1) -> str:
+    data, weight = _shape(values, 0), _shape(values, filters)
     if len(data) != len(weight):
         return (
             f"has a filter of {format_shape(weight)} for {format_shape(data)}, which has "
@@ -53,6 +68,12 @@ def _convolution(node: OnnxNode, values: Values) -> str:
     if data[1] != channels:
         return f"takes {channels} channels, not the {data[1]} of {format_shape(data)}"
     return _window_fits(node, data, weight[2:], beyond=0)
+
+
+def _transposed_convolution(_: OnnxNode, values: Values) -> str:
+    data, weight = _shape(values, 0), _shape(values, 1)
+    fits = len(data) != len(weight) or data[1] == weight[0]
+    return "" if fits else f"takes {weight[0]} channels, not the {data[1]} of {format_shape(data)}"
 
 
 def _pooling(node: OnnxNode, values: Values) -> str:
@@ -78,8 +99,8 @@ def _window_fits(node: OnnxNode, data: tuple[int, ...], kernel: tuple[int, ...],
     return ""
 
 
-def _matmul(_: OnnxNode, values: Values) -> str:
-    left, right = _shape(values, 0), _shape(values, 1)
+def _matmul(_: OnnxNode, values: Values, *, second: int = 1) -> str:
+    left, right = _shape(values, 0), _shape(values, second)
     inner = right[0] if len(right) == 1 else right[-2]
     if left[-1] != inner:
         return f"multiplies {format_shape(left)} by {format_shape(right)}: {left[-1]} is not {inner}"
@@ -138,6 +159,107 @@ def _reshape(node: OnnxNode, values: Values) -> str:
     return "" if fits else f"cannot reshape {format_shape(data)} to {', '.join(map(str, target_shape))}"
 
 
+def _einsum(node: OnnxNode, values: Values) -> str:
+    """Reject letters that stand for two sizes, neither of them 1; an ellipsis is left to the runtime."""
+    equation = node.attributes["equation"].replace(" ", "")
+    terms = equation.partition("->")[0].split(",")
+    sizes: dict[str, int] = {}
+    for position, term in enumerate(terms):
+        shape = _shape(values, position)
+        if "." in term or len(term) != len(shape):
+            return ""
+        for letter, size in zip(term, shape, strict=True):
+            known = sizes.get(letter, 1)
+            if 1 not in {known, size} and known != size:
+                return f"has {known} and {size} for '{letter}' of {equation}"
+            sizes[letter] = size if known == 1 else known
+    return ""
+
+
+def _one_way_broadcast(node: OnnxNode, values: Values) -> str:
+    """Reject a second input that does not broadcast to the first, which keeps its shape."""
+    if node.schema is None or node.schema.since_version < _BROADCASTING:
+        return ""
+    data, other = _shape(values, 0), _shape(values, 1)
+    if len(other) > len(data):
+        return f"cannot combine {format_shape(data)} with {format_shape(other)}"
+    wider = any(b not in {1, a} for a, b in zip(reversed(data), reversed(other), strict=False))
+    return f"cannot combine {format_shape(data)} with {format_shape(other)}" if wider else ""
+
+
+_BROADCASTING = 7
+"""Version of the operators since which their inputs broadcast as in numpy."""
+
+
+def _expand(_: OnnxNode, values: Values) -> str:
+    target = values[1].data if len(values) > 1 and values[1] is not None else None
+    return "" if target is None else _broadcast_error(_shape(values, 0), tuple(map(int, target)))
+
+
+def _depth_to_space(node: OnnxNode, values: Values) -> str:
+    data, block = _shape(values, 0), node.attributes["blocksize"] ** 2
+    return _divisible(data, data[1:2], block)
+
+
+def _space_to_depth(node: OnnxNode, values: Values) -> str:
+    data = _shape(values, 0)
+    return _divisible(data, data[2:], node.attributes["blocksize"])
+
+
+def _divisible(data: tuple[int, ...], sizes: tuple[int, ...], by: int) -> str:
+    return next((f"divides {s} of {format_shape(data)} by {by}" for s in sizes if s % by), "")
+
+
+def _split(node: OnnxNode, values: Values) -> str:
+    data, parts = _shape(values, 0), _numbers(node, values, 1, "split")
+    axis = node.attributes.get("axis", 0)
+    if data[axis] == sum(parts):
+        return ""
+    return f"splits axis {axis} of {format_shape(data)} into {' + '.join(map(str, parts))}"
+
+
+def _top_k(node: OnnxNode, values: Values) -> str:
+    data, axis = _shape(values, 0), node.attributes.get("axis", -1)
+    (k,) = _numbers(node, values, 1, "k") if len(values) > 1 else (node.attributes["k"],)
+    return f"takes the top {k} of axis {axis} of {format_shape(data)}" if k > data[axis] else ""
+
+
+def _tile(node: OnnxNode, values: Values) -> str:
+    data = _shape(values, 0)
+    if len(values) > _TILE_INPUTS:  # before version 6
+        return ""
+    repeats = _numbers(node, values, 1, "repeats")
+    return "" if len(repeats) == len(data) else f"repeats {format_shape(data)} {len(repeats)}-fold by axis"
+
+
+_TILE_INPUTS = 2
+
+
+def _gather(node: OnnxNode, values: Values) -> str:
+    data, axis = _shape(values, 0), node.attributes.get("axis", 0)
+    size = data[axis]
+    beyond = [index for index in _numbers(node, values, 1, "indices") if not -size <= index < size]
+    return f"takes place {beyond[0]} of axis {axis} of {format_shape(data)}" if beyond else ""
+
+
+def _pad(node: OnnxNode, values: Values) -> str:
+    data, pads = _shape(values, 0), _numbers(node, values, 1, "pads")
+    if len(values) > _AXES and values[_AXES] is not None:
+        axes = [axis % len(data) for axis in _numbers(node, values, _AXES, "axes")]
+    else:
+        axes = list(range(len(data)))
+    reflect = node.attributes.get("mode", "constant") == "reflect"
+    for position, axis in enumerate(axes):
+        ends = pads[position], pads[position + len(axes)]
+        if data[axis] + sum(ends) < 0 or (reflect and max(ends) >= data[axis]):
+            return f"pads axis {axis} of {format_shape(data)} by {ends[0]} and {ends[1]}"
+    return ""
+
+
+_AXES = 3
+"""Position of the axes among the inputs of Pad."""
+
+
 def _squeeze(node: OnnxNode, values: Values) -> str:
     data = _shape(values, 0)
     axes = values[1].data if len(values) > 1 and values[1] is not None else node.attributes.get("axes")
@@ -166,10 +288,16 @@ def _normalisation(_: OnnxNode, values: Values) -> str:
 
 _RULES: dict[str, Rule] = {
     "Conv": _convolution,
+    "ConvInteger": _convolution,
+    "QLinearConv": partial(_convolution, filters=3),
+    "ConvTranspose": _transposed_convolution,
     "MaxPool": _pooling,
     "AveragePool": _pooling,
     "LpPool": _pooling,
     "MatMul": _matmul,
+    "MatMulInteger": _matmul,
+    "QLinearMatMul": partial(_matmul, second=3),
+    "Einsum": _einsum,
     "Gemm": _gemm,
     **dict.fromkeys(
         ("Add", "And", "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Mean",
@@ -177,6 +305,18 @@ _RULES: dict[str, Rule] = {
     "Concat": _concat,
     "Reshape": _reshape,
     "Squeeze": _squeeze,
+    "Expand": _expand,
+    "PRelu": _one_way_broadcast,
+    "LayerNormalization": _one_way_broadcast,
+    "DepthToSpace": _depth_to_space,
+    "SpaceToDepth": _space_to_depth,
+    "Split": _split,
+    "TopK": _top_k,
+    "Tile": _tile,
+    "Gather": _gather,
+    "GatherElements": _gather,
+    "ScatterElements": _gather,
+    "Pad": _pad,
     "LSTM": _recurrent,
     "GRU": _recurrent,
     "RNN": _recurrent,

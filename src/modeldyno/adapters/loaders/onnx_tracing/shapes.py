@@ -155,6 +155,8 @@ def _complete(
 ) -> GraphValue:
     first = next((value for value in values if value is not None), UNKNOWN)
     dtype = inferred_type.dtype or first.dtype
+    if ml_operators.makes_maps(node):
+        return GraphValue(None, dtype, items=(), sequence=True)
     if inferred_type.known:
         return GraphValue(tuple(length or 0 for length in inferred_type.dims or ()), dtype)
     has_unknown_input = any(

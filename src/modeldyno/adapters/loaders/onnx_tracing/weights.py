@@ -254,6 +254,8 @@ def _formal_name(kind: str, domain: str, version: int | None, position: int) -> 
     contrib = OPERATORS.get(kind)
     if operator_schema is not None:
         names = [parameter.name for parameter in operator_schema.inputs]
-    else:
-        names = [name.rstrip("*") for name in contrib.formals] if contrib is not None else []
-    return names[min(position, len(names) - 1)] if names else ""
+        return names[min(position, len(names) - 1)] if names else ""
+    names = list(contrib.formals) if contrib is not None else []
+    if names and names[-1].endswith("*"):
+        position = min(position, len(names) - 1)
+    return names[position].rstrip("*") if position < len(names) else ""

@@ -119,7 +119,8 @@ class MetaDispatchMode(TorchDispatchMode):
         self.listener = listener
         self.assumes = assumes
         """Whether values that are not computed are made up; otherwise reading them is an error."""
-        self.assumptions: dict[str, None] = {}
+        self.assumptions: dict[str, bool] = {}
+        """What was made up, and whether it is a flag; initialisers check flags that change nothing."""
         self._computing_since: float | None = None
         """CPU time at which a factory started to compute."""
         self.flags = AssumedFlags()
@@ -366,9 +367,14 @@ class MetaDispatchMode(TorchDispatchMode):
         """Return the meta tensor of a tensor, which may be itself."""
         return value if isinstance(value, MetaTensor) else self.meta_tensor_of(value)
 
-    def assume(self, what: str) -> None:
-        """Record an assumption."""
-        self.assumptions[what] = None
+    def assume(self, what: str, *, flag: bool = False) -> None:
+        """Record an assumption, of a flag or of a number or size."""
+        self.assumptions[what] = flag
+
+    @property
+    def made_up_numbers(self) -> bool:
+        """Whether a number or size was made up since the assumptions were cleared."""
+        return not all(self.assumptions.values())
 
     def assumed_values(self, tensor: MetaTensor) -> Tensor:
         """Make up values that a program reads but that depend on what is not computed."""
@@ -386,7 +392,7 @@ class MetaDispatchMode(TorchDispatchMode):
     def assume_flag(self, false: str, true: str) -> bool:
         """Make up a flag and record the assumption."""
         value = self.flags.answer()
-        self.assume(true if value else false)
+        self.assume(true if value else false, flag=True)
         return value
 
 

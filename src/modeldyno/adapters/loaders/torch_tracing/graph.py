@@ -32,7 +32,7 @@ from modeldyno.core.static.graph import Graph, Phase, Role, Storage
 from modeldyno.core.trace.source_line import format_error_location
 from modeldyno.data import random_arrays
 from modeldyno.data.torch_signature import Forward
-from modeldyno.errors import ModelDynoError, RequestError
+from modeldyno.errors import InputRefused, ModelDynoError, RequestError
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -77,7 +77,7 @@ def trace_module(module: Module, dispatch_mode: MetaDispatchMode, tracing: Traci
     is called again with the other flag, and if that fails the first error is reported.
 
     Raises:
-        RequestError: the module cannot be called with such inputs, or an operator has no shapes.
+        InputRefused: the module cannot be called with such inputs, or an operator has no shapes.
     """
     dispatch_mode.flags = AssumedFlags()
     first: AnalysisError | None = None
@@ -91,7 +91,7 @@ def trace_module(module: Module, dispatch_mode: MetaDispatchMode, tracing: Traci
             if has_compiler() == compiler:
                 first = first or objection
                 if not dispatch_mode.flags.reconsider():
-                    raise RequestError(str(first)) from first.__cause__
+                    raise InputRefused(str(first)) from first.__cause__
                 continue
         dispatch_mode.flags = (
             AssumedFlags()
