@@ -105,11 +105,11 @@ def test_elements_are_nested_well(kind: str) -> None:
     [
         ("first. second; ", "first.", "second; "),
         ("first; second. ", "first; second.", ""),
-        ("first; second ", "first.", "second "),
+        ("first; second ", "first.", "Second "),
     ],
 )
 def test_a_long_verdict_is_set_off_behind_its_first_sentence(text: str, first: str, rest: str) -> None:
-    """A verdict of one sentence is parted at its semicolon, of which nothing is left at the end of a line."""
+    """A verdict of one sentence is parted at its semicolon, and what follows begins with a capital."""
     more = "more " * 40
     page = html.lay_out([Notice(severity=Severity.VERDICT, text=f"{text}{more}")], title="t")
 

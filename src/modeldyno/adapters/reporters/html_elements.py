@@ -111,7 +111,9 @@ def _verdict_html(text: str) -> str:
     if first is None:
         return _text(text)
     clause = f"{text[: first.start()]}."  # the rest starts a paragraph of its own
-    return f'{_text(clause)} <span class="more">{_text(text[first.end() :])}</span>'
+    rest = text[first.end() :]
+    rest = f"{rest[:1].upper()}{rest[1:]}" if first.group() == "; " else rest
+    return f'{_text(clause)} <span class="more">{_text(rest)}</span>'
 
 
 _LONG = 140

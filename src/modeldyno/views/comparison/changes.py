@@ -46,9 +46,11 @@ def sentence(contrast: CandidateComparison, names: tuple[str, str]) -> str:
         case ChangeVerdict.UNDECIDED:
             if not contrast.verdicts:
                 return f"{now} and {before} have no metric that could be compared."
-            also = f"; better: {texts[ChangeVerdict.BETTER]}" if groups[ChangeVerdict.BETTER] else ""
             undecided = _join_with_and(map(_undecided_clause, groups[ChangeVerdict.UNDECIDED]))
-            return f"It is undecided whether {now} is better or worse than {before}: {undecided}{also}."
+            if groups[ChangeVerdict.BETTER]:
+                better = texts[ChangeVerdict.BETTER]
+                return f"{now} is partly better than {before}: {better}. Undecided: {undecided}."
+            return f"It is undecided whether {now} is better or worse than {before}: {undecided}."
 
 
 def prefix_interruption(comparison: Comparison, text: str) -> str:
