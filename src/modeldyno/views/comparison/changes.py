@@ -109,7 +109,7 @@ def describe_change(change: Change) -> str:
     size = format_percent(abs(ratio))
     if span is None or span.low == span.high:
         return f"{change.query} {size} {word}"
-    if span.low * span.high <= 0 or _factor(span.low) or _factor(span.high):
+    if span.low * span.high <= 0 or _factor(span.high):
         return f"{change.query} {size} {word}{_interval_text(change)}"
     low, high = sorted((abs(span.low), abs(span.high)))
     return f"{change.query} {size} {word} ({format_percent(low)} to {format_percent(high)})"
