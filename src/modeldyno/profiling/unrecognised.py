@@ -125,8 +125,9 @@ def _describe_file(path: Path, schemes: Iterable[str]) -> str:
         )
     if path.suffix in _WEIGHTS:
         return (
-            "holds weights without an architecture; write a function that builds the module and loads "
-            "them, and name it, as file.py:make"
+            "holds weights without an architecture; write a function that builds the module, loads them by "
+            f"module.load_state_dict(torch.load('{path}', weights_only=True)) and returns it, and name it, "
+            "as file.py:make"
         )
     known = ", ".join(schemes)
     return f"has content that no loader recognises; write scheme:{path}, with one of the schemes {known}"
