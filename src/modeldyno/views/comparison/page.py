@@ -51,7 +51,7 @@ def page(comparison: Comparison, options: ViewOptions = PLAIN) -> Iterator[Block
     for result, name in zip(results, names, strict=True):
         yield Heading(title=f"{name} in detail")
         yield from result_page.parts(result, level=2)
-        yield from result_page.measurement_section(result, level=2)
+        yield from result_page.measurement_section(result, level=2, knobs=options.knobs(result.job.backend))
 
 
 def _groups(laid: Sequence[Block]) -> list[list[Block]]:
