@@ -125,3 +125,14 @@ def test_no_file_is_a_wrong_request(tmp_path: Path) -> None:
     """The error has the path."""
     with pytest.raises(RequestError, match="Cannot read"):
         kinds.read(tmp_path / "none.json")
+
+
+def test_a_command_to_repeat_a_side_leaves_out_knobs_at_their_default() -> None:
+    """A page of a comparison knows the knobs of the backends, as that of one result does."""
+    pair = a_measured_comparison()
+    job = replace(pair.baseline.job, backend="onnxruntime", config={"parallel": False, "intra_threads": 1})
+    pair = replace(pair, baseline=replace(pair.baseline, job=job))
+    logs = [block.log for block in kinds.kind_of(pair).page(pair) if isinstance(block, Notice) and block.log]
+
+    assert any("--set intra_threads=1" in log for log in logs)
+    assert not any("parallel" in log for log in logs)

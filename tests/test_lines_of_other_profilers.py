@@ -198,6 +198,7 @@ HABITS = [
     ("profile model.onnx --warmup 3 --runs 10", "--min-warmup 3"),
     ("profile model.onnx --iterations=100", "--min-runs 100 asks"),
     ("profile model.onnx -n 100", "--min-runs 100 asks"),
+    ("profile net.py:Net --weights net.pt", "builds the module, loads net.pt and returns it"),
     ("profile model.onnx --input-shapes image:1x1x8x8", "--input name=1x3x224x224"),
     ("profile model.onnx --batch_sizes 1 2 4", "--space batch_size=1,8"),
     ("profile model.onnx --export-json out.json", "--json FILE"),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import sys
+from math import inf
 from typing import Any
 
 import pytest
@@ -98,3 +99,13 @@ def test_standard_error_may_be_missing_or_a_log(monkeypatch: pytest.MonkeyPatch,
 
     assert len(told) == 1
     assert stream is None or stream.text == "three trials\n"
+
+
+@pytest.mark.parametrize(
+    ("precision", "told"), [(0.02, "1.20 ms ± 2.0%"), (4.7, "about 1.20 ms"), (inf, "about 1.20 ms")]
+)
+def test_an_interval_that_bounds_nothing_is_not_told(precision: float, told: str) -> None:
+    """Early on it is as wide as one likes: its width, or an infinity, helps nobody."""
+    event = Progressed(stage="latency: steady", runs=20, value=1.2e-3, precision=precision)
+
+    assert progress.line(event) == f"  latency: steady, 20 samples, {told}"

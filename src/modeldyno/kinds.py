@@ -7,7 +7,7 @@ a terminal shows, the blocks of a page, and the table of all numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +78,11 @@ def _result_page(result: Result, options: ViewOptions = views.PLAIN) -> Iterable
     return views.page(result, options, plugins.knobs(result.job.backend))
 
 
+def _with_knobs(page: Callable[..., Iterable[Block]]) -> Callable[..., Iterable[Block]]:
+    """Return a page of several Results that knows the knobs of their backends."""
+    return lambda document, options=views.PLAIN: page(document, replace(options, knobs=plugins.knobs))
+
+
 def _encode_study(study: Study, **derived: Any) -> bytes:
     return codec_study.encode(study, ranking=ranking(study), **derived)
 
@@ -102,7 +107,7 @@ KINDS = (
         decode=codec_study.decode,
         headline=study_blocks.headline,
         blocks=study_blocks.blocks,
-        page=study_page.page,
+        page=_with_knobs(study_page.page),
         numbers=study_tables.numbers,
         title=study_blocks.title,
         brief=study_blocks.brief,
@@ -114,7 +119,7 @@ KINDS = (
         decode=codec_comparison.decode,
         headline=comparison_blocks.headline,
         blocks=comparison_blocks.blocks,
-        page=comparison_page.page,
+        page=_with_knobs(comparison_page.page),
         numbers=comparison_blocks.numbers,
         title=comparison_blocks.title,
         brief=comparison_blocks.headline,

@@ -140,7 +140,8 @@ def line(event: Progressed, process: str = "", width: int | None = None) -> str:
         parts.append(f"{event.runs:,} samples")
     if event.value is not None and event.precision is not None:
         value = format_quantity(event.value, SECONDS, 3)
-        parts.append(f"{value} ± {format_quantity(event.precision, FRACTION, 2)}")
+        half_width = format_quantity(event.precision, FRACTION, 2)
+        parts.append(f"{value} ± {half_width}" if event.precision <= _BOUNDED else f"about {value}")
     left = "" if event.left is None else f", about {_format_duration(max(event.left, 0))} left"
     text = ", ".join(parts)
     return text + left if width is None else text[: max(0, width - len(left))] + left
@@ -150,6 +151,8 @@ def _format_duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < _MINUTES_FROM else f"{seconds / 60:.0f} min"
 
 
+_BOUNDED = 1.0
+"""Largest half-width of an interval, as a part of the value, that says more than that it is not known yet."""
 _ERASE_LINE = "\r\x1b[K"
 """Control sequence that erases the progress line."""
 _MINUTES_FROM = 180

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import shlex
 from typing import TYPE_CHECKING
 
@@ -84,3 +85,16 @@ def test_a_shell_completes_commands_and_options(
         monkeypatch.setenv("COMP_WORDS", words)
         monkeypatch.setenv("COMP_CWORD", place)
         assert modeldyno().out == completed
+
+
+def test_the_value_of_an_option_has_a_word_of_ours() -> None:
+    """``--max-time TIME``, not ``--max-time TEXT``: the types of click say nothing to a reader."""
+    context = click.Context(cli)
+    commands = [command for name in COMMANDS if (command := cli.get_command(context, name)) is not None]
+    inner = [
+        each for command in commands if isinstance(command, click.Group) for each in command.commands.values()
+    ]
+
+    for command in (*commands, *inner):
+        text = command.get_help(click.Context(command, info_name=command.name))
+        assert not re.search(r"^  -.*--\S+ (TEXT|INTEGER|FLOAT)\b", text, re.MULTILINE), command.name

@@ -148,7 +148,9 @@ def test_a_whole_module_is_told_apart_from_its_weights(tmp_path: Path) -> None:
         "is a pickled torch.nn.modules.linear.Linear, and"
     )
     assert "--trust does not load it either" in explain_unrecognised(tmp_path / "whole.pt", ())
-    assert explain_unrecognised(tmp_path / "state.pt", ()).startswith("holds weights without an architecture")
+    weights = explain_unrecognised(tmp_path / "state.pt", ())
+    assert weights.startswith("holds weights without an architecture")
+    assert f"module.load_state_dict(torch.load('{tmp_path / 'state.pt'}', weights_only=True))" in weights
 
 
 def test_a_torchscript_archive_is_told_by_its_content(tmp_path: Path) -> None:

@@ -74,11 +74,22 @@ class TestFindings:
         found = Finding(code="compile", seen="a call waits", why=clause)
         assert finding_notice(SHORT, found).text == f"A call waits. {told}"
 
+    def test_what_tries_a_finding_of_an_inspection_measures(self) -> None:
+        """An inspection has no settings, so that its own command would not try anything."""
+        analysed = replace(SHORT, measurements=(), job=replace(SHORT.job, config={}, probes=("static",)))
+        command = command_for_job(analysed, analysed.job.at({"threads": 1}), KNOBS)
+
+        assert command.startswith(f"modeldyno profile {SHORT.job.model} --backend {SHORT.job.backend} ")
+        assert "--set threads=1" in command
+        assert "--probe" not in command
+
     def test_an_estimate_is_told_with_its_basis(self) -> None:
         """And where it may be a loss; where nothing bounds it, nothing is said."""
         sure = Saving(of="time of a call", low=0.0, high=0.5, basis="half of the bytes")
         assert describe_saving(sure) == "It saves 0% to 50% of the time of a call: half of the bytes."
-        assert "between a loss and 50% less" in describe_saving(replace(sure, low=None))
+        assert describe_saving(replace(sure, low=None)).startswith(
+            "It saves at most 50% of the time of a call, or"
+        )
         assert describe_saving(None) == ""
 
     def test_what_is_no_setting_is_told_in_words(self) -> None:

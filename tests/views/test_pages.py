@@ -196,6 +196,18 @@ class TestComparison:
         assert (forest.effects[0].low, forest.effects[0].high) == (-inf, inf)
         assert all(isfinite(effect.low) and isfinite(effect.high) for effect in forest.effects[1:])
 
+    def test_equal_metrics_are_listed_below_the_forest(self) -> None:
+        """A row of points on the line of no change would hide the changes."""
+        one = a_measured_comparison()
+        first, *rest = one.contrasts[0].changes
+        equal = replace(first, difference=0.0, interval=None)
+        contrast = replace(one.contrasts[0], changes=(equal, *rest))
+        blocks = comparison_page.page(replace(one, contrasts=(contrast,)))
+        (forest,) = (block for block in blocks if isinstance(block, Forest))
+
+        assert str(first.query) not in [effect.name for effect in forest.effects]
+        assert forest.note.endswith(f"; equal: {first.query}")
+
     def test_several_candidates_have_a_part_each(self) -> None:
         """Beside an overview, each candidate has its own verdict and its own forest."""
         one = a_measured_comparison()

@@ -585,8 +585,23 @@ class TestEstimates:
         ]
         unknown = table(an_inspection(measurements=(items[0], items[3])), "Estimated").rows[0]
 
-        assert [row[4] for row in bound] == ["memory", "compute", "compute"]
-        assert unknown == ("d", "≥ 1.00 ms", "—", "—", "memory", "unknown FLOP/s, 1.00 TB/s")
+        assert [row[3] for row in bound] == ["memory", "compute", "compute"]
+        assert unknown == ("d", "≥ 1.00 ms", "—", "memory", "unknown FLOP/s, 1.00 TB/s")
+
+    def test_the_time_of_a_token_is_a_column_of_models_that_generate(self) -> None:
+        """Of a network for images it would be a column of dashes."""
+        call, token = (
+            Measurement(metric=metric, value=1e-3, scope="d")
+            for metric in ("roofline_latency", "decode_latency")
+        )
+        plain, generating = (
+            table(an_inspection(measurements=found), "Estimated") for found in ((call,), (call, token))
+        )
+
+        assert [column.title for column in plain.columns] == [
+            "device", "one call", "op by op", "bound by", "peaks",
+        ]  # fmt: skip
+        assert generating.rows[0][3] == "≥ 1.00 ms"
 
     @pytest.mark.parametrize(
         ("device", "peak", "told"),

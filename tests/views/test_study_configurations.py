@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ from tests.support.sample_trials import a_trial, add_trials, an_answer
 from modeldyno.core.report.blocks import Notice, Table
 from modeldyno.core.report.charts import Plot
 from modeldyno.core.report.chosen_plot import ChosenPlot
+from modeldyno.testing.sample_results import a_result
 from modeldyno.testing.sample_studies import a_served_study
 from modeldyno.views import ViewOptions
 from modeldyno.views.study.blocks import blocks
@@ -64,6 +66,20 @@ def test_a_percentile_of_too_few_samples_is_marked() -> None:
     assert [row[3] for row in table.rows] == ["~10.0 ms", "~20.0 ms", "~30.0 ms"]
     assert isinstance(found[-1], Notice)
     assert found[-1].text.startswith("~ marks a percentile of too few samples")
+
+
+def test_a_percentile_that_only_the_result_has_is_its_quantile() -> None:
+    """The mean in its place could be less than the median beside it."""
+    samples = [1e-3] * 90 + [9e-3] * 10
+    study = a_served_study("concurrency=1", default={}, name="text")
+    trial = replace(a_trial({"concurrency": 1}, an_answer("throughput", 10.0)), result="0123456789ab")
+    options = ViewOptions(
+        configurations=("default",), load_result=lambda _: a_result(samples=samples, id="0123456789ab")
+    )
+    (table,) = (b for b in blocks(add_trials(study, (trial,)), options) if isinstance(b, Table))
+    row = dict(zip((column.title for column in table.columns), table.rows[0], strict=True))
+
+    assert row["p99"].endswith("9.00 ms")
 
 
 def test_power_and_devices_of_a_load_are_shown_where_they_were_measured() -> None:

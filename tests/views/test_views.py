@@ -116,13 +116,25 @@ class TestHeadline:
         )
 
     def test_a_median_without_interval_is_told_plainly(self) -> None:
-        """Equal samples have an interval of no width, and no batch is claimed where none was set."""
+        """Equal samples have an interval of no width; a batch of one is not told."""
         document = measured(Measurement(metric="latency", value=Distribution.of([1e-3] * 50)))
-        document = replace(document, job=replace(document.job, config={}))
+        one = (InputSpec(name="x", shape=(1, 64)),)
+        document = replace(document, inputs=one, job=replace(document.job, config={}))
 
         assert views.headline(document) == (
             "digits.onnx answers in 1.00 ms (median, 95 % interval 1.00 to 1.00 ms) on onnxruntime."
         )
+
+    @pytest.mark.parametrize(
+        ("shape", "at"), [((8, 64), " at x=8x64"), ((1, 64), ""), ((), ""), (("batch", 64), "")]
+    )
+    def test_a_batch_that_only_a_shape_gives_is_told(self, shape: tuple[int | str, ...], at: str) -> None:
+        """A call with eight samples says so, though the knob of the batch size was not used."""
+        document = measured(Measurement(metric="latency", value=Distribution.of([1e-3] * 50)))
+        given = (InputSpec(name="x", shape=shape),)
+        document = replace(document, inputs=given, job=replace(document.job, config={}))
+
+        assert f"1.00 ms){at} on onnxruntime" in views.headline(document)
 
     def test_a_distribution_of_throughput_is_told_by_its_mean(self) -> None:
         """A throughput that was measured in blocks is told by their mean."""

@@ -78,8 +78,11 @@ class _Commands(click.Group):
             return None
         from importlib import import_module  # noqa: PLC0415 - slow at start-up
 
+        from modeldyno.cli.help_pages import name_values  # noqa: PLC0415 - the list of commands needs none
+
         command = import_module(f"modeldyno.cli.{_MODULE_NAMES.get(name, name)}").command
         assert isinstance(command, click.Command)
+        name_values(command)
         return command
 
     def resolve_command(

@@ -166,6 +166,29 @@ class HelpCommand(click.Command):
                     formatter.write(f"  {line}\n")
 
 
+def name_values(command: click.Command) -> None:
+    """Give the options of a command, and of those in it, a word for their value instead of click's type."""
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and parameter.metavar is None and not parameter.is_flag:
+            parameter.metavar = _value_name(parameter)
+    for inner in command.commands.values() if isinstance(command, click.Group) else ():
+        name_values(inner)
+
+
+def _value_name(option: click.Option) -> str | None:
+    """Return a word for the value of an option: N for a number, else how its name ends; None for a choice."""
+    if isinstance(option.type, click.types.IntParamType | click.types.FloatParamType):
+        return "N"
+    if isinstance(option.type, click.types.StringParamType):
+        word = _flag(option).rpartition("-")[2].upper()
+        return "TIME" if word in _TIMES else word
+    return None
+
+
+_TIMES = frozenset({"TIMEOUT", "DURATION", "RAMP"})
+"""Last words of options that take a time."""
+
+
 def show_all_options(ctx: click.Context) -> click.Context:
     """Make the help of a context show all options."""
     ctx.meta[_ALL] = True

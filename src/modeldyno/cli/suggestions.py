@@ -30,6 +30,9 @@ _COMMANDS = {
 
 _INPUT = "--input name=1x3x224x224 gives a shape, --input FILE data"
 _JSON = "--json FILE writes the result as JSON, and -o FILE a report: .html .md .csv"
+_WEIGHTS = (
+    "write a function that builds the module, loads {value} and returns it: modeldyno profile file.py:make"
+)
 _MODEL_REPOSITORY = "modeldyno sweep DIRECTORY#MODEL sweeps a model of a repository"
 _RUNS = "as many calls are made as the precision needs; --min-runs {value} asks for so many at least"
 _SEVERAL_BATCHES = "modeldyno sweep MODEL --space batch_size=1,8 measures several, -b 8 one"
@@ -47,6 +50,7 @@ _OPTIONS = {
     "--export-path": "-o FILE.html writes a report",
     **dict.fromkeys(("--runs", "--iterations", "--iters", "--repeat", "-n", "-r"), _RUNS),
     **dict.fromkeys(("--warmup", "--warmup-runs", "--warmup-request-count"), _WARM_UP),
+    **dict.fromkeys(("--weights", "--checkpoint", "--state-dict", "--ckpt"), _WEIGHTS),
     **dict.fromkeys(("--batch-sizes", "--batch_sizes"), _SEVERAL_BATCHES),
     **dict.fromkeys(("--export-json", "--benchmark-json", "--output-format", "--format"), _JSON),
     **dict.fromkeys(

@@ -36,6 +36,7 @@ from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.result.result import Result, merge
 from modeldyno.core.spec.job import Job
+from modeldyno.core.spec.model_ref import names_of_file
 from modeldyno.documents.catalog import BRANCH
 from modeldyno.documents.lookup import find
 from modeldyno.errors import ModelDynoError, OutOfTime, RequestError
@@ -88,7 +89,7 @@ def possible_names(job: Job) -> tuple[str, ...]:
     path, _, attribute = job.model.locator.rpartition(":")
     module = Path(path).stem if path.endswith(".py") else path.rpartition(".")[2]
     model_path = Path(job.model.locator)
-    return (f"{module}.{attribute}", attribute, model_path.stem, model_path.name)
+    return (f"{module}.{attribute}", attribute, *names_of_file(job.model.locator), model_path.name)
 
 
 def find_result(word: str) -> Result:

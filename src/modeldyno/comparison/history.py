@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from modeldyno import plugins
@@ -12,7 +11,7 @@ from modeldyno.core.comparison.comparison import SMALLEST_EFFECT
 from modeldyno.core.comparison.history_noise import FEWEST, scatter
 from modeldyno.core.comparison.trend import LONGEST, Reading, Trend, default_query, history_setup, trend
 from modeldyno.core.metrics.metric import Query
-from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.core.spec.model_ref import ModelRef, names_of_file
 from modeldyno.errors import ModelDynoError, RequestError
 
 if TYPE_CHECKING:
@@ -165,7 +164,7 @@ def _same_setup(baseline: Result, result: Result) -> bool:
 
 def _find_entries(store: Store, model: str, limit: int) -> tuple[str, Sequence[Entry]]:
     """Find entries by name; a reference is looked up under its last part."""
-    names = dict.fromkeys((model, Path(ModelRef.parse(model).locator).stem))
+    names = dict.fromkeys((model, *names_of_file(ModelRef.parse(model).locator)))
     for name in names:
         if entries := store.find(name=name, limit=limit):
             return name, entries

@@ -132,8 +132,9 @@ def _describe_ending(path: Path, schemes: Iterable[str]) -> str:
     """Describe weights, and a file of which only the ending of its name says what it is."""
     if path.suffix in _WEIGHTS or _is_torch_archive(path):
         return (
-            "holds weights without an architecture; write a function that builds the module and loads "
-            "them, and name it, as file.py:make"
+            "holds weights without an architecture; write a function that builds the module, loads them by "
+            f"module.load_state_dict(torch.load('{path}', weights_only=True)) and returns it, and name it, "
+            "as file.py:make"
         )
     if text := _FOREIGN.get(path.suffix.lower()):
         return text

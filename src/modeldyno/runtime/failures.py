@@ -6,7 +6,7 @@ import traceback
 from pathlib import Path
 
 from modeldyno.core.result.result import Failure, FailureKind
-from modeldyno.core.trace.source_line import format_frame_location, innermost_user_frame
+from modeldyno.core.trace.source_line import format_frame_location, innermost_user_frame, short_path
 from modeldyno.errors import is_out_of_memory
 
 
@@ -31,7 +31,7 @@ def failure_of(error: BaseException, where: str) -> Failure:
     )
     if frames:
         text += f" ({format_frame_location(user_frame or frames[-1])})"
-    places = [f"{f.filename}:{f.lineno} {f.line}" for f in shown]
+    places = [f"{short_path(f.filename)}:{f.lineno} {f.line}" for f in shown]
     return Failure(where=where, kind=kind, message=text, log="\n".join([*lines[1:], *places])[:2000])
 
 

@@ -173,6 +173,8 @@ def format_option_values(kind: str, value: Any) -> Iterable[str]:
         return (",".join(map(str, value)),)
     if kind == options.SEQUENCE:
         return (format_sequence(value),)
+    if kind == options.SHARE:
+        return (f"{value:.3g}",)
     if kind in {SECONDS, BYTES}:
         return (format_quantity(value, kind, None).replace(" ", ""),)
     return (str(value),)

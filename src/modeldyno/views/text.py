@@ -9,6 +9,7 @@ from modeldyno.core.metrics.measurement import Distribution, Interval, Measureme
 from modeldyno.core.metrics.metric import METRICS, ReportSection
 from modeldyno.core.report.blocks import clean, shorten
 from modeldyno.core.spec.input_spec import BATCH
+from modeldyno.core.spec.knob import BATCH_SIZE
 from modeldyno.core.stats.units import COUNT, format_estimate, format_quantity
 
 if TYPE_CHECKING:
@@ -133,6 +134,22 @@ def analysed_at(result: Result) -> str:
     fixed = all(isinstance(size, int) for _, shape in shapes for size in shape)
     if sizes or not result.outline or not fixed or len(shapes) > _SHAPES:
         return list_sizes(sizes)
+    return _join_shapes(shapes)
+
+
+def measured_at(result: Result) -> str:
+    """Return the batch of a measured call, or the input shapes that tell it; empty at batch 1 or unknown."""
+    sizes = result.outline.sizes if result.outline else {}
+    setting = result.job.config.get(BATCH_SIZE.name)
+    batch = sizes.get(BATCH, 1) if setting is None else setting
+    if setting is not None or batch != 1:
+        return f"batch {shorten(clean(str(batch)), NAME_LIMIT)}"
+    shapes = [(spec.name, spec.shape) for spec in result.inputs if spec.shape]
+    batched = [(n, s) for n, s in shapes if s[0] != 1 and all(isinstance(size, int) for size in s)]
+    return shorten(_join_shapes(batched[:_SHAPES]), NAME_LIMIT)
+
+
+def _join_shapes(shapes: Sequence[tuple[str, tuple[int | str, ...]]]) -> str:
     return ", ".join(f"{clean(name)}={'x'.join(map(str, shape))}" for name, shape in shapes)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from modeldyno.core.metrics.constraints import Judgement
 from modeldyno.core.report.chosen_plot import ChosenPlot
 from modeldyno.core.result.result import Result
+from modeldyno.core.spec.knob import Knob
 
 SORTS = ("order", "macs", "parameters", "flops", "weight_bytes", "bytes")
 """Sort keys of modules: definition order, or a number in descending order."""
@@ -37,6 +38,8 @@ class ViewOptions:
     """Whether the Results of a study's trials are stored, so that they can be referred to."""
     load_result: Callable[[str], Result | None] = lambda _: None
     """Returns the Result of a trial by its id, if it is still stored."""
+    knobs: Callable[[str], Sequence[Knob]] = lambda _: ()
+    """Returns the knobs of a backend; those at their default are left out of a command to repeat."""
 
 
 PLAIN = ViewOptions()

@@ -471,3 +471,23 @@ def test_model_without_a_tokenizer_encodes_nothing(tmp_path: Path) -> None:
     """Without a tokenizer, or without token ids, a model takes no text."""
     assert load(models.embedding(tmp_path)).encode is None
     assert load(models.mlp(tmp_path)).encode is None
+
+
+@pytest.mark.parametrize(
+    ("folder", "file", "name"),
+    [
+        ("bert", "model.onnx", "bert"), ("bert", "decoder.onnx", "decoder"), ("text/1", "model.onnx", "text"),
+        ("plain", "model.onnx", "model"),
+    ],
+)  # fmt: skip
+def test_a_file_that_every_model_has_is_named_by_its_directory(
+    tmp_path: Path, folder: str, file: str, name: str
+) -> None:
+    """Hugging Face and Triton call each file model.onnx; ten results named model could not be told apart."""
+    place = tmp_path / folder
+    place.mkdir(parents=True)
+    if folder == "bert":
+        (place / "config.json").write_text("{}")
+    path = models.mlp(tmp_path).rename(place / file)
+
+    assert load(path).identity.name == name

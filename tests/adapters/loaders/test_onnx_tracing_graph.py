@@ -552,6 +552,22 @@ def test_modules_by_metadata() -> None:
     assert result.modules == {"": "Net", "body": "Sequential", "body.0": "ReLU", "kept": ""}
 
 
+def test_a_folded_batch_norm_is_named_with_its_convolution() -> None:
+    """The exporter gives such a convolution the module of the batch norm, which has no products itself."""
+    conv = node("Conv", "x w", "y", name="node_Conv_18")
+    helper.set_metadata_props(
+        conv,
+        {
+            "pkg.torch.onnx.name_scopes": "['', 'bn1', '_native_batch_norm']",
+            "pkg.torch.onnx.class_hierarchy": "['zoo.Net', 'nn.BatchNorm2d', 'aten._native_batch_norm']",
+        },
+    )
+    result = traced(
+        proto([conv], {"x": (FLOAT, [1, 3, 8, 8])}, ["y"], {"w": np.zeros((4, 3, 3, 3), np.float32)})
+    )
+    assert result.modules == {"": "Net", "bn1": "Conv+BatchNorm2d"}
+
+
 # -- ONNX Runtime -----------------------------------------------------------------------------------------
 
 CONTRIB: list[tuple[str, list[Any], dict[str, Any], list[tuple[int, ...]]]] = [

@@ -170,10 +170,11 @@ def test_an_interruption_leaves_it_at_one_call() -> None:
 
 
 def test_needless_steps_are_told() -> None:
-    """What the flow of a call shows to be needless is told beside the operators."""
+    """What the flow of a call shows to be needless is told with its part of a plain call."""
     *_, found = measured(Following())
     (waste,) = found.wastes
-    assert (waste.kind, waste.scope, waste.time) == (RedundancyKind.COPY, "fc", 0.5)
+    assert (waste.kind, waste.scope) == (RedundancyKind.COPY, "fc")
+    assert 0 < waste.time < 0.5, "what recording lengthened is shortened"
 
 
 def test_compiled_code_is_told_as_such() -> None:

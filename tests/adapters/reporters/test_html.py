@@ -12,7 +12,7 @@ import pytest
 
 from modeldyno import views
 from modeldyno.adapters.reporters import html
-from modeldyno.core.report.blocks import Column, Heading, Notice, Severity, Table
+from modeldyno.core.report.blocks import Column, Heading, Notice, Severity, Table, make_columns
 from modeldyno.core.report.charts import AxisScale, Plot, Series
 from modeldyno.interfaces.reporter import TableLinks
 from modeldyno.testing.reporters import DOCUMENTS, HOSTILE, full_result, hostile_result, sample_judgements
@@ -105,11 +105,11 @@ def test_elements_are_nested_well(kind: str) -> None:
     [
         ("first. second; ", "first.", "second; "),
         ("first; second. ", "first; second.", ""),
-        ("first; second ", "first.", "second "),
+        ("first; second ", "first.", "Second "),
     ],
 )
 def test_a_long_verdict_is_set_off_behind_its_first_sentence(text: str, first: str, rest: str) -> None:
-    """A verdict of one sentence is parted at its semicolon, of which nothing is left at the end of a line."""
+    """A verdict of one sentence is parted at its semicolon, and what follows begins with a capital."""
     more = "more " * 40
     page = html.lay_out([Notice(severity=Severity.VERDICT, text=f"{text}{more}")], title="t")
 
@@ -284,3 +284,11 @@ def test_a_page_of_a_site_names_what_it_loads() -> None:
     assert json.loads(charted.charts)["pictures"]
     assert ".modeldyno" in files["report.css"]
     assert charted.contents.startswith('<nav aria-label="Contents">')
+
+
+@pytest.mark.parametrize(("text", "is_cards"), [("128 MiB", False), ("multiply-accumulates of a call", True)])
+def test_a_sentence_in_the_third_column_does_not_lie_beside_a_phone(text: str, is_cards: bool) -> None:
+    """A table with one is shown as cards there; with figures alone it fits."""
+    shown = Table(title="t", columns=make_columns("metric", "value>", "meaning"), rows=(("macs", "3", text),))
+
+    assert ('class="figures cards"' in html.lay_out([shown], title="t")) is is_cards

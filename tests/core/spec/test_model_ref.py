@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.core.spec.model_ref import ModelRef, names_of_file
 from modeldyno.errors import RequestError
 
 
@@ -30,3 +30,11 @@ def test_nothing_is_no_model(text: str) -> None:
     """A reference must name something."""
     with pytest.raises(RequestError, match="names no model"):
         ModelRef.parse(text)
+
+
+def test_a_file_that_every_model_has_is_named_by_its_directory() -> None:
+    """Triton's directories of versions have numbers for names; the stem is what an older result has."""
+    assert names_of_file("zoo/resnet.onnx") == ("resnet",)
+    assert names_of_file("zoo/bert/model.onnx") == ("bert", "zoo", "model")
+    assert names_of_file("models/text/1/model.onnx") == ("text", "model")
+    assert names_of_file("model.onnx") == ("model",)

@@ -24,3 +24,20 @@ def test_lines_are_summed_by_region_and_line() -> None:
         ("a.py:1", "step", 2, 1.5, 32),
         ("a.py:3", "step", 1, 0.1, 0),
     ]
+
+
+def test_recorded_times_fit_into_a_plain_call() -> None:
+    """Recording lengthens short steps: if they sum to more than a plain call, they shrink in proportion."""
+    flow = DataFlow(steps=(FlowStep(name="cpu", time=3.0), FlowStep(name="relu", time=1.0)))
+
+    assert [step.time for step in flow.within(2.0).steps] == [1.5, 0.5]
+    assert flow.within(4.0) is flow
+
+
+def test_a_step_has_its_shorter_time() -> None:
+    """Of two recordings of one call a disturbance in either does not count; other steps are not matched."""
+    first = DataFlow(steps=(FlowStep(name="cpu", time=9.0), FlowStep(name="relu", time=1.0)))
+    second = DataFlow(steps=(FlowStep(name="cpu", time=2.0), FlowStep(name="relu", time=5.0)))
+
+    assert [step.time for step in second.quicker(first).steps] == [2.0, 1.0]
+    assert second.quicker(DataFlow(steps=first.steps[:1])) is second

@@ -8,7 +8,7 @@ import sysconfig
 import pytest
 
 from modeldyno.core.metrics import metric
-from modeldyno.core.trace.source_line import format_error_location, is_user_file
+from modeldyno.core.trace.source_line import format_error_location, is_user_file, short_path
 
 OTHERS = (
     "<string>",
@@ -47,3 +47,9 @@ def test_the_innermost_line_of_the_user_is_told() -> None:
 def test_an_error_without_a_line_of_the_user_has_none() -> None:
     """An error that was never raised came through no line."""
     assert format_error_location(ValueError("x")) == ""
+
+
+def test_a_file_of_a_library_is_named_from_its_package_on() -> None:
+    """The path of an environment says nothing of an error, and would break a line of the report."""
+    assert short_path("/opt/env/lib/python3.11/site-packages/torch/nn/linear.py") == "torch/nn/linear.py"
+    assert short_path("/home/user/net.py") == "/home/user/net.py"

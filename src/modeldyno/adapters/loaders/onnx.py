@@ -24,7 +24,7 @@ from modeldyno.adapters.loaders.onnx_tracing.tensors import (
     quote_name,
 )
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
-from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.core.spec.model_ref import EVERY_MODEL, ModelIdentity
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.load_stages import describing
 from modeldyno.interfaces.loader import Executes, Form, Model
@@ -120,6 +120,16 @@ def files(ref: ModelRef) -> Iterator[Path]:
         yield words
 
 
+def _name(path: Path) -> str:
+    """Return the stem of the file; of a ``model.onnx`` of Hugging Face or Triton its directory's name."""
+    folder = path.resolve().parent
+    if path.stem != EVERY_MODEL:
+        return path.stem
+    if (folder / "config.json").is_file():
+        return folder.name
+    return folder.parent.name if folder.name.isdigit() else path.stem
+
+
 def _describe_model(path: Path, *, whole: bool) -> Model:
     from modeldyno.adapters.loaders.onnx_tracing.weights import list_weights as weights_of  # noqa: PLC0415 - it imports numpy
 
@@ -137,7 +147,7 @@ def _describe_model(path: Path, *, whole: bool) -> Model:
         raise RequestError(f"{path} is damaged: a name in it is not text; export it again.") from error
     content_digest = _digest(graph_digest, files or {}) if whole else digest.digest_structure([graph_digest])
     return Model(
-        identity=ModelIdentity(name=path.stem, digest=content_digest, framework="onnx"),
+        identity=ModelIdentity(name=_name(path), digest=content_digest, framework="onnx"),
         form=Form.ONNX,
         value=path,
         inputs=inputs,

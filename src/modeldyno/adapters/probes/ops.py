@@ -62,7 +62,7 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Trac
     if watched.hidden:
         yield _HIDDEN
     if not subject.interrupted():
-        yield from _redundant_ops(subject)
+        yield from _redundant_ops(subject, median(plain_times))
     if subject.observation.trace and not subject.interrupted():
         yield _write_trace(session, subject, Path(subject.observation.trace), first)
 
@@ -113,7 +113,8 @@ _HIDDEN = Doubt(
 )
 
 
-def _redundant_ops(subject: Subject) -> Iterator[TraceReport | Doubt]:
+def _redundant_ops(subject: Subject, plain: float) -> Iterator[TraceReport | Doubt]:
+    """Yield the redundant operators; their times are parts of a plain call of `plain` seconds."""
     session: object = subject.session
     if not isinstance(session, HasFlow):
         return
@@ -127,7 +128,7 @@ def _redundant_ops(subject: Subject) -> Iterator[TraceReport | Doubt]:
         )
         return
     if flow is not None:
-        yield TraceReport(wastes=find_redundant_ops(flow))
+        yield TraceReport(wastes=find_redundant_ops(flow.within(plain)))
 
 
 def _write_trace(

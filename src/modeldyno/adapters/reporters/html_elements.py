@@ -111,7 +111,9 @@ def _verdict_html(text: str) -> str:
     if first is None:
         return _text(text)
     clause = f"{text[: first.start()]}."  # the rest starts a paragraph of its own
-    return f'{_text(clause)} <span class="more">{_text(text[first.end() :])}</span>'
+    rest = text[first.end() :]
+    rest = f"{rest[:1].upper()}{rest[1:]}" if first.group() == "; " else rest
+    return f'{_text(clause)} <span class="more">{_text(rest)}</span>'
 
 
 _LONG = 140
@@ -153,7 +155,7 @@ def table(block: Table, links: TableLinks = _UNLINKED) -> str:
         for column in block.columns
     )
     head = f"<thead><tr>{titles}</tr></thead>\n" if named else ""
-    cards = named and len(block.columns) > _NARROW and len(block.rows) <= _CARDS
+    cards = named and not _fits_a_phone(block) and len(block.rows) <= _CARDS
     rows = "".join(f"<tr>{''.join(_cells(block, row, cards, links))}</tr>\n" for row in block.rows)
     kind = "facts" if not named else "figures" if len(block.columns) <= _WIDE else "figures wide"
     kind += " cards" if cards else ""
@@ -167,8 +169,15 @@ def table(block: Table, links: TableLinks = _UNLINKED) -> str:
     )
 
 
-_NARROW, _WIDE, _CARDS = 3, 6, 80
-"""Most columns that fit any page, most columns at normal font size, and most rows shown as cards."""
+def _fits_a_phone(block: Table) -> bool:
+    """Whether a table has few columns, and no sentence in the third, which alone would scroll sideways."""
+    count = len(block.columns)
+    return count < _NARROW or (count == _NARROW and all(len(row[-1]) <= _PHRASE for row in block.rows))
+
+
+_NARROW, _WIDE, _CARDS, _PHRASE = 3, 6, 80, 16
+"""Most columns that fit any page, most columns at normal font size, most rows shown as cards, and most
+characters in a third column on a phone."""
 
 
 def _cells(block: Table, row: Sequence[str], cards: bool, links: TableLinks) -> Iterator[str]:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 _IDLE, _FLOAT, _MOST = 0.3, 0.5, 0.5
 """Shares from which on a rule applies: of a call beyond arithmetic, of weights in float32, of matrix
 products."""
+_TELLING = 0.9
+"""Largest saving that is worth telling as an upper bound; a larger one says nothing of a change."""
 _CALL, _SAMPLE = "time of a call", "time of a sample"
 _BATCHES = 4
 """Factor of the larger batch to try."""
@@ -22,8 +24,11 @@ _MOST_LISTED, _SMALLEST_SHARE = 3, 0.005
 
 
 def _roofline_saving(case: Case, of: str = _CALL) -> Saving | None:
-    """Bound a saving by the roofline: no implementation of the same products is faster."""
-    if case.latency is None or not 0 < case.bound_seconds < case.latency:
+    """Bound a saving by the roofline, unless it leaves nearly all of a call open.
+
+    No implementation of the same products is faster.
+    """
+    if case.latency is None or not (1 - _TELLING) * case.latency < case.bound_seconds < case.latency:
         return None
     return Saving(
         of=of,

@@ -301,7 +301,7 @@ METRICS = MetricTable((
          computed=True, section=ReportSection.DETAILS, main=11, judged=1),
     _row("trainable_parameters", COUNT, _NEITHER, "Parameters that need a gradient.",
          computed=True, section=ReportSection.DETAILS),
-    _row("buffers", COUNT, _LOW, "Elements of state that are not parameters.",
+    _row("buffers", COUNT, _NEITHER, "Elements of state that are not parameters.",
          computed=True, section=ReportSection.DETAILS),
     _row("weight_bytes", BYTES, _LOW, "Bytes of parameters and buffers, shared storage once.",
          computed=True, section=ReportSection.DETAILS, in_trial=(), judged=2, summed=True),

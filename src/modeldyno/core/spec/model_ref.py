@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from pathlib import PurePath
 
 from modeldyno.errors import RequestError
 
@@ -37,6 +38,17 @@ class ModelRef:
 
     def __str__(self) -> str:
         return f"{self.scheme}:{self.locator}" if self.scheme else self.locator
+
+
+EVERY_MODEL = "model"
+"""Stem of every file of a model in directories of Hugging Face and Triton, where the directory names it."""
+
+
+def names_of_file(locator: str) -> tuple[str, ...]:
+    """List the names that the model of a file may have: its stem, and for ``model.onnx`` those around it."""
+    path = PurePath(locator)
+    folders = [path.parent.name, path.parent.parent.name] if path.stem == EVERY_MODEL else []
+    return (*(name for name in folders if name and not name.isdigit()), path.stem)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,6 +91,24 @@ class DataFlow:
     kept: frozenset[int] = frozenset()
     """Memory allocated in the call that outlives it in another way, such as a cache."""
 
+    def within(self, seconds: float) -> DataFlow:
+        """Return the flow with its steps shortened in proportion, if they sum to more than `seconds`.
+
+        Recording lengthens short steps several times, so that together they may exceed a whole plain call.
+        """
+        recorded = sum(step.time for step in self.steps)
+        if recorded <= seconds:
+            return self
+        steps = tuple(replace(step, time=step.time * seconds / recorded) for step in self.steps)
+        return replace(self, steps=steps)
+
+    def quicker(self, other: DataFlow) -> DataFlow:
+        """Return the flow with the shorter time of each step; unchanged if `other` has other steps."""
+        if [step.name for step in self.steps] != [step.name for step in other.steps]:
+            return self
+        pairs = zip(self.steps, other.steps, strict=True)
+        return replace(self, steps=tuple(replace(one, time=min(one.time, twin.time)) for one, twin in pairs))
+
 
 def sum_lines(flow: DataFlow) -> tuple[ExecutedOp, ...]:
     """Sum the steps of each line of the user's code; the slowest first. Steps of no line are left out."""

@@ -26,6 +26,13 @@ def is_user_file(filename: str) -> bool:
     return not any(folder in path.parents for folder in _STANDARD)
 
 
+def short_path(filename: str) -> str:
+    """Return the path of a file, of an installed one from its package on: ``torch/nn/modules/linear.py``."""
+    parts = Path(filename).parts
+    places = [place for place, part in enumerate(parts) if part in _INSTALLED]
+    return str(Path(*parts[places[-1] + 1 :])) if places else filename
+
+
 def innermost_user_frame(frames: Iterable[FrameSummary]) -> FrameSummary | None:
     """Return the innermost frame of the user's code, the last in the list; None without one."""
     return next((frame for frame in reversed(list(frames)) if is_user_file(frame.filename)), None)

@@ -11,8 +11,10 @@ from modeldyno.core.advice.finding import Case
 from modeldyno.core.advice.rules import findings
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.report.blocks import Block, Notice, Severity, clean, shorten
+from modeldyno.core.spec.job import default_probes
 from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.rerun_command import rerun_command_line
+from modeldyno.views.result.totals import is_inspection
 from modeldyno.views.text import TEXT_LIMIT
 
 if TYPE_CHECKING:
@@ -87,13 +89,18 @@ def describe_saving(estimate: Saving | None) -> str:
     if estimate is None:
         return ""
     if estimate.low is None:
-        most = f"{estimate.high:.0%} less {estimate.of}"
-        return f"Not tried: between a loss and {most}. Upper bound: {estimate.basis}."
+        return f"It saves at most {estimate.high:.0%} of the {estimate.of}, or costs some: {estimate.basis}."
     return f"It saves {estimate.low:.0%} to {estimate.high:.0%} of the {estimate.of}: {estimate.basis}."
 
 
 def command_for_job(result: Result, job: Job, knobs: Iterable[Knob] = ()) -> str:
-    """Return the command that runs a Job, without options at their default."""
+    """Return the command that runs a Job, without options at their default.
+
+    Of an inspection it is one that measures, as analysing has no settings.
+    """
+    if is_inspection(result):
+        result = replace(result, outline=None)
+        job = replace(job, probes=default_probes(job.inspection.mode))
     defaults = {knob.name: knob.default for knob in knobs}
     config = {name: value for name, value in job.config.items() if defaults.get(name) != value}
     plan = Plan(pin=job.plan.pin, seed=job.plan.seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from modeldyno.core.comparison.causes import PLACES
 from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.views.text import count, keep_ending, share
@@ -99,18 +100,21 @@ def _largest_part_sentence(cause: Cause) -> str:
     """Describe the part that contributes most; or state that no part has certainly changed."""
     first, unit = cause.parts[0], cause.query.unit
     how = "" if first.baseline and first.candidate else ", new" if first.candidate else ", gone"
-    named = f"{_part_noun(cause)} {_part_name(first)}{how}: {_signed(first.difference, unit)}"
-    whole = _signed(cause.total, unit)
+    noun = "" if cause.by == PLACES else f"{_part_noun(cause)} "
+    place = f"{noun}{_part_name(first)}{how}"
+    difference, whole = _signed(first.difference, unit), _signed(cause.total, unit)
     if not first.sure:
         return (
             f"no {_part_noun(cause)} clearly explains the change of {cause.query} ({whole}); the largest "
-            f"difference, in {named}, may be noise"
+            f"difference, in {place}: {difference}, may be noise"
         )
     if not cause.total or not 0 <= first.difference / cause.total <= 1:
         others = _signed(cause.total - first.difference, unit)
-        return f"{cause.query} changed by {whole} in all; {named}, everything else {others}"
+        return f"{cause.query} changed by {whole}: {difference} in {place}, and {others} in everything else"
+    if difference == whole:
+        return f"the change of {cause.query}, {whole}, is in {place}"
     part = "most" if first.difference / cause.total > 1 / 2 else "the largest part"
-    return f"{part} of the change of {cause.query} is in {named} of {whole}"
+    return f"{part} of the change of {cause.query} is in {place}: {difference} of {whole}"
 
 
 def _part_name(part: CausePart) -> str:

@@ -46,9 +46,11 @@ def sentence(contrast: CandidateComparison, names: tuple[str, str]) -> str:
         case ChangeVerdict.UNDECIDED:
             if not contrast.verdicts:
                 return f"{now} and {before} have no metric that could be compared."
-            also = f"; better: {texts[ChangeVerdict.BETTER]}" if groups[ChangeVerdict.BETTER] else ""
             undecided = _join_with_and(map(_undecided_clause, groups[ChangeVerdict.UNDECIDED]))
-            return f"It is undecided whether {now} is better or worse than {before}: {undecided}{also}."
+            if groups[ChangeVerdict.BETTER]:
+                better = texts[ChangeVerdict.BETTER]
+                return f"{now} is partly better than {before}: {better}. Undecided: {undecided}."
+            return f"It is undecided whether {now} is better or worse than {before}: {undecided}."
 
 
 def prefix_interruption(comparison: Comparison, text: str) -> str:
@@ -107,7 +109,7 @@ def describe_change(change: Change) -> str:
     size = format_percent(abs(ratio))
     if span is None or span.low == span.high:
         return f"{change.query} {size} {word}"
-    if span.low * span.high <= 0 or _factor(span.low) or _factor(span.high):
+    if span.low * span.high <= 0 or _factor(span.high):
         return f"{change.query} {size} {word}{_interval_text(change)}"
     low, high = sorted((abs(span.low), abs(span.high)))
     return f"{change.query} {size} {word} ({format_percent(low)} to {format_percent(high)})"

@@ -51,7 +51,7 @@ def page(comparison: Comparison, options: ViewOptions = PLAIN) -> Iterator[Block
     for result, name in zip(results, names, strict=True):
         yield Heading(title=f"{name} in detail")
         yield from result_page.parts(result, level=2)
-        yield from result_page.measurement_section(result, level=2)
+        yield from result_page.measurement_section(result, level=2, knobs=options.knobs(result.job.backend))
 
 
 def _groups(laid: Sequence[Block]) -> list[list[Block]]:
@@ -65,7 +65,10 @@ def _groups(laid: Sequence[Block]) -> list[list[Block]]:
 
 
 def forest_plot(contrast: CandidateComparison) -> Iterator[Forest]:
-    """Draw a forest plot of the differences, with differences too small to matter shaded."""
+    """Draw a forest plot of the differences, with differences too small to matter shaded.
+
+    Metrics that are equal are listed below it.
+    """
     effects = tuple(
         Effect(
             name=str(change.query),
@@ -76,14 +79,22 @@ def forest_plot(contrast: CandidateComparison) -> Iterator[Forest]:
             outcome=str(change.outcome),
         )
         for change in contrast.changes
-        if change.difference is not None
+        if change.difference is not None and not _is_equal(change)
     )
+    equal = [str(change.query) for change in contrast.changes if _is_equal(change)]
     if effects:
         yield Forest(
             title="Differences from the baseline, with their intervals",
             effects=effects,
-            note="shaded: too small to matter; a difference is judged by its whole interval",
+            note="shaded: too small to matter; a difference is judged by its whole interval"
+            + (f"; equal: {', '.join(equal)}" if equal else ""),
         )
+
+
+def _is_equal(change: Change) -> bool:
+    """Whether a metric is exactly the same on both sides."""
+    span = change.interval
+    return change.difference == 0.0 and (span is None or span.low == span.high)
 
 
 def _low(change: Change) -> float:

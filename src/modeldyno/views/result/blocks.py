@@ -167,6 +167,7 @@ def _with_tail(value: Distribution, shape: Histogram) -> tuple[tuple[float, ...]
 def _histogram_note(value: Distribution, shape: Histogram, unit: str) -> str:
     least, most = (format_quantity(value.statistic(end), unit, 3) for end in ("min", "max"))
     below = f"not drawn: {shape.below:,} below, down to {least}" if shape.below else ""
-    above = f"the last bin holds all {shape.above:,} slower ones, up to {most}" if shape.above else ""
+    slower = "1 slower one" if shape.above == 1 else f"all {shape.above:,} slower ones"
+    above = f"the last bin holds {slower}, up to {most}" if shape.above else ""
     growing = "" if shape.even else "logarithmic bins"
     return "; ".join(filter(None, (above, below, growing)))

@@ -209,8 +209,8 @@ def roofline(result: Result) -> Iterator[Plot]:
                 named=True,
             ),
         ),
-        note=f"the {count(len(leaves), 'layer')} with most time; memory-bound left of the ridge, "
-        "compute-bound right of it",
+        note=f"the {count(len(leaves), 'layer')} with most time among those with MACs; memory-bound left of "
+        "the ridge, compute-bound right of it",
     )
 
 

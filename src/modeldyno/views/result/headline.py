@@ -20,7 +20,16 @@ from modeldyno.views.result.regions import is_region_profile, region_time_clause
 from modeldyno.views.result.served import server_clause as under_load
 from modeldyno.views.result.tokens import generation_clause
 from modeldyno.views.result.watch import is_watched_block, watch_clause
-from modeldyno.views.text import NAME_LIMIT, amount, analysed_at, count, estimate, format_measurement, number
+from modeldyno.views.text import (
+    NAME_LIMIT,
+    amount,
+    analysed_at,
+    count,
+    estimate,
+    format_measurement,
+    measured_at,
+    number,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -72,11 +81,9 @@ def _speed(result: Result) -> str:
             or operator_time_clause(result)
             or layer_time_clause(result)
         )
-    batch = result.job.config.get("batch_size")
-    at = f" at batch {shorten(clean(str(batch)), NAME_LIMIT)}" if batch is not None else ""
-    rate = _rate(result)
-    backend = shorten(clean(result.job.backend), NAME_LIMIT)
-    return f"answers in {_median(latency.value)}{at} on {backend}{f'; on average {rate}' if rate else ''}"
+    at, rate = measured_at(result), _rate(result)
+    where = f"{f' at {at}' if at else ''} on {shorten(clean(result.job.backend), NAME_LIMIT)}"
+    return f"answers in {_median(latency.value)}{where}{f'; on average {rate}' if rate else ''}"
 
 
 def _median(times: Distribution) -> str:

@@ -101,14 +101,20 @@ def device_bounds(result: Result) -> Iterator[Block]:
     rows = tuple(_device(result, name) for name in names)
     if rows:
         titles = ("device", "one call>", "op by op>", "one token>", "bound by", "peaks")
+        generates = any(row[_TOKEN] != "—" for row in rows)
+        kept = [place for place in range(len(titles)) if generates or place != _TOKEN]
         yield Table(
             title="Estimated lower bounds from the peaks of devices; nothing was run on them",
-            columns=make_columns(*titles),
-            rows=rows,
+            columns=make_columns(*(titles[place] for place in kept)),
+            rows=tuple(tuple(row[place] for place in kept) for row in rows),
         )
     if any(_is_tf32(result, name) for name in names):
         text = "float32 has the peak of TF32 here, in which cuDNN's convolutions run by default"
         yield Notice(severity=Severity.NOTE, text=text)
+
+
+_TOKEN = 3
+"""Place of the time of a token, which only a model that generates text has."""
 
 
 def _is_tf32(result: Result, name: str) -> bool:

@@ -75,7 +75,7 @@ def _timing(result: Result) -> str:
     if measurement is None or not isinstance(measurement.value, Distribution):
         return ""
     value = measurement.value
-    processes, effective = len(value.runs), round(value.effective_size("p50"))
+    processes, effective = len(value.runs), int(value.effective_size("p50"))
     unmet = f" ({'; '.join(value.unmet)})" if value.unmet else ""
     parts = [
         f"{count(len(value), unit)} in {count(processes, 'process', 'processes')}",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import worst_verdict
-from modeldyno.core.metrics.metric import METRICS, Query
+from modeldyno.core.metrics.metric import METRICS, Query, fraction_of
 from modeldyno.core.report.blocks import Heading, Notice, Severity, Table, make_columns
 from modeldyno.core.report.charts import AxisScale, Plot, Series
 from modeldyno.core.report.chosen_plot import ChosenPlot
@@ -218,12 +218,20 @@ def _value(candidate: Candidate, name: str, options: ViewOptions) -> float | Non
     result = _result(candidate, options)
     if result is None:
         return None
-    statistics = (name, f"{query.metric}.mean", query.metric) if query.statistic != "max" else (name,)
-    for text in statistics:
+    for text in _statistics_of(query):
         with suppress(ModelDynoError):
             if (answer := result.ask(text).value) is not None:
                 return float(answer)
     return None
+
+
+def _statistics_of(query: Query) -> tuple[str, ...]:
+    """List what stands for a query in a Result, the best first; a mean is no percentile."""
+    if query.statistic == "max":
+        return (str(query),)
+    if query.statistic is not None and fraction_of(query.statistic) is not None:
+        return (str(query), f"{query}.raw")
+    return (str(query), f"{query.metric}.mean", query.metric)
 
 
 def _result(candidate: Candidate, options: ViewOptions) -> Result | None:

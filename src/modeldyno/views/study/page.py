@@ -169,7 +169,8 @@ def _winner(study: Study, row: RankedConfiguration, options: ViewOptions) -> Ite
     at = format_point(row.point)
     yield Notice(severity=Severity.NOTE, text=f"below: trial {trial.number}{f', at {at}' if at else ''}")
     yield from result_page.parts(result, trial.judgements, level=2)
-    yield from result_page.measurement_section(result, trial.judgements, level=2)
+    knobs = options.knobs(result.job.backend)
+    yield from result_page.measurement_section(result, trial.judgements, level=2, knobs=knobs)
 
 
 def _subheading(text: str) -> Iterator[Block]:

@@ -25,9 +25,15 @@ def module_scope(node: Proto, classes: dict[str, str]) -> str:
         for text_value in (scopes, metadata.get("pkg.torch.onnx.class_hierarchy", ""))
     )
     if path[:1] != [node_scope.NOWHERE]:
-        for path_name, class_name in zip(path[:-1], kinds[:-1], strict=False):
-            classes.setdefault(path_name, class_name.rpartition(".")[2])
+        for path_name, written in zip(path[:-1], kinds[:-1], strict=False):
+            class_name = written.rpartition(".")[2]
+            folded = path_name == path[-2] and class_name.startswith("BatchNorm") and node.op_type in _FOLDING
+            classes.setdefault(path_name, f"{node.op_type}+{class_name}" if folded else class_name)
     return node_scope.scope_of_node(printable_name(node.name), scopes) or ""
+
+
+_FOLDING = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+"""Operators into which exporters fold a batch norm; they then name its module instead of the operator's."""
 
 
 def owning_modules(model: Proto) -> dict[str, str]:

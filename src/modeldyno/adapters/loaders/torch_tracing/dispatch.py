@@ -385,7 +385,7 @@ class MetaDispatchMode(TorchDispatchMode):
             )
             with dispatch_off():
                 return torch.full(tensor.shape, flag)
-        self.assume("control flow depends on numbers that only a run computes; they are taken as 1")
+        self.assume("its code reads numbers that only a run computes; they are taken as 1")
         with dispatch_off():
             return torch.ones(tensor.shape, dtype=tensor.dtype)
 

@@ -101,7 +101,9 @@ const axes = (() => {
         : { x1: x, x2: x + width, y1: place, y2: place };
       const text = vertical
         ? { x: place + (right ? -5 : 5), y: y + 2 + 14 * (one.row || 0), align: right ? "right" : "left", verticalAlign: "top" }
-        : { x: x + width - 2, y: place - 3, align: "right", verticalAlign: place - y < 16 ? "top" : "bottom" };
+        : one.beside
+          ? { x: x + width + 5, y: place, align: "left", verticalAlign: "middle" }
+          : { x: x + width - 2, y: place - 3, align: "right", verticalAlign: place - y < 16 ? "top" : "bottom" };
       return {
         type: "group",
         children: [

@@ -5,6 +5,7 @@ const charts = (() => {
   const { FONT, SYMBOLS, DASHES, isCloud, base, grid, axis, across, upwards, ranged, merged, rule, band } = axes;
 
   const NAMED = 8; // most points of a series that are labelled
+  const SHORT = 8; // most characters of a name beside a plot
 
   const plot = (picture, colours, width, hidden) => {
     const shownSeries = picture.series.map((one, place) => ({ ...one, place })).filter((one) => !hidden.has(one.place));
@@ -82,13 +83,16 @@ const charts = (() => {
       }
     });
     let row = 0;
+    // A short name stands beside the plot, where no line runs through it.
+    const isBeside = (one) => !one.vertical && one.name.length <= SHORT;
+    const right = Math.max(grid.right, ...picture.rules.filter(isBeside).map((one) => 10 + 7 * one.name.length));
     picture.rules.forEach((one) => {
-      const named = { ...one, row: one.vertical ? row++ % 6 : 0 };
+      const named = { ...one, row: one.vertical ? row++ % 6 : 0, beside: isBeside(one) };
       series.push(rule(colours, named, one.vertical ? xSize : ySize, one.vertical, colours.text));
     });
     return {
       ...base(colours, picture.description),
-      grid,
+      grid: { ...grid, right },
       xAxis: merged(across(colours, titled(picture.x, xSuffix)), ranged(picture.x, xs, xSize, continuous)),
       yAxis: merged(upwards(colours, titled(picture.y, ySuffix)), ranged(picture.y, totals, ySize)),
       series,

@@ -21,7 +21,7 @@ const sortTables = (() => {
     const original = [...body.rows];
     const heads = [...table.tHead.rows[0].cells];
     // Lists of names and values mix kinds of values in a column, which have no order.
-    if (original.length < 3 || heads.filter((head) => head.classList.contains("right")).length < 2) return;
+    if (original.length < 5 || heads.filter((head) => head.classList.contains("right")).length < 2) return;
     heads.forEach((head, column) => {
       if (!head.textContent) return;
       const button = document.createElement("button");
