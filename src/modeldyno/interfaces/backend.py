@@ -95,6 +95,25 @@ class TakesOtherInputs(Protocol):
 
 
 @runtime_checkable
+class RecallsModels(Protocol):
+    """A backend that keeps what a server needs of a model, so that the model need not be loaded again."""
+
+    def recall(self, source: str, load: Callable[[], Model]) -> Model | None:
+        """Return a model by its `source` without loading it; None if it is not kept.
+
+        `load` loads it, for what is not kept.
+        """
+
+
+@runtime_checkable
+class NeedsTorch(Protocol):
+    """A backend whose server needs torch to run modules."""
+
+    def check_torch(self, config: Mapping[str, KnobValue]) -> None:
+        """Raise RequestError if the server lacks torch; called before a module is loaded."""
+
+
+@runtime_checkable
 class HasSpace(Protocol):
     """A backend with default axes for a sweep."""
 

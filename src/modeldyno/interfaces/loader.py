@@ -121,6 +121,8 @@ class Model:
     """For example that the weights are random."""
     undeclared: bool = False
     """Its inputs are unknown: those that the user gives are used, and must have shapes."""
+    source: str = ""
+    """What `ComesFromFiles.source_digest` gave before and after loading it; empty if unknown or changed."""
     borrowed: bool = False
     """`value` belongs to the caller: a backend that would modify it must copy it."""
 
@@ -159,6 +161,14 @@ class ListsFiles(Protocol):
 
     def files(self, ref: ModelRef) -> Iterable[Path]:
         """Return the files of a model: those it cannot be loaded without, and its tokenizer."""
+
+
+@runtime_checkable
+class ComesFromFiles(Protocol):
+    """A loader of models that depend on nothing but files and installed packages: no code of the user's."""
+
+    def source_digest(self, ref: ModelRef) -> str:
+        """Digest all that a model depends on, without loading it; empty if it may depend on more."""
 
 
 class OffersObjects(Protocol):

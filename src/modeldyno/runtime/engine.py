@@ -54,6 +54,7 @@ from modeldyno.runtime.sampling import (
 from modeldyno.runtime.session_setup import (
     assume_input_sizes,
     batch_size_of,
+    check_torch,
     conversion_doubts,
     describe_model,
     identity,
@@ -62,7 +63,10 @@ from modeldyno.runtime.session_setup import (
     load_times,
     open_session,
     payload_of,
+    recall_model,
+    recallable_source,
     with_session_info,
+    with_source,
 )
 
 if TYPE_CHECKING:
@@ -334,9 +338,12 @@ def _load_and_inspect(
             yield event
 
     with stage("import"):
+        check_torch(job)
         import_frameworks(loader.tools, job)
+        source = recallable_source(job)
+        recalled = recall_model(job, source, needed)
     with stage("import", spent):
-        import_frameworks(needed, job)
+        import_frameworks(() if recalled else needed, job)
     environment = machine.describe_environment(needed, pinned=bool(job.plan.pin))
     yield from record([Located(environment=environment)])
     stage.mark(WatchStage.IDLE)  # takes a second where a device reports its power draw
@@ -345,7 +352,8 @@ def _load_and_inspect(
         if used and isinstance(backend, ConfiguresProcess):
             backend.configure_process(job.config)
         bring = loader.load if used else getattr(loader, "look", loader.load)
-        model = load_model(bring, job)
+        model = recalled or load_model(bring, job)
+    model = with_source(job, model, "" if recalled else source)
     spent["load"] = max(0.0, spent["load"] - account.described)
     stage.mark(WatchStage.OURS)
     yield from record(describe_model(job, model))

@@ -21,8 +21,9 @@ from modeldyno.core.spec.load_spec import Load
 from modeldyno.data.outputs import sketch_output
 from modeldyno.environment import machine
 from modeldyno.errors import ModelDynoError, RequestError, Unloadable
-from modeldyno.interfaces.backend import TakesOtherInputs
+from modeldyno.interfaces.backend import NeedsTorch, RecallsModels, TakesOtherInputs
 from modeldyno.interfaces.client import CountsPrompts
+from modeldyno.interfaces.loader import ComesFromFiles, Form
 from modeldyno.interfaces.sampler import WatchStage
 from modeldyno.interfaces.session import (
     CanCall,
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
     from modeldyno.runtime.events import RunStage
 
 
+_LOAD = "load"
+"""The probe that sends to a server."""
 _SIZE_GUESS_TIME = 60.0
 """Seconds for trying guessed input sizes by calls."""
 
@@ -84,6 +87,44 @@ def load_model(bring: Callable[..., Model], job: Job) -> Model:
         if type(error) is not RequestError:
             raise
         raise Unloadable(str(error)) from error
+
+
+def check_torch(job: Job) -> None:
+    """Refuse a module for a server that is known to lack torch, before the module is loaded.
+
+    Raises:
+        RequestError: the server lacks it.
+    """
+    backend = plugins.backend(job.backend)
+    if not isinstance(backend, NeedsTorch) or plugins.loader(job.model.scheme).backend != Form.TORCH:
+        return
+    if any(plugins.probe(name).needs is not None for name in job.probes):
+        backend.check_torch(job.config)
+
+
+def recallable_source(job: Job) -> str:
+    """Digest what the model of a Job depends on, if its backend may serve it unloaded; else empty."""
+    loader, backend = plugins.loader(job.model.scheme), plugins.backend(job.backend)
+    only_served = job.probes == (_LOAD,)  # other probes look at the model itself
+    if not (only_served and isinstance(backend, RecallsModels) and isinstance(loader, ComesFromFiles)):
+        return ""
+    return loader.source_digest(job.model)
+
+
+def recall_model(job: Job, source: str, modules: tuple[str, ...]) -> Model | None:
+    """Return a model without loading it; None if the backend has not kept what the server needs of it."""
+    backend = plugins.backend(job.backend)
+
+    def load() -> Model:
+        import_frameworks(modules, job)
+        return load_model(plugins.loader(job.model.scheme).load, job)
+
+    return backend.recall(source, load) if source and isinstance(backend, RecallsModels) else None
+
+
+def with_source(job: Job, model: Model, source: str) -> Model:
+    """Give a model the source from which it was loaded, unless that has changed meanwhile."""
+    return replace(model, source=source) if source and recallable_source(job) == source else model
 
 
 def describe_model(job: Job, model: Model) -> Iterator[Event]:

@@ -3,13 +3,14 @@ from __future__ import annotations
 import sys
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from modeldyno import plugins
 from modeldyno.adapters.backends.served import export_cache, model_files
+from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.servers.inside_server import runner
@@ -107,3 +108,81 @@ def test_a_script_is_kept_like_a_module(
     monkeypatch.setattr(torch.jit, "save", refuse)
     assert model_files.deploy(replace(model, value=scripted), tmp_path / "second") == first
     assert (tmp_path / "second" / "model.pt").exists()
+
+
+@pytest.fixture
+def known(model: Model, monkeypatch: pytest.MonkeyPatch) -> Model:
+    """The module, as if it had come from files only, with what it depends on known."""
+    monkeypatch.setattr(export_cache, "_source_digests", lambda: iter(()))
+    inputs = (InputSpec(name="x", shape=("batch", 4), dtype="float32", low=0, high=1.5),)
+    return replace(model, inputs=inputs, example=None, candidates=None, source="sha256:a", limits={"seq": 3})
+
+
+def unloaded() -> Model:
+    """Stand for loading a model that must not be needed."""
+    raise AssertionError
+
+
+def test_a_kept_export_needs_no_model(known: Model, tmp_path: Path) -> None:
+    """A model is recalled as it was described, and the server gets the same file; others are unknown."""
+    first = model_files.deploy(known, tmp_path / "first")
+    assert {path.name for path in (tmp_path / "first").iterdir()} == {"model.pt2"}
+    recalled = export_cache.recall("sha256:a", unloaded)
+    assert recalled is not None
+    assert (recalled.identity, recalled.inputs, recalled.limits, recalled.form, recalled.file_bytes) == (
+        known.identity, known.inputs, known.limits, known.form, known.file_bytes,
+    )  # fmt: skip
+    assert model_files.deploy(recalled, tmp_path / "second") == first
+    files = [tmp_path / name / "model.pt2" for name in ("first", "second")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert export_cache.recall("sha256:b", unloaded) is None
+    assert export_cache.recall("", unloaded) is None
+
+
+def test_a_lost_export_is_made_anew(known: Model, tmp_path: Path) -> None:
+    """Where only the export is gone, the model is loaded after all, and text is encoded by the loaded one."""
+    feed = {"x": np.zeros((1, 4), "float32")}
+    known = replace(known, encode=lambda _texts, _length: feed)
+    first = model_files.deploy(known, tmp_path / "first")
+    (about,) = (tmp_path / "cache").rglob("about.json")
+    about.unlink()
+    loads: list[Model] = []
+
+    def load() -> Model:
+        loads.append(known)
+        return known
+
+    recalled = export_cache.recall("sha256:a", load)
+    assert recalled is not None
+    assert model_files.deploy(recalled, tmp_path / "second") == first
+    assert recalled.encode is not None
+    assert recalled.encode(["a"], None) is feed
+    assert loads == [known]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"source": ""},
+        {"borrowed": True},
+        {"example": {"x": np.zeros((2, 4), "float32")}},
+        {"doubts": (Doubt(code="random-weights", seen="a", advice="b"),)},
+        {"inputs": (InputSpec(name="x"),)},
+    ],
+)
+def test_what_is_not_recalled(known: Model, tmp_path: Path, change: dict[str, Any]) -> None:
+    """A model that depends on more than its source, or is not wholly described, is always loaded."""
+    (tmp_path / "model.pt2").touch()
+    export_cache.remember(replace(known, **change), tmp_path / "model.pt2")
+    assert export_cache.recall("sha256:a", unloaded) is None
+    export_cache.remember(known, tmp_path / "model.pt2")
+    assert export_cache.recall("sha256:a", unloaded) is not None
+
+
+def test_code_of_the_users_own_is_never_recalled(
+    known: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a file outside of installed packages was imported, the model is always loaded."""
+    monkeypatch.setattr(export_cache, "_source_digests", lambda: iter(("sha256:own",)))
+    export_cache.remember(known, tmp_path / "model.pt2")
+    assert export_cache.recall("sha256:a", unloaded) is None

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import socket
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from modeldyno.errors import RequestError, TrustRequired
 from modeldyno.testing.loaders import LoaderSuite, is_one_sentence
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from modeldyno.core.spec.input_spec import InputSpec
@@ -487,3 +489,76 @@ def test_numbers_of_parts_beyond_reason_are_refused(
     assert is_one_sentence(str(caught.value))
     file.write_text(json.dumps(document))
     assert transformers_model.read_configuration(tmp_path).hidden_size == 10**5
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the files of a model, and a folder of installed packages beside it."""
+    packages, work, place = (tmp_path / name for name in ("site-packages", "work", "model"))
+    for made in (packages / "torch-1.0.dist-info", work / "torch", place):
+        made.mkdir(parents=True)
+    monkeypatch.setattr(sys, "path", [str(work), str(packages)])
+    (place / "config.json").write_text("{}")
+    (place / "model.safetensors").write_bytes(b"weights")
+    (place / "tokenizer.json").write_text("{}")
+    return place
+
+
+def source_digest(folder: Path) -> str:
+    """Digest what the model in a folder depends on."""
+    return hf.source_digest(ModelRef(scheme="hf", locator=str(folder)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: (folder / "model.safetensors").write_bytes(b"others."),
+        lambda folder: (folder / "config.json").write_text('{"hidden_size": 4}'),
+        lambda folder: (folder / "tokenizer.json").write_text("[]"),
+        lambda folder: (folder / "generation_config.json").write_text("{}"),
+        lambda folder: (folder / "tokenizer.json").unlink(),
+        lambda folder: (folder.parent / "site-packages/torch-1.0.dist-info").rename(
+            folder.parent / "site-packages/torch-1.1.dist-info"
+        ),
+        lambda folder: os.utime(folder.parent / "site-packages/torch-1.0.dist-info", (1, 1)),
+        lambda folder: (folder.parent / "site-packages/own.pth").write_text("/elsewhere"),
+        lambda folder: (folder.parent / "work/torch.py").write_text(""),
+        lambda folder: (folder.parent / "work/torch/__init__.py").write_text(""),
+        lambda _folder: sys.path.reverse(),
+    ],
+    ids=["weights", "config", "tokenizer", "new file", "lost file", "version", "reinstalled", "pth", "hidden",
+         "hidden package", "order"],
+)  # fmt: skip
+def test_all_that_a_model_depends_on_is_in_its_source(folder: Path, change: Callable[[Path], Any]) -> None:
+    """Each changed, new or lost file, version, or file that hides a package makes it another source."""
+    before = source_digest(folder)
+    assert before.startswith("sha256:")
+    assert source_digest(folder) == before
+    change(folder)
+    assert source_digest(folder) not in {before, ""}
+
+
+def test_files_beside_it_are_no_source(folder: Path) -> None:
+    """What is written into the working directory, other than code, changes nothing."""
+    before = source_digest(folder)
+    (folder.parent / "work" / "result.json").write_text("{}")
+    (folder.parent / "work" / "results").mkdir()
+    assert source_digest(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("adapter_config.json", "{}"),
+        ("config.json", '{"quantization_config": {}}'),
+        ("config.json", '{"vision": {"use_timm_backbone": true}}'),
+        ("model.safetensors.index.json", "damaged"),
+        ("model.safetensors", None),
+        ("config.json", None),
+    ],
+)
+def test_a_model_that_may_need_more_has_no_source(folder: Path, name: str, text: str | None) -> None:
+    """Adapters, quantized weights, other models, pickles and damaged folders are always loaded."""
+    (folder / "pytorch_model.bin").touch()
+    (folder / name).unlink(missing_ok=True) if text is None else (folder / name).write_text(text)
+    assert source_digest(folder) == ""

@@ -30,11 +30,12 @@ def digest_structure(parts: Iterable[bytes | memoryview | str]) -> str:
 def digest_files(paths: Iterable[Path]) -> str:
     """Digest files by name and content, ordered by name."""
     return digest_parts(
-        part for path in sorted(paths, key=lambda p: p.name) for part in (path.name, _of_file(path))
+        part for path in sorted(paths, key=lambda p: p.name) for part in (path.name, digest_file(path))
     )
 
 
-def _of_file(path: Path) -> str:
+def digest_file(path: Path) -> str:
+    """Digest the content of a file."""
     state = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):

@@ -7,12 +7,15 @@ is never used, and code from the directory (`auto_map`) never runs.
 from __future__ import annotations
 
 import json
+import re
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.loaders import digest, safetensors, torch_module, torch_weights, transformers_model
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.environment import installed_packages
 from modeldyno.errors import RequestError, TrustRequired
 from modeldyno.interfaces.load_stages import describing
 from modeldyno.interfaces.loader import Executes, Form, Model
@@ -91,6 +94,32 @@ def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         encode=transformers_model.text_encoder(path, config, declared),
         limits=transformers_model.token_limits(config),
     )
+
+
+def source_digest(ref: ModelRef) -> str:
+    """Digest the folder's place and files, and what can be imported; empty if the weights need more."""
+    path = Path(ref.locator).resolve()
+    try:
+        if not _safetensors(path) or (path / _ADAPTER).exists() or _ELSEWHERE.search(_config_text(path)):
+            return ""
+        files = sorted(islice((file for file in path.rglob("*") if file.is_file()), _MOST_FILES + 1))
+        if len(files) > _MOST_FILES:
+            return ""
+        parts = (part for file in files for part in (str(file.relative_to(path)), digest.digest_file(file)))
+        return digest.digest_parts((str(path), *installed_packages.describe_importable(), "", *parts))
+    except (OSError, ValueError, RequestError):  # loading it tells what is wrong
+        return ""
+
+
+def _config_text(path: Path) -> str:
+    return (path / CONFIG).read_text(encoding="utf-8")
+
+
+_ADAPTER = "adapter_config.json"
+"""Names a base model in another place."""
+_ELSEWHERE = re.compile(r"quantization_config|backbone", re.IGNORECASE)
+"""Parts of a configuration for which transformers looks at the devices, or at other models."""
+_MOST_FILES = 1_000
 
 
 def _files(path: Path, *, trust: bool) -> tuple[Path, ...]:

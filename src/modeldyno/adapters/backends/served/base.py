@@ -174,13 +174,13 @@ def describe_tensors(deployed: DeployedModel) -> str:
     return f"{inputs} -> {outputs}"
 
 
-def need_torch(model: Model, name: str, title: str, packages: Mapping[str, str]) -> None:
+def need_torch(form: str, name: str, title: str, packages: Mapping[str, str]) -> None:
     """Refuse a torch module for an engine that lacks torch.
 
     Raises:
         RequestError: the engine's environment has no torch.
     """
-    if model.form == Form.TORCH and "torch" not in packages:
+    if form == Form.TORCH and "torch" not in packages:
         raise RequestError(
             f"This {title} has no torch to run the module; install it with: modeldyno engine install {name} "
             "--with torch, or export the module to ONNX."

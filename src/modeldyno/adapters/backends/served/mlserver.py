@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
-from modeldyno.adapters.backends.served import base, model_files
+from modeldyno.adapters.backends.served import base, export_cache, model_files
 from modeldyno.adapters.backends.served.base import Session, SessionWithStats
 from modeldyno.core.load.request_target import Endpoint
+from modeldyno.interfaces.loader import Form
 from modeldyno.servers import install, prometheus_text, tcp_ports, worker_counters
 from modeldyno.servers.paths import INSIDE
 from modeldyno.servers.server_process import Launch, http_ready
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 requires: tuple[str, ...] = ()
 accepts = model_files.accepts
 serves = True
+recall = export_cache.recall
 
 _INTERFACES = ("http", "grpc", "metrics")
 knobs = (
@@ -75,6 +77,11 @@ def _conventional(config: Mapping[str, KnobValue]) -> dict[str, int]:
     return base.conventional_ports("onnx", _INTERFACES, config)
 
 
+def check_torch(_config: Mapping[str, KnobValue]) -> None:
+    """Refuse a module if MLServer lacks torch."""
+    base.need_torch(Form.TORCH, "mlserver", "MLServer", install.require_installed("mlserver").versions)
+
+
 @contextmanager
 def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  # noqa: A001 - the protocol's name
     """Start a server for the model.
@@ -85,7 +92,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
         ServerFailed: the server does not start, or does not load the model.
     """
     engine = install.require_installed("mlserver")
-    base.need_torch(model, "mlserver", "MLServer", engine.versions)
+    base.need_torch(model.form, "mlserver", "MLServer", engine.versions)
     name = base.servable_name(model)
 
     def command(folder: Path, ports: Ports) -> list[str]:

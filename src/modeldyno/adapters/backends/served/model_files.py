@@ -128,10 +128,16 @@ def _output_spec(value: Any, symbols: set[str]) -> InputSpec:
 
 def _deploy_torch(model: Model, folder: Path) -> DeployedModel:
     """Export the module, or reuse a cached export of the same model."""
-    import torch  # noqa: PLC0415 - heavy
-
     example = _example_inputs(model, _EXAMPLE_SAMPLES)
     inputs = _input_specs(model, example)
+    if isinstance(model.value, export_cache.Recalled):
+        file = model.value.file
+        outputs = export_cache.fetch(export_cache.key(model, inputs, example), folder / file)
+        if outputs is None:
+            return _deploy_torch(model.value.load(), folder)
+        return DeployedModel(file=file, runtime="torch", inputs=inputs, outputs=outputs)
+    import torch  # noqa: PLC0415 - heavy
+
     scripted = isinstance(model.value, torch.jit.ScriptModule)
     file = "model.pt" if scripted else "model.pt2"
     key = export_cache.key(model, inputs, example)
@@ -148,6 +154,7 @@ def _deploy_torch(model: Model, folder: Path) -> DeployedModel:
                 *(_run_outputs(model, size) for size in (_EXAMPLE_SAMPLES, _EXAMPLE_SAMPLES + 1))
             )
         export_cache.store(key, folder / file, outputs)
+    export_cache.remember(model, folder / file)
     return DeployedModel(file=file, runtime="torch", inputs=inputs, outputs=outputs)
 
 

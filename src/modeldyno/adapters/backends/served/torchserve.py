@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
-from modeldyno.adapters.backends.served import base, model_files
+from modeldyno.adapters.backends.served import base, export_cache, model_files
 from modeldyno.adapters.backends.served.base import Session, SessionWithStats
 from modeldyno.core.load.request_target import Endpoint
 from modeldyno.core.spec.knob import Knob
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 requires: tuple[str, ...] = ()
 accepts = model_files.accepts
 serves = True
+recall = export_cache.recall
 
 _INTERFACES = ("http", "management", "metrics", "grpc", "grpc_management")
 knobs = (

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
-from modeldyno.adapters.backends.served import base, model_files, triton_ensembles, triton_knobs
+from modeldyno.adapters.backends.served import base, export_cache, model_files, triton_ensembles, triton_knobs
 from modeldyno.adapters.backends.served.triton_cohosting import CohostingSession
 from modeldyno.adapters.backends.served.triton_remote import (
     count_instances,
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 requires: tuple[str, ...] = ()
 accepts = model_files.accepts | {Form.REPOSITORY}
 serves = True
+recall = export_cache.recall
 knobs = triton_knobs.knobs
 space = triton_knobs.space
 common = triton_knobs.COMMON
@@ -61,6 +62,14 @@ def check(config: Mapping[str, KnobValue]) -> None:
     triton_knobs.check(config)
     for knobs in triton_ensembles.composing_knobs(config).values():
         triton_knobs.check(knobs)
+
+
+def check_torch(config: Mapping[str, KnobValue]) -> None:
+    """Refuse a module if the Triton that would be started is known to lack torch."""
+    if "server" in config or config.get("launch") in triton.CONTAINERS:
+        return
+    if packages := triton.find_tritonserver(str(config.get("program", ""))).packages:
+        base.need_torch(Form.TORCH, "triton", "Triton", packages)
 
 
 @contextmanager
@@ -134,7 +143,7 @@ def _start_server(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Ses
     if program is not None and program.backends.is_dir() and model.form == Form.REPOSITORY:
         _need_backends(model.value, program)
     if program is not None and program.packages:
-        base.need_torch(model, "triton", "Triton", program.packages)
+        base.need_torch(model.form, "triton", "Triton", program.packages)
     native = program is None or program.has("onnxruntime")
     flags = shlex.split(str(config.get("flags", "")))
     flags += [f"--load-model={model_name}" for model_name in triton_ensembles.called_models(config)]

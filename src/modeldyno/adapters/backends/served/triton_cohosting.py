@@ -45,7 +45,7 @@ class CohostingSession(SessionWithStats):
         """
         assert self.server is not None
         if self.packages:
-            base.need_torch(model, "triton", "Triton", self.packages)
+            base.need_torch(model.form, "triton", "Triton", self.packages)
         name, repository = triton_ensembles.triton_model_name(model), Path(self.server.folder) / "repository"
         if name == self.endpoint.model:
             raise RequestError(f"The server already has a model '{name}'; give one of them another name.")
