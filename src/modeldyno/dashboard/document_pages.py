@@ -224,17 +224,27 @@ def loads(asked: Asked) -> DashboardPage:
     """List load curves and searches for the largest load, and single loads; those of a model, by pages."""
     page, name, first = _conclusions(asked, LOADS), asked.text("name"), not asked.text("before")
     live = [one for one in live_loads(asked.store) if not one.ended] if first else []
-    single = asked.store.find(name=name or None, limit=PAGE, where=conditions_of(_IS_LOAD)) if first else ()
+    single = _newest_loads(asked.store, name) if first else []
     assert isinstance(page.data, dict)
     series = () if single and not page.data["items"] else page.parts
     return replace(
         page,
         parts=(*live_pages.going_on(live), *series, *_single_loads(asked.store, single, name)),
-        data={**page.data, "going_on": live, "results": list(single)},
+        data={**page.data, "going_on": live, "results": single},
         reload=live_pages.RELOAD if live else 0,
     )
 
 
+def _newest_loads(store: Store, name: str) -> list[Entry]:
+    """Return the loads among the newest results; to search all of a large store takes too long."""
+    entries = store.find(name=name or None, limit=_LOOKED)
+    numbers = store.registry.numbers([entry.id for entry in entries], _OF_LOADS)
+    return [entry for entry in entries if numbers.get(entry.id)][:PAGE]
+
+
+_LOOKED = 300
+_OF_LOADS = ("request_rate", "error_rate")
+"""Metrics of which a load has at least one, and nothing else has any."""
 _IS_LOAD = "request_rate >= 0/s or error_rate >= 0"
 _LOAD_COLUMNS = ("created", "model", "latency.p50", "latency.p99", "request_rate", "error_rate")
 
