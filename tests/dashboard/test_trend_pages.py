@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from modeldyno import plugins
 from modeldyno.dashboard import home_page
 from modeldyno.dashboard.page import Asked
 from modeldyno.dashboard.regressions import RegressionSearch
+from modeldyno.dashboard.trend_pages import find_regressions
 from modeldyno.errors import StoreError
 from modeldyno.registry.canary import reading_tag
 from modeldyno.testing.sample_results import a_result
@@ -79,6 +81,16 @@ def test_the_first_page_names_what_has_become_worse(visitor: Visitor) -> None:
     assert attention(Asked(store=visitor.store, regressions=lambda: None)) == []
     assert home_page.home(Asked(store=visitor.store, regressions=lambda: None)).reload > 0
     assert home_page.home(Asked(store=visitor.store, regressions=tuple)).reload == 0
+
+
+def test_a_damaged_result_hides_its_own_history_alone(visitor: Visitor, tmp_path: Path) -> None:
+    """The others are listed; what is wrong with it is said on its own page."""
+    with sqlite3.connect(tmp_path / "store.db") as connection:
+        connection.execute("UPDATE results SET checksum = 'wrong' WHERE name = 'steady'")
+
+    assert [one.of for one in find_regressions(visitor.store)] == ["slower"]
+    assert "steady" not in {row["name"] for row in visitor.json("/trends")}
+    assert "is damaged" in visitor.get("/trends?name=steady").text
 
 
 def wait_for(holds: Callable[[], bool]) -> None:

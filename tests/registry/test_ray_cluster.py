@@ -12,7 +12,7 @@ from tests.support.registry import ONCE
 
 from modeldyno import plugins
 from modeldyno.core.registry.records import FigureState, TaskState
-from modeldyno.errors import MissingExtra, RequestError
+from modeldyno.errors import MissingExtra, RequestError, RunFailed
 from modeldyno.registry import ray_cluster
 from modeldyno.registry.figures import current_figures
 from modeldyno.registry.ray_cluster import do_next, run_on_ray
@@ -37,6 +37,8 @@ class PlayedRay:
     machines: tuple[str, ...] = ("one",)
     addresses: tuple[str, ...] = ("192.0.2.1",)
     unreachable: str = ""
+    gone_after: float = float("inf")
+    """Lists of machines after which the cluster is lost."""
     lost: int = 0
     """How many of the first calls fail, as their machine is lost."""
     calls: list[dict[str, Any]] = field(default_factory=list)
@@ -49,7 +51,10 @@ class PlayedRay:
             raise ConnectionError(self.unreachable)
 
     def nodes(self) -> list[dict[str, Any]]:
-        """List the machines."""
+        """List the machines, or fail as Ray does where the cluster is lost."""
+        self.gone_after -= 1
+        if self.gone_after < 0:
+            raise _RayError("The head died.\nTrace")
         return [
             {
                 "NodeID": name,
@@ -145,6 +150,16 @@ def test_a_machine_that_is_lost_is_named_and_the_others_go_on(
 
     assert len(done) == 3
     assert told == ["one: The machine died; if it had a task, its lease runs out within a minute."]
+    assert not registry.workers()
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_cluster_that_is_lost_ends_the_worker_with_a_sentence(ray: PlayedRay) -> None:
+    """What was leased comes back by itself."""
+    ray.gone_after = 1
+
+    with pytest.raises(RunFailed, match="at auto is lost: The head died; what was leased is queued again"):
+        work()
 
 
 def test_a_machine_that_reads_another_store_does_nothing(registry: Registry, model: Path) -> None:

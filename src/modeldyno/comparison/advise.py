@@ -177,8 +177,13 @@ def _inspect_baseline(trial: AdviseSession) -> Advice:
     """
     result = trial.look(trial.job, BASELINE, BASELINE)
     if failure := result.failure:
-        smaller = _batch_that_fits(trial, result) if failure.kind is FailureKind.OOM else 0
-        raise RunFailed(f"The model failed in {failure.where}: {failure.message}{_smaller_batch(smaller)}")
+        advice = ""
+        if failure.kind is FailureKind.OOM and (batch := _batch_that_fits(trial, result)):
+            advice = (
+                f"; a batch of {batch:,} fits, as a trial showed: take batch_size={batch}, or let the probe "
+                "largest-batch find the largest"
+            )
+        raise RunFailed(f"The model failed in {failure.where}: {failure.message}{advice}")
     metric = trial.wish.query.metric
     if trial.campaign.limit is not None and result.find(metric) is None and trial.left <= 0:
         raise trial.campaign.limit.exceeded(metric)
@@ -209,15 +214,6 @@ def _batch_that_fits(trial: AdviseSession, result: Result) -> int:
             return batch
         batch = batch // 2 if tried.failure.kind is FailureKind.OOM else 0
     return 0
-
-
-def _smaller_batch(batch: int) -> str:
-    if not batch:
-        return ""
-    return (
-        f"; a batch of {batch:,} fits, as a trial showed: take batch_size={batch}, or let the probe "
-        "largest-batch find the largest"
-    )
 
 
 def _with_watched_run(trial: AdviseSession, result: Result) -> Result:

@@ -243,10 +243,11 @@ def _newest_loads(store: Store, name: str) -> list[Entry]:
 
 
 _LOOKED = 300
+"""Newest results among which loads are looked for."""
 _OF_LOADS = ("request_rate", "error_rate")
 """Metrics of which a load has at least one, and nothing else has any."""
-_IS_LOAD = "request_rate >= 0/s or error_rate >= 0"
-_LOAD_COLUMNS = ("created", "model", "latency.p50", "latency.p99", "request_rate", "error_rate")
+_IS_LOAD = " or ".join(f"{name} >= 0" for name in _OF_LOADS)
+_LOAD_COLUMNS = ("created", "model", "latency.p50", "latency.p99", *_OF_LOADS)
 
 
 def _single_loads(store: Store, shown: Sequence[Entry], name: str) -> Iterator[Part]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Condition, Thread
 
@@ -51,16 +52,16 @@ class RegressionSearch:
             return self._found
 
     def _search(self) -> None:
-        began = self.clock()
+        began, found = self.clock(), None
         try:
-            found: Sequence[Attention] | None = find_regressions(self.store)
-        except ModelDynoError:  # the pages say what is wrong with the store
-            found = None
-        with self._changed:
-            if found is not None:
-                self.version += found != self._found
-                self._found = found
-            ended = self.clock()
-            self._next = ended + max(_REST, (ended - began) / _SHARE)
-            self._running = False
-            self._changed.notify_all()
+            with suppress(ModelDynoError):  # the pages say what is wrong with the store
+                found = find_regressions(self.store)
+        finally:
+            with self._changed:
+                if found is not None:
+                    self.version += found != self._found
+                    self._found = found
+                ended = self.clock()
+                self._next = ended + max(_REST, (ended - began) / _SHARE)
+                self._running = False
+                self._changed.notify_all()

@@ -51,7 +51,7 @@ class ChangeWatch:
     @property
     def known(self) -> str:
         """The mark as it was seen last, without looking."""
-        return self._versioned()
+        return self._full_mark()
 
     def mark(self) -> str:
         """Return the mark of the store's last change; the last known one while the store cannot be read."""
@@ -60,13 +60,13 @@ class ChangeWatch:
                 with suppress(StoreError):
                     self._mark = self.store.change_mark()
                 self._looked = self.clock()
-            return self._versioned()
+            return self._full_mark()
 
     def store_mark(self) -> str:
         """Return the mark of the store alone."""
         self.mark()
         return self._mark
 
-    def _versioned(self) -> str:
+    def _full_mark(self) -> str:
         version = self.version()
         return f"{self._mark}.{version}" if version else self._mark

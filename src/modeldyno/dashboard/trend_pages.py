@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,7 +24,7 @@ from modeldyno.dashboard.page import (
     PageText,
     address,
 )
-from modeldyno.errors import RequestError
+from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.interfaces.reporter import TableLinks
 from modeldyno.registry.canary import reading_tag
 from modeldyno.views.comparison import trend as trend_view
@@ -117,8 +118,8 @@ def trends_of(store: Store) -> Sequence[NamedTrend]:
     ]
     models = Counter(entry.name for entry in store.find(limit=_LOOKED) if not entry.failed)
     for name in [name for name, times in models.items() if times > 1 and name != _REFERENCE][:_MODELS]:
-        history = _kept_trend(_stored_history(store, name), None)
-        if isinstance(history, Trend):  # else it has nothing that is timed
+        history = _trend_or_none(store, name)
+        if history is not None:
             found.append(NamedTrend(name, name, history))
     return sorted(found, key=lambda one: trend_state(one.trend) != _WORSE)
 
@@ -141,8 +142,8 @@ def machine_trends(store: Store) -> Iterator[tuple[HardwareTarget, str, Trend]]:
     for target in store.registry.targets():
         tag = reading_tag(target.id)
         if len(store.find(tag=tag, limit=2)) > 1:
-            history = _kept_trend(_stored_history(store, tag), None)
-            if isinstance(history, Trend):  # else too few of them tell a time
+            history = _trend_or_none(store, tag)
+            if history is not None:
                 yield target, tag, history
 
 
@@ -156,6 +157,14 @@ def _trend(store: Store, name: str, query: Query | None) -> Trend:
     if isinstance(found, RequestError):
         raise found
     return found
+
+
+def _trend_or_none(store: Store, name: str) -> Trend | None:
+    """Return a history for a list: None where nothing is timed, or a result of it is damaged."""
+    with suppress(ModelDynoError):
+        found = _kept_trend(_stored_history(store, name), None)
+        return found if isinstance(found, Trend) else None
+    return None
 
 
 def _stored_history(store: Store, name: str) -> _Stored:

@@ -20,14 +20,14 @@ from urllib.parse import urlsplit
 
 from modeldyno import plugins
 from modeldyno.core.registry.records import HardwareTarget, TaskState, Worker
-from modeldyno.errors import MissingExtra, ModelDynoError, RequestError
+from modeldyno.errors import MissingExtra, ModelDynoError, RequestError, RunFailed
 from modeldyno.interfaces.store import Store
 from modeldyno.registry.targets import CPU, target_here
 from modeldyno.registry.worker import TaskDone, WorkerOptions, new_worker, run_worker
 from modeldyno.runtime.interrupts import counted_interrupts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence, Sized
+    from collections.abc import Sized
 
 
 _REST = 30.0
@@ -63,7 +63,7 @@ def do_next(options: WorkerOptions, store: str) -> NodeReport:
         with plugins.store() as own:
             place = own.place
         if place == store:
-            run_worker(options, done=lambda one: done.append(_light(one)), tell=told.append)
+            run_worker(options, done=lambda one: done.append(_without_documents(one)), tell=told.append)
         else:
             refused = f"its MODELDYNO_STORE is {place}, not {store}"
     except ModelDynoError as error:
@@ -71,7 +71,7 @@ def do_next(options: WorkerOptions, store: str) -> NodeReport:
     return NodeReport(worker=worker, target=target, done=tuple(done), told=tuple(told), refused=refused)
 
 
-def _light(done: TaskDone) -> TaskDone:
+def _without_documents(done: TaskDone) -> TaskDone:
     """Leave out the documents, which the store has."""
     return replace(
         done, outcome=replace(done.outcome, result=None, comparison=None, conversion=None, next=())
@@ -101,6 +101,7 @@ def run_on_ray(
         RequestError: the cluster cannot be reached, is on other machines without tokens, or the options are
             of one machine.
         MissingExtra: Ray is not installed.
+        RunFailed: the cluster was lost.
         StoreError: the store cannot be read.
     """
     if options.target_name is not None:
@@ -122,6 +123,12 @@ def run_on_ray(
         with plugins.store() as store, counted_interrupts() as interrupts:
             cluster = _Cluster(ray=ray, store=store, options=options, done=done, tell=tell)
             cluster.work(interrupts)
+    except ray.exceptions.RayError as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise RunFailed(
+            f"The Ray cluster at {address} is lost: {reason}; what was leased is queued again within a "
+            "minute."
+        ) from None
     finally:
         ray.shutdown()
 
@@ -183,33 +190,41 @@ class _Cluster:
 
     def work(self, interrupts: Sized) -> None:
         """Call the machines that have something to do, until interrupted."""
-        while not interrupts:
-            for node in self._callable_nodes():
-                self._announce(node, present=False)  # it announces itself
-                self.working[self._call(node)] = node
-            if self.options.once and not self.working:
-                return
-            self._collect(self.options.poll)
-        for node in self.nodes.values():
-            self._announce(node, present=False)
+        try:
+            while not interrupts:
+                for node in self._callable_nodes():
+                    self._announce(node, present=False)  # it announces itself
+                    self.working[self._call(node)] = node
+                if self.options.once and not self.working:
+                    return
+                for node in self._waiting():
+                    self._announce(node, present=True)
+                self._collect(self.options.poll)
+        finally:
+            for node in self.nodes.values():
+                self._announce(node, present=False)
         for reference in self.working:
             self.ray.cancel(reference)  # as Ctrl-C there: the measurement finishes, and its task is put off
         while self.working and len(interrupts) < _TWICE:
             self._collect(self.options.poll)
 
-    def _callable_nodes(self) -> Sequence[_Node]:
+    def _waiting(self) -> list[_Node]:
+        """Return the machines that do nothing."""
+        working = {node.id for node in self.working.values()}
+        return [node for node in self.nodes.values() if node.id not in working]
+
+    def _callable_nodes(self) -> list[_Node]:
         """Return the machines that are free and are new, or have something queued for their hardware."""
-        for one in self.ray.nodes():
-            if one["Alive"] and one["NodeID"] not in self.nodes:
-                name, resources = one["NodeManagerHostname"], one["Resources"]
-                self.nodes[one["NodeID"]] = _Node(one["NodeID"], name, resources.get("CPU", 0.0))
-        alive = {one["NodeID"] for one in self.ray.nodes() if one["Alive"]}
+        alive = {one["NodeID"]: one for one in self.ray.nodes() if one["Alive"]}
+        for identifier, one in alive.items():
+            processors = one["Resources"].get("CPU", 0.0)
+            self.nodes.setdefault(identifier, _Node(identifier, one["NodeManagerHostname"], processors))
         targets = {task.target for task in self.store.registry.tasks(states=_QUEUED)}
-        busy, now = {node.id for node in self.working.values()}, self.clock()
+        now = self.clock()
         return [
             node
-            for node in self.nodes.values()
-            if node.id in alive - busy
+            for node in self._waiting()
+            if node.id in alive
             and not node.refused
             and node.rests_until <= now
             and (node.report is None or targets & {node.report.target.id, ""})
@@ -240,9 +255,6 @@ class _Cluster:
 
     def _collect(self, seconds: float) -> None:
         """Take the reports that arrive within some seconds."""
-        waiting = {node.id for node in self.nodes.values()} - {node.id for node in self.working.values()}
-        for identifier in waiting:
-            self._announce(self.nodes[identifier], present=True)
         if not self.working:
             time.sleep(seconds)
             return
@@ -250,13 +262,13 @@ class _Cluster:
         for reference in ready:
             node = self.working.pop(reference)
             try:
-                self._take(node, self.ray.get(reference))
+                self._take_report(node, self.ray.get(reference))
             except self.ray.exceptions.RayError as error:
                 reason = str(error).partition("\n")[0].rstrip(".")
                 node.rests_until = self.clock() + _REST
                 self.tell(f"{node.name}: {reason}; if it had a task, its lease runs out within a minute.")
 
-    def _take(self, node: _Node, report: NodeReport) -> None:
+    def _take_report(self, node: _Node, report: NodeReport) -> None:
         node.report = report if node.report is None else replace(report, worker=node.report.worker)
         for sentence in report.told:
             self.tell(f"{node.name}: {sentence}")
