@@ -123,6 +123,21 @@ class TestNvml:
         assert (first.utilization, first.power, first.power_limit) == (None, None, None)
         assert (first.temperature, first.clock) == (61.0, 1.98e9)
 
+    def test_what_the_driver_reserves_is_not_used(self, fake: Callable[[list[dict[str, Any]]], None]) -> None:
+        """The first version of NVML's call counts it as used."""
+        fake([{**CARD, "reserved": GIB}])
+        (device,) = read_devices().devices
+
+        assert device.memory_used == 3 * GIB
+
+    def test_whether_a_process_computes_is_told(self, fake: Callable[[list[dict[str, Any]]], None]) -> None:
+        """One that only draws does not."""
+        fake([{**CARD, "drawing": [[2**22 + 1, None], [2**22 + 2, GIB]]}])
+        (device,) = read_devices().devices
+
+        computes = {process.pid: process.computes for process in device.processes}
+        assert computes == {os.getppid(): True, 2**22 + 1: True, 2**22 + 2: False}
+
     def test_hidden_cards_are_read_too(self, fake: Callable[[list[dict[str, Any]]], None]) -> None:
         """What programs see has the name that they give it."""
         fake([CARD, {**CARD, "uuid": "GPU-bbbb-2"}])

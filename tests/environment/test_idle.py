@@ -1,25 +1,26 @@
-"""Whether a device is idle: faked looks, the real processor, and a GPU that a script plays."""
+"""Whether a device is idle: faked looks, the real processor, and GPUs as a driver would describe them."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from modeldyno.environment import idle
+from modeldyno.environment.device_state import DeviceProcess, DeviceState
+from modeldyno.environment.devices import DeviceReading
 from modeldyno.environment.idle import IdleRule, why_busy
 from modeldyno.environment.machine import allowed_cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 AT_ONCE = IdleRule(looks=1, period=0.0)
 
@@ -146,119 +147,124 @@ class TestProcessor:
         assert told.startswith("cpu cannot be read: ")
 
 
-SMI = """#!{python}
-import json, os, sys
-said = json.load(open({said!r}))
-open({asked!r}, "a").write(sys.argv[2] + "\\n")
-if said.get("fails"):
-    sys.exit("NVIDIA-SMI has failed")
-print(said["apps" if "compute-apps" in sys.argv[3] else "gpu"])
-"""
+GIB, MIB = 1 << 30, 1 << 20
+CARD = DeviceState(
+    index=0, uuid="GPU-a", name="NVIDIA T", cuda="cuda:0", utilization=0.0, memory_used=4 * MIB
+)
+
+
+def process(pid: int, size: int | None, *, computes: bool = True) -> DeviceProcess:
+    return DeviceProcess(pid=pid, name=None if pid > 2**22 else "eve", bytes=size, computes=computes)
 
 
 @pytest.fixture
-def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Give a function that says what nvidia-smi answers; it returns the file of what was asked."""
-    said, asked = tmp_path / "said.json", tmp_path / "asked"
-    script = tmp_path / "nvidia-smi"
-    script.write_text(SMI.format(python=sys.executable, said=str(said), asked=str(asked)))
-    script.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Give a function that says what the driver answers."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
-    def answers(gpu: str = "0, 4", apps: str = "", *, fails: bool = False) -> Path:
-        said.write_text(json.dumps({"gpu": gpu, "apps": apps, "fails": fails}))
-        return asked
+    def answer(*states: DeviceState) -> None:
+        reading = DeviceReading(devices=states, source="nvidia-smi is not on the path.")
+        monkeypatch.setattr(idle, "read_devices", lambda: reading)
 
-    return answers
+    return answer
 
 
 class TestGpu:
     @pytest.mark.parametrize(
-        ("answer", "told"),
+        ("utilization", "memory", "told"),
         [
-            ("0, 4", None),
-            ("5, 500", None),
-            ("6, 4", "others use 6 % of cuda:0"),
-            ("0, 501", "others hold 501 MiB of cuda:0"),
+            (0.0, 4, None),
+            (0.05, 500, None),
+            (0.06, 4, "others use 6 % of cuda:0"),
+            (0.0, 501, "others hold 501 MiB of cuda:0"),
         ],
     )
     def test_little_use_and_little_memory_are_idle(
-        self, gpu: Callable[..., Path], answer: str, told: str | None
+        self, gpus: Callable[..., None], utilization: float, memory: int, told: str | None
     ) -> None:
         """Up to 5 % and 500 MiB."""
-        gpu(answer)
+        gpus(replace(CARD, utilization=utilization, memory_used=memory * MIB))
         assert why_busy("cuda:0", AT_ONCE) == told
 
-    def test_a_process_of_others_makes_it_busy(self, gpu: Callable[..., Path]) -> None:
+    def test_a_process_of_others_makes_it_busy(self, gpus: Callable[..., None]) -> None:
         """However little it uses; it is named, if it can be."""
-        gpu(apps=f"{os.getppid()}, 10")
-        told = why_busy("cuda:0", AT_ONCE)
-        assert told is not None
-        assert told.endswith(f"(pid {os.getppid()}) uses cuda:0")
-        gpu(apps="999999999, 10")
+        gpus(replace(CARD, processes=(process(os.getppid(), 10 * MIB),)))
+        assert why_busy("cuda:0", AT_ONCE) == f"eve (pid {os.getppid()}) uses cuda:0"
+        gpus(replace(CARD, processes=(process(999999999, 10 * MIB),)))
         assert why_busy("cuda:0", AT_ONCE) == "process 999999999 uses cuda:0"
 
-    def test_what_we_hold_is_ours(self, gpu: Callable[..., Path]) -> None:
-        """Its memory is not that of others."""
-        gpu("40, 9000", f"{os.getpid()}, 8900")
+    def test_a_desktop_does_not(self, gpus: Callable[..., None]) -> None:
+        """It draws, and does not compute: what it uses and holds counts, as that of others."""
+        desktop = process(os.getppid(), 90 * MIB, computes=False)
+        gpus(replace(CARD, memory_used=100 * MIB, processes=(desktop,)))
         assert why_busy("cuda:0", AT_ONCE) is None
-        gpu("40, 9000", f"{os.getpid()}, 8000")
+        gpus(replace(CARD, memory_used=600 * MIB, processes=(desktop,)))
+        assert why_busy("cuda:0", AT_ONCE) == "others hold 600 MiB of cuda:0"
+
+    def test_what_we_hold_is_ours(self, gpus: Callable[..., None]) -> None:
+        """Its memory is not that of others, and we may be who uses it."""
+        ours = replace(CARD, utilization=0.4, memory_used=9000 * MIB)
+        gpus(replace(ours, processes=(process(os.getpid(), 8900 * MIB),)))
+        assert why_busy("cuda:0", AT_ONCE) is None
+        gpus(replace(ours, processes=(process(os.getpid(), 8000 * MIB),)))
         assert why_busy("cuda:0", AT_ONCE) == "others hold 1000 MiB of cuda:0"
+        gpus(replace(ours, processes=(process(os.getpid(), None),)))
+        assert why_busy("cuda:0", AT_ONCE) is None
+
+    def test_the_card_is_the_one_that_cuda_means(self, gpus: Callable[..., None]) -> None:
+        """The driver's numbers are others where CUDA_VISIBLE_DEVICES is set."""
+        busy = replace(CARD, uuid="GPU-b", utilization=0.9)
+        gpus(replace(busy, cuda="cuda:1"), replace(CARD, index=1))
+        assert why_busy("cuda:0", AT_ONCE) is None
+        assert why_busy("cuda", AT_ONCE) is None
+        assert why_busy("cuda:1", AT_ONCE) == "others use 90 % of cuda:1"
+
+    def test_an_instance_of_a_card_is_known_by_its_memory_and_processes(
+        self, gpus: Callable[..., None]
+    ) -> None:
+        """Its share of the utilization is not known."""
+        whole = replace(CARD, cuda=None, utilization=0.9)
+        part = replace(CARD, instance=0, uuid="MIG-a", utilization=None)
+        gpus(whole, part)
+        assert why_busy("cuda:0", AT_ONCE) is None
+        gpus(whole, replace(part, memory_used=GIB))
+        assert why_busy("cuda:0", AT_ONCE) == "others hold 1024 MiB of cuda:0"
 
     @pytest.mark.parametrize(
-        ("visible", "device", "asked"),
+        ("states", "visible", "told"),
         [
-            (None, "cuda:1", "1"),
-            (None, "cuda", "0"),
-            ("2,3", "cuda:1", "3"),
-            ("GPU-5a, 0", "cuda:0", "GPU-5a"),
+            ((), None, "nvidia-smi is not on the path."),
+            ((CARD,), "0", "CUDA_VISIBLE_DEVICES '0' hides it"),
+            ((CARD,), None, "there is no such device"),
+            (
+                (replace(CARD, cuda=None), replace(CARD, cuda=None, name="NVIDIA U", index=1)),
+                None,
+                "CUDA numbers unlike cards by speed; set CUDA_DEVICE_ORDER=PCI_BUS_ID",
+            ),
+            ((replace(CARD, cuda="cuda:1", utilization=None),), None, "its utilization is not known"),
+            ((replace(CARD, cuda="cuda:1", memory_used=None),), None, "its used memory is not known"),
         ],
     )
-    def test_the_card_is_the_one_that_cuda_means(
+    def test_a_card_that_cannot_be_read_is_busy(
         self,
-        gpu: Callable[..., Path],
+        gpus: Callable[..., None],
         monkeypatch: pytest.MonkeyPatch,
+        states: tuple[DeviceState, ...],
         visible: str | None,
-        device: str,
-        asked: str,
+        told: str,
     ) -> None:
-        """CUDA_VISIBLE_DEVICES gives cards other numbers."""
+        """Nobody could measure on one that is hidden, and nothing is claimed of one that does not answer."""
+        gpus(*states)
         if visible is not None:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        log = gpu()
-        assert why_busy(device, AT_ONCE) is None
-        assert set(log.read_text().split()) == {asked}
+        assert why_busy("cuda:1", AT_ONCE) == f"cuda:1 cannot be read: {told}"
 
-    @pytest.mark.parametrize("visible", ["", "0"])
-    def test_a_hidden_card_is_no_idle_one(
-        self, gpu: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, visible: str
-    ) -> None:
-        """Nobody could measure on it."""
-        gpu()
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        told = why_busy("cuda:1", AT_ONCE)
-        assert told == f"cuda:1 cannot be read: CUDA_VISIBLE_DEVICES '{visible}' hides it"
-
-    def test_a_card_that_cannot_be_read_is_busy(
-        self, gpu: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Its tool fails, says something else, or is not there."""
-        gpu(fails=True)
-        assert str(why_busy("cuda:0", AT_ONCE)).startswith("cuda:0 cannot be read: ")
-        gpu("[N/A], 4")
-        assert str(why_busy("cuda:0", AT_ONCE)).startswith("cuda:0 cannot be read: ")
-        gpu("")
-        assert str(why_busy("cuda:0", AT_ONCE)).startswith("cuda:0 cannot be read: ")
-        monkeypatch.setenv("PATH", "")
-        assert str(why_busy("cuda:0", AT_ONCE)).startswith("cuda:0 cannot be read: ")
-
-    def test_it_looks_for_a_while(self, gpu: Callable[..., Path]) -> None:
+    def test_it_looks_for_a_while(self, gpus: Callable[..., None]) -> None:
         """A period after each look, which is not waited for once somebody was seen."""
         slept: list[float] = []
-        gpu()
+        gpus(CARD)
         assert why_busy("cuda:0", IdleRule(looks=3, period=1.0), sleep=slept.append) is None
         assert slept == [1.0] * 3
-        gpu("50, 4")
+        gpus(replace(CARD, utilization=0.5))
         assert why_busy("cuda:0", IdleRule(looks=3, period=1.0), sleep=slept.append) is not None
         assert slept == [1.0] * 3

@@ -14,6 +14,8 @@ class DeviceProcess:
     """None if it is not known here, as in another container."""
     bytes: int | None
     """The device memory that it holds."""
+    computes: bool = True
+    """False if it only draws, as a desktop does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

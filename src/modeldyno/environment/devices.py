@@ -28,6 +28,7 @@ from modeldyno.environment.nvidia import (
     list_nvml_cards,
     load_nvml,
     query_nvml,
+    read_memory,
     scaled,
     visible_devices,
 )
@@ -58,12 +59,12 @@ _SMI_FIELDS: dict[str, tuple[str, float]] = {
 }
 """Field of nvidia-smi to that of a DeviceState and its unit."""
 _BYTES = ("memory_used", "memory_free", "memory_total")
-_PROCESS_LISTS = (
-    "nvmlDeviceGetGraphicsRunningProcesses",
-    "nvmlDeviceGetMPSComputeRunningProcesses",
-    "nvmlDeviceGetComputeRunningProcesses",
-)
-"""Of a process in several of them, the last one counts."""
+_PROCESS_LISTS = {
+    "nvmlDeviceGetGraphicsRunningProcesses": False,
+    "nvmlDeviceGetMPSComputeRunningProcesses": True,
+    "nvmlDeviceGetComputeRunningProcesses": True,
+}
+"""Function to whether its processes compute; of a process in several of them, the last one counts."""
 _OTHER_DRIVERS = {
     "dev/kfd": f"AMD's driver, whose devices are read by {AMD_SMI} or {ROCM_SMI}, which are not on the path",
     "dev/dri/renderD128": f"a driver of graphics; GPUs of Intel are read by {XPU_SMI}, which is not here",
@@ -185,19 +186,20 @@ def _nvml_gauges(nvml: Any, handle: Any) -> dict[str, Any]:
 
 
 def _nvml_memory(nvml: Any, handle: Any) -> dict[str, Any]:
-    memory = query_nvml(nvml, "nvmlDeviceGetMemoryInfo", handle)
+    memory = read_memory(nvml, handle)
     return {f"memory_{part}": getattr(memory, part, None) for part in ("used", "free", "total")}
 
 
 def _nvml_processes(nvml: Any, handle: Any) -> tuple[DeviceProcess, ...]:
     """List the processes that compute or draw on a device."""
-    memory = {
-        process.pid: process.usedGpuMemory
-        for function in _PROCESS_LISTS
+    running = {
+        process.pid: (process.usedGpuMemory, computes)
+        for function, computes in _PROCESS_LISTS.items()
         for process in query_nvml(nvml, function, handle) or ()
     }
     return tuple(
-        DeviceProcess(pid=pid, name=_process_name(pid), bytes=size) for pid, size in sorted(memory.items())
+        DeviceProcess(pid=pid, name=_process_name(pid), bytes=size, computes=computes)
+        for pid, (size, computes) in sorted(running.items())
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +11,14 @@ from typing import TYPE_CHECKING
 import psutil
 
 from modeldyno.core.stats.units import BYTES, FRACTION, SECONDS, parse_quantity
+from modeldyno.environment.devices import read_devices
 from modeldyno.environment.machine import allowed_cores
 from modeldyno.environment.process_tree import cpu_seconds, list_process_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
+
+    from modeldyno.environment.device_state import DeviceProcess, DeviceState
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _MIB = 1 << 20
@@ -93,7 +95,7 @@ def _look(device: str, rule: IdleRule, period: float, sleep: Callable[[float], N
             if device == "cpu"
             else _look_at_gpu(device, rule, period, sleep)
         )
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
+    except (OSError, ValueError) as error:
         return f"{device} cannot be read: {error}"
 
 
@@ -148,51 +150,47 @@ def _busiest(before: dict[int, tuple[float, str]]) -> str:
 
 
 def _look_at_gpu(device: str, rule: IdleRule, period: float, sleep: Callable[[float], None]) -> str | None:
-    """Look at a GPU by nvidia-smi; one that cannot be read is busy."""
-    card = _card_of(device, os.environ)
+    """Look at a GPU; one that cannot be read is busy."""
+    state = _state_of(device)
     ours = set(list_process_tree(os.getpid()))
-    own_memory = 0.0
-    for pid, memory in _ask(card, "--query-compute-apps=pid,used_memory"):
-        if int(pid) not in ours:
-            return f"{_name_of(int(pid))} uses {device}"
-        own_memory += float(memory)
-    ((utilization, used),) = _ask(card, "--query-gpu=utilization.gpu,memory.used")
-    if not own_memory and float(utilization) / 100 > rule.utilization:
-        return f"others use {float(utilization):.0f} % of {device}"
-    if (float(used) - own_memory) * _MIB > rule.memory:
-        return f"others hold {float(used) - own_memory:.0f} MiB of {device}"
+    computing = [process for process in state.processes if process.computes]
+    for process in computing:
+        if process.pid not in ours:
+            return f"{_describe_process(process)} uses {device}"
+    if not computing:
+        if state.utilization is None and state.instance is None:
+            raise ValueError("its utilization is not known")
+        if (state.utilization or 0.0) > rule.utilization:
+            return f"others use {state.utilization:.0%} of {device}".replace("%", " %")
+    if state.memory_used is None:
+        raise ValueError("its used memory is not known")
+    if all(process.bytes is not None for process in computing):
+        others = state.memory_used - sum(process.bytes or 0 for process in computing)
+        if others > rule.memory:
+            return f"others hold {others / _MIB:.0f} MiB of {device}"
     sleep(period)
     return None
 
 
-def _ask(card: str, query: str) -> list[list[str]]:
-    answer = subprocess.run(
-        ["nvidia-smi", "-i", card, query, "--format=csv,noheader,nounits"],  # noqa: S607 - found on the PATH, as its users do
-        capture_output=True,
-        text=True,
-        timeout=10,
-        check=True,
-    ).stdout
-    return [[part.strip() for part in line.split(",")] for line in answer.splitlines() if line.strip()]
+def _state_of(device: str) -> DeviceState:
+    """Read the card that CUDA calls ``cuda:0``.
 
-
-def _card_of(device: str, environ: Mapping[str, str]) -> str:
-    """Return the index or UUID by which nvidia-smi knows what CUDA calls ``cuda:0``.
-
-    Cards of one machine are taken to be alike: among unlike ones CUDA counts by speed.
+    Raises:
+        ValueError: there is none, or CUDA_VISIBLE_DEVICES hides it.
     """
-    index = int(device.partition(":")[2] or 0)
-    listed = environ.get("CUDA_VISIBLE_DEVICES")
-    if listed is None:
-        return str(index)
-    cards = [card for part in listed.split(",") if (card := part.strip())]
-    if index >= len(cards):
-        raise ValueError(f"CUDA_VISIBLE_DEVICES '{listed}' hides it")
-    return cards[index]
+    name = f"cuda:{int(device.partition(':')[2] or 0)}"
+    reading = read_devices()
+    for state in reading.devices:
+        if state.cuda == name:
+            return state
+    if not reading.devices:
+        raise ValueError(reading.source)
+    if len({state.name for state in reading.devices}) > 1 and not any(s.cuda for s in reading.devices):
+        raise ValueError("CUDA numbers unlike cards by speed; set CUDA_DEVICE_ORDER=PCI_BUS_ID")
+    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        raise ValueError(f"CUDA_VISIBLE_DEVICES '{visible}' hides it")
+    raise ValueError("there is no such device")
 
 
-def _name_of(pid: int) -> str:
-    try:
-        return f"{psutil.Process(pid).name()} (pid {pid})"
-    except psutil.Error:  # gone, or of another container
-        return f"process {pid}"
+def _describe_process(process: DeviceProcess) -> str:
+    return f"process {process.pid}" if process.name is None else f"{process.name} (pid {process.pid})"

@@ -20,6 +20,7 @@ from modeldyno.environment.nvidia import (
     list_nvml_cards,
     load_nvml,
     query_nvml,
+    read_memory,
     scaled,
     visible_devices,
 )
@@ -89,7 +90,7 @@ class Nvml:
         }
 
     def _read_memory(self, part: Any, pids: frozenset[int]) -> dict[str, float | None]:
-        memory = query_nvml(self._nvml, "nvmlDeviceGetMemoryInfo", part)
+        memory = read_memory(self._nvml, part)
         running = [
             process
             for query in ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses")

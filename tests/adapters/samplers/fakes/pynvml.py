@@ -73,9 +73,14 @@ def nvmlDeviceGetMigDeviceHandleByIndex(handle: Any, index: int) -> Any:  # noqa
     return parts[index]
 
 
-def nvmlDeviceGetMemoryInfo(handle: Any) -> SimpleNamespace:  # noqa: N802
+nvmlMemory_v2 = 0x02000028  # noqa: N816
+
+
+def nvmlDeviceGetMemoryInfo(handle: Any, version: int | None = None) -> SimpleNamespace:  # noqa: N802
+    """The first version counts what is reserved as used."""
+    reserved = 0 if version == nvmlMemory_v2 else handle.get("reserved", 0)
     return SimpleNamespace(
-        used=_known(handle, "used"), **{k: handle[k] for k in ("free", "total") if k in handle}
+        used=_known(handle, "used") + reserved, **{k: handle[k] for k in ("free", "total") if k in handle}
     )
 
 
@@ -114,3 +119,7 @@ def nvmlDeviceGetComputeRunningProcesses(handle: Any) -> list[SimpleNamespace]: 
         SimpleNamespace(pid=os.getppid() if pid == "parent" else pid, usedGpuMemory=memory)
         for pid, memory in _known(handle, "processes")
     ]
+
+
+def nvmlDeviceGetGraphicsRunningProcesses(handle: Any) -> list[SimpleNamespace]:  # noqa: N802
+    return [SimpleNamespace(pid=pid, usedGpuMemory=memory) for pid, memory in _known(handle, "drawing")]
