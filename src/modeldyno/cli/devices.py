@@ -6,7 +6,6 @@ import click
 
 from modeldyno.cli import actions, quantity_callback
 from modeldyno.cli.help_pages import HelpCommand
-from modeldyno.cli.output_options import JSON
 
 
 @click.command(name="devices", cls=HelpCommand)
@@ -17,7 +16,14 @@ from modeldyno.cli.output_options import JSON
     callback=quantity_callback("s", bound=True),
     help="Read them again after each TIME, such as 1s, until Ctrl-C.",
 )
-@JSON
+@click.option(
+    "--json",
+    "json_path",
+    metavar="[PATH]",
+    is_flag=False,
+    flag_value="-",
+    help="Print the JSON document, or save it.",
+)
 def command(period: float | None, json_path: str | None) -> None:
     """Show what the GPUs of this machine do now: use, memory, power, temperature, clocks, processes.
 

@@ -1,4 +1,4 @@
-"""Measure this machine's peaks once and cache them: operations and bytes per second.
+"""Measure the peaks of this machine's processor once and cache them: operations and bytes per second.
 
 The compute peak is the best of a few matrix products of growing size, in numpy, and in torch where that is
 loaded; the bandwidth is the better of copying and reading arrays far larger than the caches, on all allowed
@@ -32,7 +32,7 @@ from modeldyno.core.spec.devices import DevicePeaks
 from modeldyno.environment.machine import allowed_cores, hardware, memory_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy import ndarray
 
@@ -76,11 +76,15 @@ def local_device(
     component = _COMPONENT_DTYPE.get(dtype, dtype)
     measurable = component in (_TORCH if library == "torch" else _NUMPY)
     measured_dtype = component if measurable else "float32"
-    path = _cache_file(directory or cache_directory(), library, measured_dtype)
-    peaks = _load(path)
-    if peaks is None or (peaks.busy and _is_due(path)):
-        peaks = _combine_best(peaks, busy=_busy(), values=(measure or measure_in_subprocess)(measured_dtype))
-        _save(path, peaks)
+    torch = sys.modules.get("torch")
+    threads = {name: value for name, value in os.environ.items() if name.endswith("_NUM_THREADS")}
+    used = torch.get_num_threads() if torch else 0
+    path = cache_file(
+        directory or cache_directory(),
+        [hardware(), library, metadata.version(library), threads, used, measured_dtype],
+    )
+    peaks = recall_or_measure(path, _busy, lambda: (measure or measure_in_subprocess)(measured_dtype))
+    assert peaks is not None, "the processor can always be measured"
     return DevicePeaks(
         name=NAME,
         flops={measured_dtype: peaks.flops} if measurable else {},
@@ -89,6 +93,24 @@ def local_device(
         source=f"measured here with {library}" + (", while the machine was busy" if peaks.busy else ""),
         busy=peaks.busy,
     )
+
+
+def recall_or_measure(
+    path: Path | None, is_busy: Callable[[], bool], measure: Callable[[], tuple[float, float] | None]
+) -> Peaks | None:
+    """Return the peaks that a file holds; measure and keep them if there are none, or they may be too low.
+
+    None if they could not be measured.
+    """
+    peaks = _load(path)
+    if peaks is not None and not (peaks.busy and _is_due(path, is_busy)):
+        return peaks
+    busy, values = is_busy(), measure()
+    if values is None:
+        return peaks
+    peaks = _combine_best(peaks, busy=busy, values=values)
+    _save(path, peaks)
+    return peaks
 
 
 def measure_in_subprocess(dtype: str) -> tuple[float, float]:
@@ -185,62 +207,61 @@ def _peak_library() -> str:
     return "torch" if "torch" in sys.modules else "numpy"
 
 
-def _cache_file(directory: Path | None, library: str, dtype: str) -> Path | None:
+def cache_file(directory: Path | None, facts: Sequence[Any]) -> Path | None:
     """Return the cache file, named by everything that affects the peaks."""
     if directory is None:
         return None
-    threads = {name: value for name, value in os.environ.items() if name.endswith("_NUM_THREADS")}
-    torch = sys.modules.get("torch")
-    used = torch.get_num_threads() if torch else 0
-    facts = [hardware(), library, metadata.version(library), threads, used, dtype]
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
     return directory / f"peaks-{digest[:16]}.json"
 
 
 @dataclass(frozen=True, slots=True)
-class _Peaks:
+class Peaks:
+    """Operations and bytes per second."""
+
     flops: float
     bandwidth: float
     busy: bool
+    """Whether they were measured beside other work."""
 
 
-def _combine_best(before: _Peaks | None, *, busy: bool, values: tuple[float, float]) -> _Peaks:
+def _combine_best(before: Peaks | None, *, busy: bool, values: tuple[float, float]) -> Peaks:
     """Combine the better values of two measurements; the later one decides whether it was busy."""
     flops, bandwidth = values
     if before is None:
-        return _Peaks(flops, bandwidth, busy)
-    return _Peaks(max(flops, before.flops), max(bandwidth, before.bandwidth), busy)
+        return Peaks(flops, bandwidth, busy)
+    return Peaks(max(flops, before.flops), max(bandwidth, before.bandwidth), busy)
 
 
 def _busy() -> bool:
     return os.getloadavg()[0] > len(allowed_cores()) * _BUSY_SHARE
 
 
-def _is_due(path: Path | None) -> bool:
+def _is_due(path: Path | None, is_busy: Callable[[], bool]) -> bool:
     """Whether peaks of a busy machine should be measured again: it is idle now, or they are old."""
     with suppress(OSError):
         return (
             path is None
-            or not _busy()
+            or not is_busy()
             or abs(datetime.now(UTC).timestamp() - path.stat().st_mtime) > _BUSY_AGE
         )
     return True
 
 
-def _load(path: Path | None) -> _Peaks | None:
+def _load(path: Path | None) -> Peaks | None:
     """Load cached peaks; None if there are none, or the file is damaged."""
     if path is None:
         return None
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        peaks = _Peaks(float(document["flops"]), float(document["bandwidth"]), bool(document["busy"]))
+        peaks = Peaks(float(document["flops"]), float(document["bandwidth"]), bool(document["busy"]))
     except (OSError, ValueError, TypeError, KeyError):
         return None
     valid = all(math.isfinite(value) and value > 0 for value in (peaks.flops, peaks.bandwidth))
     return peaks if valid else None
 
 
-def _save(path: Path | None, peaks: _Peaks) -> None:
+def _save(path: Path | None, peaks: Peaks) -> None:
     """Write the cache file atomically; a directory that cannot be written is no error."""
     if path is None:
         return

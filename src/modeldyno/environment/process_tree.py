@@ -29,6 +29,13 @@ def end_with_parent() -> None:
         os._exit(1)
 
 
+def describe_process(pid: int) -> str:
+    """Return ``name (pid 17)``, or ``process 17`` if it is gone, or of another container."""
+    with suppress(OSError):
+        return f"{Path(f'/proc/{pid}/comm').read_text(errors='replace').strip()} (pid {pid})"
+    return f"process {pid}"
+
+
 def list_process_tree(root: int) -> list[int]:
     """List a process and its living descendants."""
     pids = [root]

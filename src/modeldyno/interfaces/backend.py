@@ -44,6 +44,14 @@ class ConfiguresProcess(Protocol):
 
 
 @runtime_checkable
+class ChoosesDevice(Protocol):
+    """A backend that runs models in this process, on one of several devices."""
+
+    def device_of(self, config: Mapping[str, KnobValue]) -> str:
+        """Return the device of a session, such as ``cuda:0``. Raise RequestError if it is not there."""
+
+
+@runtime_checkable
 class RecordsOperators(Protocol):
     """A backend that can record what its framework runs in any block of code."""
 

@@ -100,6 +100,10 @@ class Subject:
     sizes: Mapping[str, int] = field(default_factory=dict)
     """Requested sizes of symbolic input dimensions."""
     inspection: Inspection = field(default_factory=Inspection)
+    device: Callable[[], str] = field(default=lambda: "cpu")
+    """Return the device that a session of the model runs on, such as ``cuda:0``, before there is one."""
+    precision: str = ""
+    """What weights and inputs are converted to, such as ``bf16``; empty if they stay as they are."""
     observation: Observation = field(default_factory=Observation)
     known: tuple[Measurement, ...] = ()
     """Measurements of the probes before this one."""

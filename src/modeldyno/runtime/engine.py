@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from modeldyno import data, plugins
@@ -33,7 +34,7 @@ from modeldyno.data.random_arrays import DEFAULT_DTYPE
 from modeldyno.environment import machine
 from modeldyno.environment.process_tree import list_process_tree, tree_memory
 from modeldyno.errors import ModelDynoError, RequestError
-from modeldyno.interfaces.backend import ConfiguresProcess, TakesOtherInputs
+from modeldyno.interfaces.backend import ChoosesDevice, ConfiguresProcess, TakesOtherInputs
 from modeldyno.interfaces.load_stages import loading
 from modeldyno.interfaces.probe import NO_TURNS, ChecksFirst, Pass, Subject
 from modeldyno.interfaces.sampler import WatchStage
@@ -368,6 +369,8 @@ def _load_and_inspect(
         sizes=job.sizes,
         load=job.load,
         inspection=job.inspection,
+        device=partial(_device_of, job) if callable_probes else _on_cpu,
+        precision=str(job.config.get("precision", "")),
         observation=job.observation,
         interrupted=interrupted,
         watch=stage.watch,
@@ -389,6 +392,16 @@ def _load_and_inspect(
         yield from record(_run_probes(static_probes, tuple(Pass), subject_so_far, job, stage))
     subject = replace(subject_so_far, known=tuple(measurements))
     warm.ready = _Ready(subject=subject, events=events, spent=spent, looked=len(events))
+
+
+def _device_of(job: Job) -> str:
+    """Return the device that the model will run on; the CPU where the backend knows no other."""
+    backend = plugins.backend(job.backend)
+    return backend.device_of(job.config) if isinstance(backend, ChoosesDevice) else _on_cpu()
+
+
+def _on_cpu() -> str:
+    return "cpu"
 
 
 _ANALYSIS_COST = 2.0

@@ -290,6 +290,18 @@ class TestDevice:
         assert wait.self_time == pytest.approx(15e-6)
         assert "cudaDeviceSynchronize" not in found
 
+    def test_the_profilers_own_buffers_are_no_operators(self, events: list[Any]) -> None:
+        """A kernel that torch hangs on such a request is the operator's that launched it."""
+        addmm, launch = events[3], events[4]
+        request = event("Activity Buffer Request", 21, 29, launch, kernels=addmm.kernels)
+        addmm.kernels = []
+        recorded = {o.name: o for o in torch_operators.occurrences([*events, request])}
+
+        assert request.name not in recorded
+        assert recorded["aten::addmm"].device_time == pytest.approx(30e-6)
+        assert recorded["aten::addmm"].self_time == pytest.approx(22e-6)
+        assert recorded["gemm"].scope == "fc"
+
     def test_each_call_is_told_apart(self, events: list[Any]) -> None:
         """Whatever begins after the second call has begun is of that one, kernels with their launch."""
         gpu = {"device_type": "DeviceType.CUDA"}

@@ -70,6 +70,22 @@ class TestTold:
         assert told["power", "package-0"] == pytest.approx(10.0)
         assert told["idle_power", "package-0"] == pytest.approx(5.0)
 
+    def test_a_device_that_others_use_is_doubted(self) -> None:
+        """With the share at its highest and the process; not below 5 %, nor if ours is unknown."""
+
+        def seen(share: float, **more: float) -> dict[str, str]:
+            timed = [
+                {"foreign": 0.01, "foreign_pid": 1},
+                {"foreign": share, "foreign_pid": 2**22 + 1, **more},
+            ]
+            return doubts(list(device.device_measurements({"cuda:0": GPU}, stages(load=[{}], timed=timed))))
+
+        assert seen(0.47, ours=1) == {
+            "shared-device": f"cuda:0 was kept busy up to 47% by others, mostly by process {2**22 + 1}"
+        }
+        assert seen(0.04, ours=1) == {}
+        assert seen(0.47) == {}
+
     def test_each_stage_gives_what_it_is_about(self) -> None:
         """The floor is of the idle stage, memory of what came after the baseline, the rest of the pass."""
         seen = stages(

@@ -87,6 +87,15 @@ class TestNvml:
 
         assert not {"memory", "ours"} & opened({}).read(frozenset({5})).get("cuda:0", {}).keys()
 
+    def test_how_busy_others_keep_a_card_is_read(self, fake: Callable[[list[dict[str, Any]]], None]) -> None:
+        """All of them together, and which of them most; ours are left out."""
+        fake([{**CARD, "shares": [[11, 40], [99, 12], [98, 20]]}])
+        source = opened({})
+        read = source.read(frozenset({11}))["cuda:0"]
+
+        assert (read["foreign"], read["foreign_pid"]) == (pytest.approx(0.32), 98)
+        assert "foreign" not in source.read(frozenset({11, 98, 99}))["cuda:0"]
+
     def test_a_process_whose_memory_is_untold_is_still_there(
         self, fake: Callable[[list[dict[str, Any]]], None]
     ) -> None:

@@ -268,12 +268,22 @@ class TestPerCall:
         assert list(energy_per_call(found)) == []
 
 
+def test_each_window_needs_its_length() -> None:
+    """Both ends of a window are uncertain: two need twice the time of one."""
+    windows = [[MeterSample(time=t, energy=t) for t in (begin, begin + 0.6)] for begin in (0.0, 5.0)]
+    drawn = average_power_draw(windows, METER)
+
+    assert drawn is not None
+    assert not drawn.enough
+    assert "1.2 s of calls, and 2.0 s are needed" in energy.short_window_doubt("cuda:0", drawn).seen
+
+
 def test_doubts_name_the_device_first() -> None:
     """So that those of several processes are told together."""
     drawn = average_power_draw([[MeterSample(time=t, energy=t) for t in (0.0, 0.5)]], METER)
     assert drawn is not None
 
-    short, sampled = energy.short_window_doubt("cuda:0", drawn, METER), energy.sampled_power_doubt("cuda:0")
+    short, sampled = energy.short_window_doubt("cuda:0", drawn), energy.sampled_power_doubt("cuda:0")
 
     assert (
         short.seen == "cuda:0 was sampled during 500 ms of calls, and 1.0 s are needed to determine its power"

@@ -77,9 +77,24 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
     """
     import jax  # noqa: PLC0415 - optional, and heavy
 
-    device = _find_device(jax, str(config["device"])) if "device" in config else jax.devices()[0]
+    device = _resolve_device(jax, config)
     with python.open(model, config), jax.default_device(device):
         yield Session(model.value, device)
+
+
+def device_of(config: Mapping[str, KnobValue]) -> str:
+    """Return the device that a session would run on.
+
+    Raises:
+        RequestError: it is not there.
+    """
+    import jax  # noqa: PLC0415 - optional, and heavy
+
+    return str(_resolve_device(jax, config))
+
+
+def _resolve_device(jax: Any, config: Mapping[str, KnobValue]) -> Any:
+    return _find_device(jax, str(config["device"])) if "device" in config else jax.devices()[0]
 
 
 def _find_device(jax: Any, text: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from modeldyno import data, plugins
@@ -58,7 +57,8 @@ def _analyse_graph(
     resolved: list[DevicePeaks] = []
 
     def devices(dtype: str) -> list[DevicePeaks]:
-        resolved.extend(map(partial(_resolve_device, dtype), inspection.devices))
+        named = (_resolve_device(subject, dtype, name) for name in inspection.devices)
+        resolved.extend(peaks for peaks in named if peaks is not None)
         return resolved
 
     for entry in analyse_model(trace, inspection, formulas(plugins.formulas()), devices):
@@ -66,10 +66,24 @@ def _analyse_graph(
         if isinstance(entry, StaticReport):
             yield from _limit_doubts(entry, subject.model.limits)
     yield from (_BUSY for device in resolved if device.busy)
+    if len(resolved) < len(inspection.devices):
+        yield _UNMEASURED
 
 
-def _resolve_device(dtype: str, name: str) -> DevicePeaks:
-    return peaks.local_device(dtype) if name == peaks.NAME else find_device(name)
+def _resolve_device(subject: Subject, dtype: str, name: str) -> DevicePeaks | None:
+    """Return the peaks of a device of the table, or of the one here that the model runs on."""
+    if name != peaks.NAME:
+        return find_device(name)
+    computed, device = _CONVERTED.get(subject.precision, dtype), subject.device()
+    if device == "cpu":
+        return peaks.local_device(computed)
+    from modeldyno.environment.accelerator_peaks import accelerator_peaks  # noqa: PLC0415 - only where one is
+
+    return accelerator_peaks(computed, device)
+
+
+_CONVERTED = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+"""Precision to the dtype in which products are then computed."""
 
 
 def tracer(subject: Subject, graph: Callable[[Tracing], Graph]) -> Callable[[Mapping[str, int]], Graph]:
@@ -108,6 +122,13 @@ _BUSY = Doubt(
     seen="other work ran while the peaks of this machine were measured, so they may be too low, "
     "and the bounds derived from them too high",
     advice="repeat it on an idle machine; the peaks are measured again until it is idle",
+)
+
+
+_UNMEASURED = Doubt(
+    code="unmeasured-peaks",
+    seen="the peaks of the device that the model runs on could not be measured",
+    advice="install torch with support for it, or name it if its peaks are published: --device h100",
 )
 
 

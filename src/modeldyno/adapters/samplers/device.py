@@ -20,6 +20,7 @@ from modeldyno.core.metrics.measurement import Distribution, Measurement, observ
 from modeldyno.core.trace import energy
 from modeldyno.core.trace.energy import EnergyMeter, MeterSample
 from modeldyno.environment.nvidia import hides_all_devices
+from modeldyno.environment.process_tree import describe_process
 from modeldyno.interfaces.sampler import WatchStage
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ _THROTTLE_REASONS = {
     0x80: "an external power brake",
 }
 """NVML's bits for reasons of lower clocks, except for idleness and user settings."""
+_FOREIGN_LIMIT = 0.05
+"""Share of a device that others may use unmentioned."""
 _GAUGES = {
     "utilization": "gpu_utilization",
     "clock": "clock",
@@ -132,6 +135,7 @@ def device_measurements(
             yield from memory(name, stages)
             yield from gauges(name, stages)
             yield from throttling(name, stages)
+            yield from sharing(name, stages)
         yield from power(name, devices[name], stages)
 
 
@@ -190,6 +194,23 @@ def throttling(name: str, stages: Sequence[dict[str, Any]]) -> Iterator[Doubt]:
         )
 
 
+def sharing(name: str, stages: Sequence[dict[str, Any]]) -> Iterator[Doubt]:
+    """Yield a doubt if processes that are not the model's kept the device busy in the timed pass.
+
+    Only where the driver knows the model's own processes: in a container it may have other numbers for them.
+    """
+    timed = _samples_in(WatchStage.TIMED, stages)
+    shares = _readings(name, "foreign", timed)
+    if not _values(name, "ours", stages) or max(shares, default=0.0) < _FOREIGN_LIMIT:
+        return
+    pid = int(_readings(name, "foreign_pid", timed)[shares.index(max(shares))])
+    yield Doubt(
+        code="shared-device",
+        seen=f"{name} was kept busy up to {max(shares):.0%} by others, mostly by {describe_process(pid)}",
+        advice="stop them: the times, the power and the energy are not the model's alone",
+    )
+
+
 def power(
     name: str, facts: dict[str, Any], stages: Sequence[dict[str, Any]]
 ) -> Iterator[Measurement | Doubt]:
@@ -202,7 +223,7 @@ def power(
     if timed is None:
         return
     if not timed.enough:
-        yield energy.short_window_doubt(name, timed, meter)
+        yield energy.short_window_doubt(name, timed)
         return
     yield energy.power_measurement("power", name, timed)
     if idle is not None:

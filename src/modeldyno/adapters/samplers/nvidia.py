@@ -6,6 +6,7 @@ are read. Unavailable values are left out, never reported as 0. Standard library
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.samplers import nvidia_smi
@@ -43,6 +44,7 @@ class Nvml:
         self._nvml = nvml
         handles = {name: self._handle(device) for name, device in seen.items()}
         self._handles = {name: pair for name, pair in handles.items() if None not in pair}
+        self._read_up_to = dict.fromkeys(self._handles, int(1e6 * time.time()))
         self.devices: dict[str, dict[str, Any]] = {
             name: {"kind": "gpu", "period": COUNTER_PERIOD, "span": None} for name in self._handles
         }
@@ -50,7 +52,9 @@ class Nvml:
     def read(self, pids: frozenset[int]) -> dict[str, dict[str, float]]:
         """Read each device; `pids` are the processes whose memory counts as the model's."""
         readings = {
-            name: self._read_card(card, whole=card is part) | self._read_memory(part, pids)
+            name: self._read_card(card, whole=card is part)
+            | self._read_memory(part, pids)
+            | (self._read_foreign_use(name, card, pids) if card is part else {})
             for name, (card, part) in self._handles.items()
         }
         return {
@@ -104,6 +108,20 @@ class Nvml:
             "memory": sum(sizes) if sizes else None,
             "ours": len(memory_of_pid) or None,
         }
+
+    def _read_foreign_use(self, name: str, card: Any, pids: frozenset[int]) -> dict[str, float | None]:
+        """Read how busy processes that are not the model's kept a card since the last reading, and which."""
+        since = self._read_up_to[name]
+        samples = query_nvml(self._nvml, "nvmlDeviceGetProcessUtilization", card, since) or ()
+        self._read_up_to[name] = max((sample.timeStamp for sample in samples), default=since)
+        shares: dict[int, list[float]] = {}
+        for sample in samples:
+            if sample.pid not in pids:
+                shares.setdefault(sample.pid, []).append(sample.smUtil * PERCENT)
+        if not shares:
+            return {}
+        means = {pid: sum(values) / len(values) for pid, values in shares.items()}
+        return {"foreign": sum(means.values()), "foreign_pid": max(means, key=means.__getitem__)}
 
 
 def open_nvidia_devices(environ: Mapping[str, str]) -> Nvml | nvidia_smi.Smi | None:

@@ -87,8 +87,8 @@ def _local_bottleneck(case: Case) -> Bottleneck | None:
         taken = case.number("foreign_cpu") if code == "interference" else None
         if (seen := case.doubted(code)) and (taken is None or taken >= _FOREIGN_CORES):
             return Bottleneck(limit=limit, share=None, seen=seen)
-    if not case.on_cpu:
-        return _device_bottleneck(case)
+    if not case.on_cpu and (host := _host_bottleneck(case)):
+        return host
     place, latency = case.place, case.latency
     if place is None or latency is None:
         return None
@@ -102,7 +102,7 @@ def _local_bottleneck(case: Case) -> Bottleneck | None:
     )
 
 
-def _device_bottleneck(case: Case) -> Bottleneck | None:
+def _host_bottleneck(case: Case) -> Bottleneck | None:
     """Return a host limit if the device is mostly idle; utilisation says no more."""
     scopes = [m.scope for m in case.result.measurements if m.metric == "gpu_utilization"]
     busy = max((case.number("gpu_utilization", scope) or 0.0 for scope in scopes), default=None)

@@ -10,7 +10,7 @@ from modeldyno.core.result.result import Result
 from modeldyno.core.spec.input_spec import BATCH
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob, KnobValue
-from modeldyno.core.spec.static_options import HERE, Mode
+from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
 from modeldyno.core.trace.layer_times import RooflinePosition, locate_on_roofline
 from modeldyno.errors import RequestError
@@ -88,7 +88,7 @@ class Case:
 
     @cached_property
     def on_cpu(self) -> bool:
-        """Whether it ran on the CPU, whose peaks are those of `HERE`."""
+        """Whether it ran on the CPU."""
         return str(self.result.environment.conditions.get("device", "cpu")).startswith("cpu")
 
     @cached_property
@@ -101,13 +101,13 @@ class Case:
     @cached_property
     def compute_seconds(self) -> float:
         """Seconds for the products of a call at the peak of this machine; 0 if unknown."""
-        peak, macs = self.number("peak_flops", HERE), self.number("causal_macs") or self.number("macs")
-        return 2 * macs / peak if peak and macs and self.on_cpu else 0.0
+        peak, macs = self.peak("flops"), self.number("causal_macs") or self.number("macs")
+        return 2 * macs / peak if peak and macs else 0.0
 
     @cached_property
     def bound_seconds(self) -> float:
         """The roofline bound of a call on this machine; 0 if unknown."""
-        return (self.number("roofline_latency", HERE) or 0.0) if self.on_cpu else 0.0
+        return self.number("roofline_latency", self.result.peaks_scope) or 0.0
 
     @cached_property
     def place(self) -> RooflinePosition | None:
@@ -122,6 +122,10 @@ class Case:
     def operators(self) -> int:
         """Operators that a call runs, according to the analysis."""
         return sum(op.calls for op in self.result.outline.operators) if self.result.outline else 0
+
+    def peak(self, resource: str) -> float | None:
+        """Return the peak of the device that it ran on: of ``flops`` or ``bandwidth`` per second."""
+        return self.number(f"peak_{resource}", self.result.peaks_scope)
 
     def number(self, metric: str, scope: str = "", statistic: str = "mean") -> float | None:
         """Return a number, for a distribution a statistic; None if it was not measured."""

@@ -34,7 +34,6 @@ _UNEXPLAINED = 0.03
 """Share of the whole that the rests may have."""
 _TOO_SMALL = 0.01
 """Share of the whole up to which a negative hop raises no doubt."""
-_HERE = "here"
 """Scope of the bound on the machine that measured."""
 _WATCHED = "ops"
 """Scope of what the second pass saw of operators."""
@@ -229,7 +228,7 @@ def explain_levels(results: Mapping[str, Result], statistic: str = MEAN) -> Iter
 
 
 def _hops_in_process(result: Result, statistic: str) -> Iterator[Hop]:
-    bound = measured_time(result, "roofline_latency", statistic, _HERE)
+    bound = measured_time(result, "roofline_latency", statistic, result.peaks_scope)
     if bound is not None and bound.interval is None:
         bound = _exact(bound.seconds)
     yield _hop(

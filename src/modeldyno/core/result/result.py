@@ -24,6 +24,7 @@ from modeldyno.core.result.trace_data import LiveSecond, TraceReport
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.core.spec.static_options import HERE
 from modeldyno.errors import RequestError, RunFailed, UncertifiedWarning, UnknownName
 from modeldyno.presentation import Presented, presentation
 
@@ -137,6 +138,12 @@ class Result(Presented):
     def interrupted(self) -> bool:
         """Whether the user ended it early."""
         return any(doubt.code == INTERRUPTED for doubt in self.doubts)
+
+    @property
+    def peaks_scope(self) -> str:
+        """The scope of the peaks, and of the bounds from them, of the device that the model ran on."""
+        device = str(self.environment.conditions.get("device", "cpu"))
+        return HERE if device.startswith("cpu") else device
 
     def find(self, metric: str, scope: str = "") -> Measurement | None:
         """Return the measurement of a metric at a scope, or None."""

@@ -60,8 +60,13 @@ class PowerDraw:
     """Watts; each end of a window is known to half a period of the meter."""
     counted: bool
     """Whether it comes from an energy counter, not from integrated samples of power."""
-    enough: bool
-    """Whether the windows are long enough for the meter."""
+    needed: float
+    """Seconds that the windows must last for the meter."""
+
+    @property
+    def enough(self) -> bool:
+        """Whether the windows are long enough for the meter."""
+        return self.seconds >= self.needed
 
 
 def average_power_draw(windows: Sequence[Sequence[MeterSample]], meter: EnergyMeter) -> PowerDraw | None:
@@ -85,7 +90,7 @@ def average_power_draw(windows: Sequence[Sequence[MeterSample]], meter: EnergyMe
         seconds=seconds,
         error=power * meter.period * len(points) / seconds,
         counted=counted,
-        enough=seconds >= UPDATES * meter.period * len(points),
+        needed=UPDATES * meter.period * len(points),
     )
 
 
@@ -185,9 +190,9 @@ def _idle_power_doubt(devices: list[str], above: _Ends) -> Doubt:
     )
 
 
-def short_window_doubt(device: str, drawn: PowerDraw, meter: EnergyMeter) -> Doubt:
-    """Return the doubt that a window is too short to determine the energy of a device."""
-    needed = format_quantity(UPDATES * meter.period, SECONDS, 2)
+def short_window_doubt(device: str, drawn: PowerDraw) -> Doubt:
+    """Return the doubt that windows are too short to determine the energy of a device."""
+    needed = format_quantity(drawn.needed, SECONDS, 2)
     return Doubt(
         code="short-window",
         seen=f"{device} was sampled during {format_quantity(drawn.seconds, SECONDS, 2)} of calls, "

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.report.charts import AxisScale, Band, Plot, ReferenceLine, Series, Stack, Tree, TreeNode
-from modeldyno.core.spec.static_options import HERE
 from modeldyno.core.stats.statistics import unpack_samples
 from modeldyno.core.stats.units import BYTES, RATE, SECONDS, format_quantity
 from modeldyno.views.result.layer_tree import build_layer_tree
@@ -176,7 +175,7 @@ def _own_code(branch: LayerNode, least: float) -> Iterator[TreeNode]:
 def roofline(result: Result) -> Iterator[Plot]:
     """Draw the roofline of the machine with the leaf layers at their arithmetic intensity and FLOP/s."""
     root = build_layer_tree(result)
-    peaks = [result.find(metric, HERE) for metric in ("peak_flops", "peak_bandwidth")]
+    peaks = [result.find(metric, result.peaks_scope) for metric in ("peak_flops", "peak_bandwidth")]
     if root is None or peaks[0] is None or peaks[1] is None:
         return
     flops, bandwidth = (number(peak)[0] for peak in peaks if peak is not None)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.spec.static_options import HERE
 from modeldyno.core.trace.layer_times import RooflinePosition, locate_on_roofline
 from modeldyno.views.result.module_tree import follows, name_range, parent_of, pattern
 from modeldyno.views.text import number
@@ -102,8 +101,8 @@ def _branch(
 def _whole(root: LayerNode, result: Result, numbers: Mapping[tuple[str, str], float]) -> LayerNode:
     """Set the root's time to the sum of all own times, and its bound to that of the static analysis."""
     time = sum(value for (metric, _), value in numbers.items() if metric == "self_time")
-    least = _value(result, "roofline_latency", HERE) if _runs_here(result) else 0.0
-    peak = _value(result, "peak_flops", HERE)
+    least = _value(result, "roofline_latency", result.peaks_scope)
+    peak = _value(result, "peak_flops", result.peaks_scope)
     macs = _value(result, "causal_macs") or _value(result, "macs")
     compute = min(least, 2 * macs / peak) if peak else 0.0
     memory = least if compute < _ALL * least else 0.0
@@ -137,9 +136,8 @@ def _numbers(result: Result) -> dict[tuple[str, str], float]:
     values = {(m.metric, m.scope): m.value for m in result.measurements if m.metric in _WANTED}
     typical = _typical([values[key] for key in values if key[0] == "self_time"])
     numbers = {key: _mean(value, typical) for key, value in values.items()}
-    if _runs_here(result):
-        for metric in ("peak_flops", "peak_bandwidth"):
-            numbers[metric, ""] = _value(result, metric, HERE)
+    for metric in ("peak_flops", "peak_bandwidth"):
+        numbers[metric, ""] = _value(result, metric, result.peaks_scope)
     return numbers
 
 
@@ -167,11 +165,6 @@ def _mean(value: float | Distribution, chosen: ndarray) -> float:
 def _value(result: Result, metric: str, scope: str = "") -> float:
     measurement = result.find(metric, scope)
     return 0.0 if measurement is None else number(measurement)[0]
-
-
-def _runs_here(result: Result) -> bool:
-    """Whether the model ran on the CPU, on which the peaks of `here` were measured."""
-    return str(result.environment.conditions.get("device", "cpu")).startswith("cpu")
 
 
 def _depth(path: str) -> int:

@@ -9,7 +9,6 @@ from modeldyno.core.metrics.measurement import Distribution, Interval, Measureme
 from modeldyno.core.metrics.metric import METRICS, Query, ReportSection
 from modeldyno.core.report.blocks import Table, clean, make_columns, shorten
 from modeldyno.core.result.scopes import scopes
-from modeldyno.core.spec.static_options import HERE
 from modeldyno.core.stats.units import BYTES, FRACTION, RATE, SECONDS, format_quantity
 from modeldyno.core.trace.carbon import ASSUMED
 from modeldyno.views.result.served import redundant_metrics
@@ -214,7 +213,7 @@ def reached_flops(result: Result) -> str:
     flops, calls = result.find("flops"), result.find("latency")
     if flops is None or calls is None or not isinstance(calls.value, Distribution):
         return ""
-    took, peak = calls.value.statistic("p50"), result.find("peak_flops", HERE)
+    took, peak = calls.value.statistic("p50"), result.find("peak_flops", result.peaks_scope)
     if not took or not number(flops)[0]:
         return ""
     rate = number(flops)[0] / took

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.report.blocks import Table, make_columns
-from modeldyno.core.spec.static_options import HERE
 from modeldyno.core.stats.units import BYTES, format_quantity
 from modeldyno.views.text import amount, estimate, format_measurement, number
 
@@ -64,7 +63,7 @@ def _memory(result: Result) -> Iterator[Tile]:
 
 def _size(result: Result) -> Iterator[Tile]:
     parameters, weights = result.find("parameters"), result.find("weight_bytes")
-    macs, peak = result.find("macs"), result.find("peak_flops", HERE)
+    macs, peak = result.find("macs"), result.find("peak_flops", result.peaks_scope)
     if parameters is not None:
         yield (
             "parameters",

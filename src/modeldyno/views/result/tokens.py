@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
-from modeldyno.core.spec.static_options import HERE
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.core.trace.token_metrics import DECODE, GenerationLength, TokenBand, split_into_bands
 from modeldyno.views.text import NAME_LIMIT, count, estimate, format_measurement, number, share
@@ -194,7 +193,7 @@ def _cache(result: Result) -> Iterator[Notice]:
 
 def _achieved(result: Result, extents: list[GenerationLength]) -> Iterator[Notice]:
     """Compare the time per token with its estimated lower bound."""
-    bound = result.find("decode_latency", HERE)
+    bound = result.find("decode_latency", result.peaks_scope)
     value = _distribution(result, "time_per_output_token", extents[0])
     if bound is None or value is None:
         return

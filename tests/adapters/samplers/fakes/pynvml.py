@@ -123,3 +123,13 @@ def nvmlDeviceGetComputeRunningProcesses(handle: Any) -> list[SimpleNamespace]: 
 
 def nvmlDeviceGetGraphicsRunningProcesses(handle: Any) -> list[SimpleNamespace]:  # noqa: N802
     return [SimpleNamespace(pid=pid, usedGpuMemory=memory) for pid, memory in _known(handle, "drawing")]
+
+
+def nvmlDeviceGetProcessUtilization(handle: Any, since: int) -> list[SimpleNamespace]:  # noqa: N802
+    """Of this moment; ``parent`` as above."""
+    now = int(1e6 * time.time())
+    assert now >= since
+    return [
+        SimpleNamespace(pid=os.getppid() if pid == "parent" else pid, timeStamp=now, smUtil=share)
+        for pid, share in _known(handle, "shares")
+    ]

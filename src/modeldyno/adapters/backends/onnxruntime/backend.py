@@ -172,7 +172,8 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:  
     session.disable_fallback()
     _refuse_bfloat16(session)
     memory = (_MEMORY_DEVICES.get(provider, "cpu"), index)
-    yield _Session(
+    session_class = _Session if memory[0] == "cpu" else partial(_DeviceSession, device=device_of(config))
+    yield session_class(
         ort=onnxruntime,
         session=session,
         outputs=tuple(output.name for output in session.get_outputs()),
@@ -264,6 +265,19 @@ class _Session:
             bits = array.view("uint16")
             return self.ort.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, _BFLOAT16)
         return self.ort.OrtValue.ortvalue_from_numpy(array, device, index)
+
+
+@dataclass(frozen=True, slots=True)
+class _DeviceSession(_Session):
+    device: str
+    """Such as ``cuda:0``."""
+
+
+def device_of(config: Mapping[str, KnobValue]) -> str:
+    """Return the device whose memory a session would use: ``cpu``, or ``cuda:0`` and so on."""
+    provider, index = _provider(str(config.get("device", "cpu")))
+    memory = _MEMORY_DEVICES.get(provider, "cpu")
+    return memory if memory == "cpu" else f"{memory}:{index}"
 
 
 _BFLOAT16 = 16

@@ -247,6 +247,15 @@ def follow_code(most: int) -> Callable[[], DataFlow | None]:
     return dataflow.follow_code(most)
 
 
+def device_of(config: Mapping[str, KnobValue]) -> str:
+    """Return the device that a session would run on.
+
+    Raises:
+        RequestError: it is not there.
+    """
+    return str(_resolve_device(str(config.get("device", "auto"))))
+
+
 def _resolve_device(name: str) -> device:
     import torch  # noqa: PLC0415 - heavy
 

@@ -38,8 +38,8 @@ _ALLOCATING = frozenset({
 """Operators that only allocate: their memory counts for the operator that called them."""
 _COMPILED = "## "
 """Prefix of the ranges that torch.compile puts around its own kernels, which have no other name."""
-_FOLLOWING = "PythonDispatchMode"
-"""What torch calls the work of following the data flow, which is ours."""
+_RECORDING = frozenset({"PythonDispatchMode", "Activity Buffer Request", "Buffer Flush"})
+"""What torch calls the work of recording itself, and of following the data flow."""
 _ACTIVITIES = {"cuda": "CUDA", "xpu": "XPU"}
 
 
@@ -216,7 +216,7 @@ def occurrences(events: Iterable[Any]) -> tuple[Occurrence, ...]:
             continue  # the profiler itself, or the synchronisation at the end of our call
         call = _call_index(event, begins)
         kernels = [kernel for kernel in event.kernels if kernel.name not in ranges]
-        if event.name != _FOLLOWING and not event.name.startswith(_MODULE) and not _is_runtime(event):
+        if event.name not in _RECORDING and not event.name.startswith(_MODULE) and not _is_runtime(event):
             parent = next(
                 (index_of[id(ancestor)] for ancestor in ancestors[1:] if id(ancestor) in index_of), None
             )
@@ -289,22 +289,40 @@ def _is_wait(event: Any) -> bool:
 
 
 def _occurrence(event: Any, scope: str, kernels: Sequence[Any], parent: int | None) -> Occurrence:
-    runtime_calls = [child for child in event.cpu_children if _is_runtime(child)]
+    runtime_calls = list(_runtime_calls(event))
     memory = [event, *(child for child in event.cpu_children if child.name in _ALLOCATING)]
     counts_memory = event.name not in _ALLOCATING or event.cpu_parent is None or _is_range(event.cpu_parent)
     named = _is_range(event) and not event.name.startswith(_COMPILED)
     kind = EventKind.RANGE if named else EventKind.OPERATOR
-    all_kernels = (*kernels, *(kernel for child in runtime_calls for kernel in child.kernels))
+    recording = [
+        child for call in (event, *runtime_calls) for child in call.cpu_children if _is_recording(child)
+    ]
+    all_kernels = (*kernels, *(kernel for child in (*runtime_calls, *recording) for kernel in child.kernels))
     return Occurrence(
         name=event.name,
         kind=EventKind.SYNCHRONISATION if _is_wait(event) else kind,
         scope=scope,
         shapes=format_shapes(event.input_shapes or ()),
-        self_time=1e-6 * (event.self_cpu_time_total + sum(child.cpu_time_total for child in runtime_calls)),
+        self_time=1e-6 * (event.self_cpu_time_total + sum(map(_time_without_recording, runtime_calls))),
         total_time=1e-6 * event.cpu_time_total,
         device_time=1e-6 * sum(kernel.duration for kernel in all_kernels),
         allocated=float(sum(map(_allocated_bytes, memory))) if counts_memory else 0.0,
         parent=parent,
+    )
+
+
+def _runtime_calls(event: Any) -> Iterator[Any]:
+    return (child for child in event.cpu_children if _is_runtime(child))
+
+
+def _is_recording(event: Any) -> bool:
+    return event.name in _RECORDING
+
+
+def _time_without_recording(event: Any) -> float:
+    return float(
+        event.cpu_time_total
+        - sum(child.cpu_time_total for child in event.cpu_children if _is_recording(child))
     )
 
 
