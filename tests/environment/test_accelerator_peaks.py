@@ -39,7 +39,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> None:
     state = DeviceState(index=0, uuid="GPU-a", name="NVIDIA T", cuda="cuda:0", memory_total=16 << 30)
     reading = DeviceReading(devices=(state,), source="")
     monkeypatch.setattr(accelerators, "read_devices", lambda: reading)
-    monkeypatch.setattr(accelerators.metadata, "version", lambda _: "2.11.0")
+    monkeypatch.setattr(metadata, "version", lambda _: "2.11.0")
 
 
 @pytest.mark.usefixtures("idle")
@@ -98,7 +98,7 @@ def test_what_torch_cannot_use_has_no_peaks(tmp_path: Path, monkeypatch: pytest.
     def missing(_name: str) -> str:
         raise metadata.PackageNotFoundError
 
-    monkeypatch.setattr(accelerators.metadata, "version", missing)
+    monkeypatch.setattr(metadata, "version", missing)
     assert accelerator_peaks("float32", "cuda:0", measure=Measured(), directory=tmp_path) is None
 
 
@@ -122,7 +122,7 @@ def test_a_real_card_comes_near_its_published_peaks() -> None:
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("there is no CUDA device here")
-    from modeldyno.core.spec.devices import DEVICES  # noqa: PLC0415 - as the next line
+    from modeldyno.core.spec.devices import DEVICES
 
     name = torch.cuda.get_device_name(0).removeprefix("NVIDIA ").split()[0].lower()
     if name not in DEVICES:

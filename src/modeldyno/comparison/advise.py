@@ -40,7 +40,7 @@ from modeldyno.core.study.search_space import parse_axis
 from modeldyno.environment import machine
 from modeldyno.errors import OutOfTime, RequestError, RunFailed
 from modeldyno.identity import new_identity
-from modeldyno.interfaces.backend import HasSpace
+from modeldyno.interfaces.backend import HOST_AXES, HasSpace
 from modeldyno.views.advice.findings import command_for_job
 
 if TYPE_CHECKING:
@@ -109,7 +109,9 @@ def _probe_time(job: Job, wish: AdviseOptions) -> float:
 def _run_stages(trial: AdviseSession) -> Iterator[Advice]:
     advice = _inspect_baseline(trial)
     yield advice
-    all_candidates = candidates(advice.findings, _axes(trial), advice.baseline, trial.wish.query.metric)
+    all_candidates = candidates(
+        advice.findings, _axes(trial, advice.baseline), advice.baseline, trial.wish.query.metric
+    )
     remaining = max(0.0, trial.left)
     looked, left_out = _first_looks(trial, advice.baseline, all_candidates, _reserve(trial, remaining))
     advice = replace(advice, tried=looked, left_out=left_out)
@@ -232,13 +234,15 @@ def _with_watched_run(trial: AdviseSession, result: Result) -> Result:
     return result
 
 
-def _axes(trial: AdviseSession) -> tuple[Axis, ...]:
-    """Return the axes that the backend suggests trying."""
+def _axes(trial: AdviseSession, baseline: Result) -> tuple[Axis, ...]:
+    """Return the axes that the backend suggests trying on the device of the baseline."""
     backend = plugins.backend(trial.job.backend)
     if not trial.wish.space or not isinstance(backend, HasSpace):
         return ()
     cores = len(trial.job.plan.pin) or int(machine.cpu_quota()) or 1
-    return tuple(parse_axis(text.replace("{cores}", str(cores))) for text in backend.space)
+    axes = (parse_axis(text.replace("{cores}", str(cores))) for text in backend.space)
+    on_host = str(baseline.environment.conditions.get("device", "cpu")).startswith("cpu")
+    return tuple(axis for axis in axes if on_host or axis.name not in HOST_AXES)
 
 
 def _first_looks(

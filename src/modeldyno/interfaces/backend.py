@@ -121,6 +121,10 @@ class NeedsTorch(Protocol):
         """Raise RequestError if the server lacks torch; called before a module is loaded."""
 
 
+HOST_AXES = frozenset({"threads", "intra_threads"})
+"""Axes that matter only to models on the CPU."""
+
+
 @runtime_checkable
 class HasSpace(Protocol):
     """A backend with default axes for a sweep."""

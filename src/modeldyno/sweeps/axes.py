@@ -13,7 +13,7 @@ from modeldyno.core.spec.knob import BATCH_SIZE, Knob, KnobValue
 from modeldyno.core.study.search_space import Axis, Point, Space, axis, parse_axis
 from modeldyno.core.study.study import LOADS
 from modeldyno.errors import RequestError, UnknownName
-from modeldyno.interfaces.backend import HasSpace
+from modeldyno.interfaces.backend import HOST_AXES, HasSpace
 from modeldyno.profiling.request import SERVER
 from modeldyno.sweeps.point_to_job import BACKEND, canonical_name, knob_of
 from modeldyno.sweeps.schema import AXIS
@@ -51,12 +51,14 @@ def suggested_axes(
 ) -> tuple[Axis, ...]:
     """Return the axes that a backend suggests, except those that are set already.
 
-    For an additional model, whose `name` is given, they carry its name.
+    Those that matter only on another device are left out. For an additional model, whose `name` is given,
+    they carry its name.
     """
     plugin = plugins.backend(backend)
     texts = plugin.space if isinstance(plugin, HasSpace) else ()
     suggested = [_typed_axis(parse_axis(text.replace("{cores}", str(cores))), plugin.knobs) for text in texts]
-    fixed = {*settings, *([BATCH_SIZE.name] if any(map(_fixes_batch_size, inputs)) else [])}
+    unused = HOST_AXES if str(settings.get("device", "")).startswith("cuda") else ()
+    fixed = {*settings, *unused, *([BATCH_SIZE.name] if any(map(_fixes_batch_size, inputs)) else [])}
     open_axes = [
         candidate for candidate in suggested if len(candidate.values) > 1 and candidate.name not in fixed
     ]

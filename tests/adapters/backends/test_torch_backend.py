@@ -379,6 +379,22 @@ class TestRefusals:
             with pytest.raises(RequestError, match="TorchScript"):
                 run(lent(module), {"input": numbers(2, 4)}, **settings)
 
+    def test_tf32_is_a_mode_of_cuda(self) -> None:
+        """Set on another device it would do nothing."""
+        with pytest.raises(RequestError, match="tf32 is a mode of CUDA devices and has no effect on cpu"):
+            run(lent(modules.mlp()), {}, device="cpu", tf32=True)
+        with pytest.raises(RequestError, match="has no effect on cpu"):
+            run(lent(modules.mlp()), {}, tf32=True)
+
+    def test_tf32_is_put_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It is a setting of the whole process."""
+        monkeypatch.setattr(backend, "_check_device_settings", lambda *_: None)
+        before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+        with backend.open(lent(modules.mlp()), configure(backend.knobs, {"device": "cpu", "tf32": True})):
+            assert torch.get_float32_matmul_precision() == "high"
+            assert torch.backends.cudnn.allow_tf32
+        assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == before
+
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")

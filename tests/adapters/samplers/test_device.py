@@ -70,6 +70,21 @@ class TestTold:
         assert told["power", "package-0"] == pytest.approx(10.0)
         assert told["idle_power", "package-0"] == pytest.approx(5.0)
 
+    def test_stages_that_nearly_touch_are_one_window(self) -> None:
+        """Between the slices of a pass there is a moment of our own work: each end would cost a period."""
+        recorded, now, joules = [], 0.0, 0.0
+        for _ in range(5):
+            samples = []
+            for _ in range(5):
+                samples.append({"time": now, "read": {"cuda:0": {"energy": joules, "ours": 1}}})
+                now, joules = now + 0.1, joules + 20.0
+            recorded.append({"name": "timed", "samples": samples})
+            now, joules = now - 0.08, joules - 16.0
+        told = list(device.device_measurements({"cuda:0": GPU}, recorded))
+
+        assert numbers(told)["power", "cuda:0"] == pytest.approx(200.0)
+        assert "short-window" not in doubts(told)
+
     def test_a_device_that_others_use_is_doubted(self) -> None:
         """With the share at its highest and the process; not below 5 %, nor if ours is unknown."""
 

@@ -29,6 +29,7 @@ TORCH = (
     Knob(name="precision", kind=str, default=None, choices=("fp32", "fp16", "bf16", "int8"), sentence=""),
     Knob(name="compile", kind=str, default="off", choices=("off", "default"), sentence=""),
     Knob(name="channels_last", kind=bool, default=False, sentence=""),
+    Knob(name="tf32", kind=bool, default=None, sentence=""),
     Knob(name="threads", kind=int, default=None, low=1, high=64, sentence=""),
     Knob(name="inference_mode", kind=bool, default=True, sentence=""),
     BATCH_SIZE,
@@ -187,6 +188,17 @@ class TestAlone:
         assert other.saving is None
         assert of("precision", result(*analysed(), config={"precision": "fp16"})) == []
         assert of("precision", result(times(0.001))) == []
+
+    def test_tf32_is_proposed_on_cuda_for_products_of_float32(self) -> None:
+        """Not on the CPU, nor if it or a precision is set."""
+        measured = analysed()
+        on_card = result(*measured, device="cuda:0")
+        (proposed,) = of("tf32", on_card)
+        assert settings(proposed, on_card) == {"tf32": True}
+        assert proposed.changes_outputs
+        assert of("tf32", result(*measured)) == []
+        assert of("tf32", result(*measured, device="cuda:0", config={"tf32": True})) == []
+        assert of("tf32", result(*measured, device="cuda:0", config={"precision": "bf16"})) == []
 
     def test_linear_layers_are_offered_int8(self) -> None:
         """Where they have most of the products, and calls are measured."""

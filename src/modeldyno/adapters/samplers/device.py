@@ -217,7 +217,7 @@ def power(
     """Yield the power of the device in the timed pass and when idle before loading, in watts."""
     meter = EnergyMeter(period=facts["period"], span=facts["span"])
     timed, idle = (
-        energy.average_power_draw(_windows(name, stage, stages), meter)
+        energy.average_power_draw(_windows(name, stage, stages, gap=meter.period), meter)
         for stage in (WatchStage.TIMED, WatchStage.IDLE)
     )
     if timed is None:
@@ -236,17 +236,27 @@ def _idle_power(name: str, idle: PowerDraw) -> Iterator[Measurement | Doubt]:
         yield energy.sampled_power_doubt(name)
 
 
-def _windows(name: str, stage: str, stages: Sequence[dict[str, Any]]) -> list[list[MeterSample]]:
-    """Return the power readings of each stage of that name; other processes had their turn in between."""
-    return [
-        [
+def _windows(
+    name: str, stage: str, stages: Sequence[dict[str, Any]], *, gap: float
+) -> list[list[MeterSample]]:
+    """Return the power readings of each stage of that name; other processes had their turn in between.
+
+    Stages at most `gap` seconds apart are one window: the meter is too slow to tell what was drawn between.
+    """
+    windows: list[list[MeterSample]] = []
+    for recorded_stage in stages:
+        if recorded_stage["name"] != stage:
+            continue
+        samples = [
             MeterSample(time=s["time"], energy=reading.get("energy"), power=reading.get("power"))
             for s in recorded_stage["samples"]
             if (reading := s["read"].get(name)) is not None
         ]
-        for recorded_stage in stages
-        if recorded_stage["name"] == stage
-    ]
+        if windows and windows[-1] and samples and samples[0].time - windows[-1][-1].time <= gap:
+            windows[-1] += samples
+        else:
+            windows.append(samples)
+    return windows
 
 
 def _has_grown(name: str, stages: Sequence[dict[str, Any]]) -> bool:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 RULES: dict[str, FindingRule] = {
     "needless": rules_in_process.needless,
     "precision": rules_in_process.precision,
+    "tf32": rules_in_process.tf32,
     "compile": rules_in_process.compiled,
     "graph-optimization": rules_in_process.graph,
     "batch-size": rules_in_process.batch,

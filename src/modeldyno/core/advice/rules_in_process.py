@@ -78,6 +78,21 @@ def precision(case: Case) -> Iterator[Finding]:
     )
 
 
+def tf32(case: Case) -> Iterator[Finding]:
+    """Propose TF32 if most weights have 32 bits and the products are computed in full."""
+    share, job = case.weight_share("float32"), case.trial(tf32=True)
+    of_cuda = str(case.result.environment.conditions.get("device", "")).startswith("cuda")
+    if case.served or not of_cuda or share < _FLOAT or job is None or case.setting("precision"):
+        return
+    yield Finding(
+        seen=f"{share:.0%} of the weights are float32, and torch multiplies them in full by default",
+        why="tensor cores multiply in TF32, which rounds inputs to 10 bits and keeps the range of float32; "
+        "weights and outputs keep their type. Outputs keep about three digits",
+        job=job,
+        changes_outputs=True,
+    )
+
+
 def quantization(case: Case) -> Iterator[Finding]:
     """Propose int8 if linear layers have most of the products."""
     linear = case.product_share("linear", "addmm", "matmul", "gemm", ".mm", "bmm")

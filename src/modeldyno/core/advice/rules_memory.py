@@ -7,6 +7,7 @@ from math import sqrt
 from typing import TYPE_CHECKING
 
 from modeldyno.core.advice.finding import Case, Finding, Saving, format_bytes, format_seconds, part_of
+from modeldyno.core.metrics.doubt import HOST_TIMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +45,7 @@ def _innermost_layers(case: Case) -> list[str]:
 def _memory_bound_layers(case: Case) -> dict[str, float]:
     """Return the layers whose bytes at the memory bandwidth account for most of their time."""
     bandwidth, peak = case.peak("bandwidth"), case.peak("flops")
-    if not bandwidth or not peak:
+    if not bandwidth or not peak or case.doubted(HOST_TIMES):
         return {}
     bound_layers: dict[str, float] = {}
     for path in _innermost_layers(case):

@@ -22,6 +22,7 @@ FEW_PROCESSES = 5
 _CONTRADICTION = 1.5
 """Factor between latency and throughput from which on they contradict each other."""
 
+HOST_TIMES = "host-times"
 CODES: dict[str, str] = {
     "one-process": "A claim rests on one process: the variation between starts is not measured.",
     "few-processes": "Fewer than five processes: too few to show the variation between starts.",
@@ -72,6 +73,7 @@ CODES: dict[str, str] = {
     "unasked-precision": "The runtime computed in another precision than the model's, of its own accord.",
     "not-analysed": "The model could not be analysed statically.",
     "no-such-layer": "Some requested layer names match no path and no class of a module.",
+    HOST_TIMES: "Layers were timed on the host, which does not wait for the device in each of them.",
     "unseen-layers": "Modules could not be traced one by one.",
     "other-backend": "Another backend ran the model than its configuration names: ModelDyno's runner.",
     "completed-config": "A configuration does not declare the model's tensors; they were read from its file.",

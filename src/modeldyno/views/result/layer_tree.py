@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from modeldyno.core.metrics.doubt import HOST_TIMES
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.trace.layer_times import RooflinePosition, locate_on_roofline
 from modeldyno.views.result.module_tree import follows, name_range, parent_of, pattern
@@ -136,8 +137,9 @@ def _numbers(result: Result) -> dict[tuple[str, str], float]:
     values = {(m.metric, m.scope): m.value for m in result.measurements if m.metric in _WANTED}
     typical = _typical([values[key] for key in values if key[0] == "self_time"])
     numbers = {key: _mean(value, typical) for key, value in values.items()}
-    for metric in ("peak_flops", "peak_bandwidth"):
-        numbers[metric, ""] = _value(result, metric, result.peaks_scope)
+    if all(doubt.code != HOST_TIMES for doubt in result.doubts):
+        for metric in ("peak_flops", "peak_bandwidth"):
+            numbers[metric, ""] = _value(result, metric, result.peaks_scope)
     return numbers
 
 

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
-from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.metrics.doubt import HOST_TIMES, Doubt
 from modeldyno.core.result.trace_data import Span
 from modeldyno.core.static import fused_nodes as origins
 from modeldyno.core.static import node_scope as origin
@@ -124,7 +124,7 @@ def watch_nodes(
 def _unseen_doubts(device: str) -> Iterator[Doubt]:
     if device != "CPUExecutionProvider":
         yield Doubt(
-            code="unseen-layers",
+            code=HOST_TIMES,
             seen=f"ONNX Runtime times nodes on the host: work of {device} counts for the node that waits",
             advice="compare nodes on the CPU, or time kernels with the device's own profiler",
         )

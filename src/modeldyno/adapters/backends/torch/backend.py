@@ -66,6 +66,13 @@ knobs: tuple[Knob, ...] = (
         sentence="Use the channels-last memory format for images and convolutions.",
     ),
     Knob(
+        name="tf32",
+        kind=bool,
+        default=None,
+        sentence="Compute products of float32 in TF32 on CUDA, or in float32; torch's defaults if not set.",
+        aliases=("allow_tf32",),
+    ),
+    Knob(
         name="threads",
         kind=int,
         default=None,
@@ -109,6 +116,8 @@ def _check_device_settings(kind: str, config: Mapping[str, KnobValue]) -> None:
         raise RequestError(
             f"compile=reduce-overhead uses CUDA graphs and has no effect on {kind}; use compile=default."
         )
+    if kind not in {"auto", "cuda"} and not kind.startswith("cuda:") and "tf32" in config:
+        raise RequestError(f"tf32 is a mode of CUDA devices and has no effect on {kind}; leave it out.")
     if kind == "mps" and config.get("precision") == "int8":
         raise RequestError("precision=int8 has no kernels on mps; use fp16, or device=cpu.")
 
@@ -215,6 +224,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
     _check_device_settings(device.type, config)
     with ExitStack() as stack:
         _set_threads(config, stack)
+        _set_tf32(config, stack)
         _enter_device(device, stack)
         converted = _conversion_name(model.value, config)
         module = _in_eval_mode(_move_and_convert(model, config, device), stack)
@@ -292,6 +302,17 @@ def _set_threads(config: Mapping[str, KnobValue], stack: ExitStack) -> None:
     if "threads" in config:
         stack.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(int(config["threads"]))
+
+
+def _set_tf32(config: Mapping[str, KnobValue], stack: ExitStack) -> None:
+    import torch  # noqa: PLC0415 - heavy
+
+    if "tf32" in config:
+        allowed, cudnn = bool(config["tf32"]), torch.backends.cudnn
+        stack.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+        stack.callback(setattr, cudnn, "allow_tf32", cudnn.allow_tf32)
+        torch.set_float32_matmul_precision("high" if allowed else "highest")
+        cudnn.allow_tf32 = allowed
 
 
 def _enter_device(device: device, stack: ExitStack) -> None:
