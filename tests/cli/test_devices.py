@@ -55,7 +55,8 @@ def test_json_has_every_field_and_null_where_it_is_unknown(tmp_path: Path) -> No
     """To standard output or into a file."""
     printed = CliRunner().invoke(cli, ["devices", "--json", "-"])
     saved = CliRunner().invoke(cli, ["devices", "--json", str(tmp_path / "devices.json")])
-    for text in (printed.output, (tmp_path / "devices.json").read_text()):
+    bare = CliRunner().invoke(cli, ["devices", "--json"])
+    for text in (printed.output, bare.output, (tmp_path / "devices.json").read_text()):
         (card,) = json.loads(text)["devices"]
         assert (card["utilization"], card["power"], card["processes"]) == (0.5, None, [])
     assert "Saved to" in saved.output

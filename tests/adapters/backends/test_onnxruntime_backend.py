@@ -128,6 +128,38 @@ def test_devices_are_words_or_providers(device: str) -> None:
     backend.check({"device": device})
 
 
+@pytest.mark.parametrize(
+    ("device", "named"), [("cpu", "cpu"), ("cuda", "cuda:0"), ("tensorrt:1", "cuda:1"), ("openvino", "cpu")]
+)
+def test_the_device_is_the_one_whose_memory_is_used(device: str, named: str) -> None:
+    """Of an execution provider that computes on the host it is the CPU."""
+    assert backend.device_of(configure(backend.knobs, {"device": device})) == named
+
+
+def test_the_libraries_of_a_card_are_loaded_from_pips_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before a session is opened, and without what that prints."""
+    import onnxruntime
+
+    calls: list[str] = []
+
+    def preload() -> None:
+        calls.append("preload")
+        print("Failed to load libcudnn.so")
+
+    monkeypatch.setattr(onnxruntime, "preload_dlls", preload, raising=False)
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider"])
+    with (
+        pytest.raises(RequestError, match="did not start; check its driver and libraries"),
+        pytest.warns(UserWarning, match="not in available provider"),
+        backend.open(load(models.mlp(tmp_path)), configure(backend.knobs, {"device": "cuda"})),
+    ):
+        pass
+    assert calls == ["preload"]
+    assert "libcudnn" not in capsys.readouterr().out
+
+
 def test_knob_without_effect_is_refused() -> None:
     """Threads across operators that would never run are refused."""
     with pytest.raises(RequestError, match="parallel=true"):

@@ -6,7 +6,6 @@ are read. Unavailable values are left out, never reported as 0. Standard library
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.samplers import nvidia_smi
@@ -28,7 +27,7 @@ from modeldyno.environment.nvidia import (
 from modeldyno.environment.nvidia_smi import list_smi_cards
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from modeldyno.environment.nvidia import VisibleDevice
 
@@ -44,7 +43,9 @@ class Nvml:
         self._nvml = nvml
         handles = {name: self._handle(device) for name, device in seen.items()}
         self._handles = {name: pair for name, pair in handles.items() if None not in pair}
-        self._read_up_to = dict.fromkeys(self._handles, int(1e6 * time.time()))
+        self._read_up_to = dict.fromkeys(self._handles, 0)
+        for name, (card, _) in self._handles.items():
+            self._new_shares(name, card)  # those of before are not of interest
         self.devices: dict[str, dict[str, Any]] = {
             name: {"kind": "gpu", "period": COUNTER_PERIOD, "span": None} for name in self._handles
         }
@@ -111,17 +112,21 @@ class Nvml:
 
     def _read_foreign_use(self, name: str, card: Any, pids: frozenset[int]) -> dict[str, float | None]:
         """Read how busy processes that are not the model's kept a card since the last reading, and which."""
-        since = self._read_up_to[name]
-        samples = query_nvml(self._nvml, "nvmlDeviceGetProcessUtilization", card, since) or ()
-        self._read_up_to[name] = max((sample.timeStamp for sample in samples), default=since)
         shares: dict[int, list[float]] = {}
-        for sample in samples:
+        for sample in self._new_shares(name, card):
             if sample.pid not in pids:
                 shares.setdefault(sample.pid, []).append(sample.smUtil * PERCENT)
         if not shares:
             return {}
         means = {pid: sum(values) / len(values) for pid, values in shares.items()}
         return {"foreign": sum(means.values()), "foreign_pid": max(means, key=means.__getitem__)}
+
+    def _new_shares(self, name: str, card: Any) -> Sequence[Any]:
+        """Return the driver's samples of how busy each process kept a card, since the last ones."""
+        since = self._read_up_to[name]
+        samples = query_nvml(self._nvml, "nvmlDeviceGetProcessUtilization", card, since) or ()
+        self._read_up_to[name] = max((sample.timeStamp for sample in samples), default=since)
+        return samples
 
 
 def open_nvidia_devices(environ: Mapping[str, str]) -> Nvml | nvidia_smi.Smi | None:

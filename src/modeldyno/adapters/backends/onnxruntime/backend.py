@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -149,6 +150,8 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:  
             f"This build of onnxruntime has no {provider}; available: {', '.join(sorted(available))}."
         )
     onnxruntime.set_default_logger_severity(_FATAL)
+    if provider in _MEMORY_DEVICES:
+        _load_device_libraries(onnxruntime)
 
     def start(
         profile: str = "", saved: str = "", graph: bytes | None = None, *, resting: bool = False
@@ -282,6 +285,13 @@ def device_of(config: Mapping[str, KnobValue]) -> str:
 
 _BFLOAT16 = 16
 """TensorProto.BFLOAT16."""
+
+
+def _load_device_libraries(ort: Any) -> None:
+    """Load the libraries of CUDA that pip installed, which lie where no loader looks for them."""
+    if preload := getattr(ort, "preload_dlls", None):
+        with redirect_stdout(StringIO()):  # it prints which of them it did not find
+            preload()
 
 
 def _provider(device: str) -> tuple[str, int]:
