@@ -85,6 +85,8 @@ class Tracing:
     optimizer: str = "adamw"
     values: Feed = field(default_factory=dict)
     """Known values by input name, in the shape of `inputs`: integers and scalars."""
+    dtype: str = ""
+    """What weights and inputs of floating point are converted to; empty if they stay as they are stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +105,8 @@ class Model:
 
     Raises RequestError if the model cannot be analysed at these sizes.
     """
+    converts: bool = False
+    """Whether `graph` heeds the dtype that it is asked for."""
     file_bytes: int | None = None
     """Size of its files on disk; None if it has no files."""
     encode: Callable[[Sequence[str], int | None], Feed] | None = None

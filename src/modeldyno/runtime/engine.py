@@ -468,7 +468,7 @@ def _opening_events(job: Job, stage: RunStage, stack: ExitStack, ready: _Ready) 
         ready.subject = replace(ready.subject, model=opened.model)
         static_probes = {name: probe for name in job.probes if (probe := plugins.probe(name)).needs is None}
         yield from _inspect_isolated(static_probes, ready.subject, job, stage)
-    yield from conversion_doubts(job, opened.session)
+    yield from conversion_doubts(job, opened.session, opened.model)
     yield from load_times(ready.spent)
     ready.subject = _with_session(replace(ready.subject, batch_size=batch_size_of(job)), opened)
     ready.opened = opened

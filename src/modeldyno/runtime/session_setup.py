@@ -18,6 +18,7 @@ from modeldyno.core.metrics.measurement import observed_number
 from modeldyno.core.result.result import Artifact, Doubted, Environment, Event, Found, Kept, Loaded
 from modeldyno.core.spec.input_spec import BATCH
 from modeldyno.core.spec.load_spec import Load
+from modeldyno.core.static.weights import CONVERTED_DTYPES
 from modeldyno.data.outputs import sketch_output
 from modeldyno.environment import machine
 from modeldyno.errors import ModelDynoError, RequestError, Unloadable
@@ -309,12 +310,13 @@ def _prepare_calls(session: Session, payload: Payload, load: Load) -> Iterator[C
         yield partial(send_once, load_target(session, payload.feeds[:1], load), timeout=timeout)
 
 
-def conversion_doubts(job: Job, session: Session) -> Iterator[Event]:
+def conversion_doubts(job: Job, session: Session, model: Model) -> Iterator[Event]:
     """Doubt an unasked conversion, and an analysis of the model as stored beside a converted one."""
     converted = session.converted if isinstance(session, HasConverted) else ""
     if converted and "precision" not in job.config:
         yield Doubted(doubt=doubt.unasked_precision_doubt(converted))
-    if converted and any(plugins.probe(name).needs is None for name in job.probes):
+    analysed_so = model.converts and converted in CONVERTED_DTYPES
+    if converted and not analysed_so and any(plugins.probe(name).needs is None for name in job.probes):
         yield Doubted(doubt=doubt.conversion_doubt(converted))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from torch.nn import functional
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
 
-from modeldyno.adapters.loaders import torch_weights
+from modeldyno.adapters.loaders import torch_module, torch_weights
 from modeldyno.adapters.loaders.torch_tracing import graph as torch_tracing_graph
 from modeldyno.adapters.loaders.transformers_model import offline
 from modeldyno.core.spec.input_spec import InputSpec
@@ -1162,3 +1163,47 @@ def test_keys_and_values_of_a_cache_are_known() -> None:
 
     assert len(graph.caches) == 2 * 2
     assert {graph.storages[index].bytes for index in graph.caches} == {2 * 12 * 2 * 8 * 4}
+
+
+# --- another precision -------------------------------------------------------------------------
+
+
+class Tied(nn.Module):
+    """One weight in two places, a number that steers, and a tensor that is no weight."""
+
+    scale: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(50, 16), nn.Linear(16, 50, bias=False)
+        self.head.weight = self.embedding.weight
+        self.register_buffer("scale", torch.tensor(2.0))
+        self.shift = torch.ones(16)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Embed, and score each word."""
+        hidden = self.embedding(ids) * self.scale
+        scores: Tensor = self.head(hidden if self.scale > 1 else hidden + self.shift)
+        return scores
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
+@pytest.mark.parametrize(
+    ("module", "spec"),
+    [
+        (nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()), given("input", 2, 3, 8, 8)),
+        (nn.LSTM(4, 8, batch_first=True), given("input", 2, 5, 4)),
+        (Tied(), given("ids", 2, 5, dtype="int64")),
+    ],
+)
+def test_an_analysis_in_another_dtype_is_that_of_the_converted_module(
+    module: nn.Module, spec: InputSpec, dtype: str
+) -> None:
+    """Operators, bytes and memory; the module itself stays as it is."""
+    converted = traced(copy.deepcopy(module).to(getattr(torch, dtype)), spec)
+    before = [tensor.dtype for tensor in module.state_dict().values()]
+    graph = torch_module.make_tracer(module)(Tracing(inputs=(spec,), dtype=dtype))
+
+    assert graph.ops == converted.ops
+    assert graph.storages == converted.storages
+    assert [tensor.dtype for tensor in module.state_dict().values()] == before

@@ -58,6 +58,7 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
             inputs=declared,
             weights=lambda: torch_weights.list_weights(module),
             graph=torch_module.make_tracer(module),
+            converts=True,
             file_bytes=sum(file.stat().st_size for file in files),
             encode=transformers_model.text_encoder(path, config, declared),
             limits=transformers_model.token_limits(config),

@@ -41,7 +41,7 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     module = transformers_model.random_model(config, seed=seed, where=file)
     with describing():
         model = _model(ref, file, config, module, seed)
-    return replace(model, value=module, graph=torch_module.make_tracer(module))
+    return replace(model, value=module, graph=torch_module.make_tracer(module), converts=True)
 
 
 def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:

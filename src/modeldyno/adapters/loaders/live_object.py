@@ -141,6 +141,7 @@ def _of_module(offered: OfferedObject) -> Model:
         inputs=inputs,
         weights=lambda: torch_weights.list_weights(module),
         graph=torch_module.make_tracer(module),
+        converts=True,
         example=feed,
         candidates=lambda: torch_module.candidate_inputs(module),
         doubts=(NOT_ISOLATED,),

@@ -62,6 +62,7 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
             inputs=inputs,
             weights=lambda: torch_weights.list_weights(module),
             graph=torch_module.make_tracer(module),
+            converts=True,
             example=feed,
             candidates=lambda: torch_module.candidate_inputs(module),
         )

@@ -35,15 +35,18 @@ _LIBRARIES = ("torch", "torchvision", "transformers", "torchao", "timm")
 
 
 def make_tracer(module: Module) -> Callable[[Tracing], Graph]:
-    """Return a function that traces the module, on a copy of its structure that is made on the first call."""
-    prepared: list[Any] = []
+    """Return a function that traces the module, on a copy of its structure that is made on the first call.
+
+    There is a copy for each dtype.
+    """
+    prepared: dict[str, Any] = {}
 
     def trace(tracing: Tracing) -> Graph:
         from modeldyno.adapters.loaders.torch_tracing import graph as torch_tracing_graph  # noqa: PLC0415 - it imports torch
 
-        if not prepared:
-            prepared.extend(torch_tracing_graph.copy_to_meta(module))
-        copied, dispatch_mode = prepared
+        if tracing.dtype not in prepared:
+            prepared[tracing.dtype] = torch_tracing_graph.copy_to_meta(module, tracing.dtype)
+        copied, dispatch_mode = prepared[tracing.dtype]
         return torch_tracing_graph.trace_module(copied, dispatch_mode, tracing)
 
     return trace

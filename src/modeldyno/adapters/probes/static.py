@@ -11,7 +11,12 @@ from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.core.result.static_data import StaticReport
 from modeldyno.core.spec.devices import find_device
 from modeldyno.core.spec.input_spec import BATCH, concrete_shape
-from modeldyno.core.static.weights import module_weight_measurements, weight_measurements
+from modeldyno.core.static.weights import (
+    CONVERTED_DTYPES,
+    convert_weights,
+    module_weight_measurements,
+    weight_measurements,
+)
 from modeldyno.environment import peaks
 from modeldyno.interfaces.loader import Tracing
 from modeldyno.interfaces.probe import Pass
@@ -38,6 +43,8 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Stat
     model, inspection = subject.model, subject.inspection
     if model.weights is not None:
         weights = tuple(model.weights())
+        if dtype := _converted_dtype(subject):
+            weights = tuple(convert_weights(weights, dtype))
         yield from weight_measurements(weights)
         if inspection.modules:
             yield from module_weight_measurements(weights)
@@ -74,7 +81,7 @@ def _resolve_device(subject: Subject, dtype: str, name: str) -> DevicePeaks | No
     """Return the peaks of a device of the table, or of the one here that the model runs on."""
     if name != peaks.NAME:
         return find_device(name)
-    computed, device = _CONVERTED.get(subject.precision, dtype), subject.device()
+    computed, device = CONVERTED_DTYPES.get(subject.precision, dtype), subject.device()
     if device == "cpu":
         return peaks.local_device(computed)
     from modeldyno.environment.accelerator_peaks import accelerator_peaks  # noqa: PLC0415 - only where one is
@@ -82,8 +89,9 @@ def _resolve_device(subject: Subject, dtype: str, name: str) -> DevicePeaks | No
     return accelerator_peaks(computed, device)
 
 
-_CONVERTED = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
-"""Precision to the dtype in which products are then computed."""
+def _converted_dtype(subject: Subject) -> str:
+    """Return the dtype that the model that runs is converted to, if it can be analysed so."""
+    return CONVERTED_DTYPES.get(subject.precision, "") if subject.model.converts else ""
 
 
 def tracer(subject: Subject, graph: Callable[[Tracing], Graph]) -> Callable[[Mapping[str, int]], Graph]:
@@ -111,6 +119,7 @@ def tracer(subject: Subject, graph: Callable[[Tracing], Graph]) -> Callable[[Map
                 mode=inspection.mode,
                 optimizer=inspection.optimizer,
                 values=shaped.values(inputs),
+                dtype=_converted_dtype(subject),
             )
         )
 

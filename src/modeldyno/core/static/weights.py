@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Measurement
@@ -30,6 +30,20 @@ class Weight:
     trainable: bool = False
     scope: str | None = None
     """The module that it belongs to; None for its name without the last part."""
+
+
+CONVERTED_DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+"""Precision to the dtype that weights and inputs are converted to."""
+_BITS = {"float64": 64, "float32": 32, "bfloat16": 16, "float16": 16}
+
+
+def convert_weights(weights: Iterable[Weight], dtype: str) -> Iterator[Weight]:
+    """Yield the weights with those of floating point in another dtype."""
+    for weight in weights:
+        if weight.dtype in _BITS and weight.bytes * 8 == weight.size * _BITS[weight.dtype]:
+            yield replace(weight, dtype=dtype, bytes=weight.size * _BITS[dtype] // 8)
+        else:
+            yield weight
 
 
 def weight_measurements(weights: Iterable[Weight]) -> Iterator[Measurement]:

@@ -26,6 +26,7 @@ from modeldyno.adapters.loaders.torch_tracing.context import (
 )
 from modeldyno.adapters.loaders.torch_tracing.dispatch import MetaDispatchMode
 from modeldyno.adapters.loaders.torch_tracing.meta_tensor import MetaTensor
+from modeldyno.adapters.loaders.torch_tracing.op_traits import META, is_small
 from modeldyno.adapters.loaders.torch_tracing.recorder import RecordedStorage, Recorder
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.static.graph import Graph, Phase, Role, Storage
@@ -57,8 +58,13 @@ def build_on_meta(make: Callable[[], Any]) -> tuple[Any, MetaDispatchMode]:
     return module, dispatch_mode
 
 
-def copy_to_meta(module: Module) -> tuple[Module, MetaDispatchMode]:
-    """Copy a module's structure onto meta tensors; its weights stay where they are."""
+def copy_to_meta(module: Module, dtype: str = "") -> tuple[Module, MetaDispatchMode]:
+    """Copy a module's structure onto meta tensors; its weights stay where they are.
+
+    With a `dtype`, the copy has the weights that the module would have after ``module.to(dtype)``.
+    """
+    if dtype:
+        module = _copy_converted(module, getattr(torch, dtype))
     dispatch_mode = MetaDispatchMode(Recorder())
     with analysis_lock(), dispatch_mode:
         memo: dict[int, Any] = {}
@@ -68,6 +74,24 @@ def copy_to_meta(module: Module) -> tuple[Module, MetaDispatchMode]:
                 meta_tensor = torch.nn.Parameter(meta_tensor, requires_grad=tensor.requires_grad)
             memo[id(tensor)] = meta_tensor
         return copy_module(module, memo), dispatch_mode
+
+
+def _copy_converted(module: Module, dtype: torch.dtype) -> Module:
+    """Copy a module's structure with its weights converted; the values of large ones are not kept."""
+    memo: dict[int, Any] = {id(tensor): tensor for tensor in tensor_attributes(module)}
+    for tensor in (*module.parameters(), *module.buffers()):
+        plain = tensor.is_floating_point() and not hasattr(tensor, "__tensor_flatten__")
+        if not plain or tensor.dtype is dtype:
+            memo[id(tensor)] = tensor
+            continue
+        converted = tensor.detach()
+        converted = (
+            converted.to(dtype) if is_small(tensor) else torch.empty_like(converted, dtype=dtype, device=META)
+        )
+        if isinstance(tensor, torch.nn.Parameter):
+            converted = torch.nn.Parameter(converted, requires_grad=tensor.requires_grad)
+        memo[id(tensor)] = converted
+    return copy_module(module, memo)
 
 
 def trace_module(module: Module, dispatch_mode: MetaDispatchMode, tracing: Tracing) -> Graph:
