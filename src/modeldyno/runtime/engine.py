@@ -35,6 +35,7 @@ from modeldyno.environment.process_tree import list_process_tree, tree_memory
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.interfaces.backend import ConfiguresProcess, TakesOtherInputs
 from modeldyno.interfaces.load_stages import loading
+from modeldyno.interfaces.loader import Form
 from modeldyno.interfaces.probe import NO_TURNS, ChecksFirst, Pass, Subject
 from modeldyno.interfaces.sampler import WatchStage
 from modeldyno.runtime.cohosted import CoHostedModels, load_cohosted
@@ -68,6 +69,7 @@ from modeldyno.runtime.session_setup import (
     with_session_info,
     with_source,
 )
+from modeldyno.runtime.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -79,7 +81,6 @@ if TYPE_CHECKING:
     from modeldyno.interfaces.probe import Probe, TurnToken
     from modeldyno.interfaces.sampler import Watch
     from modeldyno.runtime.measured_region import Region
-    from modeldyno.runtime.time_limit import TimeLimit
 
 
 def needs_session(probes: Iterable[str]) -> bool:
@@ -275,6 +276,7 @@ def _run_job(
     interrupted: Callable[[], bool],
     baton: TurnToken,
 ) -> Iterator[Event]:
+    stage.limit = _limit_of_requests(job, stage.limit)
     if warm.ready is None:
         yield from _load_and_inspect(job, stage, warm, interrupted)
         ready = warm.ready
@@ -348,7 +350,7 @@ def _load_and_inspect(
     yield from record([Located(environment=environment)])
     stage.mark(WatchStage.IDLE)  # takes a second where a device reports its power draw
     stage.mark(WatchStage.BASELINE)
-    with stage("load", spent), loading(stage.mark) as account:
+    with stage("load", spent), loading(stage.mark) as account, stage.bound_requests():
         if used and isinstance(backend, ConfiguresProcess):
             backend.configure_process(job.config)
         bring = loader.load if used else getattr(loader, "look", loader.load)
@@ -389,6 +391,14 @@ def _load_and_inspect(
         yield from record(_run_probes(static_probes, tuple(Pass), subject_so_far, job, stage))
     subject = replace(subject_so_far, known=tuple(measurements))
     warm.ready = _Ready(subject=subject, events=events, spent=spent, looked=len(events))
+
+
+def _limit_of_requests(job: Job, limit: TimeLimit | None) -> TimeLimit | None:
+    """Return the limit of a run: without one, that of a load on a running server is for all requests."""
+    loads = [load for load in (job.load, *(spec.load for spec in job.beside)) if load is not None]
+    if limit is not None or not loads or plugins.loader(job.model.scheme).backend != Form.REMOTE:
+        return limit
+    return TimeLimit.begin(max(load.longest(job.plan.max_time) for load in loads))
 
 
 _ANALYSIS_COST = 2.0

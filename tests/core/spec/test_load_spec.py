@@ -136,3 +136,10 @@ def test_a_load_names_its_sequences() -> None:
 
     assert str(Load(concurrency=4, sequence=(10, 30))) == "concurrency 4 in sequences of 10..30"
     assert str(open_loop) == "5/s constant, at most 2 at once in sequences of 3"
+
+
+def test_the_longest_load_is_that_of_its_duration_or_of_the_plan() -> None:
+    """The ramp comes before either; the warm-up of a duration may take half of it and a second."""
+    assert Load(ramp=2.0).longest(20.0) == 22.0
+    assert Load(ramp=2.0, requests=10).longest(20.0) == 22.0
+    assert Load(ramp=2.0, duration=10.0).longest(20.0) == 18.0

@@ -194,7 +194,8 @@ def doubts(window: SteadyWindow, said: str = "") -> Iterator[Doubt]:
     """Yield the reasons to doubt a load; `said` is the server's message about a failure."""
     limits = list(_client_limits(window))
     yield from limits
-    if not limits and (growth := _backlog_growth(window)):
+    growth = "" if limits else _backlog_growth(window)
+    if growth:
         yield Doubt(
             code=SATURATED,
             seen=f"{growth}: latency rises as long as the load lasts, and has no steady value",
@@ -214,12 +215,27 @@ def doubts(window: SteadyWindow, said: str = "") -> Iterator[Doubt]:
             f"they are not in the latency{said and f' ({said})'}",
             advice="read the error rate together with the latency",
         )
+    if not limits and not growth:
+        yield from _unanswered(window, ends[RequestOutcome.CANCELLED])
     if (each := sampling_step(window.due().where(_is_ok))) > 1:
         yield Doubt(
             code="thinned",
             seen=f"there were too many requests to keep all their times: one of every {each} was drawn at "
             "random, plus the slowest",
             advice="counts are of all requests; write all times to a file with `records`",
+        )
+
+
+def _unanswered(window: SteadyWindow, count: int) -> Iterator[Doubt]:
+    """Doubt a load that ended before requests of its window: the slowest are those that are missing."""
+    parts = window.due().where(lambda part: part.outcome == RequestOutcome.CANCELLED).parts()
+    longest = max((int((part.end - part.due).max()) for part in parts if len(part)), default=0)
+    if count:
+        yield Doubt(
+            code="unanswered",
+            seen=f"{count:,} of {len(window.due()):,} requests had no answer when the load ended, one "
+            f"of them after {format_quantity(longest * NANO, SECONDS, 2)}; they are not in the latency",
+            advice="allow more time with `max_time`",
         )
 
 

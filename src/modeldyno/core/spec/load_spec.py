@@ -78,6 +78,12 @@ class Load:
         """Whether the server sets the pace."""
         return self.arrivals is Arrivals.CLOSED
 
+    def longest(self, max_time: float) -> float:
+        """Return the seconds that it may take, warm-up included, where a measurement may take `max_time`."""
+        if self.duration is not None:  # the warm-up may take a third of it
+            return self.ramp + 1.5 * self.duration + 1.0
+        return self.ramp + max_time
+
     def __str__(self) -> str:
         """Describe it in a few words."""
         if self.closed:
