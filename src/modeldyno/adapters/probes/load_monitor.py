@@ -6,12 +6,13 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from time import monotonic, monotonic_ns, perf_counter
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.probes import timing_loop
 from modeldyno.adapters.probes.live_seconds import LiveSeconds
-from modeldyno.core.load.load_analysis import NANO, SteadyWindow
+from modeldyno.core.load.load_analysis import NANO, DriverSums, SteadyWindow
 from modeldyno.core.load.request_log import MOST, FilteredRecords, RequestOutcome
 from modeldyno.core.load.server_stats import CounterReading, ServerCounters
 from modeldyno.core.metrics.stop_rule import Stop, measure_until_stable
@@ -279,6 +280,7 @@ class LoadMonitor:
             load=self.load,
             samples=samples,
             clients=_busy_cores(first, last),
+            drivers=self._driver_sums(first, last),
             backlog=unsent,
             how=self.distribution_facts(paced, begin),
         )
@@ -292,6 +294,18 @@ class LoadMonitor:
             for snapshot in self.snapshots
             if first.when <= snapshot.when <= last.when and snapshot.account is not None
         ]
+
+    def _driver_sums(self, first: _Snapshot, last: _Snapshot) -> tuple[DriverSums, ...]:
+        """Return what each driver did from one snapshot to the next, within two of them."""
+        looks = [each for each in self.snapshots if first.when <= each.when <= last.when and each.usages]
+        return tuple(
+            DriverSums(
+                cpu=tuple(after.cpu - before.cpu for before, after in pairwise(usages)),
+                wall=tuple(after.wall - before.wall for before, after in pairwise(usages)),
+                sent=tuple(after.sent - before.sent for before, after in pairwise(usages)),
+            )
+            for usages in zip(*(each.usages for each in looks), strict=False)
+        )
 
     def requested_window(
         self, window: SteadyWindow, paced: StopRuleResult | None, since: int
