@@ -349,7 +349,7 @@ def _time_in_flight(window: SteadyWindow) -> Samples:
     """Return the seconds of all requests in flight in each part of the window."""
     np = statistics.load_numpy()
     edges = np.linspace(window.begin, window.end, _GRID + 1)
-    seconds = np.zeros(_GRID)
+    seconds: Samples = np.zeros(_GRID)
     for part in window.records.parts():
         sent, end = part.sent[part.sent > 0], part.end[part.sent > 0]
         for place in range(_GRID):

@@ -112,8 +112,8 @@ def _whole(root: LayerNode, result: Result, numbers: Mapping[tuple[str, str], fl
     macs = _value(result, "causal_macs") or _value(result, "macs")
     compute = min(least, 2 * macs / peak) if peak else 0.0
     memory = least if compute < _ALL * least else 0.0
-    counts = {metric: _value(result, metric) for metric in ("macs", "flops")}
-    return replace(root, time=time, compute=compute, memory=memory, **counts)
+    counts = _value(result, "macs"), _value(result, "flops")
+    return replace(root, time=time, compute=compute, memory=memory, macs=counts[0], flops=counts[1])
 
 
 _ALL = 0.999
