@@ -21,7 +21,7 @@ from modeldyno.core.stats.statistics import load_numpy, quantile
 from modeldyno.presentation import Presented
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from modeldyno.core.load.foreign_load import ForeignLoad
     from modeldyno.core.load.request_log import Records
@@ -190,12 +190,18 @@ def _with_client(row: DifferenceRow, report: ForeignLoad, ours: Result) -> Diffe
     """Take the parts of the server and of the client out of what is left of a mean."""
     if (row.metric not in {"service_time", "latency"}) or row.statistic != "mean" or row.interval is not None:
         return row
-    theirs = {figure.metric: figure.value for figure in report.figures if not figure.scope}
-    server, client = (
-        sum(float(theirs.get(name, 0.0)) - (ours.number(name) or 0.0) for name in names)  # type: ignore[arg-type]
-        for names in (_SERVER, (_OUTSIDE,))
-    )
+    theirs = {
+        figure.metric: figure.value
+        for figure in report.figures
+        if not figure.scope and not isinstance(figure.value, Distribution)
+    }
+    server, client = _excess(_SERVER, theirs, ours), _excess((_OUTSIDE,), theirs, ours)
     return replace(row, server=server, client=client, left=row.left - server - client)
+
+
+def _excess(metrics: Sequence[str], theirs: Mapping[str, float], ours: Result) -> float:
+    """Return by how much the sum of some metrics is greater there than here."""
+    return sum(theirs.get(name, 0.0) - (ours.number(name) or 0.0) for name in metrics)
 
 
 def _lateness(whole: Mapping[str, Distribution]) -> float | None:
