@@ -77,5 +77,15 @@ def test_what_cannot_be_split_says_so(ours: Path) -> None:
     rows = tuple(replace(row, rule=None, warmup=None, interval=None) for row in found.rows)
     texts = [getattr(block, "text", "") for block in blocks(replace(found, requests=0, rows=rows))]
     assert "loadgen reports no requests, so its rule and warm-up are in what is left" in texts
-    empty = Reconciliation(tool="x", version="", requests=0, rules=(), dropped=0, rows=(), notes=())
+    empty = Reconciliation(
+        tool="x",
+        version="",
+        requests=0,
+        rules=(),
+        dropped=0,
+        no_client="",
+        sent_late=(None, None),
+        rows=(),
+        notes=(),
+    )
     assert headline(empty) == "x reports no time that this result has, too."

@@ -17,6 +17,7 @@ from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.environment.process_tree import list_process_tree
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.loadgen.driver_pool import run_load_drivers, send_once
+from modeldyno.loadgen.single_request import answered_by
 from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:
@@ -225,6 +226,14 @@ def test_one_request_is_not_waited_for_for_ever(server: RunningServer) -> None:
         send_once(target(server.port, "/fault/hang/"), timeout=0.2)
     with pytest.raises(OSError, match="refused"):
         send_once(target(1))
+
+
+def test_requests_of_a_block_are_given_up_at_its_time(server: RunningServer) -> None:
+    """A server gets half a second in any case; the earlier of two times counts."""
+    begin = time.monotonic()
+    with answered_by(begin - 1), answered_by(begin + 60), pytest.raises(TimeoutError, match=r"0\.5 s"):
+        send_once(target(server.port, "/fault/hang/"))
+    assert time.monotonic() - begin < 5
 
 
 @pytest.fixture(scope="module")

@@ -483,6 +483,45 @@ def test_sequences_at_a_rate_take_turns(world: World) -> None:
     assert [text for text, _ in world.marks] == ["[1", "[2", "[3", "1]", "[4", "2]", "[5"]
 
 
+def test_sequences_that_arrive_send_their_requests_one_after_the_other(world: World) -> None:
+    """A new one begins whenever one is due, whatever the others do; those that follow are due at an end."""
+    load_loop = world.drive(Load(arrivals=Arrivals.SEQUENCES, rate=100.0, sequence=(3, 3)))
+    world.run(1000)
+    load_loop.stop(1.0)
+    world.run(100)
+    found = records(load_loop.block())
+    starts = np.array([text.startswith("[") for text, _ in world.marks])
+
+    assert 70 <= starts.sum() <= 130  # 100 in a second, give or take three standard deviations
+    assert len(found) == len(world.marks)
+    assert starts.sum() == pytest.approx(len(world.marks) / 3, abs=2)
+    assert np.isin(found.due, found.end).sum() == pytest.approx((~starts).sum(), abs=2)
+
+
+def test_the_limit_of_arriving_sequences_is_how_many_are_open(world: World) -> None:
+    """A sequence that is due waits until another has ended; its waiting counts."""
+    load_loop = world.drive(Load(arrivals=Arrivals.SEQUENCES, rate=100.0, concurrency=1, sequence=(4, 4)))
+    world.run(400)
+
+    texts = [text for text, _ in world.marks]
+    assert texts[:9] == ["[1", "1", "1", "1]", "[2", "2", "2", "2]", "[3"]
+    found = records(load_loop.block())
+    assert (found.sent - found.due).max() > 100 * MILLISECOND
+
+
+def test_an_arriving_sequence_that_failed_is_left(world: World) -> None:
+    """Nothing follows its failed request, and the next one that is due begins."""
+    world.answer = lambda _call, number: (
+        1,
+        RequestOutcome.SERVER_ERROR if number == 1 else RequestOutcome.OK,
+        200,
+    )
+    world.drive(Load(arrivals=Arrivals.SEQUENCES, rate=10.0, concurrency=1, sequence=(3, 3)))
+    world.run(1000)
+
+    assert [text for text, _ in world.marks][:5] == ["[1", "1", "[2", "2", "2]"]
+
+
 def test_a_failed_request_ends_its_sequence_here(world: World) -> None:
     """The server may have lost its state: the slot begins another one."""
     world.answer = lambda _call, number: (

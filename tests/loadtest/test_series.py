@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,12 +14,14 @@ from modeldyno.core.load.capacity_spec import RATE, CapacitySearch
 from modeldyno.core.load.capacity_steps import SearchEnd
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.result.result import FailureKind
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.trace.carbon import Emission
 from modeldyno.errors import RequestError
 from modeldyno.loadtest.series import begin_curve, begin_search, measure_loads
 from modeldyno.profiling.request import Request
-from modeldyno.profiling.run import INTERRUPTED
+from modeldyno.profiling.run import INTERRUPTED, run_request
+from modeldyno.runtime.trial_executor import subprocess_executors
 from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:
@@ -32,6 +35,13 @@ BOUND = Constraint.parse("latency.p50 <= 45ms")
 def server() -> Iterator[str]:
     """Two workers that take 20 ms per request: up to five slots wait at most 60 ms."""
     with serve_in_subprocess("--service", "constant:0.02", "--workers", "2") as running:
+        yield f"http://127.0.0.1:{running.port}#echo"
+
+
+@pytest.fixture(scope="module")
+def hanging() -> Iterator[str]:
+    """A server that describes its model, and answers nothing else."""
+    with serve_in_subprocess("--fault", "hang=1") as running:
         yield f"http://127.0.0.1:{running.port}#echo"
 
 
@@ -68,14 +78,40 @@ def test_each_load_has_its_carbon(server: str) -> None:
         assert (outcome.result["carbon"] or 0) * (outcome.result["throughput"] or 0) == pytest.approx(10.0)
 
 
-def test_the_first_request_is_given_up_when_any_would_be() -> None:
+def test_the_first_request_is_given_up_when_any_would_be(hanging: str) -> None:
     """A server that never answers is not awaited longer than `--request-timeout` says."""
-    with serve_in_subprocess("--fault", "hang=1") as running:
-        url = f"http://127.0.0.1:{running.port}#echo"
-        [(outcome, _)] = measure_loads(begin_curve(asked(url, Load(concurrency=1, timeout=0.5)), (1,)))
+    [(outcome, _)] = measure_loads(begin_curve(asked(hanging, Load(concurrency=1, timeout=0.5)), (1,)))
     [failure] = outcome.result.failures
     assert failure.where == "first call"
     assert failure.message.endswith("did not answer within 0.5 s")
+
+
+def test_a_server_that_never_answers_is_given_up_at_the_time_limit(hanging: str) -> None:
+    """Its first request is awaited no longer than the load may take, whatever a request may take."""
+    request = replace(asked(hanging, Load(concurrency=1)), plan=Plan(max_time=1.0))
+    begin = time.monotonic()
+    [failure] = run_request(request).result.failures
+
+    assert (failure.where, failure.kind) == ("first call", FailureKind.ERROR)
+    assert "did not answer within" in failure.message
+    assert time.monotonic() - begin < 30  # and not the minute that a request may take
+
+
+def test_a_series_ends_at_the_first_load_of_a_server_that_never_answers(hanging: str) -> None:
+    """A ladder and a search alike."""
+    request = replace(asked(hanging, Load(concurrency=1)), plan=Plan(max_time=0.5))
+    for series in (begin_curve(request, (1, 2)), begin_search(request)):
+        assert len(list(measure_loads(series))) == 1
+
+
+def test_a_trial_is_no_limit_of_the_first_request() -> None:
+    """A look of a second would make a model fail that loads at its first request."""
+    with serve_in_subprocess("--service", "constant:0.9") as running:
+        request = asked(f"http://127.0.0.1:{running.port}#echo", Load(concurrency=1))
+        job = replace(request, plan=Plan(max_time=0.1, min_time=0.0)).job()
+        with subprocess_executors(lambda: 0) as room:
+            result = room(job, fresh=False)(job, watch=lambda _event: None)
+    assert (result["first_call"] or 0) >= 0.9
 
 
 @pytest.mark.slow  # tests/api/test_load.py finds one

@@ -56,6 +56,7 @@ def of(path: str, factors: tuple[float, ...]) -> list[Measurement]:
         for metric, value in values.items()
     ]
     counts = {"flops": 2 * flops, "macs": flops, "bytes_read": 8e3, "bytes_written": 8e3, "weight_bytes": 4e3}
+    counts["output_bytes"] = 400.0
     return items + [Measurement(metric=m, scope=path, value=v) for m, v in counts.items() if path and flops]
 
 
@@ -93,15 +94,38 @@ def test_alike_layers_are_one_row_with_their_sum() -> None:
     ]  # fmt: skip
     assert rows["Net"][:3] == ("30.0 ms", "100%", "1.00 ms")
     assert rows["· layer.0-2 (3 x Block)"][:3] == ("28.5 ms", "95.0%", "1.50 ms")
-    assert rows["· · wide (3 x Linear)"] == ("24.0 ms", "80.0%", "24.0 ms", "4.00 G", "50% of compute")
-    assert rows["· · norm (3 x Norm)"][4] == "<1% of peak"
+    assert rows["· · wide (3 x Linear)"] == (
+        "24.0 ms", "80.0%", "24.0 ms", "48.0 M", "1.17 KiB", "4.00 G", "50% of compute",
+    )  # fmt: skip
+    assert rows["· · norm (3 x Norm)"][6] == "<1% of peak"
 
 
 def test_the_whole_stands_under_the_bound_of_the_analysis() -> None:
     """Its bound is that of the whole network, not the sum of those of its layers."""
     rows, _ = shown(watched())
 
-    assert rows["Net"][3:] == ("3.27 G", "41% of compute")
+    assert rows["Net"][3:] == ("49.0 M", "—", "3.27 G", "41% of compute")
+
+
+def test_columns_that_are_unknown_are_left_out() -> None:
+    """Without the static analysis nobody knows the MACs; what a layer returned was seen."""
+    known = watched()
+    items = tuple(m for m in known.measurements if m.metric in {"latency", "self_time", "output_bytes"})
+    (table,) = (b for b in layers(replace(known, measurements=items), views.PLAIN) if isinstance(b, Table))
+
+    assert [column.title for column in table.columns] == ["layer", "time", "share", "own", "output"]
+
+
+def test_eighty_columns_have_the_costs_of_each_layer() -> None:
+    """Its own time and then its rate give way; no row is broken; a wider terminal has all of them."""
+    blocks = list(layers(watched(), views.PLAIN))
+    narrow, wide = (terminal.text(blocks, width=width).splitlines() for width in (80, 120))
+
+    assert ["layer", "time", "share", "MACs", "output", "roofline"] in [line.split() for line in narrow]
+    assert sum("(3 x" in line for line in narrow) == 3
+    assert ["layer", "time", "share", "own", "MACs", "output", "FLOP/s", "roofline"] in [
+        line.split() for line in wide
+    ]
 
 
 def test_more_than_the_roof_is_explained() -> None:
@@ -114,7 +138,7 @@ def test_more_than_the_roof_is_explained() -> None:
     )
     rows, texts = shown(replace(document, measurements=slow))
 
-    cell = rows["· head (Linear)"][4]
+    cell = rows["· head (Linear)"][6]
     assert cell.endswith("% of memory")
     assert float(cell.removesuffix("% of memory")) > 100
     (told,) = (text for text in texts if text.startswith("over 100 % of the roof"))
@@ -191,7 +215,7 @@ def test_what_ran_on_a_device_is_not_held_to_the_processor() -> None:
     place = replace(document.environment, conditions={"device": "cuda:0"})
     rows, _ = shown(replace(document, environment=place))
 
-    assert len(rows["Net"]) == 3
+    assert len(rows["Net"]) == 5  # neither rate nor roofline
 
 
 def test_layers_that_are_light_or_deep_are_left_out_and_counted() -> None:

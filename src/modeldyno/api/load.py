@@ -84,7 +84,7 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
         concurrency: number of concurrent requests in a closed loop, each sent when the previous one is
             answered; with a rate, the maximum concurrency.
         rate: requests per second in an open loop, independent of the server: a number, or text such as
-            ``"100:poisson"`` or ``"100:burst=8"``.
+            ``"100:poisson"`` or ``"100:burst=8"``; ``"5:sequences"`` are sequences per second.
         replay: a file of due times.
         duration: seconds of the steady window; if None, measure until the plan is met.
         requests: number of requests to measure after the warm-up.

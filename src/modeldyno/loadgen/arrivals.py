@@ -45,6 +45,8 @@ ALONE = LoadShare()
 def due_times(load: Load, share: LoadShare = ALONE, *, seed: int = 0) -> Iterator[int]:
     """Yield when the requests of a share are due; in a closed loop, when its slots start.
 
+    Of sequences that arrive it is when each begins.
+
     Ignores `load.requests`. Raises RequestError for a trace that cannot be read.
     """
     if load.arrivals is Arrivals.CLOSED:
@@ -57,7 +59,7 @@ def due_times(load: Load, share: LoadShare = ALONE, *, seed: int = 0) -> Iterato
 
 def _positions(load: Load, share: LoadShare, seed: int) -> Iterator[float]:
     """Yield each arrival's position: the expected number of arrivals before it."""
-    if load.arrivals is Arrivals.POISSON:
+    if load.arrivals in {Arrivals.POISSON, Arrivals.SEQUENCES}:
         return _poisson_positions(Random(f"{seed}/{share.index}/{share.of}"), share.of)  # noqa: S311 - no secret
     size = load.burst if load.arrivals is Arrivals.BURST else 1
     return (float(number // size * size) for number in count(share.index, share.of))

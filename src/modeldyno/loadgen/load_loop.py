@@ -162,6 +162,16 @@ class LoadLoop:
             self.sequences.assign(call)
         self._send(call)
 
+    def _send_waiting(self, end: int) -> None:
+        """Send what follows in the sequence of a request that has ended, or else what the limit held back."""
+        following = Call(0, end)
+        following.begin(0, end)
+        if self.sequences is not None and self.sequences.assign_following(following):
+            self._send(following)
+        elif self._queued:
+            due = self._queued.popleft()
+            self._send_due(Call(0, due), due)
+
     def _end_sequences(self) -> None:
         """Send the last request of each idle sequence, so that the server does not wait for more."""
         while self.sequences is not None and self.sequences.assign_last(call := Call(0, monotonic_ns())):
@@ -195,9 +205,7 @@ class LoadLoop:
         if self._give_up_at is not None:
             self._end_sequences()
         elif not self._closed:
-            if self._queued:
-                due = self._queued.popleft()
-                self._send_due(Call(0, due), due)
+            self._send_waiting(end)
         elif outcome is _OK:
             call.failures, self._answered = 0, True
             self._send_next(call, end)

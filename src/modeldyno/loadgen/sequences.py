@@ -7,6 +7,7 @@ from itertools import accumulate, count, cycle
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
+from modeldyno.core.spec.load_spec import Arrivals
 from modeldyno.interfaces.client import SINGLE_SEQUENCE
 from modeldyno.loadgen.request import OpenSequence
 
@@ -27,7 +28,8 @@ class OpenSequences:
     """The sequences of a driver's share of a load.
 
     A request takes the sequence that was idle longest; in an open loop only once as many are open as may be,
-    so that their number does not depend on how quick the server is. A sequence whose request failed is left.
+    so that their number does not depend on how quick the server is. Sequences that arrive begin with a
+    request that is due, and their other requests follow. A sequence whose request failed is left.
     """
 
     def __init__(
@@ -36,6 +38,7 @@ class OpenSequences:
         """Use `streams` (numbers of messages) in turn; `first` is the first id of all drivers."""
         self._mark = mark
         self._at_once = 0 if load.closed else share.amount(load.slots or 1)
+        self._arriving = load.arrivals is Arrivals.SEQUENCES
         self._lengths = load.sequence or (1, 1)
         ranges = [range(end - size, end) for end, size in zip(accumulate(streams), streams, strict=True)]
         self._streams = cycle(ranges[share.index :: share.of] or ranges)
@@ -46,11 +49,19 @@ class OpenSequences:
 
     def assign(self, call: Call) -> None:
         """Make a request the next one of a sequence, which it opens if none is idle."""
-        if self._idle and self._open >= self._at_once:
+        if self._idle and self._open >= self._at_once and not self._arriving:
             call.sequence = self._idle.popleft()
         else:
             call.sequence = self._begin()
         self._write(call, call.sequence)
+
+    def assign_following(self, call: Call) -> bool:
+        """Make a request the next one of a sequence that goes on by itself; return whether there was one."""
+        if not (self._arriving and self._idle):
+            return False
+        call.sequence = self._idle.popleft()
+        self._write(call, call.sequence)
+        return True
 
     def assign_last(self, call: Call) -> bool:
         """Make a request the last one of an idle sequence; return whether there was one."""

@@ -37,6 +37,7 @@ from modeldyno.registry.targets import CPU
 from modeldyno.runtime.child_process import subprocess_executor
 from modeldyno.runtime.interleaved import InterleavedRunner
 from modeldyno.runtime.session import RunSession
+from modeldyno.runtime.time_limit import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Sized
@@ -150,7 +151,7 @@ def compare(task: Task, registry: Registry, device: str, *, guard: Region, inter
     try:
         jobs = [_job_of(name, task.measure, registry, device) for name in names]
         turns = RoundSchedule(sides=len(jobs), max_time=task.measure.max_time)
-        with guard(), subprocess_executor(interrupts) as execute:
+        with guard(), subprocess_executor(interrupts, limit=UNLIMITED) as execute:
             bench = RunSession(
                 execute=execute,
                 interrupted=lambda: len(interrupts),

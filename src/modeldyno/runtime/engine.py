@@ -36,6 +36,7 @@ from modeldyno.environment.process_tree import list_process_tree, tree_memory
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.interfaces.backend import ChoosesDevice, ConfiguresProcess, TakesOtherInputs
 from modeldyno.interfaces.load_stages import loading
+from modeldyno.interfaces.loader import Form
 from modeldyno.interfaces.probe import NO_TURNS, ChecksFirst, Pass, Subject
 from modeldyno.interfaces.sampler import WatchStage
 from modeldyno.runtime.cohosted import CoHostedModels, load_cohosted
@@ -69,6 +70,7 @@ from modeldyno.runtime.session_setup import (
     with_session_info,
     with_source,
 )
+from modeldyno.runtime.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -80,7 +82,6 @@ if TYPE_CHECKING:
     from modeldyno.interfaces.probe import Probe, TurnToken
     from modeldyno.interfaces.sampler import Watch
     from modeldyno.runtime.measured_region import Region
-    from modeldyno.runtime.time_limit import TimeLimit
 
 
 def needs_session(probes: Iterable[str]) -> bool:
@@ -276,6 +277,7 @@ def _run_job(
     interrupted: Callable[[], bool],
     baton: TurnToken,
 ) -> Iterator[Event]:
+    stage.limit = _limit_of_requests(job, stage.limit)
     if warm.ready is None:
         yield from _load_and_inspect(job, stage, warm, interrupted)
         ready = warm.ready
@@ -349,7 +351,7 @@ def _load_and_inspect(
     yield from record([Located(environment=environment)])
     stage.mark(WatchStage.IDLE)  # takes a second where a device reports its power draw
     stage.mark(WatchStage.BASELINE)
-    with stage("load", spent), loading(stage.mark) as account:
+    with stage("load", spent), loading(stage.mark) as account, stage.bound_requests():
         if used and isinstance(backend, ConfiguresProcess):
             backend.configure_process(job.config)
         bring = loader.load if used else getattr(loader, "look", loader.load)
@@ -402,6 +404,14 @@ def _device_of(job: Job) -> str:
 
 def _on_cpu() -> str:
     return "cpu"
+
+
+def _limit_of_requests(job: Job, limit: TimeLimit | None) -> TimeLimit | None:
+    """Return the limit of a run: without one, that of a load on a running server is for all requests."""
+    loads = [load for load in (job.load, *(spec.load for spec in job.beside)) if load is not None]
+    if limit is not None or not loads or plugins.loader(job.model.scheme).backend != Form.REMOTE:
+        return limit
+    return TimeLimit.begin(max(load.longest(job.plan.max_time) for load in loads))
 
 
 _ANALYSIS_COST = 2.0

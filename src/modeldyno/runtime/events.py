@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -63,6 +63,14 @@ class RunStage:
         yield
         if spent is not None:
             spent[name] = perf_counter() - begin
+
+    def bound_requests(self) -> AbstractContextManager[None]:
+        """Give up the requests sent to a server within the block at the time limit."""
+        if self.limit is None:
+            return nullcontext()
+        from modeldyno.loadgen.single_request import answered_by  # noqa: PLC0415 - only servers need it
+
+        return answered_by(self.limit.end)
 
 
 def event_of(item: ProbeOutput) -> Event:

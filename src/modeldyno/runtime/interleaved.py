@@ -20,7 +20,7 @@ from modeldyno.core.result.result import Event, FailureKind, Result
 from modeldyno.environment import machine
 from modeldyno.errors import ModelDynoError
 from modeldyno.runtime.child_process import ChildProcess
-from modeldyno.runtime.time_limit import TimeLimit
+from modeldyno.runtime.time_limit import UNLIMITED, TimeLimit
 from modeldyno.runtime.turn_token import TurnGranter
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class InterleavedRunner:
     """Runs the Jobs of a round interleaved where possible."""
 
     interrupts: Sized
-    limit: TimeLimit | None = None
+    limit: TimeLimit = UNLIMITED
     """What the runs must end by."""
     apart: bool = False
     """Whether two at a time did not fit into memory."""
@@ -91,10 +91,10 @@ class _StopSignal:
 
 
 def _run_interleaved(
-    jobs: Sequence[Job], watches: Sequence[Watch], interrupts: Sized, limit: TimeLimit | None
+    jobs: Sequence[Job], watches: Sequence[Watch], interrupts: Sized, limit: TimeLimit
 ) -> list[Result | ModelDynoError]:
     stopped, lock = _StopSignal(interrupts=interrupts), threading.Lock()
-    limit = None if limit is None else replace(limit, sides=len(jobs))
+    limit = replace(limit, sides=len(jobs))
     seats = [TurnGranter.made() for _ in jobs]
     futures: list[Future[Result | ModelDynoError]] = []
     live: list[TurnGranter] = []

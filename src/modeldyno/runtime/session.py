@@ -13,7 +13,7 @@ from modeldyno.interfaces.executor import Executor
 from modeldyno.runtime.child_process import subprocess_executor
 from modeldyno.runtime.interleaved import InterleavedRunner, is_over
 from modeldyno.runtime.interrupts import ForcedInterrupts, counted_interrupts
-from modeldyno.runtime.time_limit import TimeLimit
+from modeldyno.runtime.time_limit import UNLIMITED, TimeLimit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,8 +111,8 @@ def open_run_session(watch: Watch = ignore_event, limit: TimeLimit | None = None
             return len(interrupts)
 
         insisted = ForcedInterrupts(interrupted)
-        with subprocess_executor(insisted, limit=limit) as execute:
-            together = InterleavedRunner(interrupts=insisted, limit=limit)
+        with subprocess_executor(insisted, limit=limit or UNLIMITED) as execute:
+            together = InterleavedRunner(interrupts=insisted, limit=limit or UNLIMITED)
             yield RunSession(
                 execute=execute, watch=watch, interrupted=interrupted, together=together, limit=limit
             )

@@ -151,7 +151,7 @@ def open_session(
     """Open the backend, and call the model once."""
     backend = plugins.backend(job.backend)
     stage.mark(WatchStage.LOAD)
-    with stage("open", spent):
+    with stage("open", spent), stage.bound_requests():
         session = stack.enter_context(backend.open(model, job.config))
     with stage("first call"):
         return _call_with_assumed_sizes(job, model, backend, session, payload, stage)
@@ -247,7 +247,8 @@ def first_call(session: Session, payload: Payload, model: Model, stage: RunStage
     begin = perf_counter()
     failure, output = None, None
     try:
-        output = call()
+        with stage.bound_requests():
+            output = call()
     except Exception as error:
         if not isinstance(session, CanDrive):
             raise

@@ -87,6 +87,10 @@ class TimeLimit:
         )
 
 
+UNLIMITED = TimeLimit(seconds=inf, end=inf)
+"""Of a command without a limit whose runs are parts of a whole, so that their Plans limit measuring only."""
+
+
 def _advised(spent: float) -> str:
     """Return a limit within which something can be measured, as a user types it."""
     seconds = _MORE * spent

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from modeldyno import plugins
 from modeldyno.runtime.child_process import subprocess_executor
 from modeldyno.runtime.interrupts import ForcedInterrupts
+from modeldyno.runtime.time_limit import UNLIMITED
 from modeldyno.runtime.warm_worker import WarmWorker, open_warm_worker
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def subprocess_executors(
     because two servers at once would disturb each other. The first interruption lets a Job finish, the
     second ends it. A child is ended soon after the `limit`.
     """
-    insisted = ForcedInterrupts(interrupted)
+    insisted, limit = ForcedInterrupts(interrupted), limit or UNLIMITED
     with ExitStack() as stack, subprocess_executor(insisted, limit=limit) as isolated_executor:
         workers: list[WarmWorker] = []
 

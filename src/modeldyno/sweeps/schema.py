@@ -75,7 +75,7 @@ BUDGET = {
 PLAN = _of_table(options.PLAN)
 LOAD = {
     "concurrency": _described(_COUNT, "Concurrent requests, where that is no axis."),
-    "rate": _described(_QUANTITY, "An open loop: 100, 100:poisson, 100:burst=8 (requests/s)."),
+    "rate": _described(_QUANTITY, "An open loop: 100, 100:poisson, 100:burst=8 (requests/s), 5:sequences."),
     "arrivals": _described(
         {"enum": ["constant", "poisson", "burst"]}, "Of an open loop whose rate is an axis."
     ),

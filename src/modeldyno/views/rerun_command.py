@@ -125,8 +125,9 @@ def _load_options(load: Load) -> Iterator[str]:
 
 def format_rate(load: Load) -> str:
     """Format the rate of an open loop as ``--rate`` takes it."""
-    kind = {Arrivals.POISSON: ":poisson", Arrivals.BURST: f":burst={load.burst}"}.get(load.arrivals, "")
-    return f"{load.rate:g}{kind}"
+    kind = f":{load.arrivals}" if load.arrivals is not Arrivals.CONSTANT else ""
+    size = f"={load.burst}" if load.arrivals is Arrivals.BURST else ""
+    return f"{load.rate:g}{kind}{size}"
 
 
 def _inspection_options(inspection: Inspection, *, inspected: bool) -> Iterator[str]:

@@ -76,6 +76,18 @@ def codes(result: Result) -> set[str]:
     return {doubt.code for doubt in result.doubts}
 
 
+def test_sequences_arrive_at_their_rate(steady: str) -> None:
+    """Twenty a second of five requests each are a hundred requests a second."""
+    load = Load(arrivals=Arrivals.SEQUENCES, rate=20.0, sequence=(5, 5), duration=2.0)
+    result = loaded(steady, load)
+    rate = result["request_rate"] or 0.0
+
+    assert 55 <= rate <= 150  # 40 sequences in two seconds, give or take three standard deviations
+    assert not result.failures
+    assert "saturated" not in codes(result)
+    assert spread(result, "latency").statistic("p50") >= 0.004
+
+
 def test_a_closed_loop_gives_every_number_of_a_load(steady: str) -> None:
     """Latency, rates, errors, and the stages of the server's own account, which sum to the service time."""
     result = loaded(steady, Load(concurrency=2), plan=LONGER)

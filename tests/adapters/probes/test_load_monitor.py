@@ -40,6 +40,8 @@ class World:
     """A server that takes 2 ms for each request, its driver, and the clock that waiting moves."""
 
     rate: int = 200
+    takes: int = 2_000_000
+    """Nanoseconds that a request takes."""
     now: int = BEGIN
     told: int = 0
     unsent: int = 0
@@ -64,14 +66,14 @@ class World:
     @property
     def done(self) -> int:
         """Requests so far."""
-        return min(self.hangs_after, max(0, (self.now - BEGIN - 2_000_000) * self.rate // SECOND))
+        return min(self.hangs_after, max(0, (self.now - BEGIN - self.takes) * self.rate // SECOND))
 
     def records(self, first: int) -> Records:
         """Tell of what ended since."""
         due = BEGIN + np.arange(first, self.told) * (SECOND // self.rate)
         columns: dict[str, Any] = {name: np.zeros(due.size, dtype) for name, dtype in COLUMNS.items()}
         noise = np.arange(first, self.told) * 7919 % 1000 * 100
-        columns |= {"due": due, "sent": due, "first": due, "end": due + 1_950_000 + noise}
+        columns |= {"due": due, "sent": due, "first": due, "end": due + self.takes - 50_000 + noise}
         failed = np.arange(first, self.told) >= self.fails_after
         columns["outcome"] = np.where(failed, RequestOutcome.SERVER_ERROR, RequestOutcome.OK).astype("uint8")
         return Records(**columns)
@@ -223,6 +225,33 @@ def test_a_server_that_hangs_in_the_warm_up_is_a_failure_and_not_waited_for(
         "the load ended before a request of the steady window was answered; in the warm-up 12 were answered"
     )
     assert world.grace <= 1.0
+
+
+def test_requests_in_flight_are_awaited_until_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load stops sending so early that what it sent can end, and gives up soon after the limit."""
+    world = World(rate=10, takes=800_000_000)
+    probed(monkeypatch, world, Load(arrivals=OPEN, rate=10), Plan(max_time=5.0, precision=0.0001))
+    sent = (world.now - BEGIN) / SECOND
+
+    assert sent == pytest.approx(4.2, abs=0.15)
+    assert world.grace == pytest.approx(1.0, abs=0.1)
+
+
+def test_a_closed_loop_that_is_not_answered_any_more_is_not_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the limit its requests have waited for seconds, where others took milliseconds."""
+    world = World(hangs_after=400)
+    told(monkeypatch, world, Load(), Plan(max_time=5.0, precision=0.0001))
+
+    assert (world.now - BEGIN) / SECOND == pytest.approx(5.0, abs=0.15)
+    assert world.grace == pytest.approx(0.0, abs=0.05)
+
+
+def test_a_duration_waits_for_its_slow_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were asked for by their number of seconds, and no limit is near."""
+    world = World(rate=10, takes=800_000_000)
+    probed(monkeypatch, world, Load(arrivals=OPEN, rate=10, duration=4.0))
+
+    assert world.grace >= 1.6
 
 
 def test_a_window_of_which_all_fails_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:

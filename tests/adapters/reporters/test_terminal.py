@@ -177,6 +177,18 @@ class TestTables:
 
         assert terminal.text([table]) == "id  name\n"
 
+    def test_spare_columns_give_way_one_after_the_other(self) -> None:
+        """As few as need be, in the order in which the table names them."""
+        columns = tuple(Column(title=title) for title in ("a name", "first one", "middle", "the last"))
+        table = Table(title="", columns=columns, rows=(("a", "1", "2", "3"),), spare=("middle", "first one"))
+        headers = [terminal.text([table], width=width).splitlines()[0] for width in (40, 30, 20)]
+
+        assert headers == [
+            "a name  first one  middle  the last",
+            "a name  first one  the last",
+            "a name  the last",
+        ]
+
     def test_columns_that_fit_nowhere_are_stacked(self) -> None:
         """Where not even the numbers fit, each cell has a line."""
         columns = (

@@ -110,6 +110,20 @@ def test_failures_are_counted_once_and_in_no_latency() -> None:
     assert "200 of 1,000 requests failed: 100 timeout, 100 reset" in doubt.seen
 
 
+def test_requests_that_the_end_of_a_load_cut_off_are_a_doubt() -> None:
+    """They are the slowest, and no failures: the share of errors does not know them."""
+    outcome = np.where(np.arange(1000) % 100 == 99, RequestOutcome.CANCELLED, RequestOutcome.OK)
+    cut = window(steady(outcome=outcome, service=np.where(outcome == RequestOutcome.OK, 5, 800) * MILLI))
+    (doubt,) = load_analysis.doubts(cut)
+
+    assert measured(cut)["error_rate"].value == 0
+    assert doubt.code == "unanswered"
+    assert doubt.seen == (
+        "10 of 1,000 requests had no answer when the load ended, one of them after 800 ms; they are not in "
+        "the latency"
+    )
+
+
 @pytest.mark.parametrize("load", [OPEN, Load(concurrency=1)])
 def test_a_window_is_cut_to_the_first_so_many_requests(load: Load) -> None:
     """Failed ones count; it ends where the next one is due, whatever was waiting then."""

@@ -17,6 +17,7 @@ from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.stats.statistics import quantile
 from modeldyno.documents.import_ import read_loads
 from modeldyno.testing.sample_results import a_result
+from modeldyno.views.load.reconciliation import headline
 
 if TYPE_CHECKING:
     from modeldyno.core.load.reconciliation import DifferenceRow
@@ -54,7 +55,11 @@ def sent_at(times: np.ndarray) -> tuple[ForeignRequest, ...]:
 
 def parts_of(row: DifferenceRow) -> list[float]:
     """Return the parts of a difference that are known; they add up to it."""
-    return [part for part in (row.rule, row.warmup, row.definition, row.left) if part is not None]
+    return [
+        part
+        for part in (row.rule, row.warmup, row.definition, row.server, row.client, row.left)
+        if part is not None
+    ]
 
 
 def their_requests(slow: int = 100, extra: float = 0.0, *, due: bool = False) -> tuple[ForeignRequest, ...]:
@@ -148,6 +153,56 @@ def test_figures_without_requests_leave_the_rule_in_what_is_left() -> None:
     assert (row.rule, row.warmup, row.interval, row.is_noise) == (None, None, None, None)
     assert sum(parts_of(row)) == pytest.approx(row.theirs - row.ours)
     assert (found.requests, found.notes) == (0, ("service_time: it ends with the last piece",))
+
+
+def with_account(result: Result, *, outside: float) -> Result:
+    """Return a result whose server tells 1 ms of queue and 3 ms of compute."""
+    stages = {"queue_time": 0.001, "compute_time": 0.003, "network_time": outside}
+    added = tuple(observed_number(metric, value) for metric, value in stages.items())
+    return replace(result, measurements=(*result.measurements, *added))
+
+
+def test_the_client_is_a_part_where_both_know_the_time_of_the_server() -> None:
+    """A client that is half a millisecond slower at a server that is 2 ms slower: each is told apart."""
+    ours = with_account(our_result(lag=0.0), outside=0.0005)
+    mean = service_times(0).mean()
+    figures = (
+        observed_number("service_time", mean + 0.0025, scope="mean"),
+        observed_number("service_time", 0.006, scope="p50"),
+        observed_number("queue_time", 0.002),
+        observed_number("compute_time", 0.004),
+        observed_number("network_time", 0.001),
+    )
+    found = reconcile(ForeignLoad(tool="other", load=OPEN, figures=figures), ours)
+    row = row_of(found, "mean")
+    assert row.server == pytest.approx(0.002)
+    assert row.client == pytest.approx(0.0005)
+    assert row.left == pytest.approx(0, abs=1e-12)
+    assert sum(parts_of(row)) == pytest.approx(row.theirs - row.ours)
+    assert (row_of(found, "p50").client, found.no_client) == (None, "")
+    alone = replace(found, rows=(row,))
+    assert "0 is how it is measured, +2.5 ms is left" in headline(alone)
+
+
+def test_a_report_without_the_time_of_the_server_says_why_the_client_is_no_part() -> None:
+    """Of the report or of ours: the sentence names which of the two lacks it."""
+    figures = (observed_number("service_time", 0.006, scope="mean"),)
+    plain = ForeignLoad(tool="other", load=OPEN, figures=figures)
+    told = (observed_number("queue_time", 0.001), observed_number("network_time", 0.001))
+    whole = replace(plain, figures=(*figures, *told))
+    account = "has no time of the server itself (queue, compute)"
+    assert reconcile(plain, our_result()).no_client == f"the report of other {account}"
+    found = reconcile(whole, our_result())
+    assert (found.no_client, row_of(found, "mean").client) == (f"this result {account}", None)
+
+
+def test_how_late_a_client_sends_is_told_where_it_is_reported() -> None:
+    """Two milliseconds, as its requests were due so long before they were sent."""
+    with_due = report(NEAREST, their_requests(due=True))
+    theirs, ours = reconcile(with_due, our_result()).sent_late
+    assert theirs == pytest.approx(0.002)
+    assert ours is None
+    assert reconcile(report(NEAREST, their_requests()), our_result()).sent_late == (None, None)
 
 
 def test_a_window_of_the_tool_is_taken_as_its_steady_state() -> None:

@@ -22,7 +22,7 @@ from modeldyno.core.load import load_analysis
 from modeldyno.core.load.capacity import answer_so_far
 from modeldyno.core.load.capacity_spec import CapacitySearch
 from modeldyno.core.load.capacity_steps import SearchEnd
-from modeldyno.core.load.load_analysis import SteadyWindow
+from modeldyno.core.load.load_analysis import DriverSums, SteadyWindow
 from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
 from modeldyno.core.load.request_log import COLUMNS, Records
 from modeldyno.core.metrics import doubt
@@ -80,8 +80,9 @@ def a_load_result(seed: int = 0, *, count: int = 1000, failed: int = 3, **change
     filled: dict[str, Any] = {name: np.broadcast_to(column, due.shape) for name, column in arrays.items()}
     load = Load(arrivals=Arrivals.POISSON, rate=100.0, within=0.008)
     window = SteadyWindow(
-        records=Records(**filled), begin=0, end=10 * SECOND, load=load, how={"stop": "time limit"}
-    )
+        records=Records(**filled), begin=0, end=10 * SECOND, load=load, how={"stop": "time limit"},
+        clients=(0.1,), drivers=(_sums(rng),),
+    )  # fmt: skip
     plan = Plan(percentiles=("p99.9",))
     found = [*load_analysis.measurements(window)]
     (latency,) = (m.value for m in found if m.metric == "latency")
@@ -96,6 +97,11 @@ def a_load_result(seed: int = 0, *, count: int = 1000, failed: int = 3, **change
     job = replace(a_result().job, probes=("load",), load=load, plan=plan)
     whole = a_result(job=job, measurements=tuple(found), doubts=doubts)
     return replace(whole, **changes)
+
+
+def _sums(rng: np.random.Generator) -> DriverSums:
+    """Return what a driver did in forty readings of a quarter of a second."""
+    return DriverSums(cpu=tuple(rng.uniform(0.02, 0.03, 40)), wall=(0.25,) * 40, sent=(25,) * 40)
 
 
 def a_written_load() -> dict[str, Any]:
@@ -184,9 +190,9 @@ def test_every_change_of_a_document_is_found() -> None:
 
 
 def test_every_change_of_a_recomputable_figure_is_found_though_the_digest_was_forged() -> None:
-    """Of 100 figures and verdicts, each change is found by recomputing, whoever makes a new digest."""
+    """Of over 100 figures and verdicts, each change is found by recomputing, whoever makes a new digest."""
     document = a_written_load()
-    aggregates = {"in_flight", "offered_rate", "foreign_cpu", "steal", "requests"}
+    aggregates = {"offered_rate", "foreign_cpu", "steal", "requests"}
     figures = [
         path
         for number, measurement in enumerate(document["measurements"])
@@ -197,8 +203,10 @@ def test_every_change_of_a_recomputable_figure_is_found_though_the_digest_was_fo
     ]
     verdicts = leaves(document["judgements"], ("judgements",))
     figures += [path for path in verdicts if path[-1] in {"verdict", "value"}]
-    drawn = random.Random(1).sample(figures, 100)
-    assert [path for path in drawn if holds(changed(document, path, another), forged=True)] == []
+    metrics = {document["measurements"][path[1]]["metric"] for path in figures if path[0] == "measurements"}
+    assert metrics >= {"client_cpu", "client_time", "in_flight"}
+    assert len(figures) >= 120
+    assert [path for path in figures if holds(changed(document, path, another), forged=True)] == []
 
 
 @pytest.mark.parametrize(
@@ -216,6 +224,9 @@ def test_every_change_of_a_recomputable_figure_is_found_though_the_digest_was_fo
         ("throughput", "interval", "low"),
         ("goodput", "interval", "high"),
         ("request_rate", "runs", 0),
+        ("client_cpu", "interval", "high"),
+        ("client_time", "value"),
+        ("in_flight", "interval", "low"),
         ("error_rate", "value"),
         ("requests", "value"),
     ],
@@ -228,6 +239,32 @@ def test_a_forged_figure_is_named_with_both_values(keys: tuple[Any, ...]) -> Non
     assert (found.holds, found.digest) == (False, DigestState.UNCHANGED)
     assert found.wrong
     assert all(check.written != check.recomputed for check in found.wrong)
+
+
+def a_written_memory() -> dict[str, Any]:
+    """Return the JSON of a Result of the memory of two processes."""
+    memory = Distribution.of([5e7, 8e7], [5e7, 9e7, 7e7], stop="run ended")
+    result = a_result(measurements=(Measurement(metric="process_memory", value=memory),), doubts=())
+    document: dict[str, Any] = json.loads(codec.encode(result))
+    return document
+
+
+def test_the_peaks_of_several_processes_are_an_interval_that_is_recomputed() -> None:
+    """Its ends are the least and the greatest peak; each figure that was changed is found."""
+    document = a_written_memory()
+    certificate = place(document, "process_memory", "value", "certificate")
+    ends = document["measurements"][0]["value"]["certificate"]["intervals"]["max"]
+    assert (ends["low"], ends["high"]) == (8e7, 9e7)
+    figures = [path for path in leaves(document) if path[:4] == certificate]
+    assert [path for path in figures if holds(changed(document, path, another), forged=True)] == []
+
+
+def test_a_document_of_before_the_interval_of_a_peak_holds() -> None:
+    """Its certificates have none; its other figures are recomputed as ever."""
+    document = a_written_memory()
+    ends = place(document, "process_memory", "value", "certificate", "intervals")
+    older = changed(document, ends, lambda found: {name: found[name] for name in found if name != "max"})
+    assert check(older, forged=True).holds
 
 
 @pytest.mark.parametrize("metric", ["latency", "service_time", "send_lag"])

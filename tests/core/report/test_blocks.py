@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from modeldyno.core.report.blocks import Align, Column, Heading, Notice, Severity, Table
+from modeldyno.core.report.blocks import Align, Column, Heading, Notice, Severity, Table, make_columns
 
 
 class TestBlocks:
@@ -30,3 +30,12 @@ class TestBlocks:
         made = Heading(title="a\nb", level=2)
 
         assert (made.title, made.level) == ("a b", 2)
+
+
+def test_a_column_is_left_out_with_its_cells() -> None:
+    """The others keep their order."""
+    table = Table(title="t", columns=make_columns("a", "b>", "c"), rows=(("1", "2", "3"), ("4", "5", "6")))
+    narrower = table.without_column("b")
+
+    assert narrower.columns == make_columns("a", "c")
+    assert narrower.rows == (("1", "3"), ("4", "6"))

@@ -25,6 +25,7 @@ from modeldyno.errors import RequestError
         ("2000/s:poisson", 2000, "poisson", 1),
         ("12.5:burst=8", 12.5, "burst", 8),
         ("1e3", 1000, "constant", 1),
+        ("5/s:sequences", 5, "sequences", 1),
     ],
 )
 def test_a_rate_is_read(text: str, rate: float, kind: str, burst: int) -> None:
@@ -35,7 +36,7 @@ def test_a_rate_is_read(text: str, rate: float, kind: str, burst: int) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("fast", "`rate` 'fast' is not a rate; write 100, 100:poisson or 100:burst=8."),
+        ("fast", "`rate` 'fast' is not a rate; write 100, 100:poisson, 100:burst=8 or 5:sequences."),
         ("5:poison", "did you mean 'poisson'"),
         ("5:closed", "kind of arrivals 'closed'"),
     ],
@@ -62,6 +63,10 @@ def test_what_is_no_rate_is_refused(text: str, said: str) -> None:
             {"arrivals": Arrivals.CONSTANT, "rate": 5.0, "sequence": (2, 3)},
             "Sequences at a rate need `concurrency`",
         ),
+        (
+            {"arrivals": Arrivals.SEQUENCES, "rate": 5.0},
+            "Sequences that begin at a rate need `sequence`",
+        ),
     ],
 )
 def test_a_load_that_cannot_be_is_refused(given: dict[str, Any], said: str) -> None:
@@ -79,6 +84,7 @@ def test_a_load_that_cannot_be_is_refused(given: dict[str, Any], said: str) -> N
         (Load(arrivals=Arrivals.CONSTANT, rate=2.5, concurrency=4), "2.5/s constant, at most 4 at once", 4),
         (Load(arrivals=Arrivals.BURST, rate=80, burst=16), "80/s in bursts of 16", None),
         (Load(arrivals=Arrivals.TRACE, trace="t.jsonl"), "trace t.jsonl", None),
+        (Load(arrivals=Arrivals.SEQUENCES, rate=5, sequence=(2, 3)), "5 sequences/s of 2..3", None),
     ],
 )
 def test_a_load_says_what_it_is(load: Load, said: str, slots: int | None) -> None:
@@ -136,3 +142,10 @@ def test_a_load_names_its_sequences() -> None:
 
     assert str(Load(concurrency=4, sequence=(10, 30))) == "concurrency 4 in sequences of 10..30"
     assert str(open_loop) == "5/s constant, at most 2 at once in sequences of 3"
+
+
+def test_the_longest_load_is_that_of_its_duration_or_of_the_plan() -> None:
+    """The ramp comes before either; the warm-up of a duration may take half of it and a second."""
+    assert Load(ramp=2.0).longest(20.0) == 22.0
+    assert Load(ramp=2.0, requests=10).longest(20.0) == 22.0
+    assert Load(ramp=2.0, duration=10.0).longest(20.0) == 18.0

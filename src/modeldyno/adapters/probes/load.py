@@ -186,7 +186,6 @@ def _window_measurements(
     for measurement in load_analysis.measurements(window):
         latency = measurement.value if measurement.metric == "latency" else latency
         yield measurement
-    yield from _client_time(window)
     yield from load_analysis.doubts(window, error_text)
     if paced is not None and not load_analysis.void_reason(window):
         yield from _latency_doubts(latency, paced, plan, window.load)
@@ -260,12 +259,6 @@ def _latency_doubts(latency: object, paced: StopRuleResult, plan: Plan, load: Lo
     yield from timing_loop.stability_doubts("latency", paced, field)
     if isinstance(latency, Distribution):
         yield from distribution_doubts("latency", latency, plan.percentiles, field)
-
-
-def _client_time(window: SteadyWindow) -> Iterator[Measurement]:
-    """Yield the client's processor time per request."""
-    if (count := len(window.sent())) and window.clients:
-        yield observed_number("client_time", sum(window.clients) * window.seconds / count)
 
 
 def _server_measurements(

@@ -6,12 +6,13 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from time import monotonic_ns, perf_counter
+from itertools import pairwise
+from time import monotonic, monotonic_ns, perf_counter
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.probes import timing_loop
 from modeldyno.adapters.probes.live_seconds import LiveSeconds
-from modeldyno.core.load.load_analysis import NANO, SteadyWindow
+from modeldyno.core.load.load_analysis import NANO, DriverSums, SteadyWindow
 from modeldyno.core.load.request_log import MOST, FilteredRecords, RequestOutcome
 from modeldyno.core.load.server_stats import CounterReading, ServerCounters
 from modeldyno.core.metrics.stop_rule import Stop, measure_until_stable
@@ -22,6 +23,7 @@ from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.interfaces.session import CanDrive, CanSend, HasServerStats
 from modeldyno.loadgen import DriverUsage, RunningLoad
 from modeldyno.loadgen.record_spool import RecordSpool
+from modeldyno.loadgen.single_request import answered_by
 
 if TYPE_CHECKING:
     from modeldyno.core.load.request_log import Records
@@ -39,6 +41,8 @@ _MAX_TRIMMED = 0.5
 """Share of the steady window that may be trimmed so that it begins and ends at snapshots."""
 _DRAIN = 1.0
 """Seconds of queued work at the end up to which the queue is drained."""
+_MOST_RESERVED = 0.5
+"""Share of the time limit in which requests in flight may be awaited at most."""
 _STEADY = "steady"
 """The phase of the stop rule that is measured."""
 SILENCE, _TRACE_END, _DURATION, _REQUESTS = "no answers", "end of the trace", "duration", "requests"
@@ -193,11 +197,24 @@ class LoadMonitor:
             return SILENCE
         if self.load.requests is not None and self.counted >= self.load.requests:
             return _REQUESTS
-        if now - self.begin >= self.limit:
+        if now - self.begin >= self.limit - self.reserve:
             return _TIME_LIMIT
         if drawn and self.load.duration is not None and self.steady is not None:
             return _DURATION if now - self.steady >= self.load.duration else ""
         return ""
+
+    @property
+    def reserve(self) -> float:
+        """Seconds of the limit in which nothing more is sent, so that what is in flight ends within it."""
+        return 0.0 if self.load.duration is not None else min(self.slowest, _MOST_RESERVED * self.limit)
+
+    @property
+    def patience(self) -> float:
+        """Seconds to wait for requests in flight at the end; after a duration at least a usual wait."""
+        now, usual = perf_counter(), 2 * self.slowest
+        late = self.load.closed and now - self.heard > max(_DRAIN, usual)  # they are hardly answered any more
+        least = max(0.0 if late else _DRAIN, 0.0 if self.load.duration is None else usual)
+        return min(self.load.timeout, max(least, self.begin + self.limit - now))
 
     def is_hopeless(self, now: float) -> bool:
         """Check whether so many requests failed that the server is given up."""
@@ -219,7 +236,9 @@ class LoadMonitor:
         """Read the counters of the server and of the drivers."""
         when = monotonic_ns()
         usages = tuple(self.driven.usage())
-        self.snapshots.append(_Snapshot(when=when, account=_read_counters(self.session), usages=usages))
+        with answered_by(monotonic() + self.begin + self.limit - perf_counter()):
+            account = _read_counters(self.session)
+        self.snapshots.append(_Snapshot(when=when, account=account, usages=usages))
 
     @property
     def rate(self) -> float:
@@ -238,7 +257,7 @@ class LoadMonitor:
         """End the load; wait for requests in flight, but not for a long queue, nor if nothing is measured."""
         queued = self.steady is None or self.waiting > _DRAIN * self.rate
         drain = max(_DRAIN, 2 * self.slowest) if self.load.closed else _DRAIN
-        ending = self.driven.stop(min(drain, self.load.timeout) if queued else self.load.timeout)
+        ending = self.driven.stop(min(drain, self.patience) if queued else self.patience)
         self.tape.add(ending.records)
         return ending
 
@@ -261,6 +280,7 @@ class LoadMonitor:
             load=self.load,
             samples=samples,
             clients=_busy_cores(first, last),
+            drivers=self._driver_sums(first, last),
             backlog=unsent,
             how=self.distribution_facts(paced, begin),
         )
@@ -274,6 +294,18 @@ class LoadMonitor:
             for snapshot in self.snapshots
             if first.when <= snapshot.when <= last.when and snapshot.account is not None
         ]
+
+    def _driver_sums(self, first: _Snapshot, last: _Snapshot) -> tuple[DriverSums, ...]:
+        """Return what each driver did from one snapshot to the next, within two of them."""
+        looks = [each for each in self.snapshots if first.when <= each.when <= last.when and each.usages]
+        return tuple(
+            DriverSums(
+                cpu=tuple(after.cpu - before.cpu for before, after in pairwise(usages)),
+                wall=tuple(after.wall - before.wall for before, after in pairwise(usages)),
+                sent=tuple(after.sent - before.sent for before, after in pairwise(usages)),
+            )
+            for usages in zip(*(each.usages for each in looks), strict=False)
+        )
 
     def requested_window(
         self, window: SteadyWindow, paced: StopRuleResult | None, since: int
@@ -345,10 +377,8 @@ def _limit_plan(plan: Plan, load: Load) -> Plan:
 
     The load then decides when to stop, and the plan only sets the maximum time.
     """
-    longest = plan.max_time + load.ramp
-    if load.duration is not None:  # the warm-up may take a third of it
-        longest = load.ramp + 1.5 * load.duration + 1.0
-    elif load.requests is None:
+    longest = load.longest(plan.max_time)
+    if load.duration is None and load.requests is None:
         return replace(plan, max_time=longest)
     return replace(plan, min_time=longest, max_time=longest, max_runs=sys.maxsize, percentiles=())
 

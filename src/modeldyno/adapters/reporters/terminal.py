@@ -7,6 +7,7 @@ rich markup.
 from __future__ import annotations
 
 import unicodedata
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno import views
@@ -143,11 +144,14 @@ _GAP, _FIRST, _MIDDLE, _LAST = 2, 16, 16, 20
 
 
 def _table_lines(block: Table, width: int) -> Iterator[Line]:
-    if block.title:
-        yield from (((line, "title"),) for line in wrap(block.title, width))
     titles = tuple(column.title for column in block.columns)
     header = (titles,) if any(titles) else ()
     natural = [max(map(display_width, column)) for column in zip(*header, *block.rows, strict=True)]
+    if block.spare and sum(natural) + _GAP * (len(natural) - 1) > width:
+        yield from _table_lines(replace(block.without_column(block.spare[0]), spare=block.spare[1:]), width)
+        return
+    if block.title:
+        yield from (((line, "title"),) for line in wrap(block.title, width))
     if widths := _fit_widths(block, natural, width):
         for index, row in enumerate((*header, *block.rows)):
             yield from _row(block, row, widths, "faint" if header and not index else "")

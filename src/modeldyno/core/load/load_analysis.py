@@ -24,6 +24,7 @@ from modeldyno.core.load.server_stats import ServedWindow
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import (
     CLIENT_LIMITED,
+    FEWEST_WINDOWS,
     SATURATED,
     Distribution,
     Measurement,
@@ -63,6 +64,18 @@ _DOUBT_SAMPLE = 200_000
 """Requests sampled to decide on a doubt."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverSums:
+    """What a driver did from each reading of its counters to the next."""
+
+    cpu: tuple[float, ...]
+    """Seconds of processor time."""
+    wall: tuple[float, ...]
+    """Seconds in which it was used."""
+    sent: tuple[int, ...]
+    """Requests sent."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SteadyWindow:
     """The steady window of a load."""
@@ -77,6 +90,8 @@ class SteadyWindow:
     """Samples per request."""
     clients: tuple[float, ...] = ()
     """Cores that each driver kept busy."""
+    drivers: tuple[DriverSums, ...] = ()
+    """What their processor time is the sum of; empty if that is not known."""
     backlog: int = 0
     """Requests that were due but not yet sent at the end."""
     how: Mapping[str, Any] = field(default_factory=dict)
@@ -159,9 +174,8 @@ def measurements(window: SteadyWindow) -> Iterator[Measurement]:
             yield observed_number("requests", count, scope=outcome.word)
     if retried:
         yield observed_number("requests", retried, scope="retried")
-    yield observed_number("in_flight", _in_flight(window))
-    for number, cores in enumerate(window.clients):
-        yield observed_number("client_cpu", cores, scope=f"driver {number}")
+    yield ratio_number("in_flight", _time_in_flight(window), (window.seconds / _GRID,) * _GRID)
+    yield from _client_costs(window)
 
 
 def _count_outcomes(records: RecordParts) -> tuple[dict[RequestOutcome, int], int]:
@@ -194,7 +208,8 @@ def doubts(window: SteadyWindow, said: str = "") -> Iterator[Doubt]:
     """Yield the reasons to doubt a load; `said` is the server's message about a failure."""
     limits = list(_client_limits(window))
     yield from limits
-    if not limits and (growth := _backlog_growth(window)):
+    growth = "" if limits else _backlog_growth(window)
+    if growth:
         yield Doubt(
             code=SATURATED,
             seen=f"{growth}: latency rises as long as the load lasts, and has no steady value",
@@ -214,12 +229,27 @@ def doubts(window: SteadyWindow, said: str = "") -> Iterator[Doubt]:
             f"they are not in the latency{said and f' ({said})'}",
             advice="read the error rate together with the latency",
         )
+    if not limits and not growth:
+        yield from _unanswered(window, ends[RequestOutcome.CANCELLED])
     if (each := sampling_step(window.due().where(_is_ok))) > 1:
         yield Doubt(
             code="thinned",
             seen=f"there were too many requests to keep all their times: one of every {each} was drawn at "
             "random, plus the slowest",
             advice="counts are of all requests; write all times to a file with `records`",
+        )
+
+
+def _unanswered(window: SteadyWindow, count: int) -> Iterator[Doubt]:
+    """Doubt a load that ended before requests of its window: the slowest are those that are missing."""
+    parts = window.due().where(lambda part: part.outcome == RequestOutcome.CANCELLED).parts()
+    longest = max((int((part.end - part.due).max()) for part in parts if len(part)), default=0)
+    if count:
+        yield Doubt(
+            code="unanswered",
+            seen=f"{count:,} of {len(window.due()):,} requests had no answer when the load ended, one "
+            f"of them after {format_quantity(longest * NANO, SECONDS, 2)}; they are not in the latency",
+            advice="allow more time with `max_time`",
         )
 
 
@@ -312,12 +342,37 @@ def served_windows(readings: Sequence[CounterReading], window: SteadyWindow) -> 
 
 def _in_flight(window: SteadyWindow) -> float:
     """Return the mean number of requests in flight: their total time in the window over its length."""
+    return float(_time_in_flight(window).sum()) / window.seconds
+
+
+def _time_in_flight(window: SteadyWindow) -> Samples:
+    """Return the seconds of all requests in flight in each part of the window."""
     np = statistics.load_numpy()
-    total = 0
+    edges = np.linspace(window.begin, window.end, _GRID + 1)
+    seconds: Samples = np.zeros(_GRID)
     for part in window.records.parts():
-        within = np.minimum(part.end, window.end) - np.maximum(part.sent, window.begin)
-        total += int(within[(within > 0) & (part.sent > 0)].sum())
-    return total * NANO / window.seconds
+        sent, end = part.sent[part.sent > 0], part.end[part.sent > 0]
+        for place in range(_GRID):
+            within = np.minimum(end, edges[place + 1]) - np.maximum(sent, edges[place])
+            seconds[place] += within[within > 0].sum() * NANO
+    return seconds
+
+
+def _client_costs(window: SteadyWindow) -> Iterator[Measurement]:
+    """Yield the cores that each driver kept busy, and the processor time of all of them per request."""
+    np = statistics.load_numpy()
+    drivers = window.drivers if all(len(each.cpu) >= FEWEST_WINDOWS for each in window.drivers) else ()
+    for number, cores in enumerate(window.clients):
+        scope = f"driver {number}"
+        if drivers and sum(drivers[number].wall) > 0:
+            yield ratio_number("client_cpu", drivers[number].cpu, drivers[number].wall, scope=scope)
+        else:
+            yield observed_number("client_cpu", cores, scope=scope)
+    sent = np.sum([driver.sent for driver in drivers], axis=0)
+    if sent.sum() > 0:
+        yield ratio_number("client_time", np.sum([driver.cpu for driver in drivers], axis=0), sent)
+    elif window.clients and (count := len(window.sent())):
+        yield observed_number("client_time", sum(window.clients) * window.seconds / count)
 
 
 def _backlog_growth(window: SteadyWindow) -> str:

@@ -2,13 +2,14 @@
 
 Of a tool whose report has every request, its figure is recomputed step by step until it is defined as ours:
 by another percentile rule, without the warm-up, from when a request was due. Each step is a part of the
-difference. What is left is of the server, the client and chance.
+difference. Of a mean, the server and the client are
+parts of their own where both sides have an account of the server. What is left is theirs, and chance.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.load.foreign_load import foreign_records
@@ -20,7 +21,7 @@ from modeldyno.core.stats.statistics import load_numpy, quantile
 from modeldyno.presentation import Presented
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from modeldyno.core.load.foreign_load import ForeignLoad
     from modeldyno.core.load.request_log import Records
@@ -60,8 +61,12 @@ class DifferenceRow:
     """How much is the warm-up that the tool did not leave out; None where its samples are not known."""
     definition: float
     """How much is the moment from which time counts: the sending, or when a request was due."""
+    server: float | None
+    """How much of a mean the server tells of itself: queue and compute; None where not both sides know it."""
+    client: float | None
+    """How much of a mean is outside the server: the client and its connection; None where it is not known."""
     left: float
-    """What no part explains: the server, the client, chance."""
+    """What no part explains: chance, and the server and the client where they are not told apart."""
     interval: Interval | None
     """95 % interval of what is left; None where the samples of one side are not known."""
 
@@ -83,6 +88,10 @@ class Reconciliation(Presented):
     """The percentile rules that give its percentiles from its requests; empty if none does."""
     dropped: float
     """Seconds of warm-up that were left out of its requests; 0 if it left out its own."""
+    no_client: str
+    """Why the client's part is not told apart from what is left; empty if it is."""
+    sent_late: tuple[float | None, float | None]
+    """Mean seconds from when a request was due to its sending, of the tool and of ours; None if not known."""
     rows: tuple[DifferenceRow, ...]
     notes: tuple[str, ...]
     """Definitions that differ and whose effect cannot be computed from its report."""
@@ -103,17 +112,20 @@ def reconcile(report: ForeignLoad, ours: Result) -> Reconciliation:
     steady = {} if records is None else _times(_after(records, report, dropped), report)
     reported = _reported_times(report)
     rules, unlike = _matching_rules(reported, whole)
-    rows = [
-        row
-        for (metric, statistic), value in _figures(reported, whole, rules).items()
-        if (row := _row(metric, statistic, value, whole, steady, ours)) is not None
-    ]
+    figures = _figures(reported, whole, rules).items()
+    made = (_row(metric, name, value, whole, steady, ours) for (metric, name), value in figures)
+    rows = [row for row in made if row is not None]
+    no_client = _missing_account(report, ours)
+    if not no_client:
+        rows = [_with_client(row, report, ours) for row in rows]
     return Reconciliation(
         tool=report.tool,
         version=report.version,
         requests=len(report.requests),
         rules=rules,
         dropped=dropped,
+        no_client=no_client,
+        sent_late=(_lateness(whole), _mean_of(ours, "send_lag")),
         rows=tuple(rows),
         notes=(
             *(f"{metric}: no rule gives its percentiles from the reported requests" for metric in unlike),
@@ -153,9 +165,55 @@ def _row(
         rule=rule,
         warmup=warmup,
         definition=alike - end,
+        server=None,
+        client=None,
         left=last - alike,
         interval=interval,
     )
+
+
+_SERVER = ("queue_time", "compute_input_time", "compute_time", "compute_output_time")
+_OUTSIDE = "network_time"
+
+
+def _missing_account(report: ForeignLoad, ours: Result) -> str:
+    """Return why the server's own time is not known of both sides; empty if it is."""
+    theirs = {figure.metric for figure in report.figures}
+    known = {m.metric for m in ours.measurements if not m.scope}
+    for name, metrics in ((f"the report of {report.tool}", theirs), ("this result", known)):
+        if _OUTSIDE not in metrics or not metrics & {*_SERVER}:
+            return f"{name} has no time of the server itself (queue, compute)"
+    return ""
+
+
+def _with_client(row: DifferenceRow, report: ForeignLoad, ours: Result) -> DifferenceRow:
+    """Take the parts of the server and of the client out of what is left of a mean."""
+    if (row.metric not in {"service_time", "latency"}) or row.statistic != "mean" or row.interval is not None:
+        return row
+    theirs = {
+        figure.metric: figure.value
+        for figure in report.figures
+        if not figure.scope and not isinstance(figure.value, Distribution)
+    }
+    server, client = _excess(_SERVER, theirs, ours), _excess((_OUTSIDE,), theirs, ours)
+    return replace(row, server=server, client=client, left=row.left - server - client)
+
+
+def _excess(metrics: Sequence[str], theirs: Mapping[str, float], ours: Result) -> float:
+    """Return by how much the sum of some metrics is greater there than here."""
+    return sum(theirs.get(name, 0.0) - (ours.number(name) or 0.0) for name in metrics)
+
+
+def _lateness(whole: Mapping[str, Distribution]) -> float | None:
+    """Return how long after they were due requests were sent, on average."""
+    if not {"latency", "service_time"} <= whole.keys():
+        return None
+    return whole["latency"].statistic("mean") - whole["service_time"].statistic("mean")
+
+
+def _mean_of(ours: Result, metric: str) -> float | None:
+    found = ours.find(metric)
+    return found.value.statistic("mean") if found and isinstance(found.value, Distribution) else None
 
 
 def _difference(ours: Distribution, theirs: Distribution, statistic: str) -> Interval:

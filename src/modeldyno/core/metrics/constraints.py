@@ -97,7 +97,7 @@ class Answer:
         return cls(
             query=query,
             value=None if why else distribution.statistic(name),
-            interval=distribution.interval(name),
+            interval=None if name == "max" else distribution.interval(name),  # what was seen was reached
             why=why,
             size=distribution.effective_size(name)
             if fraction_of(name) is not None and not distribution.void

@@ -100,6 +100,7 @@ CODES: dict[str, str] = {
     "thinned": "There were more samples than are kept: the times are those of a random sample of them.",
     "sent-late": "Some requests were sent late: the tail of the latency is not the server's alone.",
     "failed-requests": "Some requests were not answered well; they are not in the latency.",
+    "unanswered": "The time was up before some requests were answered: the slowest are not in the latency.",
     "foreign-requests": "The server answered other clients while it was measured.",
     "account-differs": "The server's own account contradicts what the client measured.",
     "no-account": "The server reports nothing about its own work.",

@@ -125,7 +125,13 @@ class Distribution:
         return _STATISTICS[name](self)
 
     def interval(self, name: str) -> Interval | None:
-        """Return the 95 % interval of the mean or a percentile; other statistics have none."""
+        """Return the 95 % interval of the mean or a percentile; other statistics have none.
+
+        The maximum of several processes has the range of theirs.
+        """
+        if name == "max" and len(self.runs) > 1:
+            peaks = [float(run.max()) for run in self.arrays() if len(run)]
+            return Interval(low=min(peaks), high=max(peaks))
         target: float | str | None = "mean" if name == "mean" else fraction_of(name)
         if target is None:
             return None
@@ -179,7 +185,7 @@ class Distribution:
 
     def certificate(self) -> Certificate:
         """Derive the certificate."""
-        intervals = {name: self.interval(name) for name in ("mean", *PERCENTILES)}
+        intervals = {name: self.interval(name) for name in ("mean", *PERCENTILES, "max")}
         return Certificate(
             n=len(self),
             n_eff=self.effective_size(),

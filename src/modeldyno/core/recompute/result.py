@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.load.foreign_load import BACKEND
@@ -11,6 +12,7 @@ from modeldyno.core.metrics.constraints import Answer, Constraint
 from modeldyno.core.metrics.measurement import (
     CLIENT_LIMITED,
     INTERRUPTED,
+    PERCENTILES,
     SATURATED,
     Distribution,
     Interval,
@@ -79,7 +81,11 @@ def _check_measurement(
     if isinstance(measurement.value, Distribution):
         certificate = at(at(plain, "value"), "certificate")
         if certificate:
-            yield from compare(name, dict(certificate), measurement.value.certificate(), SAMPLES)
+            recomputed = measurement.value.certificate()
+            intervals = {
+                key: ends for key, ends in recomputed.intervals.items() if key in _since(certificate)
+            }
+            yield from compare(name, dict(certificate), replace(recomputed, intervals=intervals), SAMPLES)
         return
     found = _recomputed_number(measurement, derived)
     if found is None:
@@ -96,6 +102,11 @@ def _check_measurement(
 
 
 _ENDS = ("low", "high")
+
+
+def _since(certificate: Mapping[str, Plain]) -> tuple[str, ...]:
+    """Return the statistics whose intervals a certificate must have: an older one has none of the maximum."""
+    return ("mean", *PERCENTILES, *(("max",) if "max" in at(certificate, "intervals") else ()))
 
 
 def _recomputed_number(

@@ -6,7 +6,7 @@ block is created; escaping what is special in one format (a tag, a pipe, a formu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -96,6 +96,8 @@ class Table(Printable):
     rows: tuple[tuple[str, ...], ...]
     tiles: bool = False
     """Whether each row (name, figure, note) is a key figure that a page shows large."""
+    spare: tuple[str, ...] = ()
+    """Titles of columns that are left out where not all have room, the first of them first."""
 
     def __post_init__(self) -> None:
         """Clean each cell, and refuse a ragged table."""
@@ -104,6 +106,15 @@ class Table(Printable):
         if any(len(row) != len(self.columns) for row in cells):
             raise ValueError(f"Each row of the table '{self.title}' must have {len(self.columns)} cells.")
         object.__setattr__(self, "rows", cells)
+
+    def without_column(self, title: str) -> Table:
+        """Return the table without the column of a title."""
+        place = next(place for place, column in enumerate(self.columns) if column.title == title)
+        return replace(
+            self,
+            columns=(*self.columns[:place], *self.columns[place + 1 :]),
+            rows=tuple((*row[:place], *row[place + 1 :]) for row in self.rows),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,8 @@ class Arrivals(StrEnum):
     """At random (a Poisson process) with a mean rate."""
     BURST = "burst"
     """Several at once, the bursts at equal intervals."""
+    SEQUENCES = "sequences"
+    """Sequences begin at random (a Poisson process); each sends its requests one after the other."""
     TRACE = "trace"
     """At the times in a file."""
 
@@ -39,7 +41,7 @@ class Load:
     """Closed loop: the slots. Otherwise the most requests in flight; further ones wait, and their latency
     includes the ~    wait. None is one slot, or no limit."""
     rate: float | None = None
-    """Mean rate at which requests are due; None in a closed loop or for a trace."""
+    """Mean rate at which requests are due, or sequences begin; None in a closed loop or for a trace."""
     burst: int = 1
     """Requests in a burst."""
     trace: str | None = None
@@ -78,11 +80,19 @@ class Load:
         """Whether the server sets the pace."""
         return self.arrivals is Arrivals.CLOSED
 
+    def longest(self, max_time: float) -> float:
+        """Return the seconds that it may take, warm-up included, where a measurement may take `max_time`."""
+        if self.duration is not None:  # the warm-up may take a third of it
+            return self.ramp + 1.5 * self.duration + 1.0
+        return self.ramp + max_time
+
     def __str__(self) -> str:
         """Describe it in a few words."""
         if self.closed:
             return f"concurrency {self.slots}{_in_sequences(self)}"
         limit = f", at most {self.concurrency} at once" if self.concurrency else ""
+        if self.arrivals is Arrivals.SEQUENCES:
+            return f"{self.rate:,g} sequences/s of {format_sequence(self.sequence or (0, 0))}{limit}"
         limit += _in_sequences(self)
         if self.arrivals is Arrivals.TRACE:
             return f"trace {self.trace}{limit}"
@@ -110,7 +120,8 @@ def pause_after(failures: int, *, answered: bool) -> float:
 
 def _contradictions(load: Load) -> tuple[tuple[bool, str], ...]:
     """Return each condition that must not hold, with its message."""
-    paced = load.arrivals in {Arrivals.CONSTANT, Arrivals.POISSON, Arrivals.BURST}
+    paced = load.arrivals not in {Arrivals.CLOSED, Arrivals.TRACE}
+    arriving = load.arrivals is Arrivals.SEQUENCES
     positive = {"rate": load.rate, "duration": load.duration, "timeout": load.timeout, "within": load.within}
     counted = {
         "concurrency": load.concurrency, "requests": load.requests, "burst": load.burst,
@@ -129,7 +140,11 @@ def _contradictions(load: Load) -> tuple[tuple[bool, str], ...]:
             for name, value in counted.items()
         ),
         (
-            load.sequence is not None and not load.closed and load.concurrency is None,
+            arriving and load.sequence is None,
+            "Sequences that begin at a rate need `sequence`: how many requests each has",
+        ),
+        (
+            load.sequence is not None and not (load.closed or arriving) and load.concurrency is None,
             "Sequences at a rate need `concurrency`: how many of them are open at once",
         ),
         (load.retries < 0 or not load.ramp >= 0, "Neither retries nor the ramp of a load can be negative"),
@@ -174,15 +189,17 @@ _RATE = re.compile(r"(?P<rate>\d+(?:\.\d+)?(?:e\d+)?)(?:/s)?(?::(?P<kind>[a-z]+)
 
 
 def parse_rate(text: str) -> tuple[float, Arrivals, int]:
-    """Read ``100``, ``100/s:poisson`` or ``100:burst=8``: the rate, the arrivals, and the size of a burst.
+    """Read ``100``, ``100/s:poisson``, ``100:burst=8`` or ``5:sequences``: rate, arrivals, size of a burst.
 
     Raises:
         RequestError: it is none of these.
     """
     match = _RATE.fullmatch(text.strip())
     if match is None:
-        raise RequestError(f"`rate` '{text}' is not a rate; write 100, 100:poisson or 100:burst=8.")
-    kinds = [Arrivals.CONSTANT, Arrivals.POISSON, Arrivals.BURST]
+        raise RequestError(
+            f"`rate` '{text}' is not a rate; write 100, 100:poisson, 100:burst=8 or 5:sequences."
+        )
+    kinds = [Arrivals.CONSTANT, Arrivals.POISSON, Arrivals.BURST, Arrivals.SEQUENCES]
     kind = match["kind"] or Arrivals.CONSTANT
     if kind not in kinds:
         raise UnknownName.among("kind of arrivals", kind, kinds)

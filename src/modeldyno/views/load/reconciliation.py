@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from modeldyno.core.load.reconciliation import DifferenceRow, Reconciliation
 
 _ROUNDED = 1e-5
+_PARTS = {
+    "rule": "rule", "warm-up": "warmup", "from due": "definition", "server": "server", "client": "client",
+    "left": "left",
+}  # fmt: skip
+"""Title of a column to the part of a difference; one that no row knows is left out."""
 
 
 def headline(found: Reconciliation) -> str:
@@ -24,9 +29,10 @@ def headline(found: Reconciliation) -> str:
     whole = row.theirs - row.ours
     name = f"{row.metric}.{row.statistic}"
     said = f"{found.tool}'s {name} is {_format_difference(whole)} against {row.compared}.{row.statistic} here"
-    explained = whole - row.left
+    explained = sum(part for part in (row.rule, row.warmup, row.definition) if part is not None)
     chance = {True: ", which may be chance", False: ", which is more than chance", None: ""}[row.is_noise]
-    parts = f"{_format_difference(explained)} is how it is measured, {_format_difference(row.left)} is left"
+    left = _format_difference(whole - explained)
+    parts = f"{_format_difference(explained)} is how it is measured, {left} is left"
     return f"{said}: {parts}{chance}."
 
 
@@ -42,18 +48,16 @@ def blocks(found: Reconciliation) -> Iterator[Block]:
 
 def _table(tool: str, rows: Sequence[DifferenceRow]) -> Table:
     first = rows[0]
+    parts = {title: name for title, name in _PARTS.items() if any(getattr(r, name) is not None for r in rows)}
     ours = f"against {first.compared}" if first.compared != first.metric else "against ours"
     return Table(
         title=f"{first.metric} of {tool}, {ours}",
-        columns=make_columns("", f"{tool}>", "rule>", "warm-up>", "from due>", "left>", "here>", ""),
+        columns=make_columns("", f"{tool}>", *(f"{title}>" for title in parts), "here>", ""),
         rows=tuple(
             (
                 row.statistic,
                 format_quantity(row.theirs, SECONDS, 3),
-                *(
-                    _format_difference(part, row.theirs)
-                    for part in (row.rule, row.warmup, row.definition, row.left)
-                ),
+                *(_format_difference(getattr(row, name), row.theirs) for name in parts.values()),
                 format_quantity(row.ours, SECONDS, 3),
                 {True: "chance", False: "differs", None: ""}[row.is_noise],
             )
@@ -63,6 +67,7 @@ def _table(tool: str, rows: Sequence[DifferenceRow]) -> Table:
 
 
 def _notes(found: Reconciliation) -> Iterator[str]:
+    yield from _client_notes(found)
     if not found.requests:
         yield f"{found.tool} reports no requests, so its rule and warm-up are in what is left"
         return
@@ -71,6 +76,21 @@ def _notes(found: Reconciliation) -> Iterator[str]:
     if found.dropped:
         dropped = format_quantity(found.dropped, SECONDS, 2)
         yield f"{found.tool} left out no warm-up; here the first {dropped} are, so the same is taken off"
+
+
+def _client_notes(found: Reconciliation) -> Iterator[str]:
+    """Say what is known of the part of the client, and why not more is."""
+    if found.no_client:
+        yield f"what the client adds is in what is left, as {found.no_client}"
+    else:
+        yield "server is its own account of queue and compute, client all outside it, the network included"
+    theirs, ours = found.sent_late
+    if theirs is None:
+        yield f"{found.tool} does not report when requests were due, so how late its client sent is not known"
+    else:
+        here = "" if ours is None else f", ours {format_quantity(ours, SECONDS, 2)}"
+        late = format_quantity(theirs, SECONDS, 2)
+        yield f"the client of {found.tool} sent {late} after a request was due on average{here}"
 
 
 def _format_difference(seconds: float | None, of: float = 0.0) -> str:

@@ -36,7 +36,10 @@ class LayerNode:
     time: float
     """Seconds per call of the model, children included."""
     own: float
+    macs: float = 0.0
     flops: float = 0.0
+    output: float = 0.0
+    """Bytes that one call of each of them returns."""
     compute: float = 0.0
     """Seconds its operations take at peak FLOP/s."""
     memory: float = 0.0
@@ -87,7 +90,9 @@ def _branch(
         calls=layer.calls + sum(child.calls for child in children),
         time=numbers.get(("latency", path), 0.0),
         own=numbers.get(("self_time", path), 0.0),
+        macs=numbers.get(("macs", path), 0.0),
         flops=numbers.get(("flops", path), 0.0),
+        output=numbers.get(("output_bytes", path), 0.0),
         compute=compute,
         memory=memory,
         children=children,
@@ -107,7 +112,8 @@ def _whole(root: LayerNode, result: Result, numbers: Mapping[tuple[str, str], fl
     macs = _value(result, "causal_macs") or _value(result, "macs")
     compute = min(least, 2 * macs / peak) if peak else 0.0
     memory = least if compute < _ALL * least else 0.0
-    return replace(root, time=time, compute=compute, memory=memory, flops=_value(result, "flops"))
+    counts = _value(result, "macs"), _value(result, "flops")
+    return replace(root, time=time, compute=compute, memory=memory, macs=counts[0], flops=counts[1])
 
 
 _ALL = 0.999
@@ -200,7 +206,9 @@ def _merged(alike: Sequence[LayerNode], old: str, new: str, label: str = "") -> 
         calls=sum(one.calls for one in alike),
         time=sum(one.time for one in alike),
         own=sum(one.own for one in alike),
+        macs=sum(one.macs for one in alike),
         flops=sum(one.flops for one in alike),
+        output=sum(one.output for one in alike),
         compute=sum(one.compute for one in alike),
         memory=sum(one.memory for one in alike),
         children=tuple(

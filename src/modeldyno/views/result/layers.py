@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import compress
 from typing import TYPE_CHECKING
 
 from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
-from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
+from modeldyno.core.stats.units import BYTES, COUNT, RATE, SECONDS, format_quantity
 from modeldyno.views.result.layer_tree import LayerNode, build_layer_tree
 from modeldyno.views.text import count, keep_ending, number, share
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from modeldyno.core.trace.layer_times import RooflinePosition
     from modeldyno.views.view_options import ViewOptions
 
-_ROWS, _NAME = 25, 32
+_ROWS, _NAME = 25, 30
 """Most rows of the table, and most characters of a layer's name."""
 _LIGHT = 0.005
 """Share of the time below which a layer is left out, unless a depth is given."""
@@ -55,11 +56,22 @@ def _table(root: LayerNode, look: ViewOptions) -> Iterator[Block]:
     cut = 0 if look.depth is not None else max(0, len(shown) - _ROWS)
     shown = shown[: len(shown) - cut]
     roofline = any(branch.roofline_place for _, branch in shown)
-    titles = ["layer", "time>", "share>", "own>", *(["FLOP/s>", "roofline>"] if roofline else [])]
+    columns = {
+        "layer": True,
+        "time>": True,
+        "share>": True,
+        "own>": True,
+        "MACs>": any(branch.macs for _, branch in shown),
+        "output>": any(branch.output for _, branch in shown),
+        "FLOP/s>": roofline,
+        "roofline>": roofline,
+    }
+    cells = ((_name(level, branch), *_cells(branch, root)) for level, branch in shown)
     yield Table(
         title="Layers: mean time in the middle half of the calls, measuring overhead subtracted",
-        columns=make_columns(*titles),
-        rows=tuple(_row(level, branch, root, roofline=roofline) for level, branch in shown),
+        columns=make_columns(*(title for title, known in columns.items() if known)),
+        rows=tuple(tuple(compress(row, columns.values())) for row in cells),
+        spare=("own", *(["FLOP/s"] if roofline else [])),
     )
     beyond = dict.fromkeys(
         b.roofline_place.bound for _, b in shown if b.roofline_place and b.roofline_place.share > _ROOF
@@ -86,19 +98,18 @@ def _readable(levels: Sequence[int]) -> int:
     )
 
 
-def _row(level: int, branch: LayerNode, root: LayerNode, *, roofline: bool) -> tuple[str, ...]:
-    times = (
+def _cells(branch: LayerNode, root: LayerNode) -> tuple[str, ...]:
+    place = branch.roofline_place
+    rate = format_quantity(branch.flops / branch.time, RATE, 3) if branch.flops and branch.time else "—"
+    return (
         _seconds(branch.time),
         share(branch.time, root.time),
         _seconds(branch.own) if branch.own else "—",
+        format_quantity(branch.macs, COUNT, 3) if branch.macs else "—",
+        format_quantity(branch.output, BYTES, 3) if branch.output else "—",
+        rate.removesuffix("/s").strip(),
+        _reached(place) if place else "—",
     )
-    return _name(level, branch), *times, *(_on_roof(branch) if roofline else ())
-
-
-def _on_roof(branch: LayerNode) -> tuple[str, str]:
-    place = branch.roofline_place
-    rate = format_quantity(branch.flops / branch.time, RATE, 3) if branch.flops and branch.time else "—"
-    return rate.removesuffix("/s").strip(), _reached(place) if place else "—"
 
 
 def _reached(place: RooflinePosition) -> str:

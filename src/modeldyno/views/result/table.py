@@ -144,7 +144,8 @@ def _distribution_row(
         _, span = estimate(None, interval, measurement.row.unit)
         return name, "—", span, f"{count(missing, 'more effective sample')} needed"
     if measurement.metric == "process_memory":
-        return name, format_quantity(value.statistic(statistic), BYTES, 3), "", _note(result, measurement)
+        ends = estimate(None, interval, BYTES)[1]
+        return name, format_quantity(value.statistic(statistic), BYTES, 3), ends, _note(result, measurement)
     unit = measurement.row.sample or unit_of_work(result)
     note = f"{count(len(value), unit)}, {value.stop}" if statistic == "p50" else ""
     return (name, *estimate(value.statistic(statistic), interval, measurement.row.unit), note)
