@@ -75,7 +75,7 @@ fuzz: setup          ## 10,000 damaged files of each format are analysed or refu
 engines: setup       ## install the serving engines that test-engine wants: some 4 GB; TorchServe needs Java
 	for engine in triton mlserver torchserve openai; do $(BIN)/modeldyno engine install $$engine || exit 1; done
 
-test-engine: setup   ## against real engines (make engines) and PostgreSQL: MODELDYNO_TEST_POSTGRES=postgresql://..., a container: MODELDYNO_TEST_IMAGE=podman:IMAGE
+test-engine: setup   ## against real engines (make engines) and PostgreSQL (apt install postgresql, or MODELDYNO_TEST_POSTGRES=postgresql://...), a container: MODELDYNO_TEST_IMAGE=podman:IMAGE
 	$(BIN)/python -m pytest -m engine
 
 test-tf: setup       ## Keras, SavedModel, TensorFlow Lite: installs TensorFlow, some 600 MB

@@ -193,12 +193,12 @@ def killed(url: str, *options: str) -> dict[str, object]:
 
 class TestKills:
     def test_workers_that_die_or_sleep_lose_no_task(self, url: str) -> None:
-        """A few kill -9 and SIGSTOP for longer than the lease: each task is done once."""
-        options = ("--tasks", "12", "--kills", "2", "--stops", "1", "--lease", "0.5", "--workers", "3")
-        figures = killed(url, *options)
+        """A few kill -9, long SIGSTOPs, and steps of the clock: each task is done once."""
+        options = ("--tasks", "12", "--kills", "2", "--stops", "1", "--clock-steps", "2")
+        figures = killed(url, *options, "--lease", "0.5", "--workers", "3")
 
         assert (figures["lost"], figures["finished twice"], figures["stuck past lease + 10 s"]) == (0, 0, 0)
-        assert (figures["killed"], figures["stopped"]) == (2, 1)
+        assert (figures["killed"], figures["stopped"], figures["clock steps of an hour"]) == (2, 1, 2)
 
     @pytest.mark.slow
     def test_many_that_die_or_sleep_lose_no_task(self, url: str) -> None:
