@@ -132,7 +132,7 @@ def test_regressions_are_searched_again_when_the_store_has_changed(visitor: Visi
 def test_every_model_is_judged_in_a_tenth_of_the_time(
     visitor: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those measured last are told first; the others follow, in slices with pauses nine times as long."""
+    """Those measured last are told first; the others follow, with pauses nine times as long as it takes."""
     now = 0.0
     pauses: list[float] = []
     judged: list[str] = []

@@ -25,8 +25,6 @@ _FIRST = 0.05
 """Seconds that the first page waits: a small store has been read by then."""
 _REST, _SHARE = 10.0, 0.1
 """Seconds between two looks at which models have new results, and the share of the time that all may take."""
-_SLICE = 0.1
-"""Seconds after which a search pauses, so that the pages are not slower for long."""
 
 
 @dataclass(slots=True)
@@ -68,7 +66,7 @@ class RegressionSearch:
             return self._found
 
     def _search(self) -> None:
-        """Judge in slices, which take a share of the time, until nothing is left."""
+        """Judge one model after the other until nothing is left, and leave the pages their time."""
         began = self.clock()
         try:
             for _ in self._judge_all():
@@ -88,15 +86,13 @@ class RegressionSearch:
         while self._searched != (mark := self.mark()):
             self._searched, listed = mark, self.clock()
             machines, waiting = regressions_of_machines(self.store), self._waiting()
-            began = listed
             for count, name in enumerate(waiting, 1):
                 self._judged[name] = regression_of_model(self.store, name.name)
-                if self.clock() - began >= _SLICE and (self._found is not None or count >= MODELS):
+                if self._found is not None or count >= MODELS:
                     self._publish(machines)
                     yield
-                    began = self.clock()
                     # Not before one of either end of the list has been judged.
-                    if count > 1 and began - listed >= _REST and self.mark() != mark:
+                    if count > 1 and self.clock() - listed >= _REST and self.mark() != mark:
                         break
             else:
                 self._publish(machines)
