@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.sharedctypes import RawValue
 from pathlib import Path
@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.support.postgres import temporary_postgres
+from tests.support.postgres import empty_store
 from tests.support.sample_registry import a_figure, a_task, a_version, a_worker
 
 from modeldyno.adapters.stores import database
@@ -276,7 +276,7 @@ def figures(
 def main() -> None:
     """Run, and print the figures as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("--store", help="URL of an empty store, or `postgresql`; by default a file")
+    parser.add_argument("--store", help="URL of an empty store, or postgresql; by default a file")
     parser.add_argument("--tasks", type=int, default=2000)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--stops", type=int, default=100)
@@ -287,9 +287,8 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=900.0, help="seconds after which it gives up")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    server = temporary_postgres() if options.store == "postgresql" else nullcontext(options.store)
-    with tempfile.TemporaryDirectory(prefix="queue-kills-") as folder, server as url:
-        found = run(options, url or f"sqlite:///{folder}/queue.db", Path(folder))
+    with tempfile.TemporaryDirectory(prefix="queue-kills-") as folder, empty_store(options.store) as url:
+        found = run(options, url, Path(folder))
     print(json.dumps(found, indent=2))
     broken = ("lost", "finished twice", "stuck past lease + 10 s", "first broken event")
     sys.exit(any(found[name] for name in broken))

@@ -1,4 +1,4 @@
-"""A PostgreSQL server for the time of a test: Debian's `postgresql`, or whatever `initdb` is on the path."""
+"""A PostgreSQL server for the time of a test: Debian's `postgresql`, or that of the `initdb` on the path."""
 
 from __future__ import annotations
 
@@ -35,36 +35,43 @@ def temporary_postgres() -> Iterator[str]:
     if programs is None:
         raise SystemExit("needs PostgreSQL: apt install postgresql")
     user = _USER if os.geteuid() == 0 else None
-    with tempfile.TemporaryDirectory(prefix="postgres-") as name, socket.socket() as reserved:
+    with tempfile.TemporaryDirectory(prefix="postgres-") as name:
         folder = Path(name)
         if user is not None:
             shutil.chown(folder, user)
+        data, at = f"{folder}/data", ("-h", "127.0.0.1", "-p", _free_port())
         with (folder / "log").open("w") as log:
-            make = [programs / "initdb", "-D", folder / "data", "-A", "trust", "-U", _USER, "-E", "UTF8"]
-            subprocess.run([*make, "--no-sync"], user=user, cwd=folder, stdout=log, stderr=log, check=True)
-            reserved.bind(("127.0.0.1", 0))
-            port = str(reserved.getsockname()[1])
-            reserved.close()
-            words = [
-                programs / "postgres",
-                "-D",
-                folder / "data",
-                "-h",
-                "127.0.0.1",
-                "-p",
-                port,
-                "-k",
-                folder,
-            ]
+            make = [f"{programs}/initdb", "-D", data, "-A", "trust", "-U", _USER, "-E", "UTF8", "--no-sync"]
+            subprocess.run(make, user=user, cwd=folder, stdout=log, stderr=log, check=True)
+            words = [f"{programs}/postgres", "-D", data, *at, "-k", name]
             server = subprocess.Popen(words, user=user, cwd=folder, stdout=log, stderr=log)
         try:
             end = time.monotonic() + _PATIENCE
-            ready = [programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", port]
+            ready = [f"{programs}/pg_isready", "-q", *at]
             while subprocess.run(ready, check=False).returncode:
                 if server.poll() is not None or time.monotonic() > end:
                     raise SystemExit(f"PostgreSQL did not start: {(folder / 'log').read_text()[-500:]}")
                 time.sleep(0.05)
-            yield f"postgresql://{_USER}@127.0.0.1:{port}/postgres"
+            yield f"postgresql://{_USER}@127.0.0.1:{at[-1]}/postgres"
         finally:
             server.send_signal(signal.SIGINT)
             server.wait()
+
+
+def _free_port() -> str:
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        return str(reserved.getsockname()[1])
+
+
+@contextmanager
+def empty_store(named: str | None) -> Iterator[str]:
+    """Give the URL of an empty store: the one that is named, a server's for `postgresql`, else a file's."""
+    if named == "postgresql":
+        with temporary_postgres() as url:
+            yield url
+    elif named:
+        yield named
+    else:
+        with tempfile.TemporaryDirectory(prefix="store-") as folder:
+            yield f"sqlite:///{folder}/store.db"

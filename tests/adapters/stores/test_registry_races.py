@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[3]
 KILLS = ROOT / "bench" / "killed_workers.py"
+EVENTS = ROOT / "bench" / "registry_events.py"
 LISTS = ROOT / "bench" / "registry_lists.py"
 
 RACER = """
@@ -207,6 +208,16 @@ class TestKills:
 
         assert (figures["lost"], figures["finished twice"], figures["stuck past lease + 10 s"]) == (0, 0, 0)
         assert (figures["killed"], figures["stopped"]) == (60, 30)
+
+
+def test_each_change_leaves_its_event_although_writers_are_killed(url: str) -> None:
+    """And an event that was altered or left out is noticed; bench/registry_events.py does it with 10,000."""
+    done = subprocess.run(
+        [sys.executable, str(EVENTS), "--store", url, "--changes", "60", "--kills", "2"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 killed: 0 events missing, 0 twice" in done.stdout
 
 
 @pytest.mark.slow

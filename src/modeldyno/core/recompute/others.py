@@ -121,9 +121,8 @@ def check_comparison(written: Mapping[str, Plain], comparison: Comparison) -> It
 
 def _is_of_older_rule(change: Change, again: Change) -> bool:
     """Return whether a verdict is undecided today, and was what is written by an earlier rule."""
-    if change.query.metric not in ONCE_LESS_WAS_BETTER or again.outcome is not ChangeVerdict.UNDECIDED:
-        return False
-    if again.baseline is None or again.candidate is None:
+    undecided = again.outcome is ChangeVerdict.UNDECIDED and change.query.metric in ONCE_LESS_WAS_BETTER
+    if not undecided or again.baseline is None or again.candidate is None:
         return False
     less = again.candidate < again.baseline
     return change.outcome is (ChangeVerdict.BETTER if less else ChangeVerdict.WORSE)
