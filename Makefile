@@ -10,7 +10,7 @@ TORCH  ?= torch==2.13.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test coverage test-slow test-pages fuzz fuzz-dashboard engines test-engine test-tf test-browser charts gallery test-gpu lint format bench bench-report bench-dashboard bench-inside bench-served bench-static bench-keras bench-real gate gate-live truth clean
+.PHONY: help setup run check test coverage test-slow test-pages fuzz fuzz-dashboard engines test-engine test-tf test-browser charts gallery test-gpu lint format bench bench-report bench-dashboard bench-registry bench-inside bench-served bench-static bench-keras bench-real gate gate-live truth clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -75,7 +75,7 @@ fuzz: setup          ## 10,000 damaged files of each format are analysed or refu
 engines: setup       ## install the serving engines that test-engine wants: some 4 GB; TorchServe needs Java
 	for engine in triton mlserver torchserve openai; do $(BIN)/modeldyno engine install $$engine || exit 1; done
 
-test-engine: setup   ## against real engines (make engines) and PostgreSQL: MODELDYNO_TEST_POSTGRES=postgresql://..., a container: MODELDYNO_TEST_IMAGE=podman:IMAGE
+test-engine: setup   ## against real engines (make engines) and PostgreSQL (apt install postgresql, or MODELDYNO_TEST_POSTGRES=postgresql://...), a container: MODELDYNO_TEST_IMAGE=podman:IMAGE
 	$(BIN)/python -m pytest -m engine
 
 test-tf: setup       ## Keras, SavedModel, TensorFlow Lite: installs TensorFlow, some 600 MB
@@ -104,6 +104,25 @@ fuzz-dashboard: setup  ## 500 examples of each operation of the dashboard's API,
 
 bench-dashboard: setup  ## how soon the dashboard answers fifty readers while sixteen writers write
 	$(BIN)/python bench/dashboard.py
+
+# Those of docs/explanation/registry-figures.md, which says what each must show.
+bench-registry: setup  ## what the registry promises: kills, broken conversions, foreign use, staleness, answers, lists; an hour, on a quiet machine
+	@missed=; for words in \
+	    'bench/killed_workers.py' \
+	    'bench/killed_workers.py --store postgresql' \
+	    'bench/broken_conversions.py' \
+	    'bench/registry_first_figure.py' \
+	    'bench/injected_users.py' \
+	    'bench/lock_time.py' \
+	    '-m pytest --no-cov -q tests/registry/test_figures.py' \
+	    'bench/registry_answers.py' \
+	    'bench/registry_lists.py' \
+	    'bench/registry_lists.py --store postgresql' \
+	    'bench/registry_events.py' \
+	    'bench/registry_events.py --store postgresql' \
+	    '-m pytest --no-cov -q -s -m slow --timeout 3600 tests/registry/test_webhooks.py' \
+	; do echo "== python $$words"; $(BIN)/python $$words || missed="$$missed\n  python $$words"; done; \
+	if [ -n "$$missed" ]; then printf "missed:$$missed\n"; exit 1; fi
 
 test-gpu: setup      ## on a machine with an accelerator
 	$(BIN)/python -m pytest -m gpu

@@ -1,10 +1,14 @@
 """Workers are killed with -9 and stopped for longer than their lease: is a task lost, or done twice?
 
 Real processes lease tasks, work some milliseconds, renew, and hand in a Result, as workers do. Killed ones
-are replaced. At the end each task must have exactly one Result and one event that says so; one may have
-failed instead, if three of its workers were lost, as the queue promises. Exits with 1 if a promise is broken.
+are replaced, and meanwhile the clock steps by an hour either way: the wall clock of every process, and what
+PostgreSQL says of its own. At the end each task must have exactly one Result and one event that says so; one
+may have failed instead, if three of its workers were lost, as the queue promises. Exits with 1 if a promise
+is broken, or if a task of a lost worker was still its own ten seconds after the lease.
 
     python bench/killed_workers.py [--store sqlite:///DIR/queue.db] [--tasks 2000] [--kills 200] [--stops 100]
+        [--clock-steps 40]
+    python bench/killed_workers.py --store postgresql                        # a server of its own
     python bench/killed_workers.py --store postgresql://user@host/database   # an empty one
 """
 
@@ -21,14 +25,17 @@ import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
+from multiprocessing.sharedctypes import RawValue
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from tests.support.postgres import empty_store
 from tests.support.sample_registry import a_figure, a_task, a_version, a_worker
 
 from modeldyno.adapters.stores import database
+from modeldyno.adapters.stores.registry import clock
 from modeldyno.adapters.stores.registry.sql_registry import SqlRegistry
 from modeldyno.adapters.stores.registry.tasks import LOST
 from modeldyno.core.registry.records import TaskState
@@ -39,10 +46,18 @@ from modeldyno.testing.sample_results import a_small_result
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sqlalchemy import Connection
+
     from modeldyno.core.registry.records import Task
 
 GRACE = 10.0
 """Seconds after the end of its lease at which a task counts as stuck."""
+STEP = 3600.0
+"""Seconds by which the clock steps."""
+CLOCK_SHARE = 0.2
+"""Of all hits, those that set the clock."""
+OFFSET = RawValue("d", 0.0)
+"""Seconds by which the clock is wrong now, in all processes."""
 
 
 @dataclass
@@ -51,10 +66,11 @@ class Counts:
 
     kills: int = 0
     stops: int = 0
-    overdue: dict[tuple[int, int], float] = field(default_factory=dict)
-    """When the lease of a task and token was first seen to be over."""
+    clock_steps: int = 0
+    gone: dict[str, float] = field(default_factory=dict)
+    """When each worker was killed, or stopped until now."""
     longest: float = 0.0
-    """Seconds for which a lease was over and nobody took the task."""
+    """Seconds from the loss of a worker to when its task was last seen to be its own."""
 
 
 def opened(url: str, lease: float) -> SqlRegistry:
@@ -62,11 +78,23 @@ def opened(url: str, lease: float) -> SqlRegistry:
     return SqlRegistry(database.connect(url)[0], Path(tempfile.gettempdir()), lease=lease)
 
 
+def let_clock_step() -> None:
+    """Let the wall clock of this process and of those that it starts, and a server's, be wrong by OFFSET."""
+    wall, of_database = time.time, clock.now
+
+    def now(connection: Connection) -> tuple[float, str]:
+        seconds, boot = of_database(connection)
+        return (seconds, boot) if boot else (seconds + OFFSET.value, "")
+
+    time.time = lambda: wall() + OFFSET.value
+    clock.now = now
+
+
 def work(url: str, lease: float, log: Path, seed: int) -> NoReturn:
     """Be a worker until killed; each finish is written down, with whether it was taken."""
     chance = random.Random(seed)
     registry = opened(url, lease)
-    me = a_worker(f"{os.getpid()}-{seed}")
+    me = a_worker(str(os.getpid()))
     with log.open("a", buffering=1) as lines:
         while True:
             with suppress(StoreError):  # the database was locked for too long
@@ -125,6 +153,7 @@ def run(options: argparse.Namespace, url: str, folder: Path) -> dict[str, object
         logs.append(folder / f"{seed}.log")
         return started(one, seed)
 
+    let_clock_step()
     counts = Counts()
     workers = [new() for _ in range(options.workers)]
     stopped: dict[int, float] = {}
@@ -157,7 +186,11 @@ def run(options: argparse.Namespace, url: str, folder: Path) -> dict[str, object
 
 def more(counts: Counts, options: argparse.Namespace) -> bool:
     """Whether somebody is still to be killed or stopped."""
-    return bool(counts.kills < options.kills or counts.stops < options.stops)
+    return bool(
+        counts.kills < options.kills
+        or counts.stops < options.stops
+        or counts.clock_steps < options.clock_steps
+    )
 
 
 def hit(
@@ -168,31 +201,38 @@ def hit(
     chance: random.Random,
     new: Callable[[], int],
 ) -> None:
-    """Kill or stop one of the workers, and let go on those that were stopped for long enough."""
+    """Kill or stop one of the workers or set the clock, and let those go on that were stopped long enough."""
     for pid, until in list(stopped.items()):
         if time.monotonic() >= until:
+            counts.gone.pop(str(pid), None)
             os.kill(pid, signal.SIGCONT)
             del stopped[pid]
+    if counts.clock_steps < options.clock_steps and chance.random() < CLOCK_SHARE:
+        OFFSET.value += chance.choice((STEP, -STEP))
+        counts.clock_steps += 1
+        return
     running = [pid for pid in workers if pid not in stopped]
     victim = chance.choice(running)
     if counts.stops < options.stops and len(stopped) < len(workers) // 3:
         os.kill(victim, signal.SIGSTOP)
+        counts.gone[str(victim)] = time.monotonic()
         stopped[victim] = time.monotonic() + chance.uniform(1.2, 2.2) * options.lease
         counts.stops += 1
     elif counts.kills < options.kills:
         os.kill(victim, signal.SIGKILL)
         os.waitpid(victim, 0)
+        counts.gone[str(victim)] = time.monotonic()
         workers[workers.index(victim)] = new()
         counts.kills += 1
 
 
 def still_open(registry: SqlRegistry, counts: Counts) -> int:
-    """Count the tasks that are still to be done, and watch for leases that nobody takes over."""
+    """Count the tasks that are still to be done, and watch for those that stay with a lost worker."""
     now = time.monotonic()
     tasks = registry.tasks(states=[TaskState.QUEUED, TaskState.LEASED], limit=100_000)
-    over = {(task.id, task.token) for task in tasks if task.state is TaskState.LEASED and not task.left}
-    counts.overdue = {key: counts.overdue.get(key, now) for key in over}
-    counts.longest = max([counts.longest, *(now - since for since in counts.overdue.values())])
+    holders = (task.worker for task in tasks if task.state is TaskState.LEASED)
+    waits = (now - counts.gone[holder] for holder in holders if holder in counts.gone)
+    counts.longest = max([counts.longest, *waits])
     return len(tasks)
 
 
@@ -217,6 +257,7 @@ def figures(
         "tasks": options.tasks,
         "killed": counts.kills,
         "stopped": counts.stops,
+        "clock steps of an hour": counts.clock_steps,
         "done": len(done),
         "failed after three lost workers": len(failed),
         "lost": options.tasks - len(done) - len(failed),
@@ -226,8 +267,8 @@ def figures(
         + abs(len(said_done) - len(done)),
         "late finishes refused": refused,
         "leases taken over": sum(task.attempts - 1 for task in tasks if task.attempts),
-        "longest wait after a lease, s": round(counts.longest, 2),
-        "stuck past lease + 10 s": int(counts.longest > GRACE),
+        "longest with a lost worker, s": round(counts.longest, 2),
+        "stuck past lease + 10 s": int(counts.longest > options.lease + GRACE),
         "first broken event": registry.first_broken_event(),
     }
 
@@ -235,18 +276,19 @@ def figures(
 def main() -> None:
     """Run, and print the figures as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("--store", help="URL of an empty store; by default a file that is removed")
+    parser.add_argument("--store", help="URL of an empty store, or postgresql; by default a file")
     parser.add_argument("--tasks", type=int, default=2000)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--stops", type=int, default=100)
+    parser.add_argument("--clock-steps", type=int, default=40, help="by an hour, either way")
     parser.add_argument("--workers", type=int, default=6)
     parser.add_argument("--lease", type=float, default=1.0, help="seconds")
     parser.add_argument("--pause", type=float, default=0.25, help="most seconds between two hits")
     parser.add_argument("--limit", type=float, default=900.0, help="seconds after which it gives up")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="queue-kills-") as folder:
-        found = run(options, options.store or f"sqlite:///{folder}/queue.db", Path(folder))
+    with tempfile.TemporaryDirectory(prefix="queue-kills-") as folder, empty_store(options.store) as url:
+        found = run(options, url, Path(folder))
     print(json.dumps(found, indent=2))
     broken = ("lost", "finished twice", "stuck past lease + 10 s", "first broken event")
     sys.exit(any(found[name] for name in broken))

@@ -106,15 +106,16 @@ def _timing_lock(lock: Callable[..., Any], times: Times, folder: Path) -> Callab
 
 
 def _watching_run(times: Times) -> Callable[..., JudgedResult]:
-    def run(request: Any, **given: Any) -> JudgedResult:
+    def run(request: Any, *, watch: Callable[[Event], None], **given: Any) -> JudgedResult:
         seen: dict[str, list[float]] = {}
 
-        def watch(event: Event) -> None:
+        def see(event: Event) -> None:
+            watch(event)
             if isinstance(event, Progressed):
                 probe = event.stage.partition(":")[0]
                 seen.setdefault(probe, []).append(time.monotonic())
 
-        judged = run_request(request, watch=watch, **given)
+        judged = run_request(request, watch=see, **given)
         times.measured += sum(seen[probe][-1] - seen[probe][0] for probe in PROBES if probe in seen)
         return judged
 

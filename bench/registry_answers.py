@@ -2,9 +2,9 @@
 
 Asks 20 questions, each of another model with many versions, forms, batch sizes and two machines, and compares
 each answer with the exhaustive computation from the distributions themselves: right; careful, if it is
-unknown or needs more replicas than the truth; or wrong, if what it names breaks a bound or does not carry the
-demand, or if something holds of which it says that nothing does. Exits with 1 if one is wrong, or takes more
-than 100 ms of CPU time.
+unknown or dearer than the best (more replicas, or without a demand a smaller rate); or wrong, if what it
+names breaks a bound or does not carry the demand, or if something holds of which it says that nothing does.
+Exits with 1 if one is wrong, or takes more than 100 ms of CPU time.
 
     python bench/registry_answers.py [--models 10000] [--questions 20] [--seed 0]
 """
@@ -217,26 +217,29 @@ def questions(truths: dict[str, list[Truth]], seed: int) -> Iterator[Question]:
         yield Question(model, statistic, bound, demand, ("here", "there", None)[n % 3])
 
 
-def judge(question: Question, found: RegistryAnswer, truths: list[Truth], on: str | None) -> str:
-    """Compare an answer with the exhaustive computation: right, careful or wrong."""
+def judge(
+    question: Question, found: RegistryAnswer, truths: list[Truth], on: str | None
+) -> tuple[str, float]:
+    """Compare an answer with the exhaustive computation: right, careful or wrong; and how much too dear."""
     known = [truth for truth in truths if on is None or truth.target == on]
     holding = [truth for truth in known if truth.latency(question.statistic) <= question.bound]
     fresh = [truth for truth in holding if truth.fresh]
     if found.state is AnswerState.UNKNOWN:
-        return "careful" if fresh else "right"
+        return ("careful" if fresh else "right"), 0.0
     if found.state is AnswerState.NOTHING_HOLDS:
-        return "wrong" if holding else "right"
+        return ("wrong" if holding else "right"), 0.0
     assert found.best is not None
     chosen = next(truth for truth in known if truth.key == found.best.figure.key)
     if chosen not in fresh:
-        return "wrong"
+        return "wrong", 0.0
     if question.demand is None:
-        return "right" if chosen.rate == max(truth.rate for truth in fresh) else "careful"
+        dearer = max(truth.rate for truth in fresh) / chosen.rate - 1
+        return ("careful" if dearer else "right"), dearer
     least = min(math.ceil(question.demand / truth.rate) for truth in fresh)
     replicas = found.best.replicas or 0
     if replicas * chosen.rate < question.demand:
-        return "wrong"
-    return "right" if replicas == least else "careful"
+        return "wrong", 0.0
+    return ("right" if replicas == least else "careful"), replicas / least - 1
 
 
 def main() -> None:
@@ -249,7 +252,7 @@ def main() -> None:
     here, there = target_here(name="here"), a_target(name="there")
     names = {"here": here.id, "there": there.id, None: None}
     software = decisive(software_here(), "onnxruntime")
-    verdicts, times = [], []
+    verdicts, times, dearer, unknown = [], [], [], 0
     with (
         tempfile.TemporaryDirectory(prefix="registry-answers-") as folder,
         sql.open(f"sqlite:///{folder}/answers.db") as store,
@@ -269,7 +272,10 @@ def main() -> None:
                 on=question.on,
             )
             used, took = time.process_time() - used, time.perf_counter() - begin
-            verdicts.append(judge(question, found, truths[question.model], names[question.on]))
+            verdict, more = judge(question, found, truths[question.model], names[question.on])
+            verdicts.append(verdict)
+            dearer.append(more)
+            unknown += found.state is AnswerState.UNKNOWN
             times.append(1000 * used)
             print(
                 f"{question.model} {bound:30} {demand or '':>12} on {question.on or 'any':6} "
@@ -277,7 +283,8 @@ def main() -> None:
             )
     counts = {verdict: verdicts.count(verdict) for verdict in ("right", "careful", "wrong")}
     print(
-        f"{', '.join(f'{n} {verdict}' for verdict, n in counts.items())}; "
+        f"{', '.join(f'{n} {verdict}' for verdict, n in counts.items())} ({unknown} of them unknown, "
+        f"the others at most {max(dearer):.0%} dearer than what is best in truth); "
         f"median {median(times):.1f} ms, slowest {max(times):.1f} ms of CPU"
     )
     sys.exit(counts["wrong"] > 0 or max(times) > LIMIT_MS)

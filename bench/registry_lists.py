@@ -5,6 +5,7 @@ as JSON. Exits with 1 if a page takes longer than 200 ms or is larger than 100 k
 than 100 ms.
 
     python bench/registry_lists.py [--store sqlite:///DIR/lists.db] [--models 10000] [--versions 100000]
+    python bench/registry_lists.py --store postgresql                        # a server of its own
     python bench/registry_lists.py --store postgresql://user@host/database   # an empty one
 """
 
@@ -13,7 +14,6 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-import tempfile
 import time
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -24,6 +24,7 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from tests.support.postgres import empty_store
 from tests.support.sample_registry import (
     TARGET,
     a_figure,
@@ -195,30 +196,26 @@ def calls(registry: SqlRegistry, options: argparse.Namespace) -> dict[str, tuple
 def main() -> None:
     """Fill a store, time it, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("--store", help="URL of an empty store; by default a file that is removed")
+    parser.add_argument("--store", help="URL of an empty store, or postgresql; by default a file")
     parser.add_argument("--models", type=int, default=10_000)
     parser.add_argument("--versions", type=int, default=100_000)
     options = parser.parse_args()
     slow = False
-    with tempfile.TemporaryDirectory(prefix="registry-lists-") as folder:
-        url = options.store or f"sqlite:///{folder}/lists.db"
-        with sql.open(url) as store:
-            store.registry.announce(a_worker("b", target=TARGET), a_target())
-            fill(store, options)
-            for name, (limit, call) in calls(store.registry, options).items():
-                seconds = []
-                for _ in range(CALLS):
-                    begin = time.perf_counter()
-                    found = call()
-                    seconds.append(1000 * (time.perf_counter() - begin))
-                size = len(msgspec.json.encode(found))
-                median = statistics.median(seconds)
-                paged = name.startswith(("models", "versions:")) and size > PAGE_BYTES
-                late = "  TOO SLOW" if median > limit else "  TOO LARGE" if paged else ""
-                slow = slow or bool(late)
-                print(
-                    f"{name:28} {median:8.1f} ms  slowest {max(seconds):8.1f} ms  {size / 1000:7.1f} kB{late}"
-                )
+    with empty_store(options.store) as url, sql.open(url) as store:
+        store.registry.announce(a_worker("b", target=TARGET), a_target())
+        fill(store, options)
+        for name, (limit, call) in calls(store.registry, options).items():
+            seconds = []
+            for _ in range(CALLS):
+                begin = time.perf_counter()
+                found = call()
+                seconds.append(1000 * (time.perf_counter() - begin))
+            size = len(msgspec.json.encode(found))
+            median = statistics.median(seconds)
+            paged = name.startswith(("models", "versions:")) and size > PAGE_BYTES
+            late = "  TOO SLOW" if median > limit else "  TOO LARGE" if paged else ""
+            slow = slow or bool(late)
+            print(f"{name:28} {median:8.1f} ms  slowest {max(seconds):8.1f} ms  {size / 1000:7.1f} kB{late}")
     sys.exit(slow)
 
 

@@ -205,3 +205,20 @@ def _imported(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_every_figure_of_the_registry_has_a_command_that_is_there() -> None:
+    """Those of the table are those of `make bench-registry`; their files and options exist."""
+    page = (ROOT / "docs" / "explanation" / "registry-figures.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ") for line in re.findall(r"^\| (.*) \|$", page, re.MULTILINE)[1:]]
+    commands = [cell.strip("`") for *_, cell in rows if cell.startswith("`")]
+    recipe = (ROOT / "Makefile").read_text(encoding="utf-8").partition("bench-registry: setup")[2]
+    assert re.findall(r"^\t    '(.*)' \\$", recipe.partition("; do")[0], re.MULTILINE) == commands
+    assert len(rows) >= len(commands) >= 12
+    for command in commands:
+        words = command.split()
+        (path,) = [ROOT / word for word in words if word.endswith(".py")]
+        source = path.read_text(encoding="utf-8")
+        if path.parent.name == "bench":
+            assert all(f'"{word}"' in source for word in words if word.startswith("--"))
+        assert ("slow" in words) <= ("pytest.mark.slow" in source)

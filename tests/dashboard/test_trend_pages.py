@@ -5,17 +5,19 @@ from __future__ import annotations
 import sqlite3
 import time
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 from tests.dashboard.conftest import put, visitor_of
 from tests.support.sample_registry import TARGET, a_target
 
 from modeldyno import plugins
-from modeldyno.dashboard import home_page
+from modeldyno.dashboard import home_page, regressions
 from modeldyno.dashboard.page import Asked
 from modeldyno.dashboard.regressions import RegressionSearch
-from modeldyno.dashboard.trend_pages import find_regressions
+from modeldyno.dashboard.trend_pages import find_regressions, regression_of_model
 from modeldyno.errors import StoreError
+from modeldyno.interfaces.store import StoredName
 from modeldyno.registry.canary import reading_tag
 from modeldyno.testing.sample_results import a_result
 
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.dashboard.conftest import Visitor
+
+    from modeldyno.dashboard.trend_pages import Regression
+    from modeldyno.interfaces.store import Store
 
 
 @pytest.fixture
@@ -122,6 +127,72 @@ def test_regressions_are_searched_again_when_the_store_has_changed(visitor: Visi
     now = 20.0
     wait_for(lambda: search.found() == [])
     assert search.version == 2
+
+
+def test_every_model_is_judged_in_a_tenth_of_the_time(
+    visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those measured last are told first; the others follow, with pauses nine times as long as it takes."""
+    now = 0.0
+    pauses: list[float] = []
+    judged: list[str] = []
+
+    def pause(seconds: float) -> None:
+        nonlocal now
+        pauses.append(seconds)
+        now += seconds
+
+    def judge(store: Store, name: str) -> Regression | None:
+        nonlocal now
+        now += 1.0
+        judged.append(name)
+        return regression_of_model(store, name)
+
+    for day in range(1, 11):
+        newer = f"2026-02-{day:02}T00:00:00+00:00"
+        put(visitor.store, a_result(id=f"{day:02}" * 6, name="newer", created=newer, samples=[0.001] * 1000))
+    monkeypatch.setattr(regressions, "regression_of_model", judge)
+    monkeypatch.setattr(regressions, "MODELS", 1)
+    search = RegressionSearch(store=visitor.store, mark=lambda: "first", clock=lambda: now, pause=pause)
+    wait_for(lambda: [one.of for one in search.found() or ()] == ["slower"])
+    assert (judged[0], sorted(judged)) == ("newer", ["newer", "slower", "steady"])
+    assert pauses == [9.0] * len(pauses)
+    assert len(pauses) >= 2
+
+
+def test_no_model_waits_for_ever_although_others_are_measured_all_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each time that the models are listed again, the one that has waited longest is judged too."""
+    now, results = 0.0, {f"old-{n}": (10, 0) for n in range(20)}
+    judged: list[str] = []
+
+    class Busy:
+        place, registry = "busy", Mock(targets=Mock(return_value=()))
+
+        def names(self, *, least: int) -> list[StoredName]:
+            assert least > 1
+            rows = [StoredName(name=n, results=c, newest=f"{at:09}") for n, (c, at) in results.items()]
+            return sorted(rows, key=lambda row: row.newest, reverse=True)
+
+    def pause(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+        for n in range(50 if len(judged) < 200 else 0):  # more than are judged meanwhile
+            results[f"busy-{n}"] = (int(now), int(now) + n)
+
+    def judge(_store: Store, name: str) -> None:
+        nonlocal now
+        now += 1.0
+        judged.append(name)
+
+    monkeypatch.setattr(regressions, "regression_of_model", judge)
+    search = RegressionSearch(
+        store=Busy(),  # type: ignore[arg-type]
+        mark=lambda: str(results), clock=lambda: now, pause=pause,
+    )  # fmt: skip
+    wait_for(lambda: search.found() is not None and len(judged) >= 200)
+    assert {f"old-{n}" for n in range(20)} <= set(judged[:100])
 
 
 def test_a_search_that_cannot_read_the_store_leaves_the_question_open() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.databases import server, url
+from tests.support.databases import postgres, server, url
 from tests.support.registry import DIGEST, a_measurement
 
 from modeldyno import plugins
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from modeldyno.profiling.request import Request
     from modeldyno.runtime.measured_region import Region
 
-__all__ = ["server", "url"]
+__all__ = ["postgres", "server", "url"]
 
 
 @pytest.fixture

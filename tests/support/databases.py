@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pytest
 from sqlalchemy import create_engine, text
+from tests.support.postgres import postgres_programs, temporary_postgres
 
 from modeldyno.servers import paths
 
@@ -18,19 +19,29 @@ if TYPE_CHECKING:
 BOTH = ["sqlite", pytest.param("postgresql", marks=pytest.mark.engine)]
 
 
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """Give the URL of the server that MODELDYNO_TEST_POSTGRES names, else of one that ends with the tests."""
+    named = os.environ.get("MODELDYNO_TEST_POSTGRES")
+    if named:
+        yield named
+    elif postgres_programs() is None:
+        pytest.skip("needs PostgreSQL (apt install postgresql), or MODELDYNO_TEST_POSTGRES")
+    else:
+        with temporary_postgres() as address:
+            yield address
+
+
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Give the URL of an empty schema of its own on the server that MODELDYNO_TEST_POSTGRES names."""
-    address = os.environ.get("MODELDYNO_TEST_POSTGRES")
-    if not address:
-        pytest.skip("MODELDYNO_TEST_POSTGRES names no server")
+def server(postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Give the URL of an empty schema of its own on a PostgreSQL server."""
     monkeypatch.setenv(paths.VARIABLE, str(paths.servers_root()))  # the engines that are installed
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     schema = f"test_{uuid4().hex}"
-    engine = create_engine(address.replace("postgresql://", "postgresql+psycopg://", 1))
+    engine = create_engine(postgres.replace("postgresql://", "postgresql+psycopg://", 1))
     with engine.begin() as connection:
         connection.execute(text(f"CREATE SCHEMA {schema}"))
-    yield f"{address}?options=-csearch_path%3D{schema}"
+    yield f"{postgres}?options=-csearch_path%3D{schema}"
     with engine.begin() as connection:
         connection.execute(text(f"DROP SCHEMA {schema} CASCADE"))
     engine.dispose()

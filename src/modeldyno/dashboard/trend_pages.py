@@ -30,7 +30,7 @@ from modeldyno.registry.canary import reading_tag
 from modeldyno.views.comparison import trend as trend_view
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from modeldyno.core.registry.records import HardwareTarget
     from modeldyno.dashboard.page import Asked, Part
@@ -38,8 +38,9 @@ if TYPE_CHECKING:
 
 _LOOKED = 300
 """Newest results whose models are listed."""
-_MODELS = 15
-_HISTORY = 100
+MODELS = 15
+"""Models, measured last, whose histories are listed."""
+HISTORY = 100
 """Newest results of each."""
 _WORSE, _CHANGED, _STABLE, _ASTRAY, _FEW = "worse", "changed", "stable", "undecided", "too few"
 
@@ -113,11 +114,9 @@ class NamedTrend(NamedTuple):
 
 def trends_of(store: Store) -> Sequence[NamedTrend]:
     """Return the histories of the machines and of the models measured last, those that are worse first."""
-    found = [
-        NamedTrend(f"the machine {target.name}", tag, trend) for target, tag, trend in machine_trends(store)
-    ]
+    found = [NamedTrend(_label_of(target), tag, trend) for target, tag, trend in machine_trends(store)]
     models = Counter(entry.name for entry in store.find(limit=_LOOKED) if not entry.failed)
-    for name in [name for name, times in models.items() if times > 1 and name != _REFERENCE][:_MODELS]:
+    for name in [name for name, times in models.items() if times > 1 and name != REFERENCE][:MODELS]:
         history = _trend_or_none(store, name)
         if history is not None:
             found.append(NamedTrend(name, name, history))
@@ -125,16 +124,51 @@ def trends_of(store: Store) -> Sequence[NamedTrend]:
 
 
 def find_regressions(store: Store) -> Sequence[Attention]:
-    """Return what has become worse and still is, the latest first."""
-    worse = [one for one in trends_of(store) if one.trend.regressions]
-    return [
-        Attention(_WORSE, one.label, "", describe_trend(one.trend), address("trends", name=one.name))
-        for one in sorted(worse, key=_worse_since, reverse=True)
-    ]
+    """Return what of the histories measured last has become worse and still is, the latest first."""
+    return latest_first(map(regression_in, trends_of(store)))
 
 
-def _worse_since(one: NamedTrend) -> str:
-    return one.trend.readings[one.trend.regressions[-1].at].created
+class Regression(NamedTuple):
+    """What has become worse, and since when."""
+
+    since: str
+    attention: Attention
+
+
+def regression_in(one: NamedTrend) -> Regression | None:
+    """Return what has become worse in a history and still is."""
+    if not one.trend.regressions:
+        return None
+    what = Attention(_WORSE, one.label, "", describe_trend(one.trend), address("trends", name=one.name))
+    return Regression(one.trend.readings[one.trend.regressions[-1].at].created, what)
+
+
+def latest_first(regressions: Iterable[Regression | None]) -> Sequence[Attention]:
+    """Return what has become worse, the latest first."""
+    worse = [one for one in regressions if one is not None]
+    return [one.attention for one in sorted(worse, key=lambda one: one.since, reverse=True)]
+
+
+def regression_of_model(store: Store, name: str) -> Regression | None:
+    """Return what has become worse in the history of a model, of which nothing is kept in memory."""
+    with suppress(ModelDynoError):  # nothing is timed, or a result is damaged
+        entries = [entry for entry in store.find(name=name, limit=HISTORY) if not entry.failed]
+        if entries:
+            return regression_in(NamedTrend(name, name, trend_of_entries(store, name, entries)))
+    return None
+
+
+def regressions_of_machines(store: Store) -> Sequence[Regression]:
+    """Return the machines that have become slower, by their reference model."""
+    found = (
+        regression_in(NamedTrend(_label_of(target), tag, trend))
+        for target, tag, trend in machine_trends(store)
+    )
+    return [one for one in found if one is not None]
+
+
+def _label_of(target: HardwareTarget) -> str:
+    return f"the machine {target.name}"
 
 
 def machine_trends(store: Store) -> Iterator[tuple[HardwareTarget, str, Trend]]:
@@ -147,7 +181,7 @@ def machine_trends(store: Store) -> Iterator[tuple[HardwareTarget, str, Trend]]:
                 yield target, tag, history
 
 
-_REFERENCE = reading_tag("").rstrip(":")
+REFERENCE = reading_tag("").rstrip(":")
 """Name of the results of the reference model, which are told by machine."""
 
 
@@ -169,7 +203,7 @@ def _trend_or_none(store: Store, name: str) -> Trend | None:
 
 def _stored_history(store: Store, name: str) -> _Stored:
     tagged = name.startswith(reading_tag(""))
-    found = store.find(name=None if tagged else name, tag=name if tagged else None, limit=_HISTORY)
+    found = store.find(name=None if tagged else name, tag=name if tagged else None, limit=HISTORY)
     entries = tuple(entry for entry in found if not entry.failed)
     if not entries:
         raise RequestError(f"The store has no results of '{name[:60]}'.")
@@ -194,7 +228,7 @@ class _Stored:
         return isinstance(other, _Stored) and self._key == other._key
 
 
-@lru_cache(maxsize=4 * _MODELS)
+@lru_cache(maxsize=4 * MODELS)
 def _kept_trend(stored: _Stored, query: Query | None) -> Trend | RequestError:
     try:
         return trend_of_entries(stored.store, stored.label, stored.entries, query, read=_kept_reading)
@@ -219,7 +253,7 @@ class _Place:
         return isinstance(other, _Place) and self.store.place == other.store.place
 
 
-@lru_cache(maxsize=2 * _MODELS * _HISTORY)
+@lru_cache(maxsize=2 * MODELS * HISTORY)
 def _read(place: _Place, identifier: str, query: Query | None) -> StoredReading:
     return read_stored(place.store, identifier, query)
 

@@ -54,6 +54,17 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoredName:
+    """A name of stored Results; two are the same as long as its Results are."""
+
+    name: str
+    results: int
+    """How many have it, trials included."""
+    newest: str
+    """When the newest of them was created."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StudyEntry:
     """Summary of a stored Study."""
 
@@ -138,6 +149,9 @@ class Store(Protocol):
         `modeldyno.core.result.where.matches` says. Raises RequestError if it names a setting or a scope that
         no stored Result has, as a mistake would otherwise read as an empty list.
         """
+
+    def names(self, *, least: int = 1) -> Sequence[StoredName]:
+        """List the names of at least so many Results, the one with the newest Result first."""
 
     def tag(self, prefix: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Entry:
         """Add and remove tags; adding an existing tag or removing a missing one changes nothing.

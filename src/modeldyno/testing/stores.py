@@ -367,6 +367,19 @@ class StoreSuite(ConclusionSuite):
 
         assert ids(store.find(name="x" * 5000 + "2")) == ["222222222222"]
 
+    def test_names(self, store: Store) -> None:
+        """Each name that has results enough is listed once, with their number, the newest first."""
+        long = "x" * 5000
+        for second, name in enumerate(("bert", long + "1", "bert", "mlp", long + "2", long + "1")):
+            created = f"2026-01-01T00:00:{second:02}+00:00"
+            store.put(a_small_result(name=name, id=f"{second:012}", created=created), headline="")
+
+        listed = [(one.name[-3:], one.results, one.newest[17:19]) for one in store.names()]
+        assert listed == [("xx1", 2, "05"), ("xx2", 1, "04"), ("mlp", 1, "03"), ("ert", 2, "02")]
+        assert [one.name for one in store.names(least=2)] == [long + "1", "bert"]
+        store.remove("000000000002")
+        assert [one.name for one in store.names(least=2)] == [long + "1"]
+
     def test_find_by_tag(self, store: Store) -> None:
         """Entries with a tag are found by it, with all the tags that they have."""
         fill_store(store, 3)

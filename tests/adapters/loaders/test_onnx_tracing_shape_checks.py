@@ -53,6 +53,13 @@ CASES: list[Case] = [
     (("GatherElements", ["x", "i"], ["y"]), {"i": np.array([[2]])}, (3, 1), (2, 1), "takes place 2 of"),
     (("ScatterElements", ["x", "i", "u"], ["y"]), {"i": np.array([[2]]), "u": np.ones((1, 1), F)},
      (3, 1), (2, 1), "takes place 2 of axis 0"),
+    (("GatherND", ["x", "i"], ["y"]), {"i": np.array([[0, 2]])}, (2, 3), (3, 2), "takes place 2 of axis 1"),
+    (("GatherND", ["x", "i"], ["y"]), {"i": np.array([[-3]])}, (3, 2), (2, 2), "takes place -3 of axis 0"),
+    (("GatherND", ["x", "i"], ["y"], {"batch_dims": 1}), {"i": np.array([[0], [3]])}, (2, 4), (2, 3),
+     "takes place 3 of axis 1 of 2x3"),
+    (("GatherND", ["x", "i"], ["y"]), {"i": np.array([[0, 0]])}, (2, 3), (6,), "takes places of 2 axes from"),
+    (("ArgMax", ["x"], ["y"], {"axis": -1}), {}, (2, 3), (2, 0), "looks along axis 1 of 2x0, which is empty"),
+    (("ArgMin", ["x"], ["y"]), {}, (0, 0), (0, 2), "looks along axis 0 of 0x2"),
     (("Pad", ["x", "s"], ["y"]), {"s": np.array([0, -3, 0, 0])}, (2, 4), (2, 2), "pads axis 1 of 2x2 by -3"),
     (("Pad", ["x", "s"], ["y"], {"mode": "reflect"}), {"s": np.array([0, 3, 0, 0])}, (2, 4), (2, 3),
      "pads axis 1 of 2x3 by 3 and 0"),
@@ -76,7 +83,8 @@ def test_what_the_runtime_refuses_is_refused_by_the_analysis(
     """Sizes that ONNX Runtime accepts are counted; sizes that it rejects are rejected, with the reason."""
     free = [f"d{axis}" for axis in range(len(good))]
     declared = ("FLOAT", free if len(good) == len(bad) else None)
-    path = models.save(tmp_path / "m.onnx", [node], {"x": declared}, {"y": ("FLOAT", None)}, weights)
+    dtype = "INT64" if node[0] in {"ArgMax", "ArgMin"} else "FLOAT"
+    path = models.save(tmp_path / "m.onnx", [node], {"x": declared}, {"y": (dtype, None)}, weights)
     session = runtime.InferenceSession(path)
     session.run(None, {"x": np.ones(good, F)})
     _analyse(path, good)

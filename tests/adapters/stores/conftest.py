@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.databases import server, url
+from tests.support.databases import postgres, server, url
 
 from modeldyno.adapters.stores import sql
 from modeldyno.adapters.stores.registry import clock
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from modeldyno.adapters.stores.registry.sql_registry import SqlRegistry
     from modeldyno.adapters.stores.sql import SqlStore
 
-__all__ = ["server", "url"]
+__all__ = ["postgres", "server", "url"]
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[3]
 KILLS = ROOT / "bench" / "killed_workers.py"
+EVENTS = ROOT / "bench" / "registry_events.py"
 LISTS = ROOT / "bench" / "registry_lists.py"
 
 RACER = """
@@ -193,12 +194,12 @@ def killed(url: str, *options: str) -> dict[str, object]:
 
 class TestKills:
     def test_workers_that_die_or_sleep_lose_no_task(self, url: str) -> None:
-        """A few kill -9 and SIGSTOP for longer than the lease: each task is done once."""
-        options = ("--tasks", "12", "--kills", "2", "--stops", "1", "--lease", "0.5", "--workers", "3")
-        figures = killed(url, *options)
+        """A few kill -9, long SIGSTOPs, and steps of the clock: each task is done once."""
+        options = ("--tasks", "12", "--kills", "2", "--stops", "1", "--clock-steps", "2")
+        figures = killed(url, *options, "--lease", "0.5", "--workers", "3")
 
         assert (figures["lost"], figures["finished twice"], figures["stuck past lease + 10 s"]) == (0, 0, 0)
-        assert (figures["killed"], figures["stopped"]) == (2, 1)
+        assert (figures["killed"], figures["stopped"], figures["clock steps of an hour"]) == (2, 1, 2)
 
     @pytest.mark.slow
     def test_many_that_die_or_sleep_lose_no_task(self, url: str) -> None:
@@ -207,6 +208,16 @@ class TestKills:
 
         assert (figures["lost"], figures["finished twice"], figures["stuck past lease + 10 s"]) == (0, 0, 0)
         assert (figures["killed"], figures["stopped"]) == (60, 30)
+
+
+def test_each_change_leaves_its_event_although_writers_are_killed(url: str) -> None:
+    """And an event that was altered or left out is noticed; bench/registry_events.py does it with 10,000."""
+    done = subprocess.run(
+        [sys.executable, str(EVENTS), "--store", url, "--changes", "60", "--kills", "2"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 killed: 0 events missing, 0 twice" in done.stdout
 
 
 @pytest.mark.slow

@@ -176,6 +176,22 @@ class TestLease:
         claimed(registry, EVE)
         assert not registry.renew(task)
 
+    @pytest.mark.parametrize("step", [3600.0, -3600.0])
+    def test_a_clock_of_a_server_that_is_set_keeps_no_task_from_others(
+        self, registry: SqlRegistry, version: Version, let_pass: Callable[[float], None], step: float
+    ) -> None:
+        """Ahead or back by an hour: whoever renews first keeps the task, and a lost worker's is taken."""
+        registry.enqueue([a_task(version), a_task(version, 2, priority=1000)])
+        mine, lost = claimed(registry), claimed(registry)
+        let_pass(step)
+        assert registry.renew(mine)
+        taken = claimed(registry, EVE)
+
+        assert (taken.id, taken.attempts) == (lost.id, 2)
+        assert registry.claim(EVE) is None
+        assert not registry.finish(lost, DONE, "ada")
+        assert registry.finish(mine, DONE, "ada")
+
     def test_a_late_finish_is_refused_and_stores_nothing(
         self,
         registry: SqlRegistry,

@@ -37,6 +37,7 @@ from modeldyno.core.metrics.measurement import (
     ratio_number,
 )
 from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.metrics.metric import METRICS, Better
 from modeldyno.core.recompute.checks import DigestState, Recomputation
 from modeldyno.core.result.result import Result, merge
 from modeldyno.core.result.static_data import Operator, StaticReport
@@ -441,6 +442,35 @@ def test_a_comparison_is_recomputed_from_its_results() -> None:
     assert [wrong.recomputed for wrong in check(better, forged=True).wrong] == ["undecided"]
     two = build_comparison([a_load_result(0), a_load_result(1), a_load_result(2)], CompareOptions())
     assert verify(two).wrong == ()
+
+
+@pytest.mark.parametrize(("before", "after", "outcome"), [(100, 80, "better"), (100, 120, "worse")])
+def test_a_verdict_of_an_older_rule_is_kept(
+    monkeypatch: pytest.MonkeyPatch, before: int, after: int, outcome: str
+) -> None:
+    """Fewer buffers were better once, and are neither today: it holds, and the opposite does not."""
+
+    def with_buffers(seed: int, buffers: int) -> Result:
+        result = a_load_result(seed)
+        counted = Measurement(metric="buffers", value=buffers)
+        return replace(result, measurements=(*result.measurements, counted))
+
+    with monkeypatch.context() as earlier:
+        earlier.setitem(METRICS, "buffers", replace(METRICS["buffers"], better=Better.LOWER))
+        found = build_comparison([with_buffers(0, before), with_buffers(1, after)], CompareOptions())
+        document = json.loads(codec_comparison.encode(found))
+    (at,) = [n for n, one in enumerate(found.contrasts[0].changes) if one.query.metric == "buffers"]
+    assert found.contrasts[0].changes[at].outcome == outcome
+
+    judged = check(document)
+    assert judged.holds
+    assert judged.kept["its verdict by an older rule, under which less of it was better"] == (
+        "candidate change of buffers outcome",
+    )
+    opposite = {"better": "worse", "worse": "better"}[outcome]
+    for verdict in (opposite, "same"):
+        forged = changed(document, ("contrasts", 0, "changes", at, "outcome"), lambda _, to=verdict: to)
+        assert not check(forged, forged=True).holds
 
 
 def test_an_explanation_is_recomputed_from_its_results() -> None:

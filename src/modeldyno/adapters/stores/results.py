@@ -6,13 +6,13 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, func, select
 
 from modeldyno import codec
 from modeldyno.adapters.stores.rows import document_columns, replace, storable_text
 from modeldyno.adapters.stores.schema import ARTIFACTS, FACTS, KEY_LENGTH, NUMBERS, RESULTS, TAGS
 from modeldyno.core.result.where import KeptNumber, as_number, as_text, facts, kept_numbers
-from modeldyno.interfaces.store import Entry
+from modeldyno.interfaces.store import Entry, StoredName
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,6 +109,23 @@ def entries(connection: Connection, query: Select[Any]) -> list[Entry]:
     ):
         tags.setdefault(result_id, []).append(tag)
     return [_entry(row, tuple(tags.get(row.id, ()))) for row in rows]
+
+
+def names(connection: Connection, least: int) -> list[StoredName]:
+    """List the names of at least so many Results, the one with the newest Result first.
+
+    The index has all of this but the end of a long name, for which the rows are read.
+    """
+    key, measures = RESULTS.c.name_key, (func.count().label("results"), func.max(RESULTS.c.created))
+    enough = func.count() >= least
+    rows = connection.execute(select(key, *measures).group_by(key).having(enough)).all()
+    cut = [row[0] for row in rows if len(row[0]) >= KEY_LENGTH]
+    whole = [row for row in rows if len(row[0]) < KEY_LENGTH]
+    for some in range(0, len(cut), _AT_ONCE):
+        of_cut = select(RESULTS.c.name, *measures).where(key.in_(cut[some : some + _AT_ONCE]))
+        whole += connection.execute(of_cut.group_by(RESULTS.c.name).having(enough)).all()
+    found = [StoredName(name=name, results=results, newest=newest) for name, results, newest in whole]
+    return sorted(found, key=lambda one: one.newest, reverse=True)
 
 
 def _entry(row: Row[Any], tags: tuple[str, ...]) -> Entry:

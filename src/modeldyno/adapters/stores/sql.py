@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
     from modeldyno.core.result.where import Expression
     from modeldyno.core.study.study import Study
-    from modeldyno.interfaces.store import Conclusion, ConclusionEntry, Entry, StudyEntry
+    from modeldyno.interfaces.store import Conclusion, ConclusionEntry, Entry, StoredName, StudyEntry
 
 VARIABLE = "MODELDYNO_STORE"
 LONGEST_TAG = 100
@@ -160,6 +160,10 @@ class SqlStore:
             if where is not None:
                 query = query.where(clause(connection, where))
             return results.entries(connection, query)
+
+    def names(self, *, least: int = 1) -> Sequence[StoredName]:
+        with self._database.reading() as connection:
+            return results.names(connection, least)
 
     def tag(self, prefix: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Entry:
         added = [_checked_tag(tag) for tag in add]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.comparison.build import CompareOptions, compare_results
+from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.load.capacity import Capacity, answer_so_far
 from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
 from modeldyno.core.recompute.checks import FigureCheck, at, compare, kept, objects, to_plain
@@ -15,7 +17,7 @@ from modeldyno.core.study.study import Study, Trial, TrialRequest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from modeldyno.core.comparison.comparison import Comparison
+    from modeldyno.core.comparison.comparison import Change, Comparison
     from modeldyno.core.load.explanation import Explanation
     from modeldyno.core.metrics.constraints import Answer, Constraint, Judgement
     from modeldyno.core.recompute.checks import Plain
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     """Gives the Result of an id; None if there is none."""
 
 ELSEWHERE = "its figures, as its result {} is not at hand"
+ONCE_LESS_WAS_BETTER = frozenset({"buffers"})
+"""Metrics that are neither better nor worse today, and of which less was better in earlier versions."""
+_OLDER_RULE = "its verdict by an older rule, under which less of it was better"
 _AGREEMENT = "how far the outputs agreed, without the outputs"
 
 
@@ -103,11 +108,24 @@ def check_comparison(written: Mapping[str, Plain], comparison: Comparison) -> It
         )
         for change in contrast.changes:
             other = next((found for found in again.changes if found.query == change.query), None)
-            yield from compare(f"{name} change of {change.query}", to_plain(change), other, "the two results")
+            place = f"{name} change of {change.query}"
+            if other is not None and _is_of_older_rule(change, other):
+                yield kept(f"{place} outcome", change.outcome, _OLDER_RULE)
+                other = replace(other, outcome=change.outcome)
+            yield from compare(place, to_plain(change), other, "the two results")
         yield from _check_parts(name, contrast, again, ("settings", "software", "hardware"))
         yield from (
             kept(f"{name} output {each.output}", to_plain(each), _AGREEMENT) for each in contrast.outputs
         )
+
+
+def _is_of_older_rule(change: Change, again: Change) -> bool:
+    """Return whether a verdict is undecided today, and was what is written by an earlier rule."""
+    undecided = again.outcome is ChangeVerdict.UNDECIDED and change.query.metric in ONCE_LESS_WAS_BETTER
+    if not undecided or again.baseline is None or again.candidate is None:
+        return False
+    less = again.candidate < again.baseline
+    return change.outcome is (ChangeVerdict.BETTER if less else ChangeVerdict.WORSE)
 
 
 def _within(place: str, checks: Iterator[FigureCheck]) -> Iterator[FigureCheck]:

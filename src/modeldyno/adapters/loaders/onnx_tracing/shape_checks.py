@@ -242,6 +242,30 @@ def _gather(node: OnnxNode, values: Values) -> str:
     return f"takes place {beyond[0]} of axis {axis} of {format_shape(data)}" if beyond else ""
 
 
+def _gather_nd(node: OnnxNode, values: Values) -> str:
+    data, indices, batch = _shape(values, 0), _shape(values, 1), node.attributes.get("batch_dims", 0)
+    width = indices[-1]
+    if width > len(data) - batch:
+        return f"takes places of {width} axes from {format_shape(data)}"
+    numbers = _numbers(node, values, 1, "indices")
+    for position, index in enumerate(numbers):
+        axis = batch + position % width
+        if not -data[axis] <= index < data[axis]:
+            return f"takes place {index} of axis {axis} of {format_shape(data)}"
+    return ""
+
+
+def _arg_max(node: OnnxNode, values: Values) -> str:
+    data = _shape(values, 0)
+    axis = node.attributes.get("axis", 0) % len(data)
+    outputs = math.prod(data[:axis] + data[axis + 1 :])
+    return (
+        ""
+        if data[axis] or not outputs
+        else f"looks along axis {axis} of {format_shape(data)}, which is empty"
+    )
+
+
 def _pad(node: OnnxNode, values: Values) -> str:
     data, pads = _shape(values, 0), _numbers(node, values, 1, "pads")
     if len(values) > _AXES and values[_AXES] is not None:
@@ -316,6 +340,9 @@ _RULES: dict[str, Rule] = {
     "Gather": _gather,
     "GatherElements": _gather,
     "ScatterElements": _gather,
+    "GatherND": _gather_nd,
+    "ArgMax": _arg_max,
+    "ArgMin": _arg_max,
     "Pad": _pad,
     "LSTM": _recurrent,
     "GRU": _recurrent,

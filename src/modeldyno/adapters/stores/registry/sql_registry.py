@@ -139,7 +139,7 @@ class SqlRegistry:
 
     def claim(self, worker: Worker, *, leave: Sequence[int] = ()) -> Task | None:
         with self._writing() as connection:
-            for lost in task_rows.fail_lost(connection):
+            for lost in task_rows.fail_lost(connection, self._lease):
                 version_rows.end_conversion(connection, lost, lost.why, lost.worker)
                 _record_task(connection, lost.worker, lost)
             return task_rows.claim(connection, worker, self._lease, leave)

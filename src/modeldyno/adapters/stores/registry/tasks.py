@@ -69,11 +69,10 @@ def enqueue(connection: Connection, tasks: Iterable[Task]) -> int:
     return added
 
 
-def fail_lost(connection: Connection) -> Sequence[Task]:
+def fail_lost(connection: Connection, lease: float) -> Sequence[Task]:
     """End the tasks that were lost too often: they have failed. Return them."""
     now = clock.now(connection)
-    over = clock.is_over(TASKS, *now)
-    too_often = and_(TASKS.c.state == TaskState.LEASED, over, TASKS.c.attempts >= MOST_ATTEMPTS)
+    too_often = and_(_lease_is_over(now, lease), TASKS.c.attempts >= MOST_ATTEMPTS)
     if connection.scalar(select(TASKS.c.id).where(too_often).limit(1)) is None:
         return ()
     events.take_turn(connection)
@@ -94,9 +93,9 @@ def claim(connection: Connection, worker: Worker, lease: float, leave: Sequence[
     been lost too often.
     """
     now = seconds, boot = clock.now(connection)
-    over = clock.is_over(TASKS, seconds, boot)
-    lost = and_(TASKS.c.state == TaskState.LEASED, over, TASKS.c.attempts < MOST_ATTEMPTS)
-    claimable = or_(TASKS.c.state == TaskState.QUEUED, and_(TASKS.c.state == TaskState.DEFERRED, over), lost)
+    due = and_(TASKS.c.state == TaskState.DEFERRED, clock.is_over(TASKS, seconds, boot))
+    lost = and_(_lease_is_over(now, lease), TASKS.c.attempts < MOST_ATTEMPTS)
+    claimable = or_(TASKS.c.state == TaskState.QUEUED, due, lost)
     first = (
         select(TASKS.c.id)
         .where(claimable, TASKS.c.target.in_(["", worker.target]), TASKS.c.id.not_in(leave))
@@ -120,6 +119,17 @@ def claim(connection: Connection, worker: Worker, lease: float, leave: Sequence[
         .returning(TASKS)
     ).first()
     return None if leased is None else _task(leased, now)
+
+
+def _lease_is_over(now: tuple[float, str], lease: float) -> ColumnElement[bool]:
+    """Return the condition that a task is leased no more.
+
+    One that ends far later than a lease that is taken now was taken before the clock of a server was set
+    back: it is over too, or nobody would take the task of a lost worker for as long as the clock was set
+    back. A transaction that began later may have taken one that ends a little later.
+    """
+    over = or_(clock.is_over(TASKS, *now), TASKS.c.until > now[0] + 2 * lease)
+    return and_(TASKS.c.state == TaskState.LEASED, over)
 
 
 def renew(connection: Connection, task: Task, lease: float) -> bool:

@@ -1,0 +1,87 @@
+"""How long after `registry add --wait` has a model its first figure, with ONNX and TorchScript checked?
+
+Registers all-MiniLM-L6-v2 (``make setup`` installs it) by one command under the built-in policy, and looks
+into the store until the model has a fresh figure whose median is certified, and both conversions a verdict.
+The command, which goes on to measure all variants, is then interrupted. Exits with 1 if that takes longer
+than a minute, or a conversion does not agree.
+
+    python bench/registry_first_figure.py [--limit 300]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from typing import TYPE_CHECKING
+
+from minilm import directory
+
+from modeldyno import plugins
+from modeldyno.core.registry.names import VersionName
+from modeldyno.core.registry.records import SOURCE, FigureState, VariantState
+from modeldyno.errors import ModelDynoError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.interfaces.registry import Registry
+
+GOAL = 60.0
+NAME = "minilm"
+RECIPES = ("onnx", "torchscript")
+UNFINISHED = {VariantState.WANTED, VariantState.CONVERTING}
+FIRST = "first figure"
+
+
+def steps(registry: Registry) -> Iterator[tuple[str, str]]:
+    """Yield each step that has been reached, and how it ended."""
+    for figure in registry.figures(NAME):
+        result = registry.result(figure.result) if figure.state is FigureState.FRESH else None
+        if figure.recipe == SOURCE and result is not None:
+            median = result.ask("latency.p50").value
+            if median is not None:
+                yield FIRST, f"certified median {1000 * median:.1f} ms"
+    for variant in registry.variants(registry.version(VersionName.parse(NAME))):
+        if variant.recipe in RECIPES and variant.state not in UNFINISHED:
+            yield variant.recipe, str(variant.state)
+
+
+def main() -> None:
+    """Register, watch, interrupt, and print when each step was reached."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds after which it gives up")
+    options = parser.parse_args()
+    wanted = {FIRST, *RECIPES}
+    reached: dict[str, tuple[float, str]] = {}
+    with tempfile.TemporaryDirectory(prefix="first-figure-") as folder:
+        os.environ["MODELDYNO_STORE"] = f"sqlite:///{folder}/store.db"
+        words = ["registry", "add", f"hf:{directory()}", "--name", NAME, "--wait"]
+        begin = time.monotonic()
+        command = subprocess.Popen([sys.executable, "-m", "modeldyno", *words], stdout=sys.stderr)
+        while wanted - reached.keys() and command.poll() is None and time.monotonic() - begin < options.limit:
+            time.sleep(0.25)
+            try:
+                with plugins.store() as store:
+                    for step, how in steps(store.registry):
+                        reached.setdefault(step, (time.monotonic() - begin, how))
+            except ModelDynoError:  # it is not registered yet
+                continue
+        if command.poll() is None:
+            command.send_signal(signal.SIGINT)
+        command.wait()
+    for step in sorted(wanted, key=lambda step: reached.get(step, (options.limit, ""))):
+        seconds, how = reached.get(step, (options.limit, "NOT REACHED"))
+        print(f"{step:14} {seconds:6.1f} s  {how}")
+    whole = max((seconds for seconds, _ in reached.values()), default=0.0)
+    done = wanted == reached.keys() and all(reached[recipe][1] == VariantState.AGREES for recipe in RECIPES)
+    print(f"registered to first figure, conversions checked: {whole:.1f} s (goal: at most {GOAL:.0f} s)")
+    sys.exit(not done or whole > GOAL)
+
+
+if __name__ == "__main__":
+    main()
