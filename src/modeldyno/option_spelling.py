@@ -14,7 +14,8 @@ FIELDS = frozenset(
         "data", "demand", "drivers", "duration", "evaluate",
         "find_load", "force", "headers", "inputs", "layers", "max_regression", "max_runs", "max_time",
         "maximize", "memory", "memory_limit", "min_runs", "min_time", "min_warmup", "minimize", "mode",
-        "pictures", "pin", "plots", "port", "power", "precision", "price", "processes", "rate", "records",
+        "pictures", "pin", "plots", "port", "post", "power", "pre", "precision", "price", "processes", "rate",
+        "records",
         "requests", "require", "run", "seed", "sequence", "smallest", "timeout", "token_file", "vary",
     }
 )  # fmt: skip

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from modeldyno import plugins
@@ -10,7 +12,7 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import Inspection, Mode
 from modeldyno.errors import MissingExtra, RequestError, UnknownName
-from modeldyno.profiling.request import Request
+from modeldyno.profiling.request import Request, parse_function
 from modeldyno.profiling.resolve_model import resolve_reference
 
 if TYPE_CHECKING:
@@ -116,3 +118,28 @@ def test_a_repository_entry_without_a_configuration_is_told_as_such(tmp_path: Pa
         resolve_reference(f"{tmp_path}#text")
     with pytest.raises(RequestError, match="There is no file or directory"):
         resolve_reference(f"{tmp_path}#absent")
+
+
+def test_the_stages_of_a_call_are_measured_where_the_model_runs(tmp_path: Path) -> None:
+    """A function brings the probe; a server, training and raw data as labelled samples are refused."""
+    before, labelled = Observation(preprocess="package.module:clean"), tmp_path / "x.npz"
+    np.savez(labelled, x=np.zeros(2), labels=np.zeros(2, dtype=int))
+
+    assert asked(observation=before).job().probes == ("static", "latency", "throughput", "stages")
+    with pytest.raises(RequestError, match="the backend 'triton' sends requests; leave out `pre` and `post`"):
+        asked(backend="triton", observation=before).job()
+    with pytest.raises(RequestError, match="not training steps"):
+        asked(inspection=Inspection(mode=Mode.TRAIN), observation=before).job()
+    with pytest.raises(RequestError, match="name the labelled samples of the model with `data`"):
+        asked(observation=replace(before, evaluate=("accuracy",)), inputs=(str(labelled),)).job()
+    file = tmp_path / "f.py"
+    file.touch()
+    assert parse_function(f"call:{file}:clean", "pre") == f"{file}:clean"
+    assert parse_function("package.module:clean", "pre") == "package.module:clean"
+    assert parse_function(None, "pre") is None
+    for text, message in (
+        ("clean", "takes a function as"),
+        ("nowhere.py:f", "there is no file 'nowhere.py'"),
+    ):
+        with pytest.raises(RequestError, match=f"`post`:? {message}"):
+            parse_function(text, "post")

@@ -117,8 +117,15 @@ def test_an_inspection_is_asked_for_again() -> None:
 
 def test_what_was_watched_is_watched_again() -> None:
     """Layers and tokens that were asked for stand in the command."""
-    watched = Observation(layers=("attention", "mlp"), prompts=(32, 128), generated=(8,))
+    watched = Observation(
+        layers=("attention", "mlp"),
+        prompts=(32, 128),
+        generated=(8,),
+        preprocess="/f.py:clean",
+        postprocess="m:g",
+    )
     given = read(profile, rerun_command_line(a_result(job=replace(a_job(), observation=watched))))
 
     assert (given["layers"], given["prompt"], given["generate"]) == ("attention,mlp", "32,128", "8")
+    assert (given["pre"], given["post"]) == ("/f.py:clean", "m:g")
     assert "--layers" not in rerun_command_line(full_result())

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from modeldyno import views
 from modeldyno.adapters.reporters import terminal
-from modeldyno.core.metrics.measurement import observed_number
+from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.report.blocks import Notice, Severity, Table
+from modeldyno.core.report.charts import Stack
 from modeldyno.core.result.trace_data import RedundancyKind, RedundantOp, TraceReport
 from modeldyno.testing.reporters import full_result, sample_judgements
 from modeldyno.testing.sample_results import an_inspection
+from modeldyno.views.lists import brief
+from modeldyno.views.result.headline import headline
 from modeldyno.views.result.overview import overview
+from modeldyno.views.result.page import page
 from modeldyno.views.result.table import COMPUTED, MEASURED, reached_flops
 
 
@@ -94,3 +100,26 @@ def test_the_headline_names_what_is_needless() -> None:
     assert views.headline(document).endswith(
         "samples/s. Unnecessary copies and waits take 1.00 ms of a call, Tensor.clone in norm."
     )
+
+
+def test_the_stages_of_a_call_have_a_table_of_their_own() -> None:
+    """In the order of the call, with shares of the mean; the first sentence names the longest stage."""
+    seconds = {"end_to_end": 8.0, "compute": 6.0, "preprocess": 2.0}
+    stages = tuple(
+        Measurement(metric="latency", scope=scope, value=Distribution.of(np.full(200, mean)))
+        for scope, mean in seconds.items()
+    )
+    document = replace(full_result(), measurements=(*full_result().measurements, *stages))
+    for laid_out in (overview(document), views.blocks(document), page(document)):
+        tables = [block for block in laid_out if isinstance(block, Table)]
+        (table,) = (table for table in tables if "end to end" in table.title)
+        assert [(row[0], row[-1]) for row in table.rows] == [
+            ("preprocess", "25.0%"), ("compute", "75.0%"), ("end_to_end", "100%"),
+        ]  # fmt: skip
+        assert "latency.p50@compute" not in {row[0] for table in tables for row in table.rows}
+    assert "takes 8.00 s (median) end to end, on average 75.0% of it in compute" in headline(document)
+    (chart,) = (b for b in page(document) if isinstance(b, Stack) and b.title == "A call end to end")
+    assert [(part.name, part.y) for part in chart.parts] == [("preprocess", (2.0,)), ("compute", (6.0,))]
+    alone = replace(document, measurements=stages)
+    assert headline(alone).endswith("on average 75.0% of it in compute.")
+    assert brief(alone).endswith("8.00 s end to end")

@@ -33,7 +33,7 @@ from modeldyno.api.profiler_session import (
 )
 from modeldyno.api.recommendations import Recommendations, recommend
 from modeldyno.api.result_dict import Figures
-from modeldyno.api.stages import EndToEnd, read_outputs
+from modeldyno.api.stages import EndToEnd
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import Loaded
 from modeldyno.core.result.trace_data import EventKind
@@ -99,7 +99,8 @@ class ModelProfiler:
             progress: show progress on standard error, in a terminal or a notebook.
             preprocess: makes the inputs of the model of `input_data`; `profile` measures it, too.
             postprocess: called by `profile` with the outputs of the model, an array or a dict by name, and
-                measured. ``["stages"]`` then has the mean of each stage and ``end_to_end``, in ms.
+                measured. ``["stages"]`` then has the mean of each stage and ``end_to_end``, in ms; calls for
+                it are made in this process, also of a model that otherwise runs in its own.
 
         Raises:
             RequestError: there is no such model, or the backend has no such device or precision.
@@ -160,7 +161,9 @@ class ModelProfiler:
         if not self._stages or figures.failure:
             return figures
         plan = _with_run_counts(self._plan, num_runs, warmup_runs)
-        return self._stages.add_to(figures, raw, self._outputs, plan)
+        with self._input_arguments(dict(self._settings)) as arguments:
+            more = {"backend": self.backend, "trust": self._trust, "plan": plan}
+            return self._stages.add_to(figures, raw, self.model, {**arguments, **more})
 
     def recommendations(self) -> Recommendations:
         """Return what to try, by everything that was measured in this session; it prints as a list.
@@ -417,17 +420,6 @@ class ModelProfiler:
                 f"The backend '{self.backend}' runs a model in its stored precision{name and f', {name}'}; "
                 f"drop precision={precision}, or save the model in that precision."
             )
-
-    def _outputs(self) -> Any:
-        """Return the outputs of one call on the last inputs: an array, or a dict by name for several."""
-        with array_folder() as folder, self._input_arguments(dict(self._settings)) as arguments:
-            path = folder / "outputs.npz"
-            plan = _with_run_counts(self._plan, 1, 0)
-            profile(
-                self.model, backend=self.backend, probes=("latency",), outputs=path, store=False, plan=plan,
-                trust=self._trust, progress=self._progress, **arguments,
-            )  # fmt: skip
-            return read_outputs(path)
 
     @contextmanager
     def _use_inputs(self, data: Any) -> Iterator[None]:

@@ -12,6 +12,7 @@ from modeldyno import codec, plugins
 from modeldyno.api.arrays import with_batches
 from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.live_evaluation import LiveEvaluation
+from modeldyno.api.live_functions import check_functions, with_functions
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.input_spec import InputSpec
@@ -47,6 +48,8 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
     generate: int | str | Sequence[int] = 32,
     trace: str | Path | None = None,
     outputs: str | Path | None = None,
+    pre: str | Callable[..., Any] | None = None,
+    post: str | Callable[..., Any] | None = None,
     evaluate: str | Callable[..., Any] | Sequence[str | Callable[..., Any]] = (),
     data: Any = None,
     carbon: str | None = None,
@@ -86,6 +89,11 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         generate: tokens to generate, one number or several.
         trace: a file for a Perfetto trace of a few calls, for the probe ``ops``.
         outputs: a file (.npz) for the outputs of one call.
+        pre: function that makes the inputs of the model: ``"file.py:name"``, or of a live object a function
+            as well. It gets `example` or `inputs`, or has no parameter; it returns an array, or several by
+            name. The latency then also has the scopes preprocess, copy, compute, copy_back, postprocess and
+            end_to_end: ``result["latency.p50@end_to_end"]``.
+        post: likewise, function that gets the outputs of a call: an array, or a dict by name of several.
         evaluate: metrics of labelled samples: accuracy, top_5, misclassification, f1, evaluation_loss,
             mean_absolute_error; or functions ``f(model, loader)``, perhaps with ``device``, of a live object.
             A function returns a number, a dict of numbers, or an array with a score for each sample, whose
@@ -149,7 +157,13 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         beside=as_tuple(beside, "beside"),
         emission=Emission.parse(carbon, power),
     )
-    with showing_progress(watch, progress=progress) as on_event:
+    check_functions(pre, post, example, live=inline or not isinstance(model, str | Path))
+    with (
+        showing_progress(watch, progress=progress) as on_event,
+        with_functions(request.observation, pre, post, example) as observation,
+    ):
+        request = replace(request, observation=observation)
+        example = example if pre is None else None  # it is what `pre` is called with
         outcome = measure_request(request, model, example, inline=inline, watch=on_event)
         if live:
             outcome = live.judge(outcome, model, settings.get("device"))

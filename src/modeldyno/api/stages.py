@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.api.profile import profile
 from modeldyno.api.result_dict import Figures, Section
-from modeldyno.core.stats.statistics import load_numpy
+from modeldyno.core.metrics.call_stages import CALL_SCOPES
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from modeldyno.core.metrics.measurement_plan import Plan
+    from collections.abc import Mapping
 
 _MS = 1e3
 
@@ -25,6 +23,16 @@ class EndToEnd:
 
     preprocess: Callable[[Any], Any] | None = None
     postprocess: Callable[[Any], Any] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no function.
+
+        Raises:
+            RequestError: it is none.
+        """
+        for name, function in (("preprocess", self.preprocess), ("postprocess", self.postprocess)):
+            if function is not None and not callable(function):
+                raise RequestError(f"{name} takes a function, not {function!r}.")
 
     def __bool__(self) -> bool:
         return self.preprocess is not None or self.postprocess is not None
@@ -41,43 +49,29 @@ class EndToEnd:
             raise RequestError("preprocess makes inputs of input_data; give some to profile().")
         return self.preprocess(raw)
 
-    def add_to(self, figures: Figures, raw: Any, outputs: Callable[[], Any], plan: Plan) -> Figures:
-        """Measure the functions in this process, and add the section ``stages``: means in ms, and their sum.
+    def add_to(self, figures: Figures, raw: Any, model: Any, arguments: Mapping[str, Any]) -> Figures:
+        """Measure calls end to end in this process; add the section ``stages``: means in ms, and their sum.
 
         Args:
             figures: of the model.
             raw: what `preprocess` is called with.
-            outputs: returns what `postprocess` is called with.
-            plan: how carefully to measure.
+            model: a reference or a live object.
+            arguments: those of `profile` for its inputs and knobs, and how carefully to measure.
 
         Raises:
             RequestError: a function fails.
         """
-        stages: dict[str, float] = {}
+        given = dict(arguments)
         if self.preprocess is not None:
-            stages["preprocess"] = _mean("preprocess", lambda: self.preprocess(raw), plan)  # type: ignore[misc]
-        stages["model"] = figures["latency"]["mean"]
-        if self.postprocess is not None:
-            given = outputs()
-            stages["postprocess"] = _mean("postprocess", lambda: self.postprocess(given), plan)  # type: ignore[misc]
-        stages["end_to_end"] = sum(stages.values())
+            given["example"] = raw
+            given.pop("inputs", None)
+        result = profile(
+            model, pre=self.preprocess, post=self.postprocess, probes="stages", inline=True, store=False,
+            progress=False, **given,
+        )  # fmt: skip
+        if result.failure is not None:
+            raise RequestError(f"A function around the model failed: {result.failure.message}.")
+        scopes = [str(scope) for scope in CALL_SCOPES if result.find("latency", scope)]
+        means = {scope: result[f"latency.mean@{scope}"] for scope in scopes}
+        stages = {scope: mean * _MS for scope, mean in means.items() if mean is not None}
         return figures.with_sections({"stages": Section(stages)})
-
-
-def _mean(name: str, function: Callable[[], Any], plan: Plan) -> float:
-    """Return the mean milliseconds of a function."""
-    result = profile(
-        function, probes=("latency",), plan=replace(plan, processes=1), store=False, progress=False, name=name
-    )
-    if result.failure is not None:
-        raise RequestError(f"{name} failed: {result.failure.message}.")
-    mean = result["latency.mean"]
-    assert mean is not None
-    return mean * _MS
-
-
-def read_outputs(path: Path) -> Any:
-    """Return the outputs in a file that ``profile(outputs=)`` wrote: the only one, or a dict by name."""
-    with load_numpy().load(path) as file:
-        arrays = {name.partition("/")[2]: file[name] for name in file.files if name.startswith("output")}
-    return next(iter(arrays.values())) if len(arrays) == 1 else arrays

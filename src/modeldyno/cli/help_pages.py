@@ -93,8 +93,8 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "--trust", "--header",
     )),
     ("What is measured", (
-        "--probe", "--layers", "--prompt", "--generate", "--trace", "--outputs", "--records", "--vary",
-        "--device", "--memory", "--compare", "--metric", "--evaluate", "--data",
+        "--probe", "--pre", "--post", "--layers", "--prompt", "--generate", "--trace", "--outputs",
+        "--records", "--vary", "--device", "--memory", "--compare", "--metric", "--evaluate", "--data",
     )),
     ("Load", (
         "--concurrency", "--rate", "--replay", *(row.flag for row in LOAD), "--find-load", "--most",

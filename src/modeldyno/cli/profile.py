@@ -22,8 +22,8 @@ from modeldyno.cli.output_options import result_output_options
     "probes",
     multiple=True,
     metavar="PROBE,...",
-    help="What to measure: static,latency,throughput (the default), layers, ops, memory, generate, training, "
-    "largest-batch, outputs, evaluation, load.",
+    help="What to measure: static,latency,throughput (the default), stages, layers, ops, memory, generate, "
+    "training, largest-batch, outputs, evaluation, load.",
 )
 @cli_options.mode_options
 @click.option("--layers", help="Only modules with one of these texts in path or class: attention,mlp.")
@@ -31,6 +31,8 @@ from modeldyno.cli.output_options import result_output_options
 @click.option("--generate", default="32", show_default=True, help="Tokens to generate: 32,128.")
 @click.option("--trace", type=click.Path(dir_okay=False), help="Write a trace of a few calls for Perfetto.")
 @click.option("--outputs", type=click.Path(dir_okay=False), help="Write the outputs of one call: .npz")
+@click.option("--pre", metavar="FUNCTION", help="Time what makes the inputs of --input, too: file.py:clean.")
+@click.option("--post", metavar="FUNCTION", help="Time what takes the outputs, too: file.py:decode.")
 @cli_options.evaluation_options
 @cli_options.carbon_options
 @cli_options.require_option()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -62,6 +63,8 @@ class Payload:
     """Samples in each payload."""
     streams: RequestStreams | None = None
     """Of a file of requests: its streams, and the answers that it expects."""
+    makers: tuple[Callable[[], Feed], ...] = ()
+    """Functions of the user that make each of `feeds` again; empty without."""
     doubts: tuple[Doubt, ...] = ()
 
 

@@ -88,6 +88,10 @@ class Subject:
     """Prepared calls, one for each distinct payload; to be called in a cycle."""
     feeds: tuple[Feed, ...] = ()
     """The payloads of `calls`, for a session that prepares calls of another kind."""
+    preprocess: tuple[Callable[[], Feed], ...] = ()
+    """Functions that make the payloads of raw data, one for each; empty if the user has none."""
+    postprocess: Callable[[Feed], Any] | None = None
+    """The user's function that takes the named outputs of a call."""
     samples: int = 1
     """Samples (items of the batch) in one call."""
     streams: RequestStreams | None = None

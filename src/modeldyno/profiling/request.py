@@ -44,7 +44,9 @@ if TYPE_CHECKING:
 
     from modeldyno.core.spec.knob import Knob
 
-LAYERS, STATIC, OPERATORS, GENERATE, OUTPUTS = "layers", "static", "ops", "generate", "outputs"
+LAYERS, STATIC, OPERATORS, GENERATE, OUTPUTS, STAGES = (
+    "layers", "static", "ops", "generate", "outputs", "stages",
+)  # fmt: skip
 """Probes that are added to others: a layer's time is compared with its cost, and `ops` traces."""
 
 
@@ -110,6 +112,7 @@ class Request:
         self._check_records()
         self._check_evaluation()
         self._check_mode()
+        self._check_stages(name)
         self.constraints()
         job = Job(
             model=ref,
@@ -226,11 +229,24 @@ class Request:
 
     def _check_mode(self) -> None:
         """Refuse probes that watch calls in training mode, whose costs are those of training steps."""
-        calls = [probe for probe in (LAYERS, OPERATORS) if probe in self._effective_probes()]
+        calls = [probe for probe in (LAYERS, OPERATORS, STAGES) if probe in self._effective_probes()]
         if self.inspection.mode is Mode.TRAIN and calls:
             raise RequestError(
                 f"The probe '{calls[0]}' watches calls of the model, not training steps; use it "
                 f"without --mode {Mode.TRAIN}."
+            )
+
+    def _check_stages(self, backend: str) -> None:
+        """Refuse functions around a model on a server, and raw data as labelled samples."""
+        if STAGES in self._effective_probes() and plugins.serves(backend):
+            raise RequestError(
+                f"The stages of a call are measured in the process of the model, and the backend '{backend}' "
+                "sends requests; leave out `pre` and `post`."
+            )
+        if self.observation.preprocess and self.observation.evaluate and not self.observation.data:
+            raise RequestError(
+                "`inputs` is what the function of `pre` takes; name the labelled samples of the model with "
+                "`data`."
             )
 
     def _check_batch(self, config: Mapping[str, KnobValue]) -> None:
@@ -249,6 +265,7 @@ class Request:
             OPERATORS: bool(observation.trace),
             OUTPUTS: bool(observation.outputs),
             EVALUATION: bool(observation.evaluate),
+            STAGES: bool(observation.preprocess or observation.postprocess),
             GENERATE: (observation.prompts, observation.generated) != (defaults.prompts, defaults.generated),
         }
         named = (*self.probes, *(probe for probe, needed in needed_by.items() if needed))
@@ -284,6 +301,27 @@ def server_for(model: str) -> str | None:
     """
     own = plugins.loader(resolve_reference(model).scheme).backend
     return None if plugins.serves(own) else SERVER
+
+
+def parse_function(text: str | None, field: str) -> str | None:
+    """Read a function around a model, ``file.py:name`` or ``package.module:name``, as an absolute path.
+
+    Raises:
+        RequestError: it is neither, or there is no such file.
+    """
+    if text is None:
+        return None
+    where, _, name = text.removeprefix("call:").rpartition(":")
+    if not where or not name:
+        raise RequestError(
+            f"`{field}` takes a function as file.py:name or package.module:name, not '{text}'."
+        )
+    if not where.endswith(".py"):
+        return f"{where}:{name}"
+    path = Path(where).expanduser().absolute()
+    if not path.is_file():
+        raise RequestError(f"`{field}`: there is no file '{where}'; give the path of a Python file.")
+    return f"{path}:{name}"
 
 
 def parse_settings(pairs: Iterable[str]) -> dict[str, KnobValue]:

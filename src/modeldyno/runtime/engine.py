@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from modeldyno import data, plugins
+from modeldyno.core.metrics.call_stages import CallStage
 from modeldyno.core.metrics.measurement import Distribution, Measurement, pack
 from modeldyno.core.result.result import (
     Doubted,
@@ -36,7 +37,7 @@ from modeldyno.environment.process_tree import list_process_tree, tree_memory
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.interfaces.backend import ChoosesDevice, ConfiguresProcess, TakesOtherInputs
 from modeldyno.interfaces.load_stages import loading
-from modeldyno.interfaces.loader import Form
+from modeldyno.interfaces.loader import Form, Model
 from modeldyno.interfaces.probe import NO_TURNS, ChecksFirst, Pass, Subject
 from modeldyno.interfaces.sampler import WatchStage
 from modeldyno.runtime.cohosted import CoHostedModels, load_cohosted
@@ -70,6 +71,7 @@ from modeldyno.runtime.session_setup import (
     with_session_info,
     with_source,
 )
+from modeldyno.runtime.stage_functions import StageFunctions, import_stage_functions, with_first_feed
 from modeldyno.runtime.time_limit import TimeLimit
 
 if TYPE_CHECKING:
@@ -202,6 +204,8 @@ class _Ready:
     """Seconds by stage."""
     looked: int = 0
     """Number of events in `events` that come from the inspection."""
+    preprocess: Model | None = None
+    """The user's function that makes the inputs, as the loader of callables describes it."""
     opened: OpenedModel | None = None
     guests: CoHostedModels = field(default_factory=CoHostedModels)
     configs: tuple[Mapping[str, KnobValue], ...] = ()
@@ -340,13 +344,7 @@ def _load_and_inspect(
             events.append(event)
             yield event
 
-    with stage("import"):
-        check_torch(job)
-        import_frameworks(loader.tools, job)
-        source = recallable_source(job)
-        recalled = recall_model(job, source, needed)
-    with stage("import", spent):
-        import_frameworks(() if recalled else needed, job)
+    source, recalled, functions = _import_code(job, needed, stage, spent)
     environment = machine.describe_environment(needed, pinned=bool(job.plan.pin))
     yield from record([Located(environment=environment)])
     stage.mark(WatchStage.IDLE)  # takes a second where a device reports its power draw
@@ -359,6 +357,9 @@ def _load_and_inspect(
     model = with_source(job, model, "" if recalled else source)
     spent["load"] = max(0.0, spent["load"] - account.described)
     stage.mark(WatchStage.OURS)
+    if functions.preprocess is not None:
+        with stage(CallStage.PREPROCESS):
+            model = with_first_feed(functions.preprocess, job, model)
     yield from record(describe_model(job, model))
     static_probes = {name: probe for name, probe in probes.items() if probe.needs is None}
     callable_probes = {name: probe for name, probe in probes.items() if probe.needs is not None}
@@ -374,6 +375,7 @@ def _load_and_inspect(
         device=partial(_device_of, job) if callable_probes else _on_cpu,
         precision=str(job.config.get("precision", "")),
         observation=job.observation,
+        postprocess=functions.postprocess,
         interrupted=interrupted,
         watch=stage.watch,
     )
@@ -393,7 +395,28 @@ def _load_and_inspect(
         yield from record(_resolved_inputs(job, subject_so_far))
         yield from record(_run_probes(static_probes, tuple(Pass), subject_so_far, job, stage))
     subject = replace(subject_so_far, known=tuple(measurements))
-    warm.ready = _Ready(subject=subject, events=events, spent=spent, looked=len(events))
+    warm.ready = _Ready(
+        subject=subject, events=events, spent=spent, looked=len(events), preprocess=functions.preprocess
+    )
+
+
+def _import_code(
+    job: Job, needed: tuple[str, ...], stage: RunStage, spent: dict[str, float]
+) -> tuple[str, Model | None, StageFunctions]:
+    """Import what the model needs, then the user's functions.
+
+    Returns:
+        The digest of what the model comes from, the model if it need not be loaded, and the functions.
+    """
+    with stage("import"):
+        check_torch(job)
+        import_frameworks(plugins.loader(job.model.scheme).tools, job)
+        source = recallable_source(job)
+        recalled = recall_model(job, source, needed)
+    with stage("import", spent):
+        import_frameworks(() if recalled else needed, job)
+    with stage("import"):  # later, or what they import would be missing in `load_time`
+        return source, recalled, import_stage_functions(job)
 
 
 def _device_of(job: Job) -> str:
@@ -462,8 +485,8 @@ def _open_backend(job: Job, stage: RunStage, stack: ExitStack, ready: _Ready) ->
 def _opening_events(job: Job, stage: RunStage, stack: ExitStack, ready: _Ready) -> Iterator[Event]:
     environment = next(event.environment for event in ready.events if isinstance(event, Located))
     model = ready.subject.model
-    with stage("payload"):
-        payload = payload_of(job, model, plugins.backend(job.backend))
+    with stage("payload" if ready.preprocess is None else CallStage.PREPROCESS):
+        payload = payload_of(job, model, plugins.backend(job.backend), ready.preprocess)
     # Yielded before the first call, so that the report of a failed call shows its inputs.
     yield Loaded(model=identity(job, model), inputs=payload.used)
     opened = open_session(job, model, payload, stage, stack, ready.spent)
@@ -490,8 +513,9 @@ def _configs(job: Job) -> tuple[Mapping[str, KnobValue], ...]:
 
 
 def _requested_inputs(job: Job) -> tuple[InputSpec, ...]:
-    """Return the requested inputs, unless the backend's requests have inputs of their own."""
-    return () if isinstance(plugins.backend(job.backend), TakesOtherInputs) else job.inputs
+    """Return the requested inputs, unless they are of the user's function, or the backend has its own."""
+    other = job.observation.preprocess or isinstance(plugins.backend(job.backend), TakesOtherInputs)
+    return () if other else job.inputs
 
 
 def _with_session(looked: Subject, opened: OpenedModel) -> Subject:
@@ -501,6 +525,7 @@ def _with_session(looked: Subject, opened: OpenedModel) -> Subject:
         session=opened.session,
         calls=opened.calls,
         feeds=payload.feeds,
+        preprocess=payload.makers,
         samples=payload.samples,
         streams=payload.streams,
     )

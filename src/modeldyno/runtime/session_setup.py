@@ -42,6 +42,7 @@ from modeldyno.interfaces.session import (
 from modeldyno.runtime.failures import failure_of
 from modeldyno.runtime.opened_model import OpenedModel
 from modeldyno.runtime.output_checks import find_output_faults, first_request_failed
+from modeldyno.runtime.stage_functions import preprocessed_payload
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -188,6 +189,8 @@ def _call_with_assumed_sizes(
             late = perf_counter() - begin > _SIZE_GUESS_TIME
             if late or isinstance(error, (ModelDynoError, MemoryError)) or not isinstance(session, CanCall):
                 raise
+            if payload.makers:
+                raise
             other = _other_sizes(job, model, refused)
             if other is None:
                 raise
@@ -217,8 +220,8 @@ def _backends_for(model: Model) -> Iterator[str]:
                 yield name
 
 
-def payload_of(job: Job, model: Model, backend: Backend) -> Payload:
-    """Build the inputs of the model.
+def payload_of(job: Job, model: Model, backend: Backend, preprocess: Model | None = None) -> Payload:
+    """Build the inputs of the model, by the user's function if there is one.
 
     Raises:
         RequestError: the backend does not run such models, or the inputs do not fit.
@@ -229,6 +232,8 @@ def payload_of(job: Job, model: Model, backend: Backend) -> Payload:
             f"{job.model} is one of {model.form}; leave --backend out, or give one that runs it: "
             f"{', '.join(_backends_for(model))}."
         )
+    if preprocess is not None:
+        return preprocessed_payload(preprocess, job, model)
     if isinstance(backend, TakesOtherInputs):
         model = replace(model, inputs=backend.inputs(model, job.config), encode=None, example=None)
     return data.build_payloads(

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from modeldyno.core.metrics.call_stages import END_TO_END
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
 from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.metrics.queries import STATISTICS_SHOWN
@@ -196,6 +197,10 @@ def brief(result: Result) -> str:
         rate = result.find("throughput")
         at = join_nonempty(clean(result.job.backend), "" if batch is None else f"batch {batch}")
         return f"{at}: {join_nonempty(median, format_measurement(rate) if rate else '')}"
+    whole = result.find("latency", END_TO_END)
+    if whole is not None and isinstance(whole.value, Distribution):
+        median = format_quantity(whole.value.statistic("p50"), whole.row.unit, 3)
+        return f"{clean(result.job.backend)}: {median} end to end"
     parameters, macs = result.find("parameters"), result.find("macs")
     size = "" if parameters is None else f"{format_measurement(parameters)} parameters"
     return join_nonempty(size, "" if macs is None else _macs(macs)) or "nothing measured"

@@ -151,6 +151,10 @@ def _observation_options(observation: Observation) -> Iterator[str]:
         yield from ("--prompt", ",".join(map(str, observation.prompts)))
     if observation.generated != defaults.generated:
         yield from ("--generate", ",".join(map(str, observation.generated)))
+    if observation.preprocess:
+        yield from ("--pre", observation.preprocess)
+    if observation.postprocess:
+        yield from ("--post", observation.postprocess)
     if observation.evaluate:
         yield from ("--evaluate", ",".join(observation.evaluate))
     if observation.data:

@@ -87,6 +87,10 @@ class TestQuery:
             ("latency.medain", "There is no statistic 'medain'; did you mean 'median'?"),
             ("latency.p999", "There is no statistic 'p999'; did you mean 'p99.9'?"),
             ("latency.percentile99", "There is no statistic 'percentile99'"),
+            (
+                "latency.end_to_end",
+                "There is no statistic 'end_to_end'; did you mean 'latency.p50@end_to_end'?",
+            ),
         ],
     )
     def test_an_unknown_name_gets_the_nearest(self, text: str, hint: str) -> None:
@@ -213,6 +217,12 @@ def test_a_metric_that_is_not_installed_has_the_row_of_a_document() -> None:
     assert list(table) == ["latency"]
     assert "sparsity" not in table
     assert table.further(["latency", "sparsity"]) == (SPARSITY,)
+
+
+def test_a_part_of_a_changed_document_is_refused() -> None:
+    """A query of a document has the interval, the raw quantile or neither."""
+    with pytest.raises(UnknownName, match=r"no part of a statistic '0.5'"):
+        Query(metric="latency", statistic="p50", part=0.5)  # type: ignore[arg-type]
 
 
 def test_a_query_may_name_a_metric_of_its_document() -> None:

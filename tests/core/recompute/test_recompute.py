@@ -285,6 +285,25 @@ def test_a_forged_sample_is_found_even_with_a_certificate_that_fits(metric: str)
     assert any("raw samples" in wrong.why for wrong in check(alone, forged=True).wrong)
 
 
+def test_a_call_end_to_end_is_the_sum_of_its_stages() -> None:
+    """A stage that was changed, with a certificate that fits, contradicts the whole call."""
+    stages = {"copy": np.linspace(1.0, 2.0, 100), "compute": np.linspace(3.0, 6.0, 100)}
+
+    def written(**times: Any) -> dict[str, Any]:
+        scopes = {"end_to_end": stages["copy"] + stages["compute"], **stages, **times}
+        found = tuple(
+            Measurement(metric="latency", scope=scope, value=Distribution.of(samples, stop="converged"))
+            for scope, samples in scopes.items()
+        )
+        document: dict[str, Any] = json.loads(codec.encode(a_result(measurements=found)))
+        return document
+
+    assert check(written()).wrong == ()
+    (wrong,) = check(written(compute=stages["compute"] * 2)).wrong
+    assert (wrong.place, wrong.why) == ("latency of call end to end 1 and 99 more", "its stages")
+    assert (wrong.written, wrong.recomputed) == (4.0, 7.0)
+
+
 def _how(spread: Distribution) -> dict[str, Any]:
     return {"stop": spread.stop, "clock": spread.clock}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.errors import RequestError
@@ -50,11 +51,12 @@ def finished_leaves(output: Any) -> Iterator[tuple[str, Any]]:
             not include its work.
     """
     for path, leaf in leaves(output):
-        if unfinished := _unfinished(leaf):
-            kind, remedy = unfinished
+        kind: type = type(leaf)
+        if unfinished := _unfinished(kind):
+            what, remedy = unfinished
             where = "" if path == ONLY else f" in '{path}'"
             raise RequestError(
-                f"The call returned {kind} ({type(leaf).__name__}){where}, whose work "
+                f"The call returned {what} ({type(leaf).__name__}){where}, whose work "
                 f"was not done within the call; profile a function that does it, {remedy}."
             )
         yield path, leaf
@@ -68,9 +70,9 @@ def has_attributes(leaf: Any, *names: str) -> bool:
         return False
 
 
-def _unfinished(leaf: Any) -> tuple[str, str] | None:
-    """Return what kind of unfinished work a leaf is, and how to run it; None for a value."""
-    kind = type(leaf)
+@lru_cache(maxsize=256)  # listing the attributes of a tensor takes longer than a small model
+def _unfinished(kind: type) -> tuple[str, str] | None:
+    """Return what kind of unfinished work a leaf of this type is, and how to run it; None for a value."""
     return next(((name, remedy) for name, is_one, remedy in _UNFINISHED if is_one(kind)), None)
 
 

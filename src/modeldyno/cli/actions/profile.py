@@ -57,6 +57,8 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
             generated=parse_token_counts(options["generate"], "--generate"),
             trace=options["trace"] and str(Path(options["trace"]).absolute()),
             outputs=options["outputs"] and str(Path(options["outputs"]).absolute()),
+            preprocess=request.parse_function(options["pre"], "pre"),
+            postprocess=request.parse_function(options["post"], "post"),
             **cli_options.evaluation_from_options(options),
         ),
         name=options["name"],

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.core.metrics.call_stages import CALL_SCOPES
 from modeldyno.core.stats.units import (
     BYTES,
     CELSIUS,
@@ -238,7 +239,8 @@ METRICS = MetricTable((
          kin="speed", section=ReportSection.GENERATION, under_load=(), main=4),
     _row("latency", SECONDS, _LOW,
          "One call of the whole batch, payload ready, device synchronised; under load, a request from the "
-         "time that it was due to its last byte.",
+         "time that it was due to its last byte; of the scopes preprocess, copy, compute, copy_back "
+         "and postprocess a stage of a call from raw data on, and of end_to_end all of them.",
          spread=True, kin="speed", shown=("p50", "p90", "p95", "p99", "mean", "std", "min"),
          under_load=("mean", "p50", "p95", "p99"), in_trial=("mean", "p50", "p90", "p95", "p99"), main=1,
          judged=1),
@@ -490,6 +492,7 @@ EVERYDAY = {
 _LISTED = "modeldyno plugins metrics lists all of them, such as latency, throughput and process_memory."
 
 STATISTICS = ("mean", "p50", "std", "min", "max", "cv", "n", "n_eff")
+_PARTS = ("ci", "raw")
 _OWN_UNITS = {"n": COUNT, "n_eff": COUNT, "cv": FRACTION}
 _PERCENTILE = re.compile(r"p(\d{1,2}(?:\.\d+)?)")
 _QUERY = re.compile(
@@ -509,13 +512,15 @@ class Query:
     scope: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a statistic that does not exist, as a document that was changed may have.
+        """Refuse a statistic or a part that does not exist, as a document that was changed may have.
 
         Raises:
             UnknownName: there is none of that name.
         """
         if self.statistic is not None:
             canonical_statistic(self.statistic)
+        if self.part not in (None, *_PARTS):
+            raise UnknownName.among("part of a statistic", str(self.part), _PARTS)
 
     @classmethod
     def parse(cls, text: str, also: Container[str] = ()) -> Query:
@@ -537,6 +542,8 @@ class Query:
             meant = EVERYDAY.get(name) or _latency_statistic(name)
             raise UnknownName.among("metric", name, METRICS, meant=meant, listed=_LISTED)
         statistic = match["statistic"]
+        if name == "latency" and statistic in CALL_SCOPES:
+            raise UnknownName.among("statistic", str(statistic), STATISTICS, meant=f"latency.p50@{statistic}")
         return cls(
             metric=name,
             statistic=None if statistic is None else canonical_statistic(statistic),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.load.foreign_load import BACKEND
 from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.metrics import doubt
+from modeldyno.core.metrics.call_stages import END_TO_END, CallStage
 from modeldyno.core.metrics.constraints import Answer, Constraint
 from modeldyno.core.metrics.measurement import (
     CLIENT_LIMITED,
@@ -35,7 +36,7 @@ from modeldyno.core.stats.statistics import load_numpy, mean_interval, share_int
 from modeldyno.core.trace.energy import energy_per_call
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from modeldyno.core.metrics.doubt import Doubt
     from modeldyno.core.recompute.checks import Plain
@@ -62,6 +63,7 @@ def check_result(written: Mapping[str, Plain], result: Result) -> Iterator[Figur
     for measurement, plain in zip(result.measurements, objects(written, "measurements"), strict=True):
         yield from _check_measurement(measurement, plain, derived)
     yield from _check_request_times(result)
+    yield from _check_call_stages(result)
     yield from _check_doubts(result)
     yield from check_judgements(written, result)
 
@@ -198,20 +200,34 @@ def _costs(result: Result) -> list[Measurement]:
 def _check_request_times(result: Result) -> Iterator[FigureCheck]:
     """Check that each request's latency is its send lag and its service time."""
     parts = [result.find(metric) for metric in ("latency", "service_time", "send_lag")]
+    yield from _check_sums("request", parts, "its send lag and its service time")
+
+
+def _check_call_stages(result: Result) -> Iterator[FigureCheck]:
+    """Check that the time of each call end to end is that of its stages."""
+    scopes = (END_TO_END, *CallStage)
+    parts = [found for scope in scopes if (found := result.find("latency", scope)) is not None]
+    if parts and parts[0].scope == END_TO_END:
+        yield from _check_sums("call end to end", parts, "its stages")
+
+
+def _check_sums(of: str, parts: Sequence[Measurement | None], why: str) -> Iterator[FigureCheck]:
+    """Check that each time of the first part is the sum of those of the others."""
     spreads = [part.value for part in parts if part is not None and isinstance(part.value, Distribution)]
     if len(spreads) != len(parts) or len({tuple(map(len, spread.runs)) for spread in spreads}) != 1:
         return
-    latency, service, lag = (spread.samples() for spread in spreads)
     np = load_numpy()
-    wrong = np.flatnonzero(~np.isclose(latency, service + lag, rtol=1e-9, atol=1e-12))
+    whole, *others = (spread.samples() for spread in spreads)
+    total = np.sum(others, axis=0)
+    wrong = np.flatnonzero(~np.isclose(whole, total, rtol=1e-9, atol=1e-12))
     first = int(wrong[0]) if wrong.size else 0
     more = f" and {wrong.size - 1:,} more" if wrong.size > 1 else ""
     yield FigureCheck(
-        place=f"latency of request {first + 1:,}{more}" if wrong.size else "latency of each request",
+        place=f"latency of {of} {first + 1:,}{more}" if wrong.size else f"latency of each {of}",
         state=CheckState.WRONG if wrong.size else CheckState.HOLDS,
-        written=float(latency[first]),
-        recomputed=float(service[first] + lag[first]),
-        why="its send lag and its service time",
+        written=float(whole[first]),
+        recomputed=float(total[first]),
+        why=why,
     )
 
 

@@ -30,6 +30,10 @@ class Observation:
     """File for the outputs of one call: .npz."""
     evaluate: tuple[str, ...] = ()
     """Metrics of labelled samples, such as accuracy."""
+    preprocess: str | None = None
+    """Function that makes the inputs of the model, as ``file.py:name`` or ``package.module:name``."""
+    postprocess: str | None = None
+    """Function that takes the outputs of the model, likewise."""
     data: str | None = None
     """File of the labelled samples: .npz, perhaps with ``:`` and the name of the labels; None: `inputs`."""
 

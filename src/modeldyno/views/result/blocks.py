@@ -15,6 +15,7 @@ from modeldyno.core.result.result import FailureKind
 from modeldyno.core.spec.knob import BATCH_SIZE
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.option_spelling import spell_for_command_line
+from modeldyno.views.result.call_stages import call_stage_table
 from modeldyno.views.result.devices import devices
 from modeldyno.views.result.headline import verdict
 from modeldyno.views.result.layers import layers
@@ -91,6 +92,7 @@ def _measured(result: Result, options: ViewOptions) -> Iterator[Block]:
         yield from devices(result, options)
         return
     yield from results(result, options.judgements)
+    yield from call_stage_table(result)
     yield from breakdown(result)
     yield from composing_models(result)
     yield from latencies(result)

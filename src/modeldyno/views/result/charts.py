@@ -8,6 +8,7 @@ from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.report.charts import AxisScale, Band, Plot, ReferenceLine, Series, Stack, Tree, TreeNode
 from modeldyno.core.stats.statistics import unpack_samples
 from modeldyno.core.stats.units import BYTES, RATE, SECONDS, format_quantity
+from modeldyno.views.result.call_stages import mean_call_stages
 from modeldyno.views.result.layer_tree import build_layer_tree
 from modeldyno.views.result.memory import BEFORE, call_or_step
 from modeldyno.views.result.served import stages
@@ -260,24 +261,33 @@ def request_stage_chart(
     yield from draw_request_stages([(name, dict(stages(result))) for name, result in results], title)
 
 
+def call_stage_chart(result: Result) -> Iterator[Stack]:
+    """Draw the stages of a mean call end to end."""
+    bars = [("call", mean_call_stages(result))]
+    yield from draw_request_stages(bars, "A call end to end", label="mean time of a call")
+
+
 def draw_request_stages(
     loads: Sequence[tuple[str, Mapping[str, float]]],
     title: str = "Where a request spends its time, under each load",
+    *,
+    label: str = "mean time of a request",
 ) -> Iterator[Stack]:
     """Draw the mean seconds of a request by stage, a bar for each load; nothing if there is but one stage.
 
     Args:
         loads: the label of each load, and the seconds of its stages by name; one without any has no bar.
         title: title of the chart.
+        label: label of the axis.
     """
-    loads = [(label, parts) for label, parts in loads if parts]
+    loads = [(load, parts) for load, parts in loads if parts]
     names = dict.fromkeys(name for _, parts in loads for name in parts)
     if len(names) < 2:  # noqa: PLR2004 - one part is no division
         return
     yield Stack(
         title=title,
-        scale=AxisScale(label="mean time of a request", unit=SECONDS),
-        bars=tuple(label for label, _ in loads),
+        scale=AxisScale(label=label, unit=SECONDS),
+        bars=tuple(load for load, _ in loads),
         parts=tuple(
             Series(
                 name=name,

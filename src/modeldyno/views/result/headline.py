@@ -13,6 +13,7 @@ from modeldyno.core.result.failure_kinds import KINDS
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.stats.units import RATE
 from modeldyno.option_spelling import spell_for_command_line
+from modeldyno.views.result.call_stages import end_to_end_clause
 from modeldyno.views.result.layers import layer_time_clause, slowest_layer_sentence
 from modeldyno.views.result.memory import largest_batch_clause, training_step_clause
 from modeldyno.views.result.operators import operator_time_clause, redundant_ops_clause
@@ -80,10 +81,12 @@ def _speed(result: Result) -> str:
             or training_step_clause(result)
             or operator_time_clause(result)
             or layer_time_clause(result)
+            or end_to_end_clause(result)
         )
     at, rate = measured_at(result), _rate(result)
     where = f"{f' at {at}' if at else ''} on {shorten(clean(result.job.backend), NAME_LIMIT)}"
-    return f"answers in {_median(latency.value)}{where}{f'; on average {rate}' if rate else ''}"
+    parts = (f"on average {rate}" if rate else "", end_to_end_clause(result))
+    return "; ".join((f"answers in {_median(latency.value)}{where}", *filter(None, parts)))
 
 
 def _median(times: Distribution) -> str:

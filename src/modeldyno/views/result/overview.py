@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, shorten
 from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.result.blocks import blocks, failures, verdicts
+from modeldyno.views.result.call_stages import call_stage_table
 from modeldyno.views.result.headline import verdict
 from modeldyno.views.result.layers import layers
 from modeldyno.views.result.memory import memory
@@ -52,6 +53,7 @@ def overview(result: Result, options: ViewOptions = PLAIN) -> Iterator[Block]:
     yield from failures(result)
     yield from cohosted
     yield from brief_results(result, judgements)
+    yield from call_stage_table(result)
     yield from tuple(layers(result, options))[1:]  # the headline has the first sentence of it
     yield from redundant_ops_blocks(result)
     yield from generation(result)

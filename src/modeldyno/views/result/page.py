@@ -15,6 +15,7 @@ from modeldyno.views.advice.findings import findings_of
 from modeldyno.views.rerun_command import rerun_command_line
 from modeldyno.views.result import charts, memory
 from modeldyno.views.result.blocks import doubts, failures, latencies, verdicts
+from modeldyno.views.result.call_stages import call_stage_table
 from modeldyno.views.result.devices import devices
 from modeldyno.views.result.headline import verdict
 from modeldyno.views.result.layers import layers
@@ -94,6 +95,8 @@ def parts(result: Result, judgements: Sequence[Judgement] = (), *, level: int = 
         f"Where the time of a {unit} goes",
         (
             *charts.request_stage_chart([(unit, result)]),
+            *charts.call_stage_chart(result),
+            *call_stage_table(result),
             *breakdown(result),
             *composing_models(result),
             *charts.layer_chart(result),

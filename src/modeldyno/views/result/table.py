@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from modeldyno.core.metrics.call_stages import CALL_SCOPES
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
 from modeldyno.core.metrics.metric import METRICS, Query, ReportSection
 from modeldyno.core.report.blocks import Table, clean, make_columns, shorten
@@ -55,6 +56,8 @@ def brief_results(result: Result, judgements: Sequence[Judgement]) -> Iterator[T
         yield _table(MEASURED, tuple(map(_shorten_note, rows)))
 
 
+_STAGES = {("latency", scope) for scope in CALL_SCOPES}
+"""Measurements that have a table of their own."""
 _BRIEF = {ReportSection.RESULTS, ReportSection.GENERATION}
 """Sections whose metrics the brief table shows."""
 _FULL = {*_BRIEF, ReportSection.DETAILS}
@@ -89,6 +92,7 @@ def _ordered(result: Result, requested: set[str]) -> list[Measurement]:
         m
         for m in result.measurements
         if m.scope not in modules
+        and (m.metric, m.scope) not in _STAGES
         and ((m.row.section in usual and m.metric not in redundant) or m.metric in requested)
         and m.row.section not in _NEVER
     )

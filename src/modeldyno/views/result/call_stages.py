@@ -1,0 +1,66 @@
+"""A call end to end: the time of each stage, from the raw data to what is made of the outputs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modeldyno.core.metrics.call_stages import CALL_SCOPES, END_TO_END
+from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.report.blocks import Table, make_columns
+from modeldyno.core.stats.units import SECONDS
+from modeldyno.views.text import estimate, share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.core.result.result import Result
+
+
+def call_stages(result: Result) -> Iterator[tuple[str, Distribution]]:
+    """Yield the scope and the times of each stage of a call in order, and of all of them at last."""
+    for scope in CALL_SCOPES:
+        measurement = result.find("latency", scope)
+        if measurement is not None and isinstance(measurement.value, Distribution):
+            yield str(scope), measurement.value
+
+
+def mean_call_stages(result: Result) -> dict[str, float]:
+    """Return the mean seconds of each stage of a call; empty if they were not measured."""
+    stages = dict(call_stages(result))
+    return {scope: times.statistic("mean") for scope, times in stages.items() if scope != END_TO_END}
+
+
+def end_to_end_clause(result: Result) -> str:
+    """Return a clause on the time of a call end to end, and on its longest stage; empty if not measured."""
+    whole, means = dict(call_stages(result)).get(END_TO_END), mean_call_stages(result)
+    if whole is None or not means:
+        return ""
+    longest = max(means, key=means.__getitem__)
+    about = "about " if whole.missing("p50") else ""
+    time, _ = estimate(whole.statistic("p50"), whole.interval("p50"), SECONDS)
+    part = share(means[longest], whole.statistic("mean"))
+    return f"takes {about}{time} (median) end to end, on average {part} of it in {longest}"
+
+
+def call_stage_table(result: Result) -> Iterator[Table]:
+    """Tabulate the stages of a call with their share of its mean time."""
+    stages = dict(call_stages(result))
+    if END_TO_END not in stages:
+        return
+    whole = stages[END_TO_END].statistic("mean")
+    rows = []
+    for scope, times in stages.items():
+        tail = times.certified("p99")
+        rows.append(
+            (
+                scope,
+                *estimate(times.statistic("p50"), times.interval("p50"), SECONDS),
+                "—" if tail is None else estimate(tail, times.interval("p99"), SECONDS)[0],
+                share(times.statistic("mean"), whole),
+            )
+        )
+    yield Table(
+        title="A call end to end: latency@STAGE, and the share of the mean",
+        columns=make_columns("stage", "median>", "95 % interval", "p99>", "share>"),
+        rows=tuple(rows),
+    )

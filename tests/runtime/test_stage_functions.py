@@ -1,0 +1,200 @@
+"""The user's functions around a model are imported, given raw data, and held to what the model takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import modeldyno
+from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.errors import InputRefused, RequestError
+
+if TYPE_CHECKING:
+    from modeldyno import Result
+
+DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
+RAW = "4x1x8x8:uint8:0..16"
+SOURCE = """
+import numpy as np
+
+def clean(raw):
+    return {"image": (raw / 16).astype(np.float32)}
+
+def alone(raw):
+    return (raw / 16).astype(np.float32)
+
+def pair(raw):
+    return ((raw / 16).astype(np.float32),)
+
+def whole():
+    return np.zeros((3, 1, 8, 8), np.float32)
+
+def known(raw):
+    return np.full((raw, 1, 8, 8), raw, np.float32)
+
+known_inputs = (5,)
+
+def texts(lines):
+    return np.stack([np.full((1, 8, 8), len(line), np.float32) for line in lines])
+
+def renamed(raw):
+    return {"pixels": raw}
+
+def lacking(raw):
+    return {}
+
+def double(raw):
+    return raw / 16
+
+def narrow(raw):
+    return raw[:, :, :, :3].astype(np.float32)
+
+def broken(raw):
+    return raw.nope
+
+def decode(scores):
+    return scores.argmax(axis=1)
+
+def undone(scores):
+    return scores.nope
+
+constant = 3
+"""
+
+
+@pytest.fixture
+def functions(tmp_path: Path) -> str:
+    """Return the path of a file of functions."""
+    path = tmp_path / "stages.py"
+    path.write_text(SOURCE)
+    return str(path)
+
+
+def profiled(**options: Any) -> Result:
+    """Measure the digits for a moment in this process."""
+    given: dict[str, Any] = {
+        "probes": "stages",
+        "inline": True,
+        "min_runs": 5,
+        "min_time": 0.0,
+        "max_time": 0.1,
+    }
+    return modeldyno.profile(DIGITS, store=False, progress=False, **{**given, **options})
+
+
+def test_every_stage_of_a_call_is_a_scope_of_the_latency(functions: str) -> None:
+    """Each with its samples; the means add up, and the inputs are those that the function made."""
+    result = profiled(pre=f"{functions}:clean", post=f"{functions}:decode", inputs=RAW, min_runs=100)
+    stages = ("preprocess", "copy", "compute", "copy_back", "postprocess")
+
+    whole = result["latency.mean@end_to_end"]
+    assert sum(result[f"latency.mean@{stage}"] or 0.0 for stage in stages) == pytest.approx(whole)
+    spreads = [found.value for found in result.measurements if found.scope in (*stages, "end_to_end")]
+    assert len({len(spread) for spread in spreads if isinstance(spread, Distribution)}) == 1
+    assert [(spec.name, spec.shape, spec.dtype, spec.distinct) for spec in result.inputs] == [
+        ("image", (4, 1, 8, 8), "float32", 8)
+    ]
+    with pytest.raises(RequestError, match=r"did you mean 'latency.p50@end_to_end'"):
+        result["latency.end_to_end"]
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "batch"),
+    [("alone", RAW, 4), ("pair", RAW, 4), ("whole", (), 3), ("known", (), 5)],
+)
+def test_a_function_may_return_its_inputs_in_any_usual_form(
+    functions: str, name: str, inputs: Any, batch: int
+) -> None:
+    """An array or a tuple; its raw data may be its own, or stand beside it in the file."""
+    result = profiled(pre=f"{functions}:{name}", inputs=inputs)
+
+    assert result.inputs[0].shape == (batch, 1, 8, 8)
+    assert result.find("latency", "postprocess") is None
+
+
+def test_text_is_given_as_a_list_of_a_batch_of_lines(functions: str, tmp_path: Path) -> None:
+    """Which may be paths of pictures as well."""
+    lines = tmp_path / "lines.txt"
+    lines.write_text("one\ntwenty\n")
+    result = profiled(pre=f"{functions}:texts", inputs=str(lines), batch_size=2)
+
+    assert result.inputs[0].shape == (2, 1, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "renamed",
+            r"renamed \(stages.py:24\) returns .* does not take: there is no input 'pixels'",
+        ),
+        (
+            "lacking",
+            r"lacking \(stages.py:27\) returns .*: there is nothing for .*'image'",
+        ),
+        ("double", r"double \(stages.py:30\) returns .*: the input 'image' is float32, not float64"),
+        (
+            "narrow",
+            r"narrow \(stages.py:33\) returns .*: input 'image' is \[batch, 1, 8, 8\]: 3 in 4x1x8x3",
+        ),
+    ],
+)
+def test_what_the_model_does_not_take_is_refused_with_the_line_of_the_function(
+    functions: str, name: str, message: str
+) -> None:
+    """In one sentence, before anything is measured."""
+    with pytest.raises(InputRefused, match=message):
+        profiled(pre=f"{functions}:{name}", inputs=RAW)
+
+
+def test_a_function_that_does_not_exist_or_fit_is_refused(functions: str) -> None:
+    """A wrong name, no function, no data for it, data for none, and another batch than asked for."""
+    for options, message in (
+        ({"pre": f"{functions}:claen"}, "did you mean 'clean'"),
+        ({"post": f"{functions}:constant"}, "cannot be called"),
+        (
+            {"pre": f"{functions}:clean"},
+            r"clean \(stages.py:4\) makes the inputs of 'raw', which",
+        ),
+        ({"pre": f"{functions}:whole", "inputs": RAW}, r"whole \(stages.py:13\) has none"),
+        ({"pre": f"{functions}:whole", "batch_size": 4}, "it has 3 rows, and batch_size=4"),
+    ):
+        with pytest.raises(RequestError, match=message):
+            profiled(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "line"), [({"pre": "broken", "inputs": RAW}, 37), ({"post": "undone"}, 43)]
+)
+def test_a_function_that_raises_is_a_failure_with_its_line(
+    functions: str, options: dict[str, Any], line: int
+) -> None:
+    """Also of a model that was loaded for it."""
+    named = {
+        field: value if field == "inputs" else f"{functions}:{value}" for field, value in options.items()
+    }
+    failure = profiled(**named).failure
+
+    assert failure is not None
+    assert failure.message.endswith(f"has no attribute 'nope' (stages.py:{line})")
+
+
+def test_functions_of_this_process_are_for_models_in_it() -> None:
+    """A live function gets `example` as it is."""
+    raw = np.full((4, 8), 8, dtype=np.uint8)
+    options: dict[str, Any] = {"probes": "stages", "store": False, "progress": False, "max_time": 0.05}
+    options |= {"pre": lambda pixels: pixels / 16, "post": lambda scores: scores.max()}
+    result = modeldyno.profile(lambda values: values[:, :3] * 2, raw, **options)
+
+    assert result.inputs[0].shape == (4, 8)
+    assert result["latency.mean@postprocess"]
+    for given, message in (
+        ({"pre": 3}, "pre takes a function, or its name"),
+        ({"post": len}, "post is a function of this process, and the model runs in one of its own"),
+        ({"pre": "stages.py:clean", "example": raw}, "example= is not given to a function by name"),
+    ):
+        with pytest.raises(RequestError, match=message):
+            modeldyno.profile(DIGITS, **{**options, "pre": None, "post": None, **given})
