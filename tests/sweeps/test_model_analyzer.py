@@ -299,7 +299,8 @@ def test_the_server_is_started_as_it_says() -> None:
     assert not optioned.dropped
     assert remote.tree["model"] == "http://h:9000#add"
     assert remote.tree["set"]["grpc_port"] == 9001
-    assert [item.key for item in inside.dropped] == ["triton_launch_mode"]
+    assert inside.tree["set"]["launch"] == "in-process"
+    assert not inside.dropped
     with pytest.raises(RequestError, match="triton_launch_mode"):
         translate({**ONE, "triton_launch_mode": "cloud"})
 

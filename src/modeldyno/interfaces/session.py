@@ -168,13 +168,16 @@ class IsServed(Protocol):
 
 @runtime_checkable
 class CanDrive(IsServed, Protocol):
-    """A session whose requests are sent by the user's code, in threads of this process."""
+    """A session whose requests are sent by threads of this process, such as the user's code."""
 
-    samples: int
-    """Samples per request."""
+    samples: int | None
+    """Samples per request; None if as many as in a payload."""
 
-    def calls(self) -> Sequence[Callable[[], Any]]:
-        """Return functions that send a request and return its answer; many threads call them in a cycle."""
+    def calls(self, feeds: Sequence[Feed]) -> Sequence[Callable[[], Any]]:
+        """Return functions that send a request and return its answer; many threads call them in a cycle.
+
+        The requests have these payloads, unless the session has its own.
+        """
 
     def arrays(self, output: Any) -> Feed:
         """Convert the output of a call to named arrays, as far as possible."""

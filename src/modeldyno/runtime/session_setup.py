@@ -306,7 +306,7 @@ def _prepare_calls(session: Session, payload: Payload, load: Load) -> Iterator[C
     if isinstance(session, CanCall):
         yield from map(session.prepare, payload.feeds)
     elif isinstance(session, CanDrive):
-        yield session.calls()[0]
+        yield session.calls(payload.feeds)[0]
     else:
         from modeldyno.loadgen.driver_pool import send_once  # noqa: PLC0415 - only servers need it
 

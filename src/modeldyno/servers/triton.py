@@ -23,6 +23,8 @@ IMAGE = "nvcr.io/nvidia/tritonserver:24.10-py3"
 """The container image of the packaged server's release."""
 CONTAINERS = ("docker", "podman")
 """Container programs; both take the same options."""
+IN_PROCESS = "in-process"
+"""The launch within the process that sends the requests."""
 _DEFAULT_DIRECTORY = Path("/opt/tritonserver")
 
 

@@ -283,7 +283,7 @@ def _translate_launch(draft: Draft, rest: _Rest) -> None:
     if mode == "docker":
         draft.put("set", "launch", "docker")
     elif mode == "c_api":
-        draft.drop("triton_launch_mode", KEYS["triton_install_path"])
+        draft.put("set", "launch", "in-process")
     address = rest.take("triton_http_endpoint")
     if mode == "remote":
         draft.put("set", "server", f"http://{str(address or 'localhost:8000').removeprefix('http://')}")

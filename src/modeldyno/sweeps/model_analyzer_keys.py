@@ -58,11 +58,10 @@ KEYS: dict[str, str] = {
     "optuna_early_exit_threshold": _CHOICE,
     "use_concurrency_formula": "write space: with the values of concurrency",
     # the server
-    "triton_launch_mode": "write set: with launch: docker, or server: http://host:8000",
+    "triton_launch_mode": "write set: with launch: docker or in-process, or server: http://host:8000",
     "triton_docker_image": "write set: with image: IMAGE",
     "triton_server_path": "write set: with program: PATH",
-    "triton_install_path": "the library of Triton is not loaded into this process; launch: local "
-    "starts its program",
+    "triton_install_path": "write set: with launch: in-process and program: PATH/bin/tritonserver",
     "triton_http_endpoint": "write set: with server: http://host:8000",
     "triton_grpc_endpoint": "write set: with server: http://host:8000 and grpc_port: 8001",
     "triton_metrics_url": "figures of a server's device are read where the device is",

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,9 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import onnxruntime
 import pytest
 
 from modeldyno import plugins
+from modeldyno.adapters.backends.served.triton_in_process import InProcessSession
 from modeldyno.core.load.request_target import Transport
 from modeldyno.core.load.server_stats import ServerCounters
 from modeldyno.core.spec.knob import KnobValue, configure
@@ -61,6 +64,13 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     path.write_text(f'#!/bin/sh\nexec {sys.executable} {script} "$@"\n')
     path.chmod(0o755)
     return str(path)
+
+
+def test_a_triton_without_its_library_cannot_run_in_this_process(program: str) -> None:
+    """The program alone does not do."""
+    settings: dict[str, KnobValue] = {"launch": "in-process", "program": program}
+    with pytest.raises(MissingExtra, match="no libtritonserver"), opened(settings):
+        pass
 
 
 class TestDeclared(DeclaredSuite):
@@ -169,6 +179,7 @@ def test_a_field_that_triton_has_not_is_told_in_its_own_words(program: str) -> N
         ({"max_batch": 2, "batch_size": 4}, "larger than max_batch=2"),
         ({"server": "ftp://x"}, "not a server's address"),
         ({"server": "host:8000", "flags": "--x"}, "omit flags or server"),
+        ({"launch": "in-process", "flags": "--x"}, "flags has no effect with launch=in-process"),
         ({"config.max_batch_size": 2, "config.max_batch_size.x.y": 1}, "which has no fields"),
     ],
 )
@@ -467,6 +478,40 @@ class TestReal(ServingSuite):
 @pytest.mark.engine
 class TestRealGrpc(TestReal):
     settings: ClassVar[dict[str, KnobValue]] = {"protocol": "grpc", "queue_delay": 2000, "instances": 2}
+
+
+@pytest.mark.engine
+def test_a_real_triton_runs_in_this_process(tmp_path: Path) -> None:
+    """Its answers are those of ONNX Runtime, it counts them, and nothing of it is left."""
+    image = np.random.default_rng(0).random((4, 1, 8, 8), dtype="float32")
+    expected = onnxruntime.InferenceSession(DIGITS).run(None, {"image": image})[0]
+    settings: dict[str, KnobValue] = {"launch": "in-process", "instances": 2}
+    for _ in range(2):  # one after the other in the same process
+        with opened(settings) as session, ThreadPoolExecutor(4) as pool:
+            assert isinstance(session, InProcessSession)
+            (call,) = session.calls([{"image": image}])
+            answers = [answer.result()["scores"] for answer in [pool.submit(call) for _ in range(40)]]
+            deadline = time.monotonic() + 5  # the server counts a request after its answer
+            while session.account().requests < 40 and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert session.account().requests == 40
+            assert session.software == {"triton": "2.51.0"}
+            (refused,) = session.calls([{"image": image[:, :, :4]}])
+            with pytest.raises(RuntimeError, match="unexpected shape"):
+                refused()
+        assert all(np.allclose(answer, expected, atol=1e-5) for answer in answers)
+    words = [
+        sys.executable, "-m", "modeldyno", "load", str(DIGITS), "--backend", "triton", "--no-store",
+        "--set", "launch=in-process", "--duration", "1s", "--json", str(tmp_path / "result.json"),
+    ]  # fmt: skip
+    subprocess.run(words, check=True, capture_output=True, timeout=120)
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert {"queue_time", "compute_time"} <= {row["metric"] for row in result["measurements"]}
+    broken = subprocess.run(
+        [*words, "--set", "config.backend=no"], check=False, capture_output=True, text=True, timeout=120
+    )
+    assert broken.returncode == 4
+    assert "unable to find backend library for backend 'no'" in " ".join(broken.stdout.split())
 
 
 @pytest.mark.engine

@@ -45,8 +45,9 @@ class Session:
         """Samples in a request."""
         return self.inspector.batch_size
 
-    def calls(self) -> Sequence[Callable[[], Any]]:
-        """Return callables that send one request each."""
+    def calls(self, feeds: Sequence[Feed]) -> Sequence[Callable[[], Any]]:
+        """Return callables that send one request each, of the inspector's own data."""
+        del feeds
         return self.inspector.calls()
 
     def arrays(self, output: Any) -> Feed:

@@ -120,7 +120,8 @@ def _run_loads(subject: Subject, plan: Plan, spools: ExitStack) -> Iterator[_Fin
                 ending = monitor.stop()
         finally:
             done[index].set()  # whatever went wrong, the others must not wait for it
-        samples = session.samples if isinstance(session, CanDrive) else model_subject.samples
+        own = session.samples if isinstance(session, CanDrive) else None
+        samples = model_subject.samples if own is None else own
         return _FinishedLoad(
             name=name,
             samples=samples,
@@ -235,7 +236,7 @@ def _start_load(
             raise RequestError("Calls of one's own code are no sequences; leave `sequence` out.")
         from modeldyno.loadgen.thread_load import run_threads  # noqa: PLC0415 - only a server is sent to
 
-        calls = session.calls()
+        calls = session.calls(subject.feeds)
         with run_threads(calls, load, seed=seed) as driven:
             yield driven, len(calls)
     else:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from modeldyno import plugins
 from modeldyno.adapters.backends.served import base, export_cache, model_files, triton_ensembles, triton_knobs
 from modeldyno.adapters.backends.served.triton_cohosting import CohostingSession
+from modeldyno.adapters.backends.served.triton_in_process import InProcessSession, open_in_process
 from modeldyno.adapters.backends.served.triton_remote import (
     count_instances,
     open_remote_triton,
@@ -73,7 +74,7 @@ def check_torch(config: Mapping[str, KnobValue]) -> None:
 
 
 @contextmanager
-def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  # noqa: A001 - the protocol's name
+def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session | InProcessSession]:  # noqa: A001 - the protocol's name
     """Have a server load the model and open a session on it.
 
     Raises:
@@ -86,6 +87,10 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
             "A repository cannot be used with server=: name a model of the running Triton by its URL, "
             f"such as {config['server']}#{model.value.name}."
         )
+    if config.get("launch") == triton.IN_PROCESS:
+        with open_in_process(model, config) as in_process:
+            yield in_process
+        return
     start = open_remote_triton if "server" in config else _start_server
     with start(model, config) as session, closing(session.regions):
         yield session

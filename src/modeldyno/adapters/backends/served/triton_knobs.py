@@ -96,8 +96,9 @@ knobs = (
         name="launch",
         kind=str,
         default=None,
-        choices=("local", *triton.CONTAINERS),
-        sentence="Start the server as a program (the default), or in a container with docker or podman.",
+        choices=("local", *triton.CONTAINERS, triton.IN_PROCESS),
+        sentence="Start the server as a program (the default), in a container with docker or podman, or "
+        "in-process: within the process that sends the requests, as perf_analyzer's c_api.",
     ),
     Knob(
         name="program",
@@ -151,6 +152,8 @@ space = (
 _DEFAULT_MAX_BATCH = 8
 CLIENTS = {"http-binary": "kserve-http", "http-json": "kserve-http", "grpc": "kserve-grpc"}
 _LOCAL_ONLY = ("program", "flags")
+_OF_A_PROGRAM = ("server", "grpc_port", "flags", "ports", "image", "compression")
+"""Knobs of a server that is a process of its own, or of requests to it."""
 
 
 def check(config: Mapping[str, KnobValue]) -> None:
@@ -178,6 +181,8 @@ def check(config: Mapping[str, KnobValue]) -> None:
         raise RequestError(
             "Options of a container need launch=docker or launch=podman; add one, or omit them."
         )
+    if config.get("launch") == triton.IN_PROCESS and (unused := [n for n in _OF_A_PROGRAM if n in config]):
+        raise RequestError(f"The knob {unused[0]} has no effect with launch=in-process; omit one of them.")
     if "server" in config:
         admin_client.AdminClient.at(str(config["server"]))
         for name in _LOCAL_ONLY:

@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
 from modeldyno.adapters.backends.served import base, model_files, triton_knobs
@@ -27,7 +27,7 @@ from modeldyno.servers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from modeldyno.adapters.backends.served.model_files import DeployedModel
     from modeldyno.core.load.server_stats import ServerCounters
@@ -149,14 +149,21 @@ def _foreign_model_doubts(names: list[str]) -> tuple[Doubt, ...]:
 
 
 def read_model_stats(control: AdminClient, configs: Sequence[Config]) -> ServerCounters:
-    """Read the statistics of a model, and of those that it is made of; its configuration is the first.
+    """Read the statistics of a model, and of those that it is made of; its configuration is the first."""
+    return sum_model_stats(
+        lambda name: control.get(f"/v2/models/{name}/stats" if name else "/v2/models/stats"), configs
+    )
+
+
+def sum_model_stats(read: Callable[[str], Mapping[str, Any]], configs: Sequence[Config]) -> ServerCounters:
+    """Read the statistics as `read_model_stats`; `read` returns those of a model, of all for an empty name.
 
     Triton adds the compute times of the models of an ensemble to it, but not their queues.
     """
     name, *parts = (str(config["name"]) for config in configs)
     if not parts:
-        return triton_stats.parse_statistics(control.get(f"/v2/models/{name}/stats"))
-    whole = triton_stats.parse_statistics(control.get("/v2/models/stats"), name, parts)
+        return triton_stats.parse_statistics(read(name))
+    whole = triton_stats.parse_statistics(read(""), name, parts)
     if not triton_repository_reader.is_ensemble(configs[0]):
         return whole
     return replace(whole, queue=sum(each.queue or 0.0 for each in (whole, *whole.models.values())))
