@@ -1,6 +1,11 @@
 from __future__ import annotations
 
-from modeldyno.core.static.weights import Weight, module_weight_measurements, weight_measurements
+from modeldyno.core.static.weights import (
+    Weight,
+    convert_weights,
+    module_weight_measurements,
+    weight_measurements,
+)
 
 
 def weight(name: str, **changes: object) -> Weight:
@@ -57,3 +62,17 @@ def test_a_module_has_its_weights_and_those_of_its_parts() -> None:
         ("parameters", "a"): 12,
         ("weight_bytes", "a"): 72,
     }
+
+
+def test_weights_of_floating_point_are_converted_and_others_stay() -> None:
+    """What is packed or quantised keeps its bytes, too."""
+    plain = weight("a", dtype="float32", size=6, bytes=24)
+    whole = weight("ids", dtype="int64", size=6, bytes=48)
+    packed = weight("b", dtype="float32", size=6, bytes=7)
+    converted = list(convert_weights([plain, whole, packed], "bfloat16"))
+
+    assert [(w.dtype, w.size, w.bytes) for w in converted] == [
+        ("bfloat16", 6, 12),
+        ("int64", 6, 48),
+        ("float32", 6, 7),
+    ]
