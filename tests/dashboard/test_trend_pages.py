@@ -192,6 +192,7 @@ def test_no_model_waits_for_ever_although_others_are_measured_all_the_time(
         mark=lambda: str(results), clock=lambda: now, pause=pause,
     )  # fmt: skip
     wait_for(lambda: search.found() is not None and len(judged) >= 200)
+    wait_for(lambda: not search._running)
     assert {f"old-{n}" for n in range(20)} <= set(judged[:100])
 
 

@@ -242,7 +242,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
         fake.read += 1
         return a_model()
 
-    loader = SimpleNamespace(requires=(), tools=(), load=load)
+    loader = SimpleNamespace(requires=(), tools=(), load=load, backend="fake")
     monkeypatch.setattr(plugins, "loader", lambda _name: loader)
     monkeypatch.setattr(plugins, "backend", lambda _name: fake)
     monkeypatch.setattr(plugins, "probe", lambda _name: fake)
