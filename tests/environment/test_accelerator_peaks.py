@@ -116,6 +116,19 @@ def test_products_and_transfers_are_timed_to_their_end(monkeypatch: pytest.Monke
         torch.set_float32_matmul_precision(precision)
 
 
+def test_what_others_hold_of_the_memory_is_left_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workloads that do not fit into half of what is free are left out."""
+    torch = pytest.importorskip("torch")
+    free = [0]
+    monkeypatch.setattr(torch.cpu, "mem_get_info", lambda _place: (free[0], 2**40), raising=False)
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda _precision: None)
+    monkeypatch.setattr(accelerators, "_MATRIX_SIDES", (8, 2**20))
+    monkeypatch.setattr(accelerators, "_ARRAY_BYTES", (2**16, 2**50))
+    assert accelerators.measure_peaks("float32", "cpu", seconds=0.02) == (0.0, 0.0)
+    free[0] = 2**20
+    assert all(value > 0 for value in accelerators.measure_peaks("float32", "cpu", seconds=0.02))
+
+
 @pytest.mark.gpu
 def test_a_real_card_comes_near_its_published_peaks() -> None:
     """At least half of them, and not above."""

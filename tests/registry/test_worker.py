@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import signal
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -246,6 +248,39 @@ def test_a_device_that_another_measurement_holds_is_waited_for(
 
     assert measured == []
     assert all("modeldyno profile" in each.outcome.why for each in done)
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_worker_that_waits_tells_who_has_the_device_once_and_measures_when_it_is_free(
+    registered: Registry, measured: list[Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del registered
+    told: list[str] = []
+    done: list[TaskDone] = []
+    with ExitStack() as stack:
+        assert stack.enter_context(device_lock("cpu", "modeldyno profile")) is None
+        looks = iter([lambda: None, stack.close])
+        monkeypatch.setattr(worker_module, "_pause", lambda _seconds, _interrupts: next(looks)())
+        run_worker(replace(ONCE, waits=True), done=done.append, tell=told.append)
+
+    assert [each.outcome.state for each in done] == [TaskState.DONE] * 3
+    assert len(measured) == 3
+    (sentence,) = told
+    assert "waits for cpu: modeldyno profile" in sentence
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_wait_for_a_device_ends_with_ctrl_c(registered: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[TaskDone] = []
+    monkeypatch.setattr(
+        worker_module, "_pause", lambda _seconds, _interrupts: signal.raise_signal(signal.SIGINT)
+    )
+    with device_lock("cpu", "modeldyno profile"):
+        run_worker(replace(ONCE, waits=True), done=done.append)
+
+    (one,) = done
+    assert (one.outcome.state, one.outcome.why) == (TaskState.DEFERRED, "its worker was stopped")
+    assert {task.state for task in registered.tasks(model="net")} == {TaskState.QUEUED, TaskState.DEFERRED}
 
 
 @pytest.mark.usefixtures("measured")

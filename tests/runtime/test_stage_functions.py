@@ -52,6 +52,9 @@ def double(raw):
 def narrow(raw):
     return raw[:, :, :, :3].astype(np.float32)
 
+def single(raw):
+    return np.float32(3)
+
 def broken(raw):
     return raw.nope
 
@@ -135,6 +138,7 @@ def test_text_is_given_as_a_list_of_a_batch_of_lines(functions: str, tmp_path: P
             "lacking",
             r"lacking \(stages.py:27\) returns .*: there is nothing for .*'image'",
         ),
+        ("single", r"single \(stages.py:36\) returns .*: the input 'image' has 4 dimensions, not none"),
         ("double", r"double \(stages.py:30\) returns .*: the input 'image' is float32, not float64"),
         (
             "narrow",
@@ -167,7 +171,7 @@ def test_a_function_that_does_not_exist_or_fit_is_refused(functions: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("options", "line"), [({"pre": "broken", "inputs": RAW}, 37), ({"post": "undone"}, 43)]
+    ("options", "line"), [({"pre": "broken", "inputs": RAW}, 40), ({"post": "undone"}, 46)]
 )
 def test_a_function_that_raises_is_a_failure_with_its_line(
     functions: str, options: dict[str, Any], line: int

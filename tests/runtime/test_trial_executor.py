@@ -90,6 +90,19 @@ def test_a_server_is_kept_until_a_fresh_one_is_asked_for(
     assert len({str(start) for start in starts}) == 3
 
 
+def test_a_server_within_the_process_has_a_process_for_each_start(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loads share it; a fresh trial has a process of its own."""
+    monkeypatch.setattr(plugins, "serves", lambda _backend: True)
+    monkeypatch.setattr(plugins.backend("python"), "serves_within", lambda _config: True, raising=False)
+    with subprocess_executors(lambda: 0) as room:
+        for slots, fresh in ((1, False), (2, False), (3, True)):
+            carried_out(room, job(model, slots), fresh=fresh)
+
+    assert len(set(processes(model))) == 2
+
+
 def test_a_server_is_gone_before_a_process_is_measured(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model in a process has the machine for itself."""
     served = {True}

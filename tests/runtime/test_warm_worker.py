@@ -26,7 +26,7 @@ from modeldyno.interfaces.loader import Form
 from modeldyno.interfaces.probe import Pass
 from modeldyno.interfaces.session import CanSend
 from modeldyno.runtime import engine as runtime_engine
-from modeldyno.runtime import session_setup
+from modeldyno.runtime import session_setup, warm_worker
 from modeldyno.runtime.child_process import subprocess_executor
 from modeldyno.runtime.new_result import empty_result
 from modeldyno.runtime.warm_worker import open_warm_worker, warm_executor
@@ -124,6 +124,17 @@ def test_what_differs_otherwise_is_loaded_afresh(model: Path) -> None:
             execute(executor, job(model, plan=replace(QUICK, seed=seed)))
 
     assert len(set(loads(model))) == 2
+
+
+def test_a_server_within_the_process_is_not_started_twice_in_it() -> None:
+    """Jobs with other knobs get another process, although a server of its own would only be restarted."""
+    jobs = [job(Path("fake.py"), backend="triton", config={"launch": how}) for how in ("local", "in-process")]
+    jobs += [replace(each, config={**each.config, "instances": 2}) for each in jobs]
+    local, within, other_local, other_within = map(warm_worker._shared_part, jobs)
+
+    assert local == other_local
+    assert within != other_within
+    assert within == warm_worker._shared_part(replace(jobs[1], load=Load(concurrency=8)))
 
 
 def test_the_isolated_executor_keeps_nothing(model: Path) -> None:
@@ -242,7 +253,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
         fake.read += 1
         return a_model()
 
-    loader = SimpleNamespace(requires=(), tools=(), load=load, backend="fake")
+    loader = SimpleNamespace(backend=Form.CALLABLE, requires=(), tools=(), load=load)
     monkeypatch.setattr(plugins, "loader", lambda _name: loader)
     monkeypatch.setattr(plugins, "backend", lambda _name: fake)
     monkeypatch.setattr(plugins, "probe", lambda _name: fake)

@@ -85,7 +85,8 @@ def register(  # noqa: PLR0913 - one parameter per option
         copy: keep its files in the store; otherwise they are used where they are.
         convert: queue the conversions of the policy.
         profile: queue its measurements.
-        wait: work in this process until nothing is left that can be done now.
+        wait: work in this process until nothing is left that can be done now, and wait for a device that
+            another measurement has.
         trust: allow its file to run code when it is loaded.
 
     Returns:
@@ -127,7 +128,7 @@ def register(  # noqa: PLR0913 - one parameter per option
     with plugins.store() as store:
         registered = register_model(request, store.registry)
     if wait:
-        work(once=True, idle=IdleRule(looks=0))
+        run_worker(WorkerOptions(once=True, waits=True, idle=IdleRule(looks=0)))
     return registered.version
 
 

@@ -25,7 +25,7 @@ from modeldyno.cli.output_options import result_output_options
 @click.option(
     "--rate",
     metavar="R[:KIND]",
-    help="Open loop: 100, 100:poisson, 100:burst=8 (requests/s), 5:sequences. -c limits concurrency.",
+    help="Open loop, a second: 100, 100:poisson, 100:burst=8 requests or 5:sequences. -c limits concurrency.",
 )
 @click.option(
     "--replay", metavar="FILE", type=click.Path(dir_okay=False), help="Replay request times from a file."

@@ -6,6 +6,7 @@ context on the device is the model's.
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import time
@@ -84,13 +85,13 @@ def measure_in_subprocess(dtype: str, device: str) -> tuple[float, float] | None
         flops, bandwidth = map(float, process.stdout.split())
     except (OSError, ValueError):
         return None
-    return flops, bandwidth
+    return (flops, bandwidth) if flops > 0 and bandwidth > 0 else None
 
 
 def measure_peaks(
     dtype: str, device: str, *, seconds: float = SECONDS, clock: Clock = time.perf_counter
 ) -> tuple[float, float]:
-    """Measure operations and bytes per second, in about the given seconds.
+    """Measure operations and bytes per second, in about the given seconds; 0 for what has no room.
 
     Products of float32 are computed in TF32 where the device has it, as those of convolutions are by default.
     """
@@ -98,6 +99,8 @@ def measure_peaks(
 
     torch.set_float32_matmul_precision("high")
     place = torch.device(device)
+    memory = getattr(getattr(torch, place.type), "mem_get_info", None)
+    room = memory(place)[0] / 2 if memory else math.inf
     finish: Callable[[], None] = getattr(getattr(torch, place.type), "synchronize", lambda: None)
 
     def finished(work: Callable[[], Any]) -> Work:
@@ -109,11 +112,15 @@ def measure_peaks(
 
     def products() -> Iterator[tuple[float, Work]]:
         for side in _MATRIX_SIDES:
+            if 2 * 8 * side**2 > room:
+                return
             square = torch.ones(side, side, dtype=getattr(torch, dtype), device=place)
             yield 2.0 * side**3, finished(lambda a=square: a @ a)  # type: ignore[misc]
 
     def transfers() -> Iterator[tuple[float, Work]]:
         for size in _ARRAY_BYTES:
+            if 2 * size > room:
+                return
             source = torch.ones(size // 4, device=place)
             target = torch.empty_like(source)
             yield 2.0 * size, finished(lambda a=source, b=target: b.copy_(a))  # type: ignore[misc]

@@ -84,6 +84,14 @@ class CanHost(Protocol):
 
 
 @runtime_checkable
+class ServesWithin(Protocol):
+    """A backend whose server may run in the process that opens a session, which then opens no other one."""
+
+    def serves_within(self, config: Mapping[str, KnobValue]) -> bool:
+        """Return whether it does with these knobs."""
+
+
+@runtime_checkable
 class CanDeploy(Protocol):
     """A backend whose server reads a model directory, which can be deployed elsewhere."""
 

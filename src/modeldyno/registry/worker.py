@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -39,6 +39,8 @@ DEFERRALS = (60.0, 300.0, 1800.0)
 """Seconds by which a task is put off when its device is in use: at first, then, and from then on."""
 _RENEWAL = 20.0
 """Seconds between two renewals of a lease: a third of it."""
+_LOOK_AGAIN = 3.0
+"""Seconds between two looks at a device that is waited for."""
 _WAITING = "waiting"
 _MESSAGES = 5
 """Messages of webhooks that are sent between two tasks: a receiver may take ten seconds for each."""
@@ -57,6 +59,8 @@ class WorkerOptions:
     """Seconds between two looks for a task."""
     once: bool = False
     """Whether to end when nothing is queued."""
+    waits: bool = False
+    """Whether to wait for a device that is in use, instead of putting its task off."""
     most: float = math.inf
     """Tasks after which it ends."""
     windows: tuple[Window, ...] = ()
@@ -209,10 +213,11 @@ def _check_machine(store: Store, post: _Post, interrupts: Sized) -> None:
     if post.options.device != CPU or not canary.is_due(store, post.target.id):
         return
     what = "reference model"
+    post = replace(post, options=replace(post.options, waits=False))  # its tasks come first
     with suppress(DeviceInUse):
-        _glance(post, what)
+        _glance(post, what, interrupts)
         post.announce(store.registry, what)
-        guard = partial(_device_held, post, what)
+        guard = partial(_device_held, post, what, interrupts)
         if change := canary.check_machine(store, post.target.id, interrupts, guard):
             post.tell(change)
 
@@ -245,9 +250,9 @@ def _outcome(task: Task, registry: Registry, post: _Post, interrupts: Sized) -> 
             why=f"the policy {policy.name} measures from {opening:%H:%M}",
             again_in=opening.timestamp() - now.timestamp(),
         )
-    guard = partial(_device_held, post, task.label)
+    guard = partial(_device_held, post, task.label, interrupts)
     try:
-        _glance(post, task.label)
+        _glance(post, task.label, interrupts)
         post.begin(task)
         if task.kind is TaskKind.COMPARE:
             device = post.options.device
@@ -262,19 +267,40 @@ def local_now() -> datetime:
     return datetime.now()  # noqa: DTZ005 - windows are in local time
 
 
-def _glance(post: _Post, what: str) -> None:
+def _glance(post: _Post, what: str, interrupts: Sized) -> None:
     """Look once: loading for a device that is in use would be in vain, and would disturb who uses it.
 
     Raises:
         DeviceInUse: somebody else uses it.
     """
     rule = post.options.idle
-    with _device_held(post, what, replace(rule, looks=min(1, rule.looks))):
+    with _device_held(post, what, interrupts, replace(rule, looks=min(1, rule.looks))):
         pass
 
 
-def _device_held(post: _Post, what: str, rule: IdleRule | None = None) -> AbstractContextManager[None]:
-    return idle_device(post.options.device, f"modeldyno worker: {what}", rule or post.options.idle)
+@contextmanager
+def _device_held(post: _Post, what: str, interrupts: Sized, rule: IdleRule | None = None) -> Iterator[None]:
+    """Hold the device during the block; a worker that waits tells who else uses it, and looks again.
+
+    Raises:
+        DeviceInUse: somebody else uses it.
+    """
+    options, told = post.options, ""
+    with ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(
+                    idle_device(options.device, f"modeldyno worker: {what}", rule or options.idle)
+                )
+                break
+            except DeviceInUse as error:
+                if not options.waits or interrupts:
+                    raise
+                if told != str(error):
+                    post.tell(f"{what} waits for {options.device}: {error}")
+                    told = str(error)
+            _pause(_LOOK_AGAIN, interrupts)
+        yield
 
 
 def _deferral(task: Task) -> float:

@@ -187,6 +187,8 @@ def _with_example(model: Model, feed: Feed, job: Job) -> Model:
     for name, spec in declared.items():
         if name not in feed:
             raise InputRefused(f"There is nothing for the input '{name}'.")
+        if spec.shape and not feed[name].ndim:
+            raise InputRefused(f"The input '{name}' has {len(spec.shape)} dimensions, not none.")
         kind = feed[name].dtype
         if spec.dtype not in {None, "string", kind.name}:
             raise InputRefused(f"The input '{name}' is {spec.dtype}, not {kind.name}.")
@@ -199,7 +201,8 @@ def _with_example(model: Model, feed: Feed, job: Job) -> Model:
 
 def _batch_of(feed: Feed, model: Model) -> int | None:
     """Return the number of samples, if the model declares which axis counts them."""
-    rows = {feed[spec.name].shape[0] for spec in model.inputs if spec.shape and spec.shape[0] == BATCH}
+    counted = [feed[spec.name] for spec in model.inputs if spec.shape and spec.shape[0] == BATCH]
+    rows = {array.shape[0] for array in counted if array.ndim}
     return rows.pop() if len(rows) == 1 else None
 
 

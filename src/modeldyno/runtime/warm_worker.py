@@ -2,8 +2,8 @@
 
 A load ladder or search puts one server under many loads; starting the server for each would take most of
 the time, and would measure its start. For another server configuration the child stays, with the model
-loaded, and restarts the server. A Job that differs in anything else gets a fresh child, and so does the
-one after a failure.
+loaded, and restarts the server, unless the server runs in the child itself. A Job that differs in anything
+else gets a fresh child, and so does the one after a failure.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from modeldyno import plugins
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.job import Job
+from modeldyno.interfaces.backend import ServesWithin
 from modeldyno.runtime.child_process import ChildProcess
 from modeldyno.runtime.interrupts import counted_interrupts
 from modeldyno.runtime.time_limit import TimeLimit
@@ -77,6 +78,8 @@ class WarmWorker:
 
     def execute_fresh(self, job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
         """Run a Job on a server started for it, after closing what is open."""
+        if self.holds is not None and _is_within(self.holds):
+            self.close()
         if self.child is not None:
             self.child.close_session()
         return self.execute(job, watch=watch)
@@ -88,8 +91,14 @@ class WarmWorker:
             child.end()
 
 
+def _is_within(job: Job) -> bool:
+    """Return whether the server of a Job runs in the child itself."""
+    backend = plugins.backend(job.backend)
+    return isinstance(backend, ServesWithin) and backend.serves_within(job.config)
+
+
 def _shared_part(job: Job) -> Job:
     """Return the part of a Job that must be equal for all Jobs of one child."""
-    config = {} if plugins.serves(job.backend) else job.config
+    config = {} if plugins.serves(job.backend) and not _is_within(job) else job.config
     shared = replace(job, load=None, plan=Plan(seed=job.plan.seed, pin=job.plan.pin), config=config)
     return replace(shared, beside=tuple(map(_shared_part, job.beside)))

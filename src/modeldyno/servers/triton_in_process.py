@@ -36,6 +36,8 @@ _FINAL = 1
 _EXPLICIT = 2
 """TRITONSERVER_ModelControlMode in which models are loaded one by one: a failure then has its reason."""
 _EXIT_SECONDS = 5
+_started: list[str] = []
+"""The program whose library has run a server in this process; another one may never load its model."""
 
 
 @dataclass(slots=True)
@@ -227,9 +229,16 @@ def run_in_process(program: TritonProgram, repository: Path) -> Iterator[InProce
 
     Raises:
         MissingExtra: the installation has no library for it.
+        RequestError: one has run in this process before.
         RuntimeError: the server does not start.
     """
+    if _started:
+        raise RequestError(
+            "Triton has run in this process before, and hangs if it is started again; start it in another "
+            "process, as without inline=True, or omit launch=in-process."
+        )
     library = _load_library(program)
+    _started.append(program.path)
     before = {name: os.environ.get(name) for name in program.environment}
     os.environ.update(program.environment)  # for the processes of the Python backend
     try:

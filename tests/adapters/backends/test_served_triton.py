@@ -73,6 +73,14 @@ def test_a_triton_without_its_library_cannot_run_in_this_process(program: str) -
         pass
 
 
+def test_a_second_triton_in_a_process_is_refused(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It could hang."""
+    monkeypatch.setattr("modeldyno.servers.triton_in_process._started", [program])
+    settings: dict[str, KnobValue] = {"launch": "in-process", "program": program}
+    with pytest.raises(RequestError, match="has run in this process before"), opened(settings):
+        pass
+
+
 class TestDeclared(DeclaredSuite):
     name = "triton"
 
@@ -486,20 +494,19 @@ def test_a_real_triton_runs_in_this_process(tmp_path: Path) -> None:
     image = np.random.default_rng(0).random((4, 1, 8, 8), dtype="float32")
     expected = onnxruntime.InferenceSession(DIGITS).run(None, {"image": image})[0]
     settings: dict[str, KnobValue] = {"launch": "in-process", "instances": 2}
-    for _ in range(2):  # one after the other in the same process
-        with opened(settings) as session, ThreadPoolExecutor(4) as pool:
-            assert isinstance(session, InProcessSession)
-            (call,) = session.calls([{"image": image}])
-            answers = [answer.result()["scores"] for answer in [pool.submit(call) for _ in range(40)]]
-            deadline = time.monotonic() + 5  # the server counts a request after its answer
-            while session.account().requests < 40 and time.monotonic() < deadline:
-                time.sleep(0.05)
-            assert session.account().requests == 40
-            assert session.software == {"triton": "2.51.0"}
-            (refused,) = session.calls([{"image": image[:, :, :4]}])
-            with pytest.raises(RuntimeError, match="unexpected shape"):
-                refused()
-        assert all(np.allclose(answer, expected, atol=1e-5) for answer in answers)
+    with opened(settings) as session, ThreadPoolExecutor(4) as pool:
+        assert isinstance(session, InProcessSession)
+        (call,) = session.calls([{"image": image}])
+        answers = [answer.result()["scores"] for answer in [pool.submit(call) for _ in range(40)]]
+        deadline = time.monotonic() + 5  # the server counts a request after its answer
+        while session.account().requests < 40 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert session.account().requests == 40
+        assert session.software == {"triton": "2.51.0"}
+        (refused,) = session.calls([{"image": image[:, :, :4]}])
+        with pytest.raises(RuntimeError, match="unexpected shape"):
+            refused()
+    assert all(np.allclose(answer, expected, atol=1e-5) for answer in answers)
     words = [
         sys.executable, "-m", "modeldyno", "load", str(DIGITS), "--backend", "triton", "--no-store",
         "--set", "launch=in-process", "--duration", "1s", "--json", str(tmp_path / "result.json"),

@@ -194,6 +194,10 @@ def test_a_report_without_the_time_of_the_server_says_why_the_client_is_no_part(
     assert reconcile(plain, our_result()).no_client == f"the report of other {account}"
     found = reconcile(whole, our_result())
     assert (found.no_client, row_of(found, "mean").client) == (f"this result {account}", None)
+    parts = tuple(replace(figure, scope="p50") for figure in told)
+    of_median = replace(plain, figures=(*figures, *parts))
+    found = reconcile(of_median, with_account(our_result(), outside=0.001))
+    assert (found.no_client, row_of(found, "mean").client) == (f"the report of other {account}", None)
 
 
 def test_how_late_a_client_sends_is_told_where_it_is_reported() -> None:

@@ -233,7 +233,7 @@ def _start_load(
     """Start the load; yield it and its number of distinct requests."""
     if isinstance(session, CanDrive):
         if load.sequence is not None:
-            raise RequestError("Calls of one's own code are no sequences; leave `sequence` out.")
+            raise RequestError("Calls in this process send no sequences; leave `sequence` out.")
         from modeldyno.loadgen.thread_load import run_threads  # noqa: PLC0415 - only a server is sent to
 
         calls = session.calls(subject.feeds)

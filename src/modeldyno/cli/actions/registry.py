@@ -50,7 +50,7 @@ def add(given: Mapping[str, Any]) -> None:
     if not given["wait"]:
         return
     # Whoever waits has asked to measure now; what others disturb is doubtful, and measured again later.
-    worker_action.work(WorkerOptions(once=True, idle=IdleRule(looks=0)))
+    worker_action.work(WorkerOptions(once=True, waits=True, idle=IdleRule(looks=0)))
     show(registered.version.name, None)
 
 

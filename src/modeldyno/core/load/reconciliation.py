@@ -2,8 +2,8 @@
 
 Of a tool whose report has every request, its figure is recomputed step by step until it is defined as ours:
 by another percentile rule, without the warm-up, from when a request was due. Each step is a part of the
-difference. Of a mean, the server and the client are
-parts of their own where both sides have an account of the server. What is left is theirs, and chance.
+difference. Of a mean, the server and the client are parts of their own where both sides have an account of
+the server. What is left is theirs, and chance.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ _OUTSIDE = "network_time"
 
 def _missing_account(report: ForeignLoad, ours: Result) -> str:
     """Return why the server's own time is not known of both sides; empty if it is."""
-    theirs = {figure.metric for figure in report.figures}
+    theirs = _single_figures(report).keys()
     known = {m.metric for m in ours.measurements if not m.scope}
     for name, metrics in ((f"the report of {report.tool}", theirs), ("this result", known)):
         if _OUTSIDE not in metrics or not metrics & {*_SERVER}:
@@ -190,13 +190,18 @@ def _with_client(row: DifferenceRow, report: ForeignLoad, ours: Result) -> Diffe
     """Take the parts of the server and of the client out of what is left of a mean."""
     if (row.metric not in {"service_time", "latency"}) or row.statistic != "mean" or row.interval is not None:
         return row
-    theirs = {
+    theirs = _single_figures(report)
+    server, client = _excess(_SERVER, theirs, ours), _excess((_OUTSIDE,), theirs, ours)
+    return replace(row, server=server, client=client, left=row.left - server - client)
+
+
+def _single_figures(report: ForeignLoad) -> dict[str, float]:
+    """Return the figures of a report that are one number each, by metric."""
+    return {
         figure.metric: figure.value
         for figure in report.figures
         if not figure.scope and not isinstance(figure.value, Distribution)
     }
-    server, client = _excess(_SERVER, theirs, ours), _excess((_OUTSIDE,), theirs, ours)
-    return replace(row, server=server, client=client, left=row.left - server - client)
 
 
 def _excess(metrics: Sequence[str], theirs: Mapping[str, float], ours: Result) -> float:

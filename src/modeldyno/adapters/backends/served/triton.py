@@ -65,6 +65,11 @@ def check(config: Mapping[str, KnobValue]) -> None:
         triton_knobs.check(knobs)
 
 
+def serves_within(config: Mapping[str, KnobValue]) -> bool:
+    """Return whether the server runs in the process that opens a session."""
+    return config.get("launch") == triton.IN_PROCESS
+
+
 def check_torch(config: Mapping[str, KnobValue]) -> None:
     """Refuse a module if the Triton that would be started is known to lack torch."""
     if "server" in config or config.get("launch") in triton.CONTAINERS:
@@ -87,7 +92,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session | In
             "A repository cannot be used with server=: name a model of the running Triton by its URL, "
             f"such as {config['server']}#{model.value.name}."
         )
-    if config.get("launch") == triton.IN_PROCESS:
+    if serves_within(config):
         with open_in_process(model, config) as in_process:
             yield in_process
         return
