@@ -1,9 +1,9 @@
 """How long after `registry add --wait` has a model its first figure, with ONNX and TorchScript checked?
 
 Registers all-MiniLM-L6-v2 (``make setup`` installs it) by one command under the built-in policy, and looks
-into the store until the model has a fresh figure whose median is certified, and both conversions a verdict.
-The command, which goes on to measure all variants, is then interrupted. Exits with 1 if that takes longer
-than a minute, or a conversion does not agree.
+into the store whenever the command says something, until the model has a fresh figure whose median is
+certified, and both conversions a verdict. The command, which goes on to measure all variants, is then
+interrupted. Exits with 1 if that takes longer than a minute, or a conversion does not agree.
 
     python bench/registry_first_figure.py [--limit 300]
 """
@@ -16,7 +16,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from minilm import directory
@@ -62,18 +64,23 @@ def main() -> None:
         os.environ["MODELDYNO_STORE"] = f"sqlite:///{folder}/store.db"
         words = ["registry", "add", f"hf:{directory()}", "--name", NAME, "--wait"]
         begin = time.monotonic()
-        command = subprocess.Popen([sys.executable, "-m", "modeldyno", *words], stdout=sys.stderr)
-        while wanted - reached.keys() and command.poll() is None and time.monotonic() - begin < options.limit:
-            time.sleep(0.25)
-            try:
-                with plugins.store() as store:
-                    for step, how in steps(store.registry):
-                        reached.setdefault(step, (time.monotonic() - begin, how))
-            except ModelDynoError:  # it is not registered yet
-                continue
-        if command.poll() is None:
-            command.send_signal(signal.SIGINT)
-        command.wait()
+        command = subprocess.Popen(
+            [sys.executable, "-m", "modeldyno", *words], stdout=subprocess.PIPE, text=True
+        )
+        limit = threading.Timer(options.limit, command.send_signal, (signal.SIGINT,))
+        limit.start()
+        assert command.stdout is not None
+        # It looks when a step is told: looking all the time would be a neighbour that disturbs the figures.
+        for line in command.stdout:
+            sys.stderr.write(line)
+            with suppress(ModelDynoError), plugins.store() as store:  # it may not be registered yet
+                for step, how in steps(store.registry):
+                    reached.setdefault(step, (time.monotonic() - begin, how))
+            if not wanted - reached.keys():
+                command.send_signal(signal.SIGINT)
+                break
+        limit.cancel()
+        command.communicate()
     for step in sorted(wanted, key=lambda step: reached.get(step, (options.limit, ""))):
         seconds, how = reached.get(step, (options.limit, "NOT REACHED"))
         print(f"{step:14} {seconds:6.1f} s  {how}")
