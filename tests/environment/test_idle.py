@@ -241,6 +241,7 @@ class TestGpu:
                 None,
                 "CUDA numbers unlike cards by speed; set CUDA_DEVICE_ORDER=PCI_BUS_ID",
             ),
+            ((replace(CARD, cuda="xpu:1"),), None, "there is no such device"),
             ((replace(CARD, cuda="cuda:1", utilization=None),), None, "its utilization is not known"),
             ((replace(CARD, cuda="cuda:1", memory_used=None),), None, "its used memory is not known"),
         ],

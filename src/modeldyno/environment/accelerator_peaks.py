@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _DTYPES = ("float32", "float64", "bfloat16", "float16")
 _MATRIX_SIDES = (1024, 2048, 4096, 8192, 16384)
+_LONGEST = 60.0
+"""Seconds after which a measurement is given up: a driver may hang, and importing torch takes some."""
 _ARRAY_BYTES = (256 * 2**20, 2**31)
 
 
@@ -81,9 +83,9 @@ def measure_in_subprocess(dtype: str, device: str) -> tuple[float, float] | None
     """Measure in a separate process; None if torch cannot use the device there."""
     command = [sys.executable, "-W", "ignore", "-m", "modeldyno.environment.accelerator_peaks", dtype, device]
     try:
-        process = subprocess.run(command, capture_output=True, text=True, check=False)
+        process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_LONGEST)
         flops, bandwidth = map(float, process.stdout.split())
-    except (OSError, ValueError):
+    except (OSError, ValueError, subprocess.TimeoutExpired):
         return None
     return (flops, bandwidth) if flops > 0 and bandwidth > 0 else None
 

@@ -173,12 +173,13 @@ def _look_at_gpu(device: str, rule: IdleRule, period: float, sleep: Callable[[fl
 
 
 def _state_of(device: str) -> DeviceState:
-    """Read the card that CUDA calls ``cuda:0``.
+    """Read the card that programs call ``cuda:0``, or ``xpu:0``.
 
     Raises:
         ValueError: there is none, or CUDA_VISIBLE_DEVICES hides it.
     """
-    name = f"cuda:{int(device.partition(':')[2] or 0)}"
+    kind, _, index = device.partition(":")
+    name = f"{kind}:{int(index or 0)}"
     reading = read_devices()
     for state in reading.devices:
         if state.cuda == name:
