@@ -13,12 +13,12 @@ import psutil
 from modeldyno.core.stats.units import BYTES, FRACTION, SECONDS, parse_quantity
 from modeldyno.environment.devices import read_devices
 from modeldyno.environment.machine import allowed_cores
-from modeldyno.environment.process_tree import cpu_seconds, list_process_tree
+from modeldyno.environment.process_tree import cpu_seconds, describe_process, list_process_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from modeldyno.environment.device_state import DeviceProcess, DeviceState
+    from modeldyno.environment.device_state import DeviceState
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _MIB = 1 << 20
@@ -156,7 +156,7 @@ def _look_at_gpu(device: str, rule: IdleRule, period: float, sleep: Callable[[fl
     computing = [process for process in state.processes if process.computes]
     for process in computing:
         if process.pid not in ours:
-            return f"{_describe_process(process)} uses {device}"
+            return f"{describe_process(process.pid, process.name)} uses {device}"
     if not computing:
         if state.utilization is None and state.instance is None:
             raise ValueError("its utilization is not known")
@@ -191,7 +191,3 @@ def _state_of(device: str) -> DeviceState:
     if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         raise ValueError(f"CUDA_VISIBLE_DEVICES '{visible}' hides it")
     raise ValueError("there is no such device")
-
-
-def _describe_process(process: DeviceProcess) -> str:
-    return f"process {process.pid}" if process.name is None else f"{process.name} (pid {process.pid})"

@@ -119,7 +119,7 @@ def query_nvml(nvml: Any, function: str, *arguments: Any) -> Any:
 def read_memory(nvml: Any, handle: Any) -> Any:
     """Return what NVML says of a device's memory; None if it is not supported.
 
-    The first version of the call counts what the driver reserves for itself as used: 600 MiB of an idle H100.
+    The first version of the call counts what the driver reserves for itself as used: 600 MiB of an idle H200.
     """
     version = getattr(nvml, "nvmlMemory_v2", None)
     memory = None if version is None else query_nvml(nvml, "nvmlDeviceGetMemoryInfo", handle, version)

@@ -29,11 +29,14 @@ def end_with_parent() -> None:
         os._exit(1)
 
 
-def describe_process(pid: int) -> str:
-    """Return ``name (pid 17)``, or ``process 17`` if it is gone, or of another container."""
+def describe_process(pid: int, name: str | None = None) -> str:
+    """Return ``name (pid 17)``, or ``process 17`` if it is gone, or of another container.
+
+    The name is read if it is not known.
+    """
     with suppress(OSError):
-        return f"{Path(f'/proc/{pid}/comm').read_text(errors='replace').strip()} (pid {pid})"
-    return f"process {pid}"
+        name = name or Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
+    return f"{name} (pid {pid})" if name else f"process {pid}"
 
 
 def list_process_tree(root: int) -> list[int]:
