@@ -170,7 +170,8 @@ def test_a_marked_function_takes_what_it_took(
 ) -> None:
     """Each kind of parameter gets its argument or its default; a wrong call is refused in the same words."""
     recorder = Profiled()
-    recorder.on = enabled
+    if enabled:
+        recorder.enable()
     marked = recorder("region")(function)
 
     def outcome(of: Any) -> Any:
@@ -280,6 +281,24 @@ def test_switching_within_a_call_does_no_harm(mark: Profiled, clock: Clock) -> N
             clock.work(2)
 
     assert seen(mark) == {"on at first": (1, 3, 3)}
+
+
+def test_a_mark_that_is_kept_follows_the_switch(clock: Clock) -> None:
+    """A mark made before recording begins records once it has begun, and lets errors pass either way."""
+    recorder = Profiled(clock=clock)
+
+    def fail() -> None:
+        clock.work(2)
+        raise ZeroDivisionError
+
+    kept, watched = recorder("kept"), recorder("watched", memory="process")
+    for block in (kept, watched):
+        for switch in (recorder.disable, recorder.enable, recorder.disable):
+            switch()
+            with pytest.raises(ZeroDivisionError), block:
+                fail()
+
+    assert seen(recorder) == {"kept": (1, 2, 2), "watched": (1, 2, 2)}
 
 
 def test_a_mark_is_used_within_itself(mark: Profiled, clock: Clock) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from threading import RLock
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from weakref import WeakSet
 
 from modeldyno.core.trace.regions import RegionMemory, RegionTally, Schedule
 from modeldyno.errors import RequestError
@@ -80,6 +81,8 @@ class Profiled:
         self._counts = False
         """Whether they are being moved to their tally."""
         self._marks: dict[str, RegionMark] = {}
+        """Those that only time a block, by name."""
+        self._all_marks: WeakSet[RegionMark] = WeakSet()
         self._lock = RLock()
         self._meters = Meters()
         self._operators: OperatorRecorder | None = None
@@ -140,12 +143,18 @@ class Profiled:
 
     def enable(self) -> None:
         """Record calls that begin from here on."""
-        self.on = self._decided = True
+        self._switch(on=True)
 
     def disable(self) -> None:
         """Record no calls that begin from here on; what was recorded stays."""
-        self.on, self._decided = False, True
+        self._switch(on=False)
         self._meters.close()
+
+    def _switch(self, *, on: bool) -> None:
+        with self._lock:
+            self.on, self._decided = on, True
+            for mark in self._all_marks:
+                mark.switch(on=on)
 
     def reset(self) -> None:
         """Discard what was recorded."""
@@ -196,8 +205,11 @@ class Profiled:
 
     # --- called by marks -------------------------------------------------------------------------
 
-    def marked(self) -> None:
-        """See to it that the program does not end in silence."""
+    def marked(self, mark: RegionMark) -> None:
+        """Switch a new mark with the others from now on, and see that the program does not end in silence."""
+        with self._lock:
+            self._all_marks.add(mark)
+            mark.switch(on=self.on)
         if not self._leaves and self.at_exit is not AtExit.NOTHING and not _is_own_process():
             self._leaves = True
             atexit.register(self.leave, os.getpid())
@@ -325,7 +337,17 @@ class Profiled:
 class RegionMark:
     """Makes a region of a function or a ``with`` block; it may be used repeatedly."""
 
-    __slots__ = ("_name", "_recorder", "energy", "memory", "ops", "sync", "timed_only", "watched")
+    __slots__ = (
+        "__weakref__",
+        "_name",
+        "_recorder",
+        "energy",
+        "memory",
+        "ops",
+        "sync",
+        "timed_only",
+        "watched",
+    )
 
     def __init__(
         self,
@@ -338,7 +360,6 @@ class RegionMark:
         energy: bool = False,
     ) -> None:
         """Create a mark; one without a name can only decorate."""
-        recorder.marked()
         self._recorder = recorder
         self._name = name
         self.sync = sync
@@ -348,6 +369,11 @@ class RegionMark:
         self.watched = memory is not None or ops is not None or energy
         """Whether more than the time is recorded."""
         self.timed_only = not (sync or self.watched)
+        recorder.marked(self)
+
+    def switch(self, *, on: bool) -> None:
+        """Record the blocks that begin from here on, or do not; one that is open is ended as it was begun."""
+        self.__class__ = RegionMark if on else _OffMark
 
     def __call__(self, target: F, /) -> F:
         """Decorate a function, a method, a coroutine, a generator or an asynchronous generator.
@@ -367,11 +393,9 @@ class RegionMark:
 
     def __enter__(self) -> None:
         """Begin a block."""
-        recorder = self._recorder
-        if recorder.on:
-            if self._name is None:
-                raise RequestError('A with block needs a name: with profiled("name").')
-            recorder.begin(self, self._name)
+        if self._name is None:
+            raise RequestError('A with block needs a name: with profiled("name").')
+        self._recorder.begin(self, self._name)
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         """End the block that was begun last by the same thread or task."""
@@ -382,6 +406,18 @@ class RegionMark:
                 self._recorder.end(frame)
                 return
             frame = frame.parent
+
+
+class _OffMark(RegionMark):
+    """A mark whose recorder is off.
+
+    Its block calls no Python function: a bound method of an empty string takes any arguments, and returns an
+    empty string, which lets an error pass.
+    """
+
+    __slots__ = ()
+    __enter__ = "".format  # type: ignore[assignment]
+    __exit__ = "".format  # type: ignore[assignment]
 
 
 # --- helpers -------------------------------------------------------------------------------------
