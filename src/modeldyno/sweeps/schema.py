@@ -100,6 +100,8 @@ KEYS: dict[str, dict[str, Any]] = {
     ),
     "input": _described(_TEXTS, "name=8x128:int64:0..30521, or a file."),
     "probe": _described(_TEXTS, "What to measure; by default what the goal needs."),
+    "pre": _described(_TEXT, "Function timed before a model in process; it gets the input: file.py:clean."),
+    "post": _described(_TEXT, "Function timed after it, which gets the outputs: file.py:decode."),
     "evaluate": _described(_TEXTS, "Metrics of labelled samples, such as accuracy; also those of the goal."),
     "data": _described(_TEXT, "The labelled samples: test.npz, or test.npz:labels; by default the input."),
     "beside": _described(

@@ -22,7 +22,7 @@ from modeldyno.testing.sample_results import a_result
         ("", False),
     ],
 )
-def test_the_processor_is_known_by_the_name_of_every_framework(device: str, held: bool) -> None:  # noqa: FBT001 - a column
+def test_the_processor_is_known_by_the_name_of_every_framework(device: str, held: bool) -> None:
     """Torch, TensorFlow and JAX write it differently; the peaks of a Result are those of this device."""
     result = a_result(environment=Environment(conditions={"device": device}))
 
