@@ -211,7 +211,7 @@ def test_functions_of_this_process_are_for_models_in_it() -> None:
 
 
 def test_a_comparison_judges_calls_end_to_end() -> None:
-    """Each side is called with what the same functions make of the same data; a stage is judged if asked for."""
+    """Both sides get what the same functions make of the same data; a stage is judged if asked for."""
     options: dict[str, Any] = {"store": False, "progress": False, "why": False, "probes": "stages"}
     options |= {"min_rounds": 1, "max_rounds": 1, "plan": BRIEF}
     options |= {"example": np.full((4, 8), 8, dtype=np.uint8)}

@@ -20,7 +20,7 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import METRICS, Query
 from modeldyno.core.report.chosen_plot import ChosenPlot, plot_of_parts
 from modeldyno.core.spec.knob import BATCH_SIZE, KnobValue, configure
-from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate
+from modeldyno.core.spec.load_spec import OPEN_LOOP, Arrivals, Load, parse_rate
 from modeldyno.core.spec.probe_options import Observation, is_evaluation
 from modeldyno.core.stats.units import RATE, SECONDS, parse_bound
 from modeldyno.core.study.goal import Goal, Objective, Rank, goal_of_each_model
@@ -422,9 +422,8 @@ def _read_load(words: FileConfig, space: Space) -> Load:
     with words.at("load", "arrivals"):
         if "arrivals" in configured:
             values["arrivals"] = Arrivals(
-                value_parsers.parse_choice("arrivals", configured["arrivals"], _OPEN_LOOP_ARRIVALS)
+                value_parsers.parse_choice(
+                    "arrivals", configured["arrivals"], [str(kind) for kind in OPEN_LOOP]
+                )
             )
         return Load(**values)
-
-
-_OPEN_LOOP_ARRIVALS = [str(kind) for kind in (Arrivals.CONSTANT, Arrivals.POISSON, Arrivals.BURST)]
