@@ -15,7 +15,7 @@ from tests.support.sample_reports import (
 )
 
 from modeldyno.adapters.reporters import html, pdf
-from modeldyno.core.report.blocks import Align, Column, Table
+from modeldyno.core.report.blocks import Align, Column, Table, make_columns
 from modeldyno.core.report.charts import Picture
 from modeldyno.core.study.ranking import ranking
 from modeldyno.testing.reporters import full_result, hostile_result
@@ -134,6 +134,22 @@ def test_a_phone_shows_every_column(opened: Open) -> None:
         )
 
         assert 0 < right <= 390
+
+
+@pytest.mark.parametrize("width", [640, 1000, 1100, 1280])
+def test_the_number_of_a_tile_keeps_clear_of_its_border(opened: Open, width: int) -> None:
+    """Six tiles stand beside each other where there is room, and the widest usual number fits in each."""
+    rows = tuple((f"figure {place}", "21.6 MMACs", "") for place in range(6))
+    tiles = Table(title="", columns=make_columns("", "", ""), rows=rows, tiles=True)
+    with opened(html.lay_out([tiles], title="t"), viewport={"width": width, "height": 800}) as found:
+        room = found.page.evaluate(
+            "[...document.querySelectorAll('.tiles dt + dd')].map((number) => {"
+            " const text = document.createRange(); text.selectNodeContents(number);"
+            " return number.getBoundingClientRect().right - text.getBoundingClientRect().right; })"
+        )
+
+        assert len(room) == 6
+        assert min(room) >= 0
 
 
 def test_doubts_are_folded_and_the_figures_stand_above(opened: Open) -> None:

@@ -18,6 +18,7 @@ from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.result.result import Artifact, Progressed
 from modeldyno.core.result.trace_data import Layer, TraceReport
 from modeldyno.core.spec.load_spec import Load
+from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import Inspection, Mode
 from modeldyno.data import outputs
 from modeldyno.errors import RequestError
@@ -148,6 +149,19 @@ def test_a_candidate_is_fed_what_the_baseline_was() -> None:
     assert compared.doubts == ()
     assert track.jobs[-1].config["batch_size"] == 8
     assert track.jobs[-1].inputs[0].name == "x"
+
+
+def test_the_function_before_a_model_makes_its_inputs_in_the_second_run_too() -> None:
+    """A candidate that is called once more with the inputs of the baseline itself has none."""
+    track = Looked(EQUAL, {"b": 2 * GIVEN})
+    before = Observation(preprocess="stages.py:clean")
+
+    compared = run(track, *(replace(side, observation=before) for side in SLOWER)).contrasts[0]
+
+    assert compared.outputs
+    *watched, last = track.jobs[10:]
+    assert {job.observation.preprocess for job in watched} == {"stages.py:clean"}
+    assert last.observation.preprocess is None
 
 
 @pytest.mark.parametrize("given", [np.ones((4, 4), np.float32), np.full((8, 4), 2.0)])

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from tests.dashboard.conftest import Visitor
 
+    from modeldyno.core.result.result import Result
     from modeldyno.dashboard.trend_pages import Regression
     from modeldyno.interfaces.store import Store
 
@@ -88,14 +89,39 @@ def test_the_first_page_names_what_has_become_worse(visitor: Visitor) -> None:
     assert home_page.home(Asked(store=visitor.store, regressions=tuple)).reload == 0
 
 
-def test_a_damaged_result_hides_its_own_history_alone(visitor: Visitor, tmp_path: Path) -> None:
-    """The others are listed; what is wrong with it is said on its own page."""
+def test_a_damaged_result_makes_its_own_history_unknown_alone(visitor: Visitor, tmp_path: Path) -> None:
+    """The others are judged; what is wrong with it is said in the lists and on its own page."""
     with sqlite3.connect(tmp_path / "store.db") as connection:
         connection.execute("UPDATE results SET checksum = 'wrong' WHERE name = 'steady'")
 
-    assert [one.of for one in find_regressions(visitor.store)] == ["slower"]
-    assert "steady" not in {row["name"] for row in visitor.json("/trends")}
+    found = [(one.of, one.state) for one in find_regressions(visitor.store)]
+    assert found == [("slower", "worse"), ("steady", "unknown")]
+    states = {row["name"]: row["state"] for row in visitor.json("/trends")}
+    assert states == {"slower": "worse", "steady": "unknown", reading_tag(TARGET): "stable"}
+    assert "<h1>Trends: 1 worse, 1 unknown</h1>" in visitor.read("/trends")
     assert "is damaged" in visitor.get("/trends?name=steady").text
+
+
+def test_a_model_whose_results_cannot_be_read_for_a_moment_is_unknown_until_they_can(
+    visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is tried again although the store has not changed, and is never taken for one that is not worse."""
+    now, locked, get = 0.0, True, type(visitor.store).get
+
+    def read(store: Store, identifier: str) -> Result:
+        if locked:
+            raise StoreError("The store is locked by another process.")
+        return get(store, identifier)
+
+    monkeypatch.setattr(type(visitor.store), "get", read)
+    search = RegressionSearch(store=visitor.store, mark=lambda: "first", clock=lambda: now)
+    wait_for(lambda: {(one.of, one.state) for one in search.found() or ()} >= {("slower", "unknown")})
+    wait_for(lambda: not search._running)
+    assert "is locked" in visitor.read("/")
+    assert "Nothing needs attention" not in visitor.read("/")
+
+    now, locked = 100.0, False
+    wait_for(lambda: [(one.of, one.state) for one in search.found() or ()] == [("slower", "worse")])
 
 
 def wait_for(holds: Callable[[], bool]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,17 @@ import pytest
 
 import modeldyno
 from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.errors import InputRefused, RequestError
+from modeldyno.runtime.inline import run_inline
+from modeldyno.sweeps.point_to_job import job_at_point
+from modeldyno.views.rerun_command import sweep_command
 
 if TYPE_CHECKING:
     from modeldyno import Result
 
 DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
+BRIEF = Plan(max_time=0.05, min_time=0.0, min_runs=5)
 RAW = "4x1x8x8:uint8:0..16"
 SOURCE = """
 import numpy as np
@@ -202,3 +208,37 @@ def test_functions_of_this_process_are_for_models_in_it() -> None:
     ):
         with pytest.raises(RequestError, match=message):
             modeldyno.profile(DIGITS, **{**options, "pre": None, "post": None, **given})
+
+
+def test_a_comparison_judges_calls_end_to_end() -> None:
+    """Both sides get what the same functions make of the same data; a stage is judged if asked for."""
+    options: dict[str, Any] = {"store": False, "progress": False, "why": False, "probes": "stages"}
+    options |= {"min_rounds": 1, "max_rounds": 1, "plan": BRIEF}
+    options |= {"example": np.full((4, 8), 8, dtype=np.uint8)}
+    options |= {"pre": lambda pixels: pixels / 16, "post": lambda scores: scores.max()}
+
+    def judged(**further: Any) -> set[str]:
+        found = modeldyno.compare(
+            lambda values: values[:, :3], lambda values: values * 2, **options, **further
+        )
+        assert found.baseline.inputs[0].shape == (4, 8)
+        return {str(change.query) for change in found.contrasts[0].changes if "@" in str(change.query)}
+
+    assert judged() == {"latency.p50@end_to_end"}
+    assert judged(metrics="latency.p50@postprocess") == {"latency.p50@postprocess"}
+
+
+def test_a_sweep_times_the_functions_in_each_trial(functions: str) -> None:
+    """The batch size varies what the first one is given; a server among the backends is refused."""
+    options: dict[str, Any] = {"pre": f"{functions}:clean", "post": f"{functions}:decode", "dry_run": True}
+    options |= {"inputs": "batchx1x8x8:uint8:0..16", "space": {"batch_size": (1, 8)}}
+    study = modeldyno.sweep(DIGITS, **options, minimize="latency.p50@end_to_end")
+    job = replace(job_at_point(study, {"batch_size": 8}), probes=("stages",), plan=BRIEF)
+    result = run_inline(job, watch=lambda _event: None)
+
+    assert "stages" in study.job.probes
+    assert result.inputs[0].shape == (8, 1, 8, 8)
+    assert result["latency.mean@preprocess"]
+    assert f"--pre {functions}:clean --post {functions}:decode" in sweep_command(study)
+    with pytest.raises(RequestError, match="the backend 'triton' sends requests"):
+        modeldyno.sweep(DIGITS, **{**options, "space": {"backend": ("onnxruntime", "triton")}})

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from modeldyno import plugins
-from modeldyno.core.spec.load_spec import Arrivals
+from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.study.goal import Rank
 from modeldyno.documents.yaml_file import FileConfig, parse_yaml_text
 from modeldyno.environment import machine
@@ -17,6 +17,7 @@ from modeldyno.errors import RequestError
 from modeldyno.sweeps import axes, value_parsers
 from modeldyno.sweeps import build as words_of
 from modeldyno.sweeps import schema as sweeps_schema
+from modeldyno.sweeps.point_to_job import job_at_point
 
 if TYPE_CHECKING:
     from modeldyno.core.study.search_space import Axis
@@ -176,6 +177,16 @@ def test_a_server_is_put_under_rising_loads_unless_told_otherwise() -> None:
     assert paced.job.backend == "triton"
 
 
+def test_a_rate_that_is_varied_may_be_that_of_sequences() -> None:
+    """Each trial begins them at its rate, of the lengths that are given."""
+    load = {"arrivals": "sequences", "sequence": "10..30", "concurrency": 8}
+    study, _ = made(space={"rate": [5, 10]}, load=load)
+
+    assert job_at_point(study, {"rate": 10}).load == Load(
+        arrivals=Arrivals.SEQUENCES, rate=10.0, sequence=(10, 30), concurrency=8
+    )
+
+
 def test_the_default_is_what_is_set_or_what_the_backend_does() -> None:
     """A fixed knob that is varied gives the default's value; one without a known default is left out."""
     study = told(space={"batch_size": [1, 2], "threads": [1, 2], "parallel": [True]}, set={"threads": "2"})
@@ -251,6 +262,10 @@ def test_a_study_has_the_name_of_its_model() -> None:
         ("backend: triton\nload:\n  rate: fast", "line 4: `rate` 'fast' is not a rate"),
         ("backend: triton\nload:\n  arrivals: closed", "line 4: There is no value of arrivals"),
         ("backend: triton\nload:\n  arrivals: poisson", "line 4: .*need a rate"),
+        (
+            "backend: triton\nload:\n  rate: 5\n  arrivals: sequences",
+            "line 5: Sequences that begin at a rate need `sequence`",
+        ),
         ("set:\n  batch_size: 2\n  batch: 4", "line 4: The knob batch_size is set twice"),
         ("set:\n  batch_size: [1, 2]", "line 3: .*takes one value"),
         ("set:\n  batch_siz: 1", "line 3: .*did you mean 'batch_size'"),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno import codec
 from modeldyno.api.arrays import labelled_file
 from modeldyno.api.error_wording import reword_errors
+from modeldyno.api.live_functions import check_functions, with_functions
 from modeldyno.api.profile import (
     as_tuple,
     check_settings,
@@ -57,6 +58,8 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
     backend: str | None = None,
     inputs: Sequence[str | InputSpec] = (),
     probes: Sequence[str] = (),
+    pre: str | Callable[..., Any] | None = None,
+    post: str | Callable[..., Any] | None = None,
     mode: str = "inference",
     optimizer: str | None = None,
     evaluate: str | Sequence[str] = (),
@@ -94,6 +97,8 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         backend: what runs the models.
         inputs: shapes or files, as ``--input`` takes them.
         probes: what to measure; the same as `profile` if empty.
+        pre: function that makes the inputs of each model, as for `profile`; its calls are timed end to end.
+        post: function that takes the outputs of each.
         mode: ``"inference"`` for calls, ``"train"`` for training steps.
         optimizer: optimizer of the training steps.
         evaluate: metrics of labelled samples, as for `profile`; each model answers them once.
@@ -147,6 +152,8 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
     sides = (baseline, candidate, *more)
     if not (data is None or isinstance(data, str | Path)) and all(isinstance(s, str | Path) for s in sides):
         raise RequestError("Batches evaluate live models; of references, give data= a .npz file.")
+    models = [side for side in sides if not isinstance(side, Result | Study | Comparison)]
+    check_functions(pre, post, example, live=not any(isinstance(model, str | Path) for model in models))
     shared = Request(
         model="",
         backend=backend,
@@ -165,7 +172,9 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
     )
     with ExitStack() as stack:
         evaluation = parse_evaluation(evaluate, stack.enter_context(labelled_file(data)))
-        shared = replace(shared, observation=Observation(**evaluation))
+        observation = stack.enter_context(with_functions(Observation(**evaluation), pre, post, example))
+        shared = replace(shared, observation=observation)
+        example = example if pre is None else None  # it is what `pre` is called with
         requests = [
             _resolve_side(
                 side,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.api.error_wording import reword_errors
+from modeldyno.api.live_functions import check_functions, with_functions
 from modeldyno.api.profile import check_settings, offered
+from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.study import Study
 from modeldyno.documents.lookup import find_study
@@ -58,6 +61,8 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
     backend: str | None = None,
     inputs: str | Sequence[str] = (),
     probes: str | Sequence[str] = (),
+    pre: str | Callable[..., Any] | None = None,
+    post: str | Callable[..., Any] | None = None,
     evaluate: str | Sequence[str] = (),
     data: str | Path | None = None,
     load: Mapping[str, Any] | None = None,
@@ -97,6 +102,8 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
         backend: what runs or serves it.
         inputs: shapes or files, as ``--input`` takes them.
         probes: what to measure; what the goal needs if empty.
+        pre: function that makes the inputs of a model in process, as for `profile`; times calls end to end.
+        post: function that takes its outputs.
         evaluate: metrics of labelled samples, such as accuracy; those of the goal are added.
         data: the labelled samples (.npz), perhaps with ``:`` and the name of the labels; by default `inputs`.
         load: the load on a server, such as ``{"concurrency": 8, "duration": 5.0}``.
@@ -147,20 +154,25 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
             return run_study(study, store=store, watch=on_event, force=force)[0]
     if model is None:
         raise RequestError("A sweep needs a model, or resume= with the id or name of a study.")
-    if isinstance(model, str | Path):
-        study, _ = build.build_study(FileConfig(tree={**tree, "model": str(model)}), trust=trust)
+    live = not isinstance(model, str | Path)
+    check_functions(pre, post, example, live=live)
+    with ExitStack() as stack:
+        observation = stack.enter_context(with_functions(Observation(), pre, post, example))
+        if live:
+            offer = offered(model, name, example if pre is None else None)  # else `pre` is called with it
+            ref, own = stack.enter_context(offer)
+            tree = {"backend": own, **tree, "model": ref}
+        else:
+            tree = {**tree, "model": str(model)}
+        study, _ = build.build_study(FileConfig(tree=tree), trust=trust, observation=observation)
+        study = _with_plan(study, plan)
         if dry_run:
             check_study(study)
-            return _with_plan(study, plan)
-        with showing_progress(watch, progress=progress) as on_event:
-            return run_study(_with_plan(study, plan), store=store, watch=on_event, force=force)[0]
-    with offered(model, name, example) as (ref, own):
-        study, _ = build.build_study(FileConfig(tree={"backend": own, **tree, "model": ref}), trust=trust)
-        if dry_run:
-            check_study(study)
-            return _with_plan(study, plan)
-        with showing_progress(watch, progress=progress) as on_event:
-            return run_study(_with_plan(study, plan), store=store, watch=on_event, rooms=_inline_executor)[0]
+            return study
+        on_event = stack.enter_context(showing_progress(watch, progress=progress))
+        if live:
+            return run_study(study, store=store, watch=on_event, rooms=_inline_executor)[0]
+        return run_study(study, store=store, watch=on_event, force=force)[0]
 
 
 def _inline_executor(job: Job, *, fresh: bool) -> Executor:

@@ -31,6 +31,7 @@ def side_options(command: cli_options.Command) -> cli_options.Command:
             "--probe", "probes", multiple=True, metavar="PROBE,...",
             help="What to measure; by default the same as profile.",
         ),
+        cli_options.function_options,
         cli_options.evaluation_options,
         cli_options.mode_options,
     )(command)  # fmt: skip

@@ -133,6 +133,20 @@ def evaluation_options(command: Command) -> Command:
     )(command)
 
 
+def function_options(command: Command) -> Command:
+    """Add the options of the functions around a model."""
+    return combine_options(
+        click.option(
+            "--pre", metavar="FUNCTION",
+            help="Time a function before the model, which gets --input: file.py:clean.",
+        ),
+        click.option(
+            "--post", metavar="FUNCTION",
+            help="Time a function after it, which gets the outputs: file.py:decode.",
+        ),
+    )(command)  # fmt: skip
+
+
 # --- options from the table --------------------------------------------------------------------------
 
 

@@ -31,16 +31,7 @@ from modeldyno.cli.output_options import result_output_options
 @click.option("--generate", default="32", show_default=True, help="Tokens to generate: 32,128.")
 @click.option("--trace", type=click.Path(dir_okay=False), help="Write a trace of a few calls for Perfetto.")
 @click.option("--outputs", type=click.Path(dir_okay=False), help="Write the outputs of one call: .npz")
-@click.option(
-    "--pre",
-    metavar="FUNCTION",
-    help="Time a function before the model, which gets --input: file.py:clean.",
-)
-@click.option(
-    "--post",
-    metavar="FUNCTION",
-    help="Time a function after it, which gets the outputs: file.py:decode.",
-)
+@cli_options.function_options
 @cli_options.evaluation_options
 @cli_options.carbon_options
 @cli_options.require_option()

@@ -162,6 +162,7 @@ def load_options(command: cli_options.Command) -> cli_options.Command:
     metavar="PROBE,...",
     help="What to measure; by default what the goal needs.",
 )
+@cli_options.function_options
 @cli_options.evaluation_options
 @click.option(
     "--trial-time",

@@ -241,8 +241,7 @@ def _axes(trial: AdviseSession, baseline: Result) -> tuple[Axis, ...]:
         return ()
     cores = len(trial.job.plan.pin) or int(machine.cpu_quota()) or 1
     axes = (parse_axis(text.replace("{cores}", str(cores))) for text in backend.space)
-    on_host = str(baseline.environment.conditions.get("device", "cpu")).startswith("cpu")
-    return tuple(axis for axis in axes if on_host or axis.name not in HOST_AXES)
+    return tuple(axis for axis in axes if baseline.environment.on_cpu or axis.name not in HOST_AXES)
 
 
 def _first_looks(

@@ -236,7 +236,7 @@ def _watch_job(job: Job, path: Path, probes: tuple[str, ...], left: float) -> Jo
         plan=replace(job.plan, timeout=end if isfinite(end) else None),
         probes=(*probes, "outputs"),
         inspection=replace(job.inspection, modules=True),
-        observation=Observation(outputs=str(path)),
+        observation=Observation(outputs=str(path), preprocess=job.observation.preprocess),
     )
 
 
@@ -301,6 +301,7 @@ def _run_with_inputs(
     inputs = tuple(InputSpec(name=name, source=str(file)) for name, file in zip(names, files, strict=True))
     rows = {values.shape[0] for values in expected.values() if values.shape}
     rerun = job.at({BATCH_SIZE.name: rows.pop()}) if len(rows) == 1 else job
+    rerun = replace(rerun, observation=Observation())  # these are inputs of the model itself
     path.unlink()
     with suppress(OutOfTime):
         campaign.execute(replace(_watch_job(rerun, path, (), budget.left), inputs=inputs), watch=ignore_event)

@@ -207,6 +207,7 @@ CHIPS: Mapping[str, Severity] = {
     "changed": Severity.NOTE,
     "too few": Severity.NOTE,
     "undecided": Severity.UNDECIDED,
+    "unknown": Severity.UNDECIDED,
     "stale": Severity.UNDECIDED,
     "doubtful": Severity.UNDECIDED,
     "deferred": Severity.UNDECIDED,

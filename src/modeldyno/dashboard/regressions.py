@@ -32,7 +32,7 @@ class RegressionSearch:
     """What has become worse in a store, searched by a thread of its own when the store has changed.
 
     What was found of a model is kept as long as its results are the same; so every model that has new ones
-    is judged in the end, however many there are.
+    is judged in the end, however many there are. One whose results cannot be read is judged again.
     """
 
     store: Store
@@ -96,6 +96,8 @@ class RegressionSearch:
                         break
             else:
                 self._publish(machines)
+                if any(map(_is_unknown, (*machines, *self._judged.values()))):
+                    self._searched = None
                 return
 
     def _waiting(self) -> Sequence[StoredName]:
@@ -105,7 +107,7 @@ class RegressionSearch:
         """
         there = [one for one in self.store.names(least=FEWEST_FOR_A_STEP) if one.name != REFERENCE]
         self._judged = {one: self._judged[one] for one in there if one in self._judged}
-        waiting = [one for one in there if one not in self._judged]
+        waiting = [one for one in there if one not in self._judged or _is_unknown(self._judged[one])]
         return waiting if self._found is None else _from_both_ends(waiting)
 
     def _publish(self, machines: Sequence[Regression]) -> None:
@@ -114,6 +116,10 @@ class RegressionSearch:
             self.version += found != self._found
             self._found = found
             self._changed.notify_all()
+
+
+def _is_unknown(judged: Regression | None) -> bool:
+    return judged is not None and judged.unknown
 
 
 def _from_both_ends(waiting: Sequence[StoredName]) -> Sequence[StoredName]:

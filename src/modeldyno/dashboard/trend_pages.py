@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,7 +23,7 @@ from modeldyno.dashboard.page import (
     PageText,
     address,
 )
-from modeldyno.errors import ModelDynoError, RequestError
+from modeldyno.errors import ModelDynoError, RequestError, StoreError, UnreadableDocument
 from modeldyno.interfaces.reporter import TableLinks
 from modeldyno.registry.canary import reading_tag
 from modeldyno.views.comparison import trend as trend_view
@@ -43,6 +42,9 @@ MODELS = 15
 HISTORY = 100
 """Newest results of each."""
 _WORSE, _CHANGED, _STABLE, _ASTRAY, _FEW = "worse", "changed", "stable", "undecided", "too few"
+_UNKNOWN = "unknown"
+_UNREADABLE = StoreError, UnreadableDocument
+"""What is raised of a history that cannot be read, now or ever, of which nobody knows whether it is worse."""
 
 
 def trends(asked: Asked) -> DashboardPage:
@@ -51,7 +53,8 @@ def trends(asked: Asked) -> DashboardPage:
     if name:
         return _history(asked, name, asked.text("metric"))
     found = tuple(trends_of(asked.store))
-    worse = sum(trend_state(trend) == _WORSE for _, _, trend in found)
+    states = Counter(trend_state(one.trend) for one in found)
+    counts = ", ".join(f"{states[state]} {state}" for state in (_WORSE, _UNKNOWN) if states[state])
     table = Table(
         title="",
         columns=tuple(Column(title=t) for t in ("history", "state", "metric", "now", "results", "what")),
@@ -65,15 +68,15 @@ def trends(asked: Asked) -> DashboardPage:
         commands=("modeldyno profile model.onnx",),
     )
     return DashboardPage(
-        title=f"Trends: {worse} worse" if worse else "Trends",
+        title=f"Trends: {counts}" if counts else "Trends",
         room="/trends",
         parts=(PageBlocks(blocks=(table,), links=links) if found else nothing,),
         data=[
             {
                 "name": name,
                 "state": trend_state(trend),
-                "metric": str(trend.query),
-                "says": trend_view.headline(trend),
+                "metric": str(trend.query) if isinstance(trend, Trend) else "",
+                "says": trend_view.headline(trend) if isinstance(trend, Trend) else str(trend),
             }
             for _, name, trend in found
         ],
@@ -109,34 +112,45 @@ class NamedTrend(NamedTuple):
     label: str
     name: str
     """Under which its page is found."""
-    trend: Trend
+    trend: Trend | ModelDynoError
+    """The error says why it cannot be read."""
 
 
 def trends_of(store: Store) -> Sequence[NamedTrend]:
     """Return the histories of the machines and of the models measured last, those that are worse first."""
-    found = [NamedTrend(_label_of(target), tag, trend) for target, tag, trend in machine_trends(store)]
+    found = [NamedTrend(_label_of(target), tag, trend) for target, tag, trend in _machine_histories(store)]
     models = Counter(entry.name for entry in store.find(limit=_LOOKED) if not entry.failed)
     for name in [name for name, times in models.items() if times > 1 and name != REFERENCE][:MODELS]:
-        history = _trend_or_none(store, name)
+        history = _history_or_none(store, name)
         if history is not None:
             found.append(NamedTrend(name, name, history))
-    return sorted(found, key=lambda one: trend_state(one.trend) != _WORSE)
+    first = {_WORSE: 0, _UNKNOWN: 1}
+    return sorted(found, key=lambda one: first.get(trend_state(one.trend), len(first)))
 
 
 def find_regressions(store: Store) -> Sequence[Attention]:
-    """Return what of the histories measured last has become worse and still is, the latest first."""
+    """Return what of the histories measured last is worse, the latest first, and which cannot be read."""
     return latest_first(map(regression_in, trends_of(store)))
 
 
 class Regression(NamedTuple):
-    """What has become worse, and since when."""
+    """What has become worse, and since when; or what may have, as its history cannot be read."""
 
     since: str
+    """Empty if the history cannot be read."""
     attention: Attention
+
+    @property
+    def unknown(self) -> bool:
+        """Return whether its history could not be read."""
+        return self.attention.state == _UNKNOWN
 
 
 def regression_in(one: NamedTrend) -> Regression | None:
-    """Return what has become worse in a history and still is."""
+    """Return what has become worse in a history and still is, or that it cannot be read."""
+    if isinstance(one.trend, ModelDynoError):
+        why = Attention(_UNKNOWN, one.label, "", str(one.trend), address("trends", name=one.name))
+        return Regression("", why)
     if not one.trend.regressions:
         return None
     what = Attention(_WORSE, one.label, "", describe_trend(one.trend), address("trends", name=one.name))
@@ -144,25 +158,31 @@ def regression_in(one: NamedTrend) -> Regression | None:
 
 
 def latest_first(regressions: Iterable[Regression | None]) -> Sequence[Attention]:
-    """Return what has become worse, the latest first."""
+    """Return what has become worse, the latest first, and then what is unknown."""
     worse = [one for one in regressions if one is not None]
     return [one.attention for one in sorted(worse, key=lambda one: one.since, reverse=True)]
 
 
 def regression_of_model(store: Store, name: str) -> Regression | None:
     """Return what has become worse in the history of a model, of which nothing is kept in memory."""
-    with suppress(ModelDynoError):  # nothing is timed, or a result is damaged
+    history: Trend | ModelDynoError
+    try:
         entries = [entry for entry in store.find(name=name, limit=HISTORY) if not entry.failed]
-        if entries:
-            return regression_in(NamedTrend(name, name, trend_of_entries(store, name, entries)))
-    return None
+        if not entries:
+            return None
+        history = trend_of_entries(store, name, entries)
+    except _UNREADABLE as error:
+        history = error
+    except RequestError:  # nothing is timed
+        return None
+    return regression_in(NamedTrend(name, name, history))
 
 
 def regressions_of_machines(store: Store) -> Sequence[Regression]:
-    """Return the machines that have become slower, by their reference model."""
+    """Return the machines that have become slower, or may have, by their reference model."""
     found = (
-        regression_in(NamedTrend(_label_of(target), tag, trend))
-        for target, tag, trend in machine_trends(store)
+        regression_in(NamedTrend(_label_of(target), tag, history))
+        for target, tag, history in _machine_histories(store)
     )
     return [one for one in found if one is not None]
 
@@ -173,10 +193,16 @@ def _label_of(target: HardwareTarget) -> str:
 
 def machine_trends(store: Store) -> Iterator[tuple[HardwareTarget, str, Trend]]:
     """Yield each target whose reference model was measured more than once, its tag, and the history."""
+    for target, tag, history in _machine_histories(store):
+        if isinstance(history, Trend):
+            yield target, tag, history
+
+
+def _machine_histories(store: Store) -> Iterator[tuple[HardwareTarget, str, Trend | ModelDynoError]]:
     for target in store.registry.targets():
         tag = reading_tag(target.id)
         if len(store.find(tag=tag, limit=2)) > 1:
-            history = _trend_or_none(store, tag)
+            history = _history_or_none(store, tag)
             if history is not None:
                 yield target, tag, history
 
@@ -193,12 +219,15 @@ def _trend(store: Store, name: str, query: Query | None) -> Trend:
     return found
 
 
-def _trend_or_none(store: Store, name: str) -> Trend | None:
-    """Return a history for a list: None where nothing is timed, or a result of it is damaged."""
-    with suppress(ModelDynoError):
+def _history_or_none(store: Store, name: str) -> Trend | ModelDynoError | None:
+    """Return a history for a list, or why it cannot be read; None where nothing is timed."""
+    try:
         found = _kept_trend(_stored_history(store, name), None)
-        return found if isinstance(found, Trend) else None
-    return None
+    except _UNREADABLE as error:
+        return error
+    except RequestError:
+        return None
+    return found if isinstance(found, Trend) else None
 
 
 def _stored_history(store: Store, name: str) -> _Stored:
@@ -232,6 +261,8 @@ class _Stored:
 def _kept_trend(stored: _Stored, query: Query | None) -> Trend | RequestError:
     try:
         return trend_of_entries(stored.store, stored.label, stored.entries, query, read=_kept_reading)
+    except UnreadableDocument:
+        raise
     except RequestError as error:
         return error
 
@@ -258,8 +289,10 @@ def _read(place: _Place, identifier: str, query: Query | None) -> StoredReading:
     return read_stored(place.store, identifier, query)
 
 
-def trend_state(trend: Trend) -> str:
-    """Say in a word how a history stands: worse, undecided, too few, changed or stable."""
+def trend_state(trend: Trend | ModelDynoError) -> str:
+    """Say in a word how a history stands: worse, undecided, too few, changed, stable, or unknown."""
+    if isinstance(trend, ModelDynoError):
+        return _UNKNOWN
     if trend.regressions:
         return _WORSE
     if trend.astray:
@@ -274,7 +307,9 @@ def describe_trend(trend: Trend) -> str:
     return trend_view.headline(trend).partition(": ")[2]
 
 
-def _row(trend: Trend) -> tuple[str, ...]:
+def _row(trend: Trend | ModelDynoError) -> tuple[str, ...]:
+    if isinstance(trend, ModelDynoError):
+        return (_UNKNOWN, "", "", "", str(trend))
     return (
         trend_state(trend),
         str(trend.query),

@@ -238,11 +238,7 @@ class Request:
 
     def _check_stages(self, backend: str) -> None:
         """Refuse functions around a model on a server, and raw data as labelled samples."""
-        if STAGES in self._effective_probes() and plugins.serves(backend):
-            raise RequestError(
-                f"The stages of a call are measured in the process of the model, and the backend '{backend}' "
-                "sends requests; leave out `pre` and `post`."
-            )
+        check_stages(self._effective_probes(), backend)
         if self.observation.preprocess and self.observation.evaluate and not self.observation.data:
             raise RequestError(
                 "`inputs` is what the function of `pre` takes; name the labelled samples of the model with "
@@ -287,6 +283,19 @@ class Request:
             if fraction_of(name) is None:
                 raise RequestError(f"'{name}' is not a percentile; write p99 or p99.9.")
         return replace(self.plan, percentiles=tuple(percentiles))
+
+
+def check_stages(probes: Iterable[str], backend: str) -> None:
+    """Refuse the stages of a call where a server makes it.
+
+    Raises:
+        RequestError: they are to be measured, and the backend serves.
+    """
+    if STAGES in probes and plugins.serves(backend):
+        raise RequestError(
+            f"The stages of a call are measured in the process of the model, and the backend '{backend}' "
+            "sends requests; leave out `pre` and `post`."
+        )
 
 
 SERVER = "triton"

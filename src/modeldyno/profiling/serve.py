@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.spec.devices import is_cpu
 from modeldyno.environment.devices import read_devices
 from modeldyno.environment.running_servers import check_name
 from modeldyno.errors import RequestError, RunFailed
@@ -77,7 +78,7 @@ def serve_model(  # noqa: PLR0913 - what a server is asked for
         return start_server(request.job(), chosen, numbered=name is None, owner=owner)
     except RunFailed as error:
         asked = str(request.settings.get("device", "cpu"))
-        reading = read_devices() if asked != "cpu" else None
+        reading = None if is_cpu(asked) else read_devices()
         if reading is None or reading.devices:
             raise
         raise RunFailed(f"{error} No device was seen for {asked}. {reading.source}") from error

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from modeldyno import plugins
 from modeldyno.core.comparison.schedule import ALTERNATING, INTERLEAVED
 from modeldyno.core.result.result import Event, FailureKind, Result
+from modeldyno.core.spec.devices import is_cpu
 from modeldyno.environment import machine
 from modeldyno.errors import ModelDynoError
 from modeldyno.runtime.child_process import ChildProcess
@@ -67,7 +68,7 @@ def can_share(job: Job) -> bool:
     if job.model.scheme == "object" or plugins.serves(job.backend):
         return False
     device = str(job.config.get("device", _ANY))
-    return not machine.may_have_device() if device == _ANY else device.startswith("cpu")
+    return not machine.may_have_device() if device == _ANY else is_cpu(device)
 
 
 def _out_of_memory(result: Result | ModelDynoError) -> bool:

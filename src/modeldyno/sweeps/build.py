@@ -20,7 +20,7 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import METRICS, Query
 from modeldyno.core.report.chosen_plot import ChosenPlot, plot_of_parts
 from modeldyno.core.spec.knob import BATCH_SIZE, KnobValue, configure
-from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate
+from modeldyno.core.spec.load_spec import OPEN_LOOP, Arrivals, Load, parse_rate
 from modeldyno.core.spec.probe_options import Observation, is_evaluation
 from modeldyno.core.stats.units import RATE, SECONDS, parse_bound
 from modeldyno.core.study.goal import Goal, Objective, Rank, goal_of_each_model
@@ -32,7 +32,7 @@ from modeldyno.identity import new_identity
 from modeldyno.profiling import request, resolve_model
 from modeldyno.sweeps import axes, value_parsers
 from modeldyno.sweeps.model_analyzer_keys import KEYS as ANALYZER_KEYS
-from modeldyno.sweeps.point_to_job import canonical_name, check_axes
+from modeldyno.sweeps.point_to_job import backends, canonical_name, check_axes
 from modeldyno.sweeps.schema import AIMS, FOREIGN, KEYS, STRATEGY
 
 if TYPE_CHECKING:
@@ -50,8 +50,15 @@ _OFFLINE, _OFFLINE_BATCHES, _OFFLINE_LOADS = "offline", f"{BATCH_SIZE.name}=1..6
 """The mode without a latency to hold: requests have many samples, and few are in flight."""
 
 
-def build_study(words: FileConfig, *, trust: bool = False) -> tuple[Study, tuple[Axis, ...]]:
+def build_study(
+    words: FileConfig, *, trust: bool = False, observation: Observation | None = None
+) -> tuple[Study, tuple[Axis, ...]]:
     """Resolve every name and check every value; return the Study, and the axes that were chosen by default.
+
+    Args:
+        words: the configuration.
+        trust: allow files that run code when loaded.
+        observation: has the functions around the model, where they are objects of this process.
 
     Raises:
         RequestError: the configuration is wrong; nothing was measured.
@@ -88,7 +95,7 @@ def build_study(words: FileConfig, *, trust: bool = False) -> tuple[Study, tuple
         inputs=_read_inputs(words),
         probes=_select_probes(words, goal, served=plugins.serves(backend)),
         load=_read_load(words, space) if plugins.serves(backend) else None,
-        observation=_read_evaluation(words, goal),
+        observation=_read_observation(words, goal, observation or Observation()),
         require=tuple(map(str, _read_constraints(words))),
         percentiles=tuple(
             o.percentile for o in goal.objectives if o.percentile and o.query.metric == "latency"
@@ -116,6 +123,8 @@ def build_study(words: FileConfig, *, trust: bool = False) -> tuple[Study, tuple
     )
     with words.at("space"):
         check_axes(result)
+        for name in backends(result):
+            request.check_stages(job.probes, name)
     return result, default_axes
 
 
@@ -306,12 +315,19 @@ def _read_names(words: FileConfig, key: str) -> list[str]:
     return list(dict.fromkeys(name.strip() for text in texts for name in str(text).split(",")))
 
 
-def _read_evaluation(words: FileConfig, goal: Goal) -> Observation:
-    """Return what is evaluated on labelled samples: what is named, and what the goal needs."""
+def _read_observation(words: FileConfig, goal: Goal, given: Observation) -> Observation:
+    """Add the functions around the model, and what is evaluated: what is named, and what the goal needs."""
+    functions: dict[str, Any] = {}
+    for name, field in (("pre", "preprocess"), ("post", "postprocess")):
+        if name in words.tree:
+            with words.at(name):
+                functions[field] = request.parse_function(str(words.tree[name]), name)
     data = value_parsers.as_text(words.tree.get("data"))
     requested = _read_names(words, "evaluate")
     needed = [query.metric for query in goal.queries if is_evaluation(query.metric)]
-    return Observation(
+    return replace(
+        given,
+        **functions,
         evaluate=tuple(dict.fromkeys((*requested, *needed))),
         data=None if data is None else str(Path(data).absolute()),
     )
@@ -406,9 +422,8 @@ def _read_load(words: FileConfig, space: Space) -> Load:
     with words.at("load", "arrivals"):
         if "arrivals" in configured:
             values["arrivals"] = Arrivals(
-                value_parsers.parse_choice("arrivals", configured["arrivals"], _OPEN_LOOP_ARRIVALS)
+                value_parsers.parse_choice(
+                    "arrivals", configured["arrivals"], [str(kind) for kind in OPEN_LOOP]
+                )
             )
         return Load(**values)
-
-
-_OPEN_LOOP_ARRIVALS = [str(kind) for kind in (Arrivals.CONSTANT, Arrivals.POISSON, Arrivals.BURST)]

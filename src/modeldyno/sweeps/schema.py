@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import options
+from modeldyno.core.spec.load_spec import OPEN_LOOP
 from modeldyno.core.study.goal import Rank
 from modeldyno.sweeps import model_analyzer_keys
 
@@ -77,7 +78,8 @@ LOAD = {
     "concurrency": _described(_COUNT, "Concurrent requests, where that is no axis."),
     "rate": _described(_QUANTITY, "An open loop: 100, 100:poisson, 100:burst=8 (requests/s), 5:sequences."),
     "arrivals": _described(
-        {"enum": ["constant", "poisson", "burst"]}, "Of an open loop whose rate is an axis."
+        {"enum": [str(kind) for kind in OPEN_LOOP]},
+        "Of an open loop whose rate is an axis; sequences begin at that rate, and need a sequence.",
     ),
     **_of_table(options.LOAD),
 }
@@ -100,6 +102,8 @@ KEYS: dict[str, dict[str, Any]] = {
     ),
     "input": _described(_TEXTS, "name=8x128:int64:0..30521, or a file."),
     "probe": _described(_TEXTS, "What to measure; by default what the goal needs."),
+    "pre": _described(_TEXT, "Function timed before a model in process; it gets the input: file.py:clean."),
+    "post": _described(_TEXT, "Function timed after it, which gets the outputs: file.py:decode."),
     "evaluate": _described(_TEXTS, "Metrics of labelled samples, such as accuracy; also those of the goal."),
     "data": _described(_TEXT, "The labelled samples: test.npz, or test.npz:labels; by default the input."),
     "beside": _described(

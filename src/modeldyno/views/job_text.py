@@ -91,6 +91,8 @@ def _of_study(study: Study) -> Iterator[tuple[str, Any]]:
     yield from _unless_empty("set", {name: _knob(value) for name, value in study.settings.items()})
     yield from _unless_empty("input", [format_input_option(spec) for spec in job.inputs])
     yield "probe", list(job.probes)
+    yield from _unless_empty("pre", job.observation.preprocess)
+    yield from _unless_empty("post", job.observation.postprocess)
     yield from _unless_empty("evaluate", list(job.observation.evaluate))
     if job.observation.data:
         yield "data", job.observation.data

@@ -59,6 +59,8 @@ def sweep_command(study: Study) -> str:
         for name, value in study.settings.items()
         for part in ("--set", f"{name}={format_knob_value(value)}")
     ]
+    words += [part for spec in job.inputs for part in ("--input", format_input_option(spec))]
+    words += _observation_options(job.observation)
     words += _goal_options(study.goal)
     words += ["--strategy", study.strategy, "--seed", str(study.seed)]
     return shlex.join(words)

@@ -10,7 +10,7 @@ from modeldyno.core.metrics.metric import METRICS, ReportSection
 from modeldyno.core.report.blocks import clean, shorten
 from modeldyno.core.spec.input_spec import BATCH
 from modeldyno.core.spec.knob import BATCH_SIZE
-from modeldyno.core.stats.units import COUNT, format_estimate, format_quantity
+from modeldyno.core.stats.units import COUNT, SECONDS, format_estimate, format_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -30,6 +30,23 @@ def estimate(value: float | None, interval: Interval | None, unit: str) -> tuple
     if interval is None:
         return "" if value is None else format_quantity(value, unit, 3), ""
     return format_estimate(value, interval.low, interval.high, unit)
+
+
+def marked_median(times: Distribution) -> tuple[str, str]:
+    """Format the median in seconds of a table and its interval; ``~`` marks one of too few samples."""
+    mark = UNCERTIFIED if times.missing("p50") else ""
+    value, span = estimate(times.statistic("p50"), times.interval("p50"), SECONDS)
+    return f"{mark}{value}", span
+
+
+def explain_mark(title: str, medians: Iterable[str]) -> str:
+    """Add to the title of a table what ``~`` means, if a cell has it."""
+    marked = any(median.startswith(UNCERTIFIED) for median in medians)
+    return f"{title}; {UNCERTIFIED}: of too few samples" if marked else title
+
+
+UNCERTIFIED = "~"
+"""Marks a statistic of too few samples to be certified."""
 
 
 def estimate_near_zero(value: float, low: float, high: float, unit: str) -> tuple[str, str]:

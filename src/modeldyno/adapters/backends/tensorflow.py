@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.backends.output_leaves import leaves
 from modeldyno.adapters.backends.tensorflow_operators import watch_operators
+from modeldyno.core.spec.devices import is_cpu
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob, count_knob
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.loader import Form
@@ -115,7 +116,7 @@ class Session:
             raise RequestError(
                 "A call that XLA compiles is one operator; leave jit_compile off to see those of the model."
             )
-        if not self.device.startswith("CPU"):
+        if not is_cpu(self.device):
             raise RequestError("TensorFlow's operators are watched on the CPU only; set device to cpu.")
         call = self.prepare(feed)
         call()
@@ -169,7 +170,7 @@ def configure_process(config: Mapping[str, KnobValue]) -> None:
             threading.set_intra_op_parallelism_threads(int(config["threads"]))
         if "inter_threads" in config:
             threading.set_inter_op_parallelism_threads(int(config["inter_threads"]))
-        if str(config.get("device", "")).lower().startswith("cpu"):
+        if is_cpu(str(config.get("device", ""))):
             tf.config.set_visible_devices([], "GPU")
     except RuntimeError as error:
         raise RequestError(

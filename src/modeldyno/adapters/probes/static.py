@@ -9,7 +9,7 @@ from modeldyno import data, plugins
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.core.result.static_data import StaticReport
-from modeldyno.core.spec.devices import find_device
+from modeldyno.core.spec.devices import find_device, is_cpu
 from modeldyno.core.spec.input_spec import BATCH, concrete_shape
 from modeldyno.core.static.weights import (
     CONVERTED_DTYPES,
@@ -82,7 +82,7 @@ def _resolve_device(subject: Subject, dtype: str, name: str) -> DevicePeaks | No
     if name != peaks.NAME:
         return find_device(name)
     computed, device = CONVERTED_DTYPES.get(subject.precision, dtype), subject.device()
-    if device == "cpu":
+    if is_cpu(device):
         return peaks.local_device(computed)
     from modeldyno.environment.accelerator_peaks import accelerator_peaks  # noqa: PLC0415 - only where one is
 

@@ -84,7 +84,9 @@ def _requests(ctx: click.Context, options: dict[str, Any]) -> list[request.Reque
         inspection=request.make_inspection(
             mode=options["mode"], optimizer=requested_optimizer(ctx), modules=False
         ),
-        observation=Observation(**cli_options.evaluation_from_options(options)),
+        observation=Observation(
+            **cli_options.functions_from_options(options), **cli_options.evaluation_from_options(options)
+        ),
         trust=options["trust"],
     )
     shared_settings = request.parse_settings(options["settings"])

@@ -63,6 +63,14 @@ def evaluation_from_options(options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def functions_from_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an Observation that name the functions around a model."""
+    return {
+        "preprocess": request.parse_function(options["pre"], "pre"),
+        "postprocess": request.parse_function(options["post"], "post"),
+    }
+
+
 def check_order(options: Mapping[str, Any], fewest: str, most: str) -> None:
     """Check that a minimum that was given does not exceed its maximum; a default may.
 

@@ -87,7 +87,7 @@ def _local_bottleneck(case: Case) -> Bottleneck | None:
         taken = case.number("foreign_cpu") if code == "interference" else None
         if (seen := case.doubted(code)) and (taken is None or taken >= _FOREIGN_CORES):
             return Bottleneck(limit=limit, share=None, seen=seen)
-    if not case.on_cpu and (host := _host_bottleneck(case)):
+    if not case.result.environment.on_cpu and (host := _host_bottleneck(case)):
         return host
     place, latency = case.place, case.latency
     if place is None or latency is None:

@@ -87,11 +87,6 @@ class Case:
         return int(min(limits, default=0))
 
     @cached_property
-    def on_cpu(self) -> bool:
-        """Whether it ran on the CPU."""
-        return str(self.result.environment.conditions.get("device", "cpu")).startswith("cpu")
-
-    @cached_property
     def batch_size(self) -> int:
         """Samples per call."""
         setting = self.result.job.config.get(BATCH_SIZE.name)

@@ -81,7 +81,7 @@ def precision(case: Case) -> Iterator[Finding]:
 def tf32(case: Case) -> Iterator[Finding]:
     """Propose TF32 if most weights have 32 bits and the products are computed in full."""
     share, job = case.weight_share("float32"), case.trial(tf32=True)
-    of_cuda = str(case.result.environment.conditions.get("device", "")).startswith("cuda")
+    of_cuda = case.result.environment.device.startswith("cuda")
     if case.served or not of_cuda or share < _FLOAT or job is None or case.setting("precision"):
         return
     yield Finding(
@@ -162,7 +162,7 @@ def threads(case: Case) -> Iterator[Finding]:
     """Propose another number of threads: no more than cores, and one if operators are short."""
     name = case.has("threads", "intra_threads")
     setting, cores = case.setting(name) if name else None, case.cores
-    if case.served or not name or not cores or not case.on_cpu:
+    if case.served or not name or not cores or not case.result.environment.on_cpu:
         return
     thread_count = int(setting) if setting else cores
     if thread_count > cores:
@@ -236,7 +236,7 @@ def inference_mode(case: Case) -> Iterator[Finding]:
 def io_binding(case: Case) -> Iterator[Finding]:
     """Propose to place inputs on the device once."""
     job, moved = case.trial(io_binding=True), case.number("input_bytes")
-    if case.served or job is None or case.on_cpu or not moved:
+    if case.served or job is None or case.result.environment.on_cpu or not moved:
         return
     yield Finding(
         seen=f"each call moves {format_bytes(moved)} of inputs to the device and waits for the outputs",

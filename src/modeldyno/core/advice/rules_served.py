@@ -59,7 +59,7 @@ def instances(case: Case) -> Iterator[Finding]:
     busy = part_of(case.number("cpu_utilization"), float(case.cores))
     if share < _QUEUE or not name or not busy or CLIENT_LIMITED in _doubt_codes(case):
         return
-    if busy > _BUSY and case.on_cpu:
+    if busy > _BUSY and case.result.environment.on_cpu:
         return
     job = case.trial(**{name: int(case.setting(name) or 1) + 1})
     yield Finding(

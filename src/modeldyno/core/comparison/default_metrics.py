@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.comparison.comparison import SMALLEST_EFFECT
+from modeldyno.core.metrics.call_stages import END_TO_END
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.metric import METRICS, Better, Query
 from modeldyno.core.stats.units import BYTES
@@ -39,7 +40,8 @@ def headline_queries(baseline: Result, candidate: Result) -> tuple[Query, ...]:
 def shared_queries(baseline: Result, candidate: Result) -> tuple[Query, ...]:
     """Return one query for each metric of the whole model that both have and that has a better direction.
 
-    Of two profiles of regions they are of each region that both have: its time, calls, memory and operators.
+    Of calls end to end it is their latency; that of a single stage is judged where it is asked for. Of two
+    profiles of regions they are of each region that both have: its time, calls, memory and operators.
     """
     own_code = all(regions.PROBE in result.job.probes for result in (baseline, candidate))
     queries = []
@@ -47,7 +49,8 @@ def shared_queries(baseline: Result, candidate: Result) -> tuple[Query, ...]:
         row, other = measurement.row, candidate.find(measurement.metric, measurement.scope)
         if other is None or _is_spread(measurement) is not _is_spread(other):
             continue
-        if _is_of_region(measurement, other) if own_code else not measurement.scope and _has_direction(row):
+        whole = measurement.scope in {"", END_TO_END} and _has_direction(row)
+        if _is_of_region(measurement, other) if own_code else whole:
             statistic = _default_statistic(measurement)
             queries.append(Query(metric=row.name, scope=measurement.scope, statistic=statistic))
     return tuple(queries)

@@ -21,6 +21,7 @@ from modeldyno.core.metrics.queries import format_main_figures, list_numbers
 from modeldyno.core.result import trace_data as activity
 from modeldyno.core.result.static_data import StaticReport
 from modeldyno.core.result.trace_data import LiveSecond, TraceReport
+from modeldyno.core.spec.devices import is_cpu
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelIdentity
@@ -69,6 +70,16 @@ class Environment:
     software: dict[str, Fact] = field(default_factory=dict)
     conditions: dict[str, Fact] = field(default_factory=dict)
     """Conditions during the run: load average, governor, threads, steal."""
+
+    @property
+    def device(self) -> str:
+        """The device that the model ran on, by the name that its framework gives; cpu if none is known."""
+        return str(self.conditions.get("device", "cpu"))
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the model ran on the processor."""
+        return is_cpu(self.device)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,8 +153,7 @@ class Result(Presented):
     @property
     def peaks_scope(self) -> str:
         """The scope of the peaks, and of the bounds from them, of the device that the model ran on."""
-        device = str(self.environment.conditions.get("device", "cpu"))
-        return HERE if device.startswith("cpu") else device
+        return HERE if self.environment.on_cpu else self.environment.device
 
     def find(self, metric: str, scope: str = "") -> Measurement | None:
         """Return the measurement of a metric at a scope, or None."""

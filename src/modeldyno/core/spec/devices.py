@@ -1,7 +1,8 @@
-"""Devices with published peaks, and the lookup of their names."""
+"""Names of devices: which is the processor, and which have published peaks."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from math import inf
 
@@ -54,6 +55,11 @@ class DevicePeaks:
         head = dtype.partition("_")[0]
         name = _SIGNED.get(head, head)
         return name if name in _WIDER or name in self.flops else "float32"
+
+
+def is_cpu(device: str) -> bool:
+    """Return whether a device is the processor, by a framework's name: cpu, cpu:0, CPU:0, TFRT_CPU_0."""
+    return "cpu" in re.split("[^a-z]+", device.lower())
 
 
 def find_device(name: str) -> DevicePeaks:

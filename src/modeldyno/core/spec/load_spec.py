@@ -32,6 +32,10 @@ class Arrivals(StrEnum):
     """At the times in a file."""
 
 
+OPEN_LOOP = (Arrivals.CONSTANT, Arrivals.POISSON, Arrivals.BURST, Arrivals.SEQUENCES)
+"""Arrivals at a rate."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
     """The load; times in seconds, rates in requests per second."""
@@ -199,8 +203,7 @@ def parse_rate(text: str) -> tuple[float, Arrivals, int]:
         raise RequestError(
             f"`rate` '{text}' is not a rate; write 100, 100:poisson, 100:burst=8 or 5:sequences."
         )
-    kinds = [Arrivals.CONSTANT, Arrivals.POISSON, Arrivals.BURST, Arrivals.SEQUENCES]
     kind = match["kind"] or Arrivals.CONSTANT
-    if kind not in kinds:
-        raise UnknownName.among("kind of arrivals", kind, kinds)
+    if kind not in OPEN_LOOP:
+        raise UnknownName.among("kind of arrivals", kind, OPEN_LOOP)
     return float(match["rate"]), Arrivals(kind), int(match["burst"] or 1)

@@ -8,7 +8,7 @@ from modeldyno.core.metrics.call_stages import CALL_SCOPES, END_TO_END
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.report.blocks import Table, make_columns
 from modeldyno.core.stats.units import SECONDS
-from modeldyno.views.text import estimate, share
+from modeldyno.views.text import estimate, explain_mark, marked_median, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,13 +54,15 @@ def call_stage_table(result: Result) -> Iterator[Table]:
         rows.append(
             (
                 scope,
-                *estimate(times.statistic("p50"), times.interval("p50"), SECONDS),
+                *marked_median(times),
                 "—" if tail is None else estimate(tail, times.interval("p99"), SECONDS)[0],
                 share(times.statistic("mean"), whole),
             )
         )
     yield Table(
-        title="A call end to end: latency@STAGE, and the share of the mean",
+        title=explain_mark(
+            "A call end to end: latency@STAGE, and the share of the mean", (row[1] for row in rows)
+        ),
         columns=make_columns("stage", "median>", "95 % interval", "p99>", "share>"),
         rows=tuple(rows),
     )

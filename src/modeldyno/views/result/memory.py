@@ -13,7 +13,7 @@ from modeldyno.core.stats.statistics import unpack_samples
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
 from modeldyno.core.trace.memory_category import GIVEN, ROOM, Category
 from modeldyno.views.result.module_tree import name_range, pattern
-from modeldyno.views.text import count, estimate, keep_ending, number, share
+from modeldyno.views.text import count, estimate, explain_mark, keep_ending, marked_median, number, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -63,7 +63,7 @@ def training_step_clause(result: Result) -> str:
     optimizer = clean(result.job.inspection.optimizer)
     optimizer_text = "without an optimiser" if optimizer == "none" else f"with {optimizer}"
     about = "about " if step.value.missing("p50") else ""
-    median, span = _median(step.value)
+    median, span = estimate(step.value.statistic("p50"), step.value.interval("p50"), SECONDS)
     interval = f", 95 % interval {span}" if span and not about else ""
     backend = clean(result.job.backend)
     return f"takes {about}{median} (median{interval}) for a training step {optimizer_text} on {backend}"
@@ -78,10 +78,6 @@ def largest_batch_clause(result: Result) -> str:
     samples = count(round(number(batch)[0]), "sample")
     limit = _within(result).removeprefix("largest batch")
     return f"{does} with batches of up to {samples}{limit} on {clean(result.job.backend)}"
-
-
-def _median(times: Distribution) -> tuple[str, str]:
-    return estimate(times.statistic("p50"), times.interval("p50"), SECONDS)
 
 
 # --- training ------------------------------------------------------------------------------------
@@ -101,14 +97,15 @@ def _steps(result: Result) -> Iterator[Table]:
             rows.append(
                 (
                     stage or "a whole step",
-                    *_median(stage_time.value),
+                    *marked_median(stage_time.value),
                     share(stage_time.value.statistic("p50"), whole.value.statistic("p50")),
                     *((_bytes(most),) if peaks else ()),
                 )
             )
     titles = ("stage", "median>", "95 % interval", "share>", *(("peak memory>",) if peaks else ()))
     beyond = "; peak memory without weights, inputs and optimiser state" if peaks else ""
-    yield Table(title=f"A training step{beyond}", columns=make_columns(*titles), rows=tuple(rows))
+    title = explain_mark(f"A training step{beyond}", (row[1] for row in rows))
+    yield Table(title=title, columns=make_columns(*titles), rows=tuple(rows))
 
 
 # --- the numbers ---------------------------------------------------------------------------------

@@ -8,7 +8,15 @@ from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.core.trace.token_metrics import DECODE, GenerationLength, TokenBand, split_into_bands
-from modeldyno.views.text import NAME_LIMIT, count, estimate, format_measurement, number, share
+from modeldyno.views.text import (
+    NAME_LIMIT,
+    UNCERTIFIED,
+    count,
+    estimate,
+    format_measurement,
+    number,
+    share,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,8 +111,8 @@ def _length(result: Result, extent: GenerationLength) -> tuple[str, ...]:
     return (
         "its input" if extent.prompt is None else f"{extent.prompt:,}",
         f"{extent.generated:,}",
-        _statistic_text(result, "time_to_first_token", extent, few="~"),
-        _statistic_text(result, "time_per_output_token", extent, few="~") or "—",
+        _statistic_text(result, "time_to_first_token", extent, few=UNCERTIFIED),
+        _statistic_text(result, "time_per_output_token", extent, few=UNCERTIFIED) or "—",
         _p99_gap(result, extent),
         _rate(decode),
         _rate(whole),

@@ -18,7 +18,7 @@ from modeldyno.core.study.pooled_estimate import estimate, judge_candidate, sear
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.views.study.charts import candidates_by_load
 from modeldyno.views.study.rows import BOUNDS, format_point
-from modeldyno.views.text import format_knob_value
+from modeldyno.views.text import UNCERTIFIED, format_knob_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -81,11 +81,10 @@ def configuration_summary(
     tables = [table for row in rows for table in load_table(study, row, options)]
     yield from tables
     cells = (cell for table in tables for line in table.rows for cell in line)
-    if any(cell.startswith(_UNCERTIFIED) for cell in cells):
-        yield Notice(severity=Severity.NOTE, text=f"{_UNCERTIFIED} marks {_UNCERTIFIED_MEANS}")
+    if any(cell.startswith(UNCERTIFIED) for cell in cells):
+        yield Notice(severity=Severity.NOTE, text=f"{UNCERTIFIED} marks {_UNCERTIFIED_MEANS}")
 
 
-_UNCERTIFIED = "~"
 _UNCERTIFIED_MEANS = "a percentile of too few samples to be certified: the plain quantile of those measured"
 
 
@@ -203,7 +202,7 @@ def _figure(study: Study, candidate: Candidate, name: str, options: ViewOptions)
         return ""
     answers = [trial.ask(query) for trial in candidate.quoted_trials]
     certified = all(answer is None or answer.value is not None for answer in answers)
-    return f"{'' if certified else _UNCERTIFIED}{format_quantity(value, query.unit, 3)}"
+    return f"{'' if certified else UNCERTIFIED}{format_quantity(value, query.unit, 3)}"
 
 
 def _value(candidate: Candidate, name: str, options: ViewOptions) -> float | None:
