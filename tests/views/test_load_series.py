@@ -7,8 +7,7 @@ import pytest
 
 from modeldyno.adapters.reporters import terminal
 from modeldyno.core.load.capacity import Capacity, propose
-from modeldyno.core.load.capacity_spec import RATE, CapacitySearch
-from modeldyno.core.load.capacity_steps import NextLoad, SearchEnd
+from modeldyno.core.load.capacity_steps import RATE, CapacitySearch, NextLoad, SearchEnd
 from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
 from modeldyno.core.metrics.constraints import Answer, Constraint
 from modeldyno.core.metrics.measurement import CLIENT_LIMITED, SATURATED, Interval

@@ -11,10 +11,10 @@ from modeldyno.core.metrics.measurement import Distribution, Interval, Measureme
 from modeldyno.core.report.blocks import Heading, Notice, Severity, Table
 from modeldyno.core.report.charts import Bins, Forest, Parallel, Picture, Plot, Stack, Tree
 from modeldyno.core.spec.knob import Knob
+from modeldyno.documents.write import Page, combine_pages
 from modeldyno.testing.reporters import DOCUMENTS, full_result, sample_judgements
 from modeldyno.testing.sample_results import a_result, an_activity
 from modeldyno.views import ViewOptions, page
-from modeldyno.views.combined_page import Page, combine_pages
 from modeldyno.views.comparison import page as comparison_page
 from modeldyno.views.result.charts import call_timeline, memory_chart, request_stage_chart
 from modeldyno.views.result.page import summary

@@ -8,15 +8,16 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
-from modeldyno.core.comparison.build import compare_results, with_second_pass
-from modeldyno.core.comparison.change_test import LEVEL
-from modeldyno.core.comparison.comparison import ChangeVerdict, Comparison
-from modeldyno.core.comparison.shared_inputs import (
+from modeldyno.core.comparison.build import (
     FIRST_CALL,
     OWN_INPUTS,
+    compare_results,
     name_refusing_side,
     share_inputs,
+    with_second_pass,
 )
+from modeldyno.core.comparison.change_test import LEVEL
+from modeldyno.core.comparison.comparison import ChangeVerdict, Comparison
 from modeldyno.core.metrics import doubt
 from modeldyno.core.result.result import merge
 from modeldyno.core.spec.probe_options import EVALUATION
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
     from modeldyno.core.spec.job import Job
     from modeldyno.runtime.session import RunSession
-
 
 STORED = "stored"
 """Order of results that were measured separately."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from modeldyno.core.load.live_load import LiveLoad
+from modeldyno.core.load.load_seconds import LiveLoad
 from modeldyno.core.registry.answer import RegistryAnswer
 from modeldyno.core.registry.overview import VersionOverview
 from modeldyno.core.registry.policy import Policy

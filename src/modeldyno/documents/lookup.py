@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 from modeldyno import codec, kinds, plugins
 from modeldyno.codec import study as codec_study
 from modeldyno.core.study import configurations
-from modeldyno.core.study.find_configuration import find_configuration
-from modeldyno.core.study.ranking import ranking
+from modeldyno.core.study.ranking import find_configuration, ranking
 from modeldyno.core.study.search_space import key
-from modeldyno.documents.stored_results import stored_result
+from modeldyno.documents.catalog import stored_result
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:

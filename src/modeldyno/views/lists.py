@@ -11,8 +11,7 @@ from modeldyno.core.metrics.measurement import Distribution, Interval, Measureme
 from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.metrics.queries import STATISTICS_SHOWN
 from modeldyno.core.report.blocks import Table, clean, make_columns, shorten
-from modeldyno.core.result.failure_kinds import KINDS
-from modeldyno.core.result.scopes import scopes
+from modeldyno.core.result.result import KINDS, scopes
 from modeldyno.core.spec.knob import BATCH_SIZE
 from modeldyno.core.stats.units import BYTES, COUNT, format_quantity
 from modeldyno.views.text import (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from modeldyno.core.registry.modelci_path import ModelCiPath
+from modeldyno.core.registry.names import ModelCiPath
 from modeldyno.errors import RequestError
 
 ROOT = PurePosixPath("/home/me/.modelci")

@@ -13,10 +13,9 @@ from modeldyno.core.study.configurations import (
     configuration_label,
     configuration_number,
 )
-from modeldyno.core.study.find_configuration import find_configuration
 from modeldyno.core.study.goal import Goal, Objective
 from modeldyno.core.study.model_ranking import rank_models
-from modeldyno.core.study.ranking import ranking
+from modeldyno.core.study.ranking import find_configuration, ranking
 from modeldyno.errors import RequestError
 from modeldyno.testing.sample_studies import a_served_study, a_study
 

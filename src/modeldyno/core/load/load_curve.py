@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Answer, Constraint, Judgement
 from modeldyno.core.metrics.measurement import CLIENT_LIMITED, INTERRUPTED, SATURATED
+from modeldyno.core.metrics.queries import answers_under_load
 from modeldyno.core.result.result import Environment
-from modeldyno.core.result.summary import answers_under_load
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.core.spec.number_range import parse_range

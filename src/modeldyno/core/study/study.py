@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Answer, Judgement
-from modeldyno.core.report.chosen_plot import ChosenPlot
+from modeldyno.core.metrics.queries import goal_answers, trial_answers
+from modeldyno.core.report.charts import ChosenPlot
 from modeldyno.core.result.result import Environment
-from modeldyno.core.result.summary import goal_answers, trial_answers
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.knob import KnobValue
 from modeldyno.core.spec.model_ref import ModelIdentity
@@ -23,7 +23,7 @@ from modeldyno.core.study.search_space import Key, Point, Space, key
 from modeldyno.presentation import Presented
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from modeldyno.core.metrics.metric import Query
     from modeldyno.core.result.result import Result
@@ -251,3 +251,42 @@ class Study(Presented):
         """Return the part of a point that needs another server or session."""
         loads = self.loads
         return {name: value for name, value in point.items() if name not in loads}
+
+
+# --- another goal -----------------------------------------------------------------------------------
+
+
+def rerank_study(study: Study, goal: Goal, result: Callable[[str], Result | None]) -> tuple[Study, int]:
+    """Return the study under another goal, and how many trials lack some of its metrics.
+
+    Args:
+        study: measured for another goal, or this one.
+        goal: the new goal.
+        result: returns a Result by its id; None if it is not stored.
+    """
+    trials = [_rejudge(trial, goal, result) for trial in study.trials]
+    unknown = sum(
+        trial.state is TrialState.DONE and any(trial.ask(query) is None for query in goal.queries)
+        for trial in trials
+    )
+    return replace(study, goal=goal, trials=tuple(trials)), unknown
+
+
+def _rejudge(trial: Trial, goal: Goal, result: Callable[[str], Result | None]) -> Trial:
+    """Judge a trial by its stored Result, or else by what the study kept of it."""
+    if trial.state is TrialState.SKIPPED:
+        return trial
+    stored = result(trial.result) if trial.result else None
+    if stored is None:
+        judgements = (bound.on(answer) for bound in goal.constraints if (answer := trial.ask(bound.query)))
+        return replace(trial, judgements=tuple(judgements))
+    ask = TrialRequest(point=trial.point, stage=trial.stage, care=trial.care)
+    rejudged = Trial.of(stored, goal, ask, number=trial.number, seconds=trial.seconds)
+    return replace(
+        rejudged,
+        state=trial.state,
+        doubts=trial.doubts,
+        failure=trial.failure,
+        kind=trial.kind,
+        failed_stage=trial.failed_stage,
+    )

@@ -5,8 +5,7 @@ from __future__ import annotations
 from math import inf, isfinite
 from typing import TYPE_CHECKING
 
-from modeldyno.core.comparison.build import unjudged
-from modeldyno.core.comparison.shared_inputs import FIRST_CALL, OWN_INPUTS, share_inputs
+from modeldyno.core.comparison.build import FIRST_CALL, OWN_INPUTS, share_inputs, unjudged
 from modeldyno.core.metrics.doubt import CODES
 from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.report.blocks import Block, Column, Notice, Severity, Table, clean, make_columns, shorten
@@ -28,8 +27,7 @@ from modeldyno.views.view_options import PLAIN, ViewOptions
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.comparison.agreement import Agreement
-    from modeldyno.core.comparison.comparison import CandidateComparison, Comparison, SettingDiff
+    from modeldyno.core.comparison.comparison import Agreement, CandidateComparison, Comparison, SettingDiff
     from modeldyno.core.result.result import Fact, Failure, Result
 
 _VALUE, _DOUBTS, _SETTINGS, _FAILURE = 26, 3, 14, 160

@@ -6,7 +6,7 @@ from math import isfinite, nan
 from typing import TYPE_CHECKING
 
 from modeldyno.core.load.capacity import Capacity
-from modeldyno.core.load.capacity_spec import RATE
+from modeldyno.core.load.capacity_steps import RATE
 from modeldyno.core.load.latency_breakdown import STAGES
 from modeldyno.core.report.blocks import Block, Heading, Notice, Table, make_columns
 from modeldyno.core.report.charts import AxisScale, Plot, ReferenceLine, Series, Stack

@@ -6,8 +6,7 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 from modeldyno.core.load.capacity import Capacity, relative_excess
-from modeldyno.core.load.capacity_spec import RATE, CapacitySearch
-from modeldyno.core.load.capacity_steps import SearchEnd
+from modeldyno.core.load.capacity_steps import RATE, CapacitySearch, SearchEnd
 from modeldyno.core.load.sla_fit import judge_loads, limits_load
 from modeldyno.core.metrics.constraints import Answer, Verdict, worst_verdict
 from modeldyno.core.metrics.measurement import CLIENT_LIMITED, INTERRUPTED, SATURATED

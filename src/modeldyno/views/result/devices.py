@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
 from modeldyno.core.stats.units import BYTES, format_quantity
-from modeldyno.views.result.watch import is_watched_block
+from modeldyno.views.result.regions import is_watched_block
 from modeldyno.views.text import count, format_measurement, join_nonempty, number
 from modeldyno.views.view_options import PLAIN, ViewOptions
 

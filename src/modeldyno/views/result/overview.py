@@ -14,11 +14,10 @@ from modeldyno.views.result.memory import memory
 from modeldyno.views.result.multi_model import cohosted_table, without_cohosted
 from modeldyno.views.result.operators import redundant_ops_blocks
 from modeldyno.views.result.provenance import footer
-from modeldyno.views.result.regions import is_region_profile
+from modeldyno.views.result.regions import is_region_profile, is_watched_block
 from modeldyno.views.result.table import brief_results, reached_flops
 from modeldyno.views.result.tokens import generation
 from modeldyno.views.result.totals import is_inspection
-from modeldyno.views.result.watch import is_watched_block
 from modeldyno.views.text import NAME_LIMIT, amount, format_measurement, join_nonempty, number
 from modeldyno.views.view_options import PLAIN, ViewOptions
 

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 from modeldyno.core.metrics.constraints import worst_verdict
 from modeldyno.core.metrics.metric import METRICS, Query, fraction_of
 from modeldyno.core.report.blocks import Heading, Notice, Severity, Table, make_columns
-from modeldyno.core.report.charts import AxisScale, Plot, Series
-from modeldyno.core.report.chosen_plot import ChosenPlot
+from modeldyno.core.report.charts import AxisScale, ChosenPlot, Plot, Series
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.core.study.configurations import base_name
-from modeldyno.core.study.find_configuration import find_configuration
 from modeldyno.core.study.pooled_estimate import estimate, judge_candidate, search_hint
+from modeldyno.core.study.ranking import find_configuration
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.views.study.charts import candidates_by_load
 from modeldyno.views.study.rows import BOUNDS, format_point

@@ -9,13 +9,14 @@ from modeldyno.core.report.blocks import Table, clean, make_columns, shorten
 from modeldyno.core.study.configurations import configuration_label
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.search_space import key
-from modeldyno.views.study.rows import trial_failure
-from modeldyno.views.text import format_knob_value, format_utc, shorten_ids
+from modeldyno.views.study.rows import BOUNDS, format_figure, format_point, trial_failure
+from modeldyno.views.text import count, format_knob_value, format_utc, shorten_ids
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from modeldyno.core.metrics.constraints import Answer, Constraint
+    from modeldyno.core.study.model_ranking import ModelRow
     from modeldyno.core.study.ranking import RankedConfiguration, Ranking
     from modeldyno.core.study.study import Study, Trial
     from modeldyno.interfaces.store import StudyEntry
@@ -93,3 +94,31 @@ def studies(entries: Sequence[StudyEntry]) -> Table:
         for entry, name in zip(entries, shorten_ids([entry.id for entry in entries]), strict=True)
     )
     return Table(title="", columns=columns, rows=rows)
+
+
+def models_table(rows: Sequence[ModelRow], models: int) -> Table:
+    """Tabulate configurations of several models, the best first.
+
+    Args:
+        rows: as `rank_models` returns them; not empty.
+        models: how many models were swept.
+    """
+    queries = rows[0].study.goal.queries
+    bounds = BOUNDS if any(place.row.judgements for place in rows) else ()
+    return Table(
+        title=f"The best over {count(models, 'model')}; ± is half of the 95 % interval",
+        columns=make_columns(
+            ">", "configuration", *(f"{query}>" for query in queries), *bounds, "best in>", "at"
+        ),
+        rows=tuple(
+            (
+                str(place.rank),
+                place.row.configuration,
+                *(format_figure(place.study, place.row, query) for query in queries),
+                *(str(place.row.verdict) for _ in bounds),
+                f"{place.share:.0%}",
+                format_point(place.row.point),
+            )
+            for place in rows
+        ),
+    )
