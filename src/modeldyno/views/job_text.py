@@ -13,12 +13,7 @@ from modeldyno.core.study.goal import Rank
 from modeldyno.core.study.study import Budget, Study
 from modeldyno.core.trace.regions import SCRIPT
 from modeldyno.errors import RequestError
-from modeldyno.views.rerun_command import (
-    format_input_option,
-    format_option_values,
-    format_rate,
-    rerun_words,
-)
+from modeldyno.views.rerun_command import format_input_option, format_option_values, format_rate, rerun_words
 from modeldyno.views.text import format_knob_value
 
 if TYPE_CHECKING:

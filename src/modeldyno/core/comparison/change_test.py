@@ -476,10 +476,7 @@ def compare_evaluations(
 
     More processes would answer alike, so the samples are what is uncertain.
     """
-    from modeldyno.core.stats.evaluation import (  # noqa: PLC0415 - numpy is slow to import
-        independent_difference,
-        paired_difference,
-    )
+    from modeldyno.core.stats.evaluation import independent_difference, paired_difference  # noqa: PLC0415 - numpy is slow to import
 
     before, after = _to_evaluation(baseline), _to_evaluation(candidate)
     identical = False

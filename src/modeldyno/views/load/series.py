@@ -10,7 +10,7 @@ from modeldyno.core.load.capacity_steps import RATE, CapacitySearch, SearchEnd
 from modeldyno.core.load.sla_fit import judge_loads, limits_load
 from modeldyno.core.metrics.constraints import Answer, Verdict, worst_verdict
 from modeldyno.core.metrics.measurement import CLIENT_LIMITED, INTERRUPTED, SATURATED
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, note, shorten
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.views.text import TEXT_LIMIT, count, estimate, join_nonempty
 
@@ -130,7 +130,7 @@ def capacity_blocks(capacity: Capacity) -> Iterator[Block]:
         text = f"{judgement.sentence()}: no load meets every bound"
         yield Notice(severity=Severity.BROKEN, text=text)
     yield _measurements(capacity)
-    yield Notice(severity=Severity.NOTE, code=str(capacity.end), text=_end_reason(capacity))
+    yield note(_end_reason(capacity), code=str(capacity.end))
     yield from _failures(capacity.rungs)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import compress
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Block, Table, clean, make_columns, note, shorten
 from modeldyno.core.stats.units import BYTES, COUNT, RATE, SECONDS, format_quantity
 from modeldyno.views.result.layer_tree import LayerNode, build_layer_tree
 from modeldyno.views.text import count, keep_ending, number, share
@@ -33,12 +33,12 @@ def layers(result: Result, look: ViewOptions) -> Iterator[Block]:
     if root is None or not root.time or not root.children:
         return
     some = bool(result.job.observation.layers)
-    yield Notice(severity=Severity.NOTE, text=_slowest_sentence(replace(root, own=0.0) if some else root))
+    yield note(_slowest_sentence(replace(root, own=0.0) if some else root))
     yield from _table(root, look)
     if text := _gains_sentence(root):
-        yield Notice(severity=Severity.NOTE, text=text)
+        yield note(text)
     if text := _overhead_sentence(result):
-        yield Notice(severity=Severity.NOTE, text=text)
+        yield note(text)
 
 
 # -- the table ----------------------------------------------------------------------------------------
@@ -77,11 +77,12 @@ def _table(root: LayerNode, look: ViewOptions) -> Iterator[Block]:
         b.roofline_place.bound for _, b in shown if b.roofline_place and b.roofline_place.share > _ROOF
     )
     for bound in beyond:
-        yield Notice(severity=Severity.NOTE, text=f"over 100 % of the roofline: {_BEYOND[bound]}")
+        yield note(f"over 100 % of the roofline: {_BEYOND[bound]}")
     if hidden := len(all_rows) - len(shown):
         why = f"lighter than {_LIGHT:.1%} or deeper" if look.depth is None else "deeper"
-        text = f"left out: {count(hidden, 'layer')}, {why}; `show --get latency.p50@PATH` shows any of them"
-        yield Notice(severity=Severity.NOTE, text=text)
+        yield note(
+            f"left out: {count(hidden, 'layer')}, {why}; `show --get latency.p50@PATH` shows any of them"
+        )
 
 
 def _walk(branch: LayerNode, level: int = 0) -> Iterator[tuple[int, LayerNode]]:

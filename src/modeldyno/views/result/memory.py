@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Block, Notice, Table, clean, make_columns, note, shorten
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.stats.statistics import unpack_samples
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
@@ -137,11 +137,10 @@ def _numbers(result: Result) -> Iterator[Block]:
         )
     if predicted := _predicted_batch(result):
         room = format_quantity(float(predicted.scope.removeprefix(ROOM)), BYTES, 3)
-        text = (
+        yield note(
             f"the largest batch is predicted for {room}, the limit less the process itself, for weights, "
             f"inputs{', state' if of == 'step' else ''} and activations together"
         )
-        yield Notice(severity=Severity.NOTE, text=text)
 
 
 def _predicted_batch(result: Result) -> Measurement | None:
@@ -257,8 +256,7 @@ def _sentence(result: Result, activity: TraceReport) -> Iterator[Notice]:
     name, _, size = made[0]
     whole = _added_bytes(made)
     where = f", in {keep_ending(clean(activity.held_in), _NAME)}" if activity.held_in else ""
-    text = f"at the peak{where}, {share(size, whole)} of {_bytes(peak)} is {name}"
-    yield Notice(severity=Severity.NOTE, text=text)
+    yield note(f"at the peak{where}, {share(size, whole)} of {_bytes(peak)} is {name}")
 
 
 def _added_bytes(groups: Iterable[tuple[str, str, int]]) -> int:
@@ -297,7 +295,7 @@ def _contents(result: Result, activity: TraceReport) -> Table:
 def _curve_notice(activity: TraceReport) -> Iterator[Notice]:
     """Draw the bytes that the call allocated over its time."""
     if activity.course is not None and (drawn := curve(activity.course)):
-        yield Notice(severity=Severity.NOTE, text=f"in use over time: {drawn}")
+        yield note(f"in use over time: {drawn}")
 
 
 def levels(course: MemoryTimeline) -> list[float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution, Measurement
-from modeldyno.core.report.blocks import Notice, Severity, Table, clean, make_columns
+from modeldyno.core.report.blocks import Notice, Table, clean, make_columns, note
 from modeldyno.core.stats.units import BYTES, JOULES, SECONDS, WATTS, format_quantity
 from modeldyno.core.trace import regions as trace_regions
 from modeldyno.views.result.memory import sparkline
@@ -64,7 +64,7 @@ def regions(result: Result) -> Iterator[Table | Notice]:
     )
     yield from _slow_first_call(result, names)
     if any(_lacks_percentile(result, name) for name in names):
-        yield Notice(severity=Severity.NOTE, text=_DASHES)
+        yield note(_DASHES)
     if rows := [row for name in names for row in _memory(result, name)]:
         yield _table("Memory of one call", ("region", "where", "allocated>", "freed>", "peak>"), rows)
     yield from _energy(result, names)
@@ -82,8 +82,9 @@ def _energy(result: Result, names: Sequence[str]) -> Iterator[Table | Notice]:
     if rows:
         shown = [row for _, row in sorted(rows)]
         yield _table("Energy of one call", ("region", "device", "energy>", "power>"), shown)
-        text = "Energy and power are those of the whole device, its idle floor and other programs included."
-        yield Notice(severity=Severity.NOTE, text=text)
+        yield note(
+            "Energy and power are those of the whole device, its idle floor and other programs included."
+        )
 
 
 def _in_all(result: Result, name: str, whole: float) -> tuple[str, ...]:
@@ -117,10 +118,9 @@ def _slow_first_call(result: Result, names: Sequence[str]) -> Iterator[Notice]:
     if excess:
         name = max(excess, key=lambda name: excess[name][0] - excess[name][1])
         first, rest = (format_quantity(seconds, SECONDS, 3) for seconds in excess[name])
-        yield Notice(
-            severity=Severity.NOTE,
-            text=f"the first call of {_short_name(name)} took {first}, the others {rest} on average: what it "
-            "sets up is in the mean and the maximum, and hardly in the median",
+        yield note(
+            f"the first call of {_short_name(name)} took {first}, the others {rest} on average: what it "
+            "sets up is in the mean and the maximum, and hardly in the median"
         )
 
 
@@ -188,4 +188,4 @@ def memory_course(result: Result) -> Iterator[Notice]:
     memory = result.find("process_memory")
     if memory is not None and isinstance(memory.value, Distribution) and memory.value.statistic("max"):
         drawn = sparkline([float(size) for size in memory.value.samples()])
-        yield Notice(severity=Severity.NOTE, text=f"memory above that at the beginning, over time: {drawn}")
+        yield note(f"memory above that at the beginning, over time: {drawn}")

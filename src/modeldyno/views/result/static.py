@@ -6,7 +6,7 @@ from collections import defaultdict
 from math import inf
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Block, Table, clean, make_columns, note, shorten
 from modeldyno.core.static.graph import Role
 from modeldyno.core.stats.units import BYTES, COUNT, format_quantity
 from modeldyno.views.result.module_tree import (
@@ -64,9 +64,7 @@ def reservations(result: Result, look: ViewOptions) -> Iterator[Block]:
         yield from _uncounted(result.outline, look)
         doubted = {doubt.seen for doubt in result.doubts}
         for text in (text for text in result.outline.assumptions if text not in doubted):
-            yield Notice(
-                severity=Severity.NOTE, code="assumed", text=shorten(clean(text), TEXT_LIMIT).rstrip(".")
-            )
+            yield note(shorten(clean(text), TEXT_LIMIT).rstrip("."), code="assumed")
 
 
 # --- modules -----------------------------------------------------------------------------------
@@ -113,16 +111,13 @@ def _tree(root: ModuleNode, look: ViewOptions) -> Iterator[Block]:
     yield _module_table(root, shown[: len(shown) - cut], _depth_title(depth, deepest), look.sort)
     below = len(rows) - len(shown)
     if cut:
-        text = f"{count(cut, 'more module')} at this depth; --depth {depth} shows all"
-        yield Notice(severity=Severity.NOTE, text=text)
+        yield note(f"{count(cut, 'more module')} at this depth; --depth {depth} shows all")
     elif below:
-        text = f"{count(below, 'more module')} below these; --depth {depth + 1} goes deeper"
-        yield Notice(severity=Severity.NOTE, text=text)
+        yield note(f"{count(below, 'more module')} below these; --depth {depth + 1} goes deeper")
     if light := len(everything) - len(rows):
-        text = f"{count(light, 'module')} with neither parameters nor MACs left out; --depth shows all"
-        yield Notice(severity=Severity.NOTE, text=text)
+        yield note(f"{count(light, 'module')} with neither parameters nor MACs left out; --depth shows all")
     if any(row.node.count > 1 for row in shown):
-        yield Notice(severity=Severity.NOTE, text="equal modules are merged into one row with their sum")
+        yield note("equal modules are merged into one row with their sum")
 
 
 def _has_cost(row: ModuleRow) -> bool:
@@ -147,7 +142,7 @@ def _matching(root: ModuleNode, look: ViewOptions) -> Iterator[Block]:
     nodes = sort_nodes((row.node for row in rows if look.depth is None or row.level <= look.depth), look.sort)
     title = f"Modules with '{look.filter}' in their path or class"
     if not nodes:
-        yield Notice(severity=Severity.NOTE, text=f"no module has '{look.filter}' in its path or class")
+        yield note(f"no module has '{look.filter}' in its path or class")
         return
     yield _module_table(root, [ModuleRow(node=node, level=0) for node in nodes], title, look.sort, whole=True)
 

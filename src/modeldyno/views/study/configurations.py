@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import worst_verdict
 from modeldyno.core.metrics.metric import METRICS, Query, fraction_of
-from modeldyno.core.report.blocks import Heading, Notice, Severity, Table, make_columns
+from modeldyno.core.report.blocks import Heading, Table, make_columns, note
 from modeldyno.core.report.charts import AxisScale, ChosenPlot, Plot, Series
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.core.study.configurations import base_name
@@ -76,12 +76,12 @@ def configuration_summary(
     for row in rows:
         settings = format_point(study.configuration(row.point)) or "the settings of the backend"
         place = "the default" if row.default else f"rank {row.rank}"
-        yield Notice(severity=Severity.NOTE, text=f"{row.configuration} is {settings}; {place}")
+        yield note(f"{row.configuration} is {settings}; {place}")
     tables = [table for row in rows for table in load_table(study, row, options)]
     yield from tables
     cells = (cell for table in tables for line in table.rows for cell in line)
     if any(cell.startswith(_UNCERTIFIED) for cell in cells):
-        yield Notice(severity=Severity.NOTE, text=f"{_UNCERTIFIED} marks {_UNCERTIFIED_MEANS}")
+        yield note(f"{_UNCERTIFIED} marks {_UNCERTIFIED_MEANS}")
 
 
 _UNCERTIFIED = "~"
