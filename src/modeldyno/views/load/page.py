@@ -15,6 +15,7 @@ from modeldyno.core.stats.units import SECONDS
 from modeldyno.views.load import series as load_series
 from modeldyno.views.result.charts import draw_request_stages
 from modeldyno.views.result.served import STAGE_NAMES
+from modeldyno.views.text import exact_text
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
@@ -159,10 +160,7 @@ def numbers(document: LoadCurve | Capacity) -> Table:
 def _rows(rung: LoadPoint) -> Iterator[tuple[str, ...]]:
     for answer in rung.answers:
         bounds = answer.bounds()
-        yield repr(rung.load), str(answer.query), *map(_number, (answer.value, bounds.low, bounds.high)), ""
+        figures = map(exact_text, (answer.value, bounds.low, bounds.high))
+        yield repr(rung.load), str(answer.query), *figures, ""
     if rung.failure:
         yield repr(rung.load), "", "", "", "", rung.failure
-
-
-def _number(value: float | None) -> str:
-    return repr(value) if value is not None and isfinite(value) else ""

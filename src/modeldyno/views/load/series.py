@@ -27,7 +27,6 @@ _WHY = {
     OWN_SERVER: "servers differ from start to start, or this one changed",
     OTHERS_SERVER: "the server or its machine changed in the meantime",
 }
-_SHOWN = {Verdict.HELD: Severity.HELD, Verdict.BROKEN: Severity.BROKEN, Verdict.UNDECIDED: Severity.UNDECIDED}
 
 
 # --- load curve ------------------------------------------------------------------------------------
@@ -195,7 +194,7 @@ def _verification(capacity: Capacity) -> Iterator[Notice]:
         Verdict.UNDECIDED: f"{verifier} is undecided: {_why_undecided(capacity.verified.judgements)}",
     }[verdict]
     sentences = "; ".join(j.sentence() for j in capacity.verified.judgements) or capacity.verified.failure
-    yield Notice(severity=_SHOWN[verdict], code="verified", text=f"{outcome} ({sentences})")
+    yield Notice(severity=Severity(verdict), code="verified", text=f"{outcome} ({sentences})")
 
 
 def _why_undecided(judgements: Sequence[Judgement]) -> str:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from modeldyno.core.report.blocks import Block, Table, clean, make_columns, note, shorten
 from modeldyno.core.stats.units import BYTES, COUNT, RATE, SECONDS, format_quantity
 from modeldyno.views.result.layer_tree import LayerNode, build_layer_tree
+from modeldyno.views.result.module_tree import readable_depth
 from modeldyno.views.text import count, keep_ending, number, share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from modeldyno.core.result.result import Result
     from modeldyno.core.trace.layer_times import RooflinePosition
@@ -51,7 +52,7 @@ def _table(root: LayerNode, look: ViewOptions) -> Iterator[Block]:
         for level, branch in all_rows
         if look.depth is not None or branch.time >= _LIGHT * root.time
     ]
-    depth = _readable([level for level, _ in rows]) if look.depth is None else look.depth
+    depth = readable_depth([level for level, _ in rows], _ROWS) if look.depth is None else look.depth
     shown = [(level, branch) for level, branch in rows if level <= depth]
     cut = 0 if look.depth is not None else max(0, len(shown) - _ROWS)
     shown = shown[: len(shown) - cut]
@@ -89,14 +90,6 @@ def _walk(branch: LayerNode, level: int = 0) -> Iterator[tuple[int, LayerNode]]:
     yield level, branch
     for child in branch.children:
         yield from _walk(child, level + 1)
-
-
-def _readable(levels: Sequence[int]) -> int:
-    """Return the depth at which the tree still fits a short table; at least one level is shown."""
-    deepest = max(levels)
-    return next(
-        (d for d in range(deepest, 1, -1) if sum(level <= d for level in levels) <= _ROWS), min(1, deepest)
-    )
 
 
 def _cells(branch: LayerNode, root: LayerNode) -> tuple[str, ...]:

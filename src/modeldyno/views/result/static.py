@@ -17,6 +17,7 @@ from modeldyno.views.result.module_tree import (
     leaves,
     name_range,
     pattern,
+    readable_depth,
     sort_nodes,
     walk,
 )
@@ -105,7 +106,11 @@ def _tree(root: ModuleNode, look: ViewOptions) -> Iterator[Block]:
     everything = walk(root, look.sort)
     rows = everything if look.depth is not None else [row for row in everything if _has_cost(row)]
     deepest = max(row.level for row in rows)
-    depth = _readable(rows) if look.depth is None else min(look.depth, deepest)
+    depth = (
+        readable_depth([row.level for row in rows], _GLANCE)
+        if look.depth is None
+        else min(look.depth, deepest)
+    )
     shown = [row for row in rows if row.level <= depth]
     cut = 0 if look.depth is not None else max(0, len(shown) - _GLANCE)
     yield _module_table(root, shown[: len(shown) - cut], _depth_title(depth, deepest), look.sort)
@@ -126,14 +131,6 @@ def _has_cost(row: ModuleRow) -> bool:
 
 def _depth_title(depth: int, deepest: int) -> str:
     return "Modules" if depth >= deepest else f"Modules, to depth {depth}"
-
-
-def _readable(rows: Sequence[ModuleRow]) -> int:
-    """Return the depth at which the tree still fits a short table; at least one level is shown."""
-    deepest = max(row.level for row in rows)
-    return next(
-        (d for d in range(deepest, 1, -1) if sum(row.level <= d for row in rows) <= _GLANCE), min(1, deepest)
-    )
 
 
 def _matching(root: ModuleNode, look: ViewOptions) -> Iterator[Block]:

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from modeldyno.core.study.ranking import Gain, RankedConfiguration, Ranking
     from modeldyno.core.study.study import Study
 
-_SHOWN = {Verdict.HELD: Severity.HELD, Verdict.BROKEN: Severity.BROKEN, Verdict.UNDECIDED: Severity.UNDECIDED}
 _TIMES = 1.95
 """Gains from this factor on are written as a factor, smaller ones in percent."""
 _DOUBTS = 4
@@ -53,7 +52,7 @@ def blocks(study: Study, options: ViewOptions = PLAIN, ranked: Ranking | None = 
     shown = ranked.best or next((row for row in ranked.rows if not row.failure), None)
     if shown is not None:
         for judgement in shown.judgements:
-            yield Notice(severity=_SHOWN[judgement.verdict], text=judgement.sentence())
+            yield Notice(severity=Severity(judgement.verdict), text=judgement.sentence())
     if ranked.rows:
         yield best_table(study, ranked, options.top)
     if study.goal.rank is Rank.EACH and ranked.each:
