@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.call_stages import END_TO_END
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
-from modeldyno.core.metrics.metric import METRICS
+from modeldyno.core.metrics.metric import END_TO_END, METRICS
 from modeldyno.core.metrics.queries import STATISTICS_SHOWN
 from modeldyno.core.report.blocks import Table, clean, make_columns, shorten
 from modeldyno.core.result.result import KINDS, scopes

@@ -14,11 +14,17 @@ from modeldyno.core.metrics.metric import Query
 from modeldyno.core.result.result import Result, merge
 from modeldyno.core.stats.statistics import load_numpy
 from modeldyno.core.study.bootstrap import Resamples, ScoredCandidate, scored_candidates, scores
-from modeldyno.core.study.configurations import NAMED, base_name, configuration_label, configuration_number
 from modeldyno.core.study.goal import Rank
 from modeldyno.core.study.pooled_estimate import Estimate, estimate, judge_candidate, search_hint
 from modeldyno.core.study.search_space import Key, Point, key
-from modeldyno.core.study.study import Study, TrialState
+from modeldyno.core.study.study import (
+    NAMED,
+    Study,
+    TrialState,
+    base_name,
+    configuration_label,
+    configuration_number,
+)
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:

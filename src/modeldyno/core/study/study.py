@@ -6,6 +6,7 @@ as if it had never stopped.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -290,3 +291,26 @@ def _rejudge(trial: Trial, goal: Goal, result: Callable[[str], Result | None]) -
         kind=trial.kind,
         failed_stage=trial.failed_stage,
     )
+
+
+# --- configurations by name -------------------------------------------------------------------------
+
+NAMED = re.compile(r"(?:(?P<model>.+?)_)?(?:config_)?(?P<number>\d+|default)")
+"""``text_3``, ``3``, ``text_default``; and ``text_config_3``, as Model Analyzer writes it."""
+
+
+def base_name(study: Study) -> str:
+    """Return the name of a study's model that is a valid directory name."""
+    named = study.name or study.job.model.locator
+    return re.sub(r"[^\w.-]+", "-", re.split(r"[/#]", named)[-1]).strip("-.") or "model"
+
+
+def configuration_number(study: Study, point: Mapping[str, KnobValue]) -> str:
+    """Return the number of a point's configuration, or ``default``; empty if it was not measured."""
+    return study.configuration_numbers.get(key(study.configuration(point)), "")
+
+
+def configuration_label(study: Study, point: Mapping[str, KnobValue]) -> str:
+    """Return the name of a point's configuration, such as ``text_recognition_3``."""
+    number = configuration_number(study, point)
+    return f"{base_name(study)}_{number}" if number else ""

@@ -11,9 +11,9 @@ from modeldyno.core.metrics.metric import METRICS, Query, fraction_of
 from modeldyno.core.report.blocks import Heading, Table, make_columns, note
 from modeldyno.core.report.charts import AxisScale, ChosenPlot, Plot, Series
 from modeldyno.core.stats.units import format_quantity
-from modeldyno.core.study.configurations import base_name
 from modeldyno.core.study.pooled_estimate import estimate, judge_candidate, search_hint
 from modeldyno.core.study.ranking import find_configuration
+from modeldyno.core.study.study import base_name
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.views.study.charts import candidates_by_load
 from modeldyno.views.study.rows import BOUNDS, format_point

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.report.blocks import Table, make_columns, shorten
-from modeldyno.core.study.configurations import configuration_label
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.search_space import key
+from modeldyno.core.study.study import configuration_label
 from modeldyno.views.study.rows import BOUNDS, format_figure, format_point, trial_failure
 from modeldyno.views.text import count, exact_text, format_knob_value
 
