@@ -117,13 +117,13 @@ class TestResult:
         document = a_result(
             measurements=(observed_number("queue_time", 0.002), observed_number("compute_time", 0.003))
         )
-        (picture,) = request_stage_chart([("request", document)])
+        (picture,) = request_stage_chart(document)
 
         assert [(part.name, part.y) for part in picture.parts] == [
             ("queue", (0.002,)),
             ("compute: model", (0.003,)),
         ]
-        assert not list(request_stage_chart([("request", full_result())]))
+        assert not list(request_stage_chart(full_result()))
 
 
 class TestStudy:

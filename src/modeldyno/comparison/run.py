@@ -144,7 +144,7 @@ def run_rounds(
             return
         done = end
         pooled = _pool_sides(runs, evaluations, stopped=bool(campaign.interrupted()))
-        order = _order_of_sides(turns, campaign)
+        order = turns.order if campaign.together is None or turns.block else campaign.together.order
         compared = build_comparison(pooled, question, turns=turns, order=order, sequence=sequence)
         yield compared
         if too_late or campaign.interrupted() or any_failed(compared) or is_decided(compared):
@@ -256,11 +256,6 @@ def side_label(side: int, sides: int) -> str:
     if not side:
         return "baseline"
     return "candidate" if sides == 2 else f"candidate {side}"  # noqa: PLR2004 - a pair
-
-
-def _order_of_sides(turns: RoundSchedule, campaign: RunSession) -> str:
-    """Return how the sides of a round were run."""
-    return turns.order if campaign.together is None or turns.block else campaign.together.order
 
 
 def _pool_sides(

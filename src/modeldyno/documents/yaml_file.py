@@ -42,7 +42,11 @@ class FileConfig:
         """Merge with another configuration, which this one overrides key by key, also within parts."""
         overridden: set[Place] = set()
         tree = _merge(self.tree, other.tree, (), overridden)
-        lines = {place: line for place, line in other.lines.items() if not _is_below(place, overridden)}
+        lines = {
+            place: line
+            for place, line in other.lines.items()
+            if not any(place[: len(prefix)] == prefix for prefix in overridden)
+        }
         return FileConfig(tree=tree, lines={**lines, **self.lines}, origin=other.origin or self.origin)
 
     @contextmanager
@@ -83,10 +87,6 @@ def _merge(above: Tree, below: Tree, place: Place, overridden: set[Place]) -> Tr
             merged[name] = value
             overridden.add((*place, name))
     return merged
-
-
-def _is_below(place: Place, overridden: set[Place]) -> bool:
-    return any(place[: len(prefix)] == prefix for prefix in overridden)
 
 
 def read_yaml_file(path: Path) -> FileConfig:

@@ -83,7 +83,9 @@ def _of_study(study: Study) -> Iterator[tuple[str, Any]]:
     if job.name:
         yield "name", job.name
     yield "backend", job.backend
-    yield from _unless_empty("set", {name: _knob(value) for name, value in study.settings.items()})
+    yield from _unless_empty(
+        "set", {name: _plain(format_knob_value(value)) for name, value in study.settings.items()}
+    )
     yield from _unless_empty("input", [format_input_option(spec) for spec in job.inputs])
     yield "probe", list(job.probes)
     yield from _unless_empty("evaluate", list(job.observation.evaluate))
@@ -125,10 +127,6 @@ def _unless_empty(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 def _pair(text: str) -> tuple[str, str]:
     name, _, value = text.partition("=")
     return name, value
-
-
-def _knob(value: Any) -> Any:
-    return _plain(format_knob_value(value))
 
 
 def _plain(text: str) -> Any:

@@ -77,18 +77,13 @@ def by_target(rows: Sequence[SpeedRow], shown: Sequence[str] = SHOWN, title: str
                     for text in (
                         ("",) * len(shown) + ("",)
                         if row is None
-                        else (*(cells[one](row) for one in shown), _standing(row))
+                        else (*(cells[one](row) for one in shown), str(row.speed.bounds or row.figure.state))
                     )
                 ),
             )
             for model in dict.fromkeys(row.model for row in rows)
         ),
     )
-
-
-def _standing(row: SpeedRow) -> str:
-    """Return the verdict on the bounds of the policy, or where there are none the state of the figure."""
-    return str(row.speed.bounds or row.figure.state)
 
 
 def over_versions(rows: Sequence[SpeedRow]) -> Plot | None:

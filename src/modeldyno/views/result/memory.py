@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from modeldyno.core.metrics.measurement import Measurement
     from modeldyno.core.result.result import Result
-    from modeldyno.core.result.static_data import MemoryItem
     from modeldyno.core.result.trace_data import MemoryTimeline, TraceReport
 
 _STAGES = ("copy", "forward", "backward", "optimizer")
@@ -124,7 +123,9 @@ def _numbers(result: Result) -> Iterator[Block]:
         ("reserved by the allocator", "allocator_reserved"),
     )
     rows += [
-        (name, _shown(measurement), "", "") for name, metric in single if (measurement := result.find(metric))
+        (name, format_quantity(number(measurement)[0], measurement.row.unit, 3), "", "")
+        for name, metric in single
+        if (measurement := result.find(metric))
     ]
     if rows and (process := result.find("process_memory")) and isinstance(process.value, Distribution):
         most = format_quantity(process.value.statistic("max"), BYTES, 3)
@@ -188,10 +189,6 @@ def _row(
     return name, shown(measured), shown(prediction), share(measured, prediction)
 
 
-def _shown(measurement: Measurement) -> str:
-    return format_quantity(number(measurement)[0], measurement.row.unit, 3)
-
-
 def _bytes(measurement: Measurement | None) -> str:
     return "—" if measurement is None else format_quantity(number(measurement)[0], BYTES, 3)
 
@@ -228,12 +225,10 @@ def group_held(held: Iterable[H]) -> list[tuple[str, list[H]]]:
 
 def _groups(activity: TraceReport) -> list[tuple[str, str, int]]:
     """Return the groups of held memory as name, category and bytes, the largest first."""
-    groups = [(name, group[0].role, _sum(group)) for name, group in group_held(activity.held)]
+    groups = [
+        (name, group[0].role, sum(part.bytes for part in group)) for name, group in group_held(activity.held)
+    ]
     return sorted(groups, key=lambda row: -row[2])
-
-
-def _sum(held: Sequence[MemoryItem]) -> int:
-    return sum(part.bytes for part in held)
 
 
 def _group_name(scope: str, role: str) -> str:

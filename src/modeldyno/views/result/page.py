@@ -94,7 +94,7 @@ def parts(result: Result, judgements: Sequence[Judgement] = (), *, level: int = 
     yield from _section(
         f"Where the time of a {unit} goes",
         (
-            *charts.request_stage_chart([(unit, result)]),
+            *charts.request_stage_chart(result),
             *charts.call_stage_chart(result),
             *call_stage_table(result),
             *breakdown(result),

@@ -63,7 +63,7 @@ def regions(result: Result) -> Iterator[Table | Notice]:
         ],
     )
     yield from _slow_first_call(result, names)
-    if any(_lacks_percentile(result, name) for name in names):
+    if any(("—" in _one_call(result, name)) for name in names):
         yield note(_DASHES)
     if rows := [row for name in names for row in _memory(result, name)]:
         yield _table("Memory of one call", ("region", "where", "allocated>", "freed>", "peak>"), rows)
@@ -134,10 +134,6 @@ def _first_and_rest(result: Result, name: str) -> Iterator[tuple[float, float]]:
         rest = (latency.value.statistic("mean") * calls - once) / (calls - 1)
         if once > _SLOW_FIRST * rest > 0:
             yield once, rest
-
-
-def _lacks_percentile(result: Result, name: str) -> bool:
-    return "—" in _one_call(result, name)
 
 
 def _memory(result: Result, name: str) -> Iterator[tuple[str, ...]]:

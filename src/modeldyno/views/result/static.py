@@ -113,7 +113,12 @@ def _tree(root: ModuleNode, look: ViewOptions) -> Iterator[Block]:
     )
     shown = [row for row in rows if row.level <= depth]
     cut = 0 if look.depth is not None else max(0, len(shown) - _GLANCE)
-    yield _module_table(root, shown[: len(shown) - cut], _depth_title(depth, deepest), look.sort)
+    yield _module_table(
+        root,
+        shown[: len(shown) - cut],
+        ("Modules" if depth >= deepest else f"Modules, to depth {depth}"),
+        look.sort,
+    )
     below = len(rows) - len(shown)
     if cut:
         yield note(f"{count(cut, 'more module')} at this depth; --depth {depth} shows all")
@@ -127,10 +132,6 @@ def _tree(root: ModuleNode, look: ViewOptions) -> Iterator[Block]:
 
 def _has_cost(row: ModuleRow) -> bool:
     return not row.level or any(row.node.of(metric) for metric in ("parameters", "macs", "weight_bytes"))
-
-
-def _depth_title(depth: int, deepest: int) -> str:
-    return "Modules" if depth >= deepest else f"Modules, to depth {depth}"
 
 
 def _matching(root: ModuleNode, look: ViewOptions) -> Iterator[Block]:

@@ -91,7 +91,9 @@ def headline(study: Study, ranked: Ranking | None = None) -> str:
     if not ranked.measurements:
         return f"Nothing was measured{_why_nothing(study)}."
     if all(row.failure for row in ranked.rows):
-        return f"{made}, and all failed: {_first_failure(ranked)}"
+        return (
+            f"{made}, and all failed: {shorten(clean(next(row.failure for row in ranked.rows)), TEXT_LIMIT)}"
+        )
     if ranked.best is None:
         return f"{made}: {_nearest(study, ranked)}."
     return f"{made}: {_answer(study, ranked, ranked.best)}."
@@ -249,10 +251,6 @@ def _why_nothing(study: Study) -> str:
         return ""
     first = next(iter(study.skipped.values()))
     return f": none of the configurations is possible ({shorten(clean(trial_failure(first)), TEXT_LIMIT)})"
-
-
-def _first_failure(ranked: Ranking) -> str:
-    return shorten(clean(next(row.failure for row in ranked.rows)), TEXT_LIMIT)
 
 
 def _unverified(ranked: Ranking, *, stored: bool) -> Iterator[Notice]:
