@@ -13,7 +13,7 @@ from modeldyno.core.metrics.constraints import Answer, Constraint
 from modeldyno.core.metrics.measurement import CLIENT_LIMITED, SATURATED, Interval
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.report.blocks import Notice, Severity, Table
-from modeldyno.views.load.series import (
+from modeldyno.views.load.page import (
     capacity_blocks,
     describe_capacity,
     describe_load_curve,
