@@ -103,8 +103,6 @@ class ModelCiPath:
     task: str
     """With spaces, such as ``image classification``; underscores in the path."""
     version: int
-    suffix: str = ""
-    """With its dot; empty for a folder."""
 
     @classmethod
     def parse(cls, path: PurePath) -> ModelCiPath | None:
@@ -122,21 +120,4 @@ class ModelCiPath:
             engine=match["engine"],
             task=task.replace("_", " "),
             version=int(name.stem),
-            suffix=name.suffix,
         )
-
-    def path(self, root: PurePath) -> PurePath:
-        """Return the path below ModelCI's folder; the inverse of `parse`.
-
-        Raises:
-            RequestError: a part would lead elsewhere.
-        """
-        parts = (
-            self.architecture,
-            f"{self.framework}-{self.engine}",
-            self.task.replace(" ", "_"),
-            f"{self.version}{self.suffix}",
-        )
-        if any(part in {"", ".", ".."} or "/" in part or "\0" in part for part in parts):
-            raise RequestError(f"A part of '{'/'.join(parts)}' is empty, or leads elsewhere.")
-        return root.joinpath(*parts)
