@@ -9,7 +9,8 @@ import pytest
 from tests.support.sample_trials import a_trial, add_trials, an_answer
 
 from modeldyno.core.report.blocks import Notice, Table
-from modeldyno.core.report.charts import ChosenPlot, Plot
+from modeldyno.core.report.charts import Plot
+from modeldyno.core.report.chosen_plot import ChosenPlot
 from modeldyno.testing.sample_results import a_result
 from modeldyno.testing.sample_studies import a_served_study
 from modeldyno.views import ViewOptions

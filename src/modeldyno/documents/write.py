@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from modeldyno import codec, plugins
 from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, make_columns
-from modeldyno.core.report.charts import Picture, parse_plot
+from modeldyno.core.report.charts import Picture
+from modeldyno.core.report.chosen_plot import parse_plot
 from modeldyno.core.result.result import Result
 from modeldyno.core.study.study import Study
 from modeldyno.documents.catalog import stored_result

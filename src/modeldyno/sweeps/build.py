@@ -18,7 +18,7 @@ from modeldyno.core.load.multi_model import CoHostedModelSpec
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import METRICS, Query
-from modeldyno.core.report.charts import ChosenPlot, plot_of_parts
+from modeldyno.core.report.chosen_plot import ChosenPlot, plot_of_parts
 from modeldyno.core.spec.knob import BATCH_SIZE, KnobValue, configure
 from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate
 from modeldyno.core.spec.probe_options import Observation, is_evaluation

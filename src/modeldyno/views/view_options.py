@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from modeldyno.core.metrics.constraints import Judgement
-from modeldyno.core.report.charts import ChosenPlot
+from modeldyno.core.report.chosen_plot import ChosenPlot
 from modeldyno.core.result.result import Result
 from modeldyno.core.spec.knob import Knob
 

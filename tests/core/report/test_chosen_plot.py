@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from modeldyno.core.report.charts import ChosenPlot, parse_plot
+from modeldyno.core.report.chosen_plot import ChosenPlot, parse_plot
 from modeldyno.errors import RequestError
 
 

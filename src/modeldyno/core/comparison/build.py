@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from modeldyno.core.result.result import Fact, Result
     from modeldyno.core.spec.input_spec import InputSpec
-    from modeldyno.core.spec.job import Job
 
 Facts = dict[str, "Fact"]
 _EXPLANATORY = frozenset({"self_time"})
@@ -337,21 +336,3 @@ def _describe_differences(differences: Iterable[SettingDiff]) -> str:
 
 def _format_fact(value: Fact | None) -> str:
     return "not told" if value is None else str(value)
-
-
-# --- inputs that the sides share --------------------------------------------------------------------
-
-FIRST_CALL = "first call"
-"""Where a model fails that refuses its inputs by itself."""
-OWN_INPUTS = "give each model its own with `baseline_inputs` and `candidate_inputs`"
-
-
-def share_inputs(jobs: Sequence[Job]) -> bool:
-    """Return whether several models were given the same inputs."""
-    return len(jobs) > 1 and bool(jobs[0].inputs) and all(job.inputs == jobs[0].inputs for job in jobs)
-
-
-def name_refusing_side(message: str, side: int, jobs: Sequence[Job]) -> str:
-    """Name the model that refused an input, and say how each gets its own if all were given the same."""
-    advice = f"; {OWN_INPUTS}" if share_inputs(jobs) else ""
-    return f"{jobs[side].model.locator}: {message.rstrip('.')}{advice}."

@@ -172,11 +172,6 @@ class LoadCurve(LoadSeries):
         loads = (n for n, rate in rates if n > peak and rate.bounds().high < best.bounds().low)
         return next(loads, None)
 
-    @property
-    def saturated(self) -> float | None:
-        """The smallest load under which queue and latency kept rising."""
-        return next((rung.load for rung in self.by_load if SATURATED in rung.doubts), None)
-
 
 def _rate(rung: LoadPoint) -> Answer | None:
     """Return requests per second; samples per second if requests were not counted."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Answer, Judgement
 from modeldyno.core.metrics.queries import goal_answers, trial_answers
-from modeldyno.core.report.charts import ChosenPlot
+from modeldyno.core.report.chosen_plot import ChosenPlot
 from modeldyno.core.result.result import Environment
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.knob import KnobValue

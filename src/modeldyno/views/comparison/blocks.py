@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import inf, isfinite
 from typing import TYPE_CHECKING
 
-from modeldyno.core.comparison.build import FIRST_CALL, OWN_INPUTS, share_inputs, unjudged
+from modeldyno.core.comparison.build import unjudged
+from modeldyno.core.comparison.shared_inputs import FIRST_CALL, OWN_INPUTS, share_inputs
 from modeldyno.core.metrics.doubt import CODES
 from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.report.blocks import Block, Column, Notice, Severity, Table, clean, make_columns, shorten

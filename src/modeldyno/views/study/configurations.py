@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from modeldyno.core.metrics.constraints import worst_verdict
 from modeldyno.core.metrics.metric import METRICS, Query, fraction_of
 from modeldyno.core.report.blocks import Heading, Table, make_columns, note
-from modeldyno.core.report.charts import AxisScale, ChosenPlot, Plot, Series
+from modeldyno.core.report.charts import AxisScale, Plot, Series
+from modeldyno.core.report.chosen_plot import ChosenPlot
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.core.study.pooled_estimate import estimate, judge_candidate, search_hint
 from modeldyno.core.study.ranking import find_configuration
