@@ -1,4 +1,4 @@
-"""Tables of all numbers of a Result, and of all Results in a store."""
+"""Tables of all numbers of a Result, and of all that is in a store."""
 
 from __future__ import annotations
 

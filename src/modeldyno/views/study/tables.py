@@ -1,4 +1,4 @@
-"""Tables of the trials of a study, and of the studies in a store."""
+"""Tables of the trials of a study, and of what studies found over several models."""
 
 from __future__ import annotations
 
