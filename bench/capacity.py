@@ -34,14 +34,13 @@ from tests.support.simulated_load import simulate
 
 from modeldyno.core.load import load_analysis
 from modeldyno.core.load.capacity import Capacity, propose
-from modeldyno.core.load.capacity_spec import CONCURRENCY, RATE, CapacitySearch
-from modeldyno.core.load.capacity_steps import NextLoad
+from modeldyno.core.load.capacity_steps import CONCURRENCY, RATE, CapacitySearch, NextLoad
 from modeldyno.core.load.load_analysis import SteadyWindow
 from modeldyno.core.load.load_curve import LoadPoint, raw_percentiles
 from modeldyno.core.load.request_log import COLUMNS, Records, sample_records
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.metric import Query
-from modeldyno.core.result.summary import answers_under_load
+from modeldyno.core.metrics.queries import answers_under_load
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.testing.service_model import Durations, Service, exponential, lognormal
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from modeldyno import plugins
 from modeldyno.adapters.probes.live_seconds import LiveSeconds
-from modeldyno.core.load.live_load import SECONDS_KEPT, LiveLoad
+from modeldyno.core.load.load_seconds import SECONDS_KEPT, LiveLoad
 from modeldyno.core.load.request_log import COLUMNS, Records
 from modeldyno.core.result.trace_data import LiveSecond
 from modeldyno.identity import new_identity

@@ -31,7 +31,7 @@ from minilm import batch, directory, export
 from tests.support.recorded_surfaces import clearest_bound
 
 from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.result.summary import trial_answers
+from modeldyno.core.metrics.queries import trial_answers
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.study.search_space import Axis, Space, parse_axis
 from modeldyno.core.study.study import LOADS

@@ -32,8 +32,8 @@ from tests.support.postgres import empty_store
 from tests.support.sample_registry import a_version
 
 from modeldyno.adapters.stores import sql
-from modeldyno.core.registry.events import first_broken
 from modeldyno.core.registry.names import VersionName
+from modeldyno.core.registry.records import first_broken
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

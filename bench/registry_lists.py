@@ -39,9 +39,8 @@ from modeldyno.adapters.stores import sql
 from modeldyno.adapters.stores.registry.documents import encode
 from modeldyno.adapters.stores.registry.versions import _row
 from modeldyno.adapters.stores.schema import ALIASES, EVENTS, FIGURES, MODELS, TASKS, VARIANTS, VERSIONS
-from modeldyno.core.registry.events import event_hash
 from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.records import TaskState
+from modeldyno.core.registry.records import TaskState, event_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -18,11 +18,11 @@ from modeldyno.adapters.reporters import html, pdf
 from modeldyno.core.report.blocks import Align, Column, Table, make_columns
 from modeldyno.core.report.charts import Picture
 from modeldyno.core.study.ranking import ranking
+from modeldyno.documents.write import Page, combine_pages
 from modeldyno.testing.reporters import full_result, hostile_result
 from modeldyno.testing.sample_results import an_inspection
 from modeldyno.testing.sample_series import a_capacity, a_ladder, a_trend
 from modeldyno.views import page
-from modeldyno.views.combined_page import Page, combine_pages
 from modeldyno.views.comparison import page as comparison_page
 from modeldyno.views.comparison import trend as history
 from modeldyno.views.load import explanation

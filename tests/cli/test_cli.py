@@ -406,7 +406,7 @@ def test_a_store_that_fails_at_the_end_costs_a_warning(
         if results:
             raise StoreError("The store x cannot be written, as its disk is full.")
 
-    monkeypatch.setattr("modeldyno.documents.stored_results.store_results", full)
+    monkeypatch.setattr("modeldyno.documents.catalog.store_results", full)
     plain, tagged = (modeldyno("profile", STEADY, *QUICK, "-q", *tag) for tag in ((), ("--tag", "mine")))
 
     assert (plain.code, tagged.code) == (0, 4)

@@ -17,8 +17,7 @@ from modeldyno.cli import main
 from modeldyno.cli.actions.load import _describe_duration as describe_duration
 from modeldyno.cli.actions.load import _explain_end as explain_end
 from modeldyno.core.load.capacity import Capacity
-from modeldyno.core.load.capacity_spec import CapacitySearch
-from modeldyno.core.load.capacity_steps import SearchEnd
+from modeldyno.core.load.capacity_steps import CapacitySearch, SearchEnd
 from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
 from modeldyno.core.metrics.constraints import Answer, Constraint
 from modeldyno.core.metrics.measurement import Interval

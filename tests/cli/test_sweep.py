@@ -19,9 +19,9 @@ from modeldyno import plugins
 from modeldyno.cli.actions.sweep_study import exit_code
 from modeldyno.codec import study as codec_study
 from modeldyno.core.result.result import Artifact, FailureKind, Kept
-from modeldyno.core.study.configurations import base_name
 from modeldyno.core.study.goal import Rank
 from modeldyno.core.study.ranking import ranking
+from modeldyno.core.study.study import base_name
 from modeldyno.sweeps import export_configs, loop
 from modeldyno.sweeps.schema import KEYS
 from modeldyno.testing.sample_studies import SimulatedTrials

@@ -12,8 +12,8 @@ import pytest
 from modeldyno import codec
 from modeldyno.codec import comparison as codec_comparison
 from modeldyno.codec import study as codec_study
-from modeldyno.core.comparison.agreement import Agreement
 from modeldyno.core.comparison.comparison import (
+    Agreement,
     CandidateComparison,
     Cause,
     CausePart,

@@ -19,8 +19,8 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import Result
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.probe_options import Observation
+from modeldyno.documents.catalog import stored_result
 from modeldyno.documents.lookup import find_any
-from modeldyno.documents.stored_results import stored_result
 from modeldyno.errors import RequestError
 from modeldyno.profiling.request import Request
 from modeldyno.profiling.resolve_model import names_model

@@ -13,7 +13,7 @@ from tests.support.sample_registry import a_conversion, a_figure, a_target, a_ta
 from tests.support.sample_registry import a_worker as a_registry_worker
 
 from modeldyno import plugins
-from modeldyno.core.load.live_load import LiveLoad
+from modeldyno.core.load.load_seconds import LiveLoad
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.records import FigureState, TaskState, VariantState
 from modeldyno.core.result.trace_data import LiveSecond

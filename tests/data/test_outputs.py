@@ -20,7 +20,7 @@ from modeldyno.data.outputs import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from modeldyno.core.comparison.agreement import Agreement
+    from modeldyno.core.comparison.comparison import Agreement
 
 ONE = np.array([[1.0, -4.0], [2.0, 0.5]], np.float32)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.documents.test_yaml_file import PAYLOADS
 
-from modeldyno.documents.foreign_yaml import read_foreign_yaml
+from modeldyno.documents.yaml_file import read_foreign_yaml
 from modeldyno.errors import RequestError
 from modeldyno.testing.loaders import is_one_sentence
 

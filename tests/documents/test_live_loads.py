@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from modeldyno.core.load.live_load import SECONDS_KEPT, LiveLoad
+from modeldyno.core.load.load_seconds import SECONDS_KEPT, LiveLoad
 from modeldyno.core.result.result import Loaded, SecondPassed
 from modeldyno.core.result.trace_data import LiveSecond
 from modeldyno.documents.live_loads import LoadDisplay, show_loads

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from modeldyno.core.load.endpoint_url import HEADERS_VARIABLE
-from modeldyno.loadtest.headers import headers_in_environment
+from modeldyno.loadtest.series import headers_in_environment
 
 
 @pytest.mark.parametrize("before", [None, "Old: 1"])

@@ -9,15 +9,13 @@ import pytest
 
 from modeldyno import kinds, plugins
 from modeldyno.core.load.capacity import Capacity
-from modeldyno.core.load.capacity_spec import CapacitySearch
-from modeldyno.core.load.capacity_steps import SearchEnd
+from modeldyno.core.load.capacity_steps import CapacitySearch, SearchEnd
 from modeldyno.core.load.load_curve import LoadCurve
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.documents.catalog import store_conclusion
+from modeldyno.documents.catalog import store_conclusion, store_results
 from modeldyno.documents.lookup import find_conclusion
-from modeldyno.documents.stored_results import store_results
 from modeldyno.errors import RequestError, StaleStudy
 from modeldyno.identity import new_identity
 from modeldyno.loadtest.resume import (

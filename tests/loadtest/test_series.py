@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.core.load.capacity_spec import RATE, CapacitySearch
-from modeldyno.core.load.capacity_steps import SearchEnd
+from modeldyno.core.load.capacity_steps import RATE, CapacitySearch, SearchEnd
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import FailureKind

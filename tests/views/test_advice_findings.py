@@ -8,8 +8,7 @@ from modeldyno.adapters.reporters import terminal
 from modeldyno.core.advice.advice import Advice, CandidateSettings, TriedSetting
 from modeldyno.core.advice.bottleneck import Bottleneck, Limit
 from modeldyno.core.advice.finding import Finding, Saving
-from modeldyno.core.comparison.agreement import Agreement
-from modeldyno.core.comparison.comparison import Change, ChangeVerdict
+from modeldyno.core.comparison.comparison import Agreement, Change, ChangeVerdict
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Interval, observed_number
 from modeldyno.core.metrics.metric import Query

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from modeldyno.adapters.reporters import terminal
-from modeldyno.core.comparison.agreement import Agreement
 from modeldyno.core.comparison.comparison import (
+    Agreement,
     CandidateComparison,
     Cause,
     CausePart,

@@ -3,8 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from modeldyno.core.load.capacity import Capacity
-from modeldyno.core.load.capacity_spec import CapacitySearch
-from modeldyno.core.load.capacity_steps import SearchEnd
+from modeldyno.core.load.capacity_steps import CapacitySearch, SearchEnd
 from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
 from modeldyno.core.metrics.constraints import Answer, Constraint
 from modeldyno.core.metrics.measurement import Interval

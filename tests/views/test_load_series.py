@@ -7,14 +7,13 @@ import pytest
 
 from modeldyno.adapters.reporters import terminal
 from modeldyno.core.load.capacity import Capacity, propose
-from modeldyno.core.load.capacity_spec import RATE, CapacitySearch
-from modeldyno.core.load.capacity_steps import NextLoad, SearchEnd
+from modeldyno.core.load.capacity_steps import RATE, CapacitySearch, NextLoad, SearchEnd
 from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
 from modeldyno.core.metrics.constraints import Answer, Constraint
 from modeldyno.core.metrics.measurement import CLIENT_LIMITED, SATURATED, Interval
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.report.blocks import Notice, Severity, Table
-from modeldyno.views.load.series import (
+from modeldyno.views.load.page import (
     capacity_blocks,
     describe_capacity,
     describe_load_curve,

@@ -11,10 +11,10 @@ from modeldyno.core.metrics.measurement import Distribution, Interval, Measureme
 from modeldyno.core.report.blocks import Heading, Notice, Severity, Table
 from modeldyno.core.report.charts import Bins, Forest, Parallel, Picture, Plot, Stack, Tree
 from modeldyno.core.spec.knob import Knob
+from modeldyno.documents.write import Page, combine_pages
 from modeldyno.testing.reporters import DOCUMENTS, full_result, sample_judgements
 from modeldyno.testing.sample_results import a_result, an_activity
 from modeldyno.views import ViewOptions, page
-from modeldyno.views.combined_page import Page, combine_pages
 from modeldyno.views.comparison import page as comparison_page
 from modeldyno.views.result.charts import call_timeline, memory_chart, request_stage_chart
 from modeldyno.views.result.page import summary
@@ -117,13 +117,13 @@ class TestResult:
         document = a_result(
             measurements=(observed_number("queue_time", 0.002), observed_number("compute_time", 0.003))
         )
-        (picture,) = request_stage_chart([("request", document)])
+        (picture,) = request_stage_chart(document)
 
         assert [(part.name, part.y) for part in picture.parts] == [
             ("queue", (0.002,)),
             ("compute: model", (0.003,)),
         ]
-        assert not list(request_stage_chart([("request", full_result())]))
+        assert not list(request_stage_chart(full_result()))
 
 
 class TestStudy:

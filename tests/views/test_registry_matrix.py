@@ -3,8 +3,8 @@ from __future__ import annotations
 from tests.support.sample_registry import a_figure, a_target, a_task, a_version
 
 from modeldyno.core.metrics.constraints import Verdict
+from modeldyno.core.registry.overview import FigureSpeed, SpeedRow
 from modeldyno.core.registry.records import FigureState
-from modeldyno.registry.matrix import FigureSpeed, SpeedRow
 from modeldyno.views.registry.matrix import over_versions, speeds
 
 

@@ -16,7 +16,6 @@ from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.trace.carbon import Emission
 from modeldyno.documents.live_loads import show_loads
 from modeldyno.errors import RequestError, RunFailed
-from modeldyno.loadtest.headers import headers_in_environment
 from modeldyno.loadtest.resume import (
     check_changes,
     find_series,
@@ -24,7 +23,7 @@ from modeldyno.loadtest.resume import (
     resume_curve,
     resume_search,
 )
-from modeldyno.loadtest.series import begin_curve, begin_search, measure_loads
+from modeldyno.loadtest.series import begin_curve, begin_search, headers_in_environment, measure_loads
 from modeldyno.options import LOAD
 from modeldyno.profiling.request import Request, server_for
 from modeldyno.profiling.run import run_request

@@ -18,7 +18,7 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.probe_options import Observation, parse_token_counts
 from modeldyno.core.trace.carbon import Emission
-from modeldyno.documents import stored_results
+from modeldyno.documents import catalog
 from modeldyno.documents.catalog import store_conclusion
 from modeldyno.errors import NotStoredWarning, RequestError, RunFailed, StoreError
 from modeldyno.profiling.request import Request, make_inspection
@@ -386,7 +386,7 @@ def store(result: Result, tags: str | Sequence[str] = ()) -> str:
     Raises:
         StoreError: the store cannot be written.
     """
-    stored_results.store_results([result], as_tuple(tags, "tags"))
+    catalog.store_results([result], as_tuple(tags, "tags"))
     return result.id
 
 

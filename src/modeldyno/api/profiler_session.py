@@ -9,8 +9,8 @@ from modeldyno import codec, plugins
 from modeldyno.core.report.blocks import Table, make_columns
 from modeldyno.core.report.charts import Picture
 from modeldyno.core.result.result import Result
+from modeldyno.documents.write import Page, combine_pages
 from modeldyno.views import headline, numbers, page
-from modeldyno.views.combined_page import Page, combine_pages
 from modeldyno.views.configurations import ConfigurationRun, describe, lay_out_configurations, summarize
 from modeldyno.views.python_wording import translate_doubts
 from modeldyno.views.result.page import summary

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.api.profile import profile
 from modeldyno.api.result_dict import Figures, Section
-from modeldyno.core.metrics.call_stages import CALL_SCOPES
+from modeldyno.core.metrics.metric import CALL_SCOPES
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:

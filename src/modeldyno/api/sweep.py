@@ -21,9 +21,8 @@ from modeldyno.progress import showing_progress
 from modeldyno.runtime.inline import run_inline
 from modeldyno.sweeps import build
 from modeldyno.sweeps.export_configs import ExportedConfigurations, check_folder, export_configurations
-from modeldyno.sweeps.loop import check_study
+from modeldyno.sweeps.loop import check_study, run_study
 from modeldyno.sweeps.resume import check_resume, rerank_stored, resume_study
-from modeldyno.sweeps.run import run_study
 from modeldyno.sweeps.schema import KEYS
 
 if TYPE_CHECKING:

@@ -163,6 +163,18 @@ def _to_result(document: Any, origin: str) -> Result:
     return check_result(msgspec.convert(upgrade_result(document, origin), Result))
 
 
+def read_kind(data: bytes | str, kind: str, origin: str) -> dict[str, Any]:
+    """Read the JSON of a document of one kind, without its key ``kind``.
+
+    Raises:
+        UnreadableDocument: it is JSON of something else.
+    """
+    document = msgspec.json.decode(data)
+    if not isinstance(document, dict) or document.pop("kind", None) != kind:
+        raise UnreadableDocument(f"{origin} is JSON, but not a ModelDyno {kind}.")
+    return document
+
+
 def upgrade_result(document: dict[str, Any], origin: str) -> dict[str, Any]:
     """Upgrade the document of a Result, and restore NaN and infinities."""
     current = upgrade(document, origin, UPGRADES, SCHEMA)

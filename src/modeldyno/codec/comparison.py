@@ -14,7 +14,6 @@ import msgspec
 
 from modeldyno import codec
 from modeldyno.core.comparison.comparison import SCHEMA, Comparison
-from modeldyno.errors import UnreadableDocument
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,9 +39,7 @@ def decode(data: bytes | str, *, origin: str = "the document") -> Comparison:
         UnreadableDocument: it is truncated, corrupt, of another kind, or of a later schema.
     """
     with codec.explain_damage(origin, "not a ModelDyno comparison"):
-        document = msgspec.json.decode(data)
-        if not isinstance(document, dict) or document.pop("kind", None) != KIND:
-            raise UnreadableDocument(f"{origin} is JSON, but not a ModelDyno {KIND}.")
+        document = codec.read_kind(data, KIND, origin)
         current = codec.upgrade(document, origin, UPGRADES, SCHEMA)
         current["baseline"] = codec.upgrade_result(current["baseline"], origin)
         for contrast in current["contrasts"]:

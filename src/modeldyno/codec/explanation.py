@@ -13,7 +13,6 @@ import msgspec
 
 from modeldyno import codec
 from modeldyno.core.load.explanation import SCHEMA, Explanation
-from modeldyno.errors import UnreadableDocument
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,9 +52,7 @@ def decode(data: bytes | str, *, origin: str = "the document") -> Explanation:
         UnreadableDocument: it is truncated, corrupt, of another kind, or of a later schema.
     """
     with codec.explain_damage(origin, "not a ModelDyno explanation"):
-        document = msgspec.json.decode(data)
-        if not isinstance(document, dict) or document.pop("kind", None) != KIND:
-            raise UnreadableDocument(f"{origin} is JSON, but not a ModelDyno {KIND}.")
+        document = codec.read_kind(data, KIND, origin)
         current = codec.upgrade(document, origin, {}, SCHEMA)
         for key in _DERIVED:
             current.pop(key, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -40,14 +39,8 @@ def _restore_infinite_ends(part: Any) -> Any:
     """Restore the infinite ends of all intervals in a document."""
     match part:
         case dict():
-            ends = part.get("interval")
-            if isinstance(ends, dict):
-                low, high = ends["low"], ends["high"]
-                part["interval"] = {
-                    "low": -inf if low is None else low,
-                    "high": inf if high is None else high,
-                }
-            return {key: _restore_infinite_ends(value) for key, value in part.items()}
+            inner = codec.restore_infinite_ends(part)
+            return {key: _restore_infinite_ends(value) for key, value in inner.items()}
         case list():
             return [_restore_infinite_ends(item) for item in part]
         case _:

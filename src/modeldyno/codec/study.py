@@ -14,7 +14,6 @@ import msgspec
 
 from modeldyno import codec
 from modeldyno.core.study.study import SCHEMA, Study, Trial
-from modeldyno.errors import UnreadableDocument
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,9 +54,7 @@ def decode(data: bytes | str, *trials: bytes, origin: str = "the document") -> S
         UnreadableDocument: it is truncated, corrupt, of another kind, or of a later schema.
     """
     with codec.explain_damage(origin, "not a ModelDyno study"):
-        document = msgspec.json.decode(data)
-        if not isinstance(document, dict) or document.pop("kind", None) != KIND:
-            raise UnreadableDocument(f"{origin} is JSON, but not a ModelDyno {KIND}.")
+        document = codec.read_kind(data, KIND, origin)
         document["trials"] = [*document.get("trials", ()), *map(msgspec.json.decode, trials)]
         current = codec.upgrade(document, origin, UPGRADES, SCHEMA)
         for trial in current["trials"]:

@@ -16,7 +16,7 @@ from modeldyno.core.comparison.gate_calibration import POWER, Calibration, calib
 from modeldyno.core.comparison.gate_rule import GateRule
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.report.blocks import Notice, Severity
+from modeldyno.core.report.blocks import Notice, Severity, note
 from modeldyno.core.result.result import Progressed, Result, merge
 from modeldyno.core.stats.statistics import share_interval
 from modeldyno.errors import ModelDynoError, OutOfTime, RequestError, RunFailed
@@ -134,17 +134,16 @@ class MachineCheckup(Presented):
         )
         undecided = calibrated.undecided / calibrated.comparisons
         margin = calibrated.margin / calibrated.comparisons
-        yield Notice(
-            severity=Severity.NOTE,
-            text=f"{passing}; {undecided:.1%} of such gates stay undecided; {margin:.1%} pass a slowdown as "
-            "large as allowed",
+        yield note(
+            f"{passing}; {undecided:.1%} of such gates stay undecided; {margin:.1%} pass a slowdown as "
+            "large as allowed"
         )
         changes = self.improvements
         for change in changes:
             seen, advice = spell_for_command_line(change.seen), spell_for_command_line(change.advice)
             yield Notice(severity=Severity.DOUBT, code=change.code, text=seen, advice=advice)
         if not changes:
-            yield Notice(severity=Severity.NOTE, text="no change to this machine is advised")
+            yield note("no change to this machine is advised")
 
 
 def check_machine(result: Result, *, smallest: Mapping[str, float] = SMALLEST) -> MachineCheckup:

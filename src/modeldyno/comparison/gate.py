@@ -112,15 +112,13 @@ def find_result(word: str) -> Result:
 # --- what was measured -------------------------------------------------------------------------------
 
 
-def check_stored(
-    baseline: Result, candidate: Result, question: CompareOptions, rule: GateRule | None = None
-) -> GateReport:
+def check_stored(baseline: Result, candidate: Result, question: CompareOptions) -> GateReport:
     """Judge a stored Result against another, without measuring.
 
     Raises:
         RequestError: the hardware differs, or a metric cannot be judged.
     """
-    rule = rule or GateRule()
+    rule = GateRule()
     queries = _queries(baseline, candidate, question)
     compared = compare_results(baseline, candidate, question)  # refuses incomparable results
     _check_work(baseline, candidate, question)

@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from modeldyno import plugins
 from modeldyno.core.comparison.comparison import SMALLEST_EFFECT
-from modeldyno.core.comparison.history_noise import FEWEST, scatter
-from modeldyno.core.comparison.trend import LONGEST, Reading, Trend, default_query, history_setup, trend
+from modeldyno.core.comparison.trend import (
+    FEWEST,
+    LONGEST,
+    Reading,
+    Trend,
+    default_query,
+    history_setup,
+    scatter,
+    trend,
+)
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.spec.model_ref import ModelRef, names_of_file
 from modeldyno.errors import ModelDynoError, RequestError
@@ -17,7 +25,7 @@ from modeldyno.errors import ModelDynoError, RequestError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from modeldyno.core.comparison.history_noise import Scatter
+    from modeldyno.core.comparison.trend import Scatter
     from modeldyno.core.result.result import Result
     from modeldyno.core.spec.knob import KnobValue
     from modeldyno.interfaces.store import Entry, Store

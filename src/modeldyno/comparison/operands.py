@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.result.result import Result
-from modeldyno.core.study.best_result import winner
+from modeldyno.core.study.ranking import winner
 from modeldyno.core.study.study import Study
+from modeldyno.documents.catalog import stored_result
 from modeldyno.documents.lookup import find_any
-from modeldyno.documents.stored_results import stored_result
 from modeldyno.errors import RequestError
 from modeldyno.kinds import Stored, kind_of
 from modeldyno.profiling.request import Request

@@ -11,12 +11,7 @@ from modeldyno import plugins
 from modeldyno.core.comparison.build import compare_results, with_second_pass
 from modeldyno.core.comparison.change_test import LEVEL
 from modeldyno.core.comparison.comparison import ChangeVerdict, Comparison
-from modeldyno.core.comparison.shared_inputs import (
-    FIRST_CALL,
-    OWN_INPUTS,
-    name_refusing_side,
-    share_inputs,
-)
+from modeldyno.core.comparison.shared_inputs import FIRST_CALL, OWN_INPUTS, name_refusing_side, share_inputs
 from modeldyno.core.metrics import doubt
 from modeldyno.core.result.result import merge
 from modeldyno.core.spec.probe_options import EVALUATION
@@ -33,7 +28,6 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
     from modeldyno.core.spec.job import Job
     from modeldyno.runtime.session import RunSession
-
 
 STORED = "stored"
 """Order of results that were measured separately."""
@@ -144,7 +138,7 @@ def run_rounds(
             return
         done = end
         pooled = _pool_sides(runs, evaluations, stopped=bool(campaign.interrupted()))
-        order = _order_of_sides(turns, campaign)
+        order = turns.order if campaign.together is None or turns.block else campaign.together.order
         compared = build_comparison(pooled, question, turns=turns, order=order, sequence=sequence)
         yield compared
         if too_late or campaign.interrupted() or any_failed(compared) or is_decided(compared):
@@ -256,11 +250,6 @@ def side_label(side: int, sides: int) -> str:
     if not side:
         return "baseline"
     return "candidate" if sides == 2 else f"candidate {side}"  # noqa: PLR2004 - a pair
-
-
-def _order_of_sides(turns: RoundSchedule, campaign: RunSession) -> str:
-    """Return how the sides of a round were run."""
-    return turns.order if campaign.together is None or turns.block else campaign.together.order
 
 
 def _pool_sides(

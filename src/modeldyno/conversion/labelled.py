@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.conversion.reference import fitted, opened
-from modeldyno.core.agreement.task_metric import judge_task
+from modeldyno.core.agreement.agreement import judge_task
 from modeldyno.data import labelled_samples
 
 if TYPE_CHECKING:

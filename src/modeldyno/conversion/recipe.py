@@ -29,10 +29,10 @@ from modeldyno.conversion.reference import (
     run_reference,
     write_arrays,
 )
+from modeldyno.core.agreement.agreement import with_task
 from modeldyno.core.agreement.compare import CallTally, compare_call, conclude
 from modeldyno.core.agreement.conversion import ConversionFailure, ConversionFailureKind, Converted
 from modeldyno.core.agreement.rule import AgreementRule, Sameness, Tolerance
-from modeldyno.core.agreement.task_metric import with_task
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import ModelDynoError, RequestError

@@ -7,9 +7,8 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from modeldyno.dashboard.page import PageBlocks, PageLink, PageLinks, address
-from modeldyno.documents.write import charts_by_name, draw_chart
+from modeldyno.documents.write import Page, charts_by_name, draw_chart
 from modeldyno.errors import RequestError
-from modeldyno.views.combined_page import Page
 
 if TYPE_CHECKING:
     from modeldyno.dashboard.page import DashboardPage

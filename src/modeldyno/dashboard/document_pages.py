@@ -34,7 +34,6 @@ from modeldyno.interfaces.reporter import TableLinks
 from modeldyno.kinds import kind_of
 from modeldyno.views import ViewOptions, lists
 from modeldyno.views.side_by_side import side_by_side
-from modeldyno.views.study import tables
 from modeldyno.views.text import shorten_ids
 
 if TYPE_CHECKING:
@@ -284,7 +283,7 @@ def _conclusions(asked: Asked, room: DocumentRoom) -> DashboardPage:
 def study_list(shown: Sequence[Any]) -> PageBlocks:
     """List studies with links to them."""
     links = entry_links(STUDIES, "study", [entry.id for entry in shown])
-    return PageBlocks(blocks=(tables.studies(shown),), links=links)
+    return PageBlocks(blocks=(lists.studies(shown),), links=links)
 
 
 def entry_links(room: DocumentRoom, column: str, ids: Sequence[str]) -> TableLinks:

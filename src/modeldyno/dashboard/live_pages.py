@@ -14,7 +14,7 @@ from modeldyno.views.text import count
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from modeldyno.core.load.live_load import LiveLoad
+    from modeldyno.core.load.load_seconds import LiveLoad
     from modeldyno.core.result.trace_data import LiveSecond
     from modeldyno.dashboard.page import Part
 

@@ -45,12 +45,11 @@ from modeldyno.views.text import count, shorten_ids
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from modeldyno.core.registry.overview import VersionOverview
+    from modeldyno.core.registry.overview import SpeedRow, VersionOverview
     from modeldyno.core.registry.records import RegistryEvent, Task, Version, Worker
     from modeldyno.core.report.blocks import Block
     from modeldyno.dashboard.page import Asked, Part
     from modeldyno.interfaces.registry import ModelEntry, Registry
-    from modeldyno.registry.matrix import SpeedRow
 
 _MODELS = PageLink(text="Models", address="/models")
 _TASKS = 50

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from modeldyno.core.load.live_load import LiveLoad
+from modeldyno.core.load.load_seconds import LiveLoad
 from modeldyno.core.registry.answer import RegistryAnswer
-from modeldyno.core.registry.overview import VersionOverview
+from modeldyno.core.registry.overview import SpeedRow, VersionOverview
 from modeldyno.core.registry.policy import Policy
 from modeldyno.core.registry.records import (
     AliasMove,
@@ -24,7 +24,6 @@ from modeldyno.core.registry.webhooks import Webhook
 from modeldyno.core.result.result import Result
 from modeldyno.interfaces.registry import ModelEntry
 from modeldyno.interfaces.store import ConclusionEntry, Entry, StudyEntry
-from modeldyno.registry.matrix import SpeedRow
 from modeldyno.views.registry.lineage import LineageRow
 from modeldyno.views.result.network import Network
 

@@ -13,7 +13,7 @@ from modeldyno.errors import ModelDynoError, StoreError
 from modeldyno.interfaces.store import KeepsLiveLoads, Store
 
 if TYPE_CHECKING:
-    from modeldyno.core.load.live_load import LiveLoad
+    from modeldyno.core.load.load_seconds import LiveLoad
     from modeldyno.core.result.result import Result
 
 _REST = 0.4

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.comparison.agreement import Agreement
+from modeldyno.core.comparison.comparison import Agreement
 from modeldyno.data.request_data import decode_values
 from modeldyno.interfaces.loader import ExpectedOutputs, Feed
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy import ndarray
-
 
 _RELATIVE, _ABSOLUTE = 1e-3, 1e-5
 """Differences from an expected floating-point value that are none."""

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from modeldyno import plugins
+from modeldyno import plugins, views
 from modeldyno.core.result.where_text import parse
-from modeldyno.errors import RequestError
+from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.interfaces.store import ConclusionEntry, Entry, StudyEntry
 from modeldyno.kinds import kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from modeldyno.core.result.result import Result
     from modeldyno.interfaces.store import Conclusion, Store
 
 BRANCH = "@"
@@ -133,3 +134,24 @@ def _resolve(store: Store, name: str) -> tuple[str, Callable[[str], str]]:
         with suppress(RequestError):
             return store.conclusion(name).id, store.remove_conclusion
         raise
+
+
+def store_results(results: Iterable[Result], tags: Sequence[str] = ()) -> None:
+    """Store Results, and remove expired artifacts from the store.
+
+    Raises:
+        StoreError: the store cannot be written.
+    """
+    with plugins.store() as store:
+        for result in results:
+            store.put(result, headline=views.brief(result))
+            if tags:
+                store.tag(result.id, add=tuple(tags))
+        store.expire(datetime.now(UTC))
+
+
+def stored_result(identifier: str) -> Result | None:
+    """Return a Result by its id, or None if the store does not have it."""
+    with suppress(ModelDynoError), plugins.store() as store:
+        return store.get(identifier)
+    return None

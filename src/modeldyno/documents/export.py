@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from modeldyno import plugins
 from modeldyno.core.result.result import Result
 from modeldyno.core.study.study import Study
-from modeldyno.documents.stored_results import stored_result
+from modeldyno.documents.catalog import stored_result
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.exchange import ExportsStudies
 from modeldyno.kinds import kind_of

@@ -12,6 +12,8 @@ import msgspec
 
 from modeldyno import codec, plugins
 from modeldyno.core.load.foreign_load import ForeignFile, ForeignLoad, foreign_result
+from modeldyno.core.load.reconciliation import Reconciliation
+from modeldyno.core.load.reconciliation import reconcile as reconcile_load
 from modeldyno.errors import RequestError, UnreadableDocument
 
 if TYPE_CHECKING:
@@ -133,3 +135,17 @@ def _describe_unknown(file: ForeignFile) -> str:
         return "is already a ModelDyno document: use it with modeldyno show, compare and report"
     names = ", ".join(plugins.names("importer"))
     return f"is not a file of a known load generator ({names}), or is damaged; check what wrote it"
+
+
+def reconcile(ours: Result, path: Path, tool: str | None = None) -> tuple[Reconciliation, ...]:
+    """Split the differences between a Result and each load in a file of another tool.
+
+    Args:
+        ours: a load of ModelDyno.
+        path: the file.
+        tool: the importer to use; if None, the one that claims the file.
+
+    Raises:
+        RequestError: the file cannot be read, is of an unknown tool, or is damaged.
+    """
+    return tuple(reconcile_load(load, ours) for load in read_loads(path, tool))

@@ -9,7 +9,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
-from modeldyno.core.load.live_load import LiveLoad, add_second
+from modeldyno.core.load.load_seconds import LiveLoad, add_second
 from modeldyno.core.result.result import Loaded, SecondPassed
 from modeldyno.errors import ModelDynoError
 from modeldyno.identity import new_identity

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from modeldyno import codec, kinds, plugins
 from modeldyno.codec import study as codec_study
-from modeldyno.core.study import configurations
-from modeldyno.core.study.find_configuration import find_configuration
-from modeldyno.core.study.ranking import ranking
+from modeldyno.core.study.ranking import find_configuration, ranking
 from modeldyno.core.study.search_space import key
-from modeldyno.documents.stored_results import stored_result
+from modeldyno.core.study.study import NAMED
+from modeldyno.documents.catalog import stored_result
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ def find(document: str) -> Result:
     if path.is_file():
         return codec.read(path)
     study, separator, name = document.rpartition("#")
-    if separator and configurations.NAMED.fullmatch(name):
+    if separator and NAMED.fullmatch(name):
         return find_configuration_result(find_study(study), name)
     if path.suffix == ".json" or "/" in document:
         raise RequestError(f"There is no file '{document}'; check the path, or name a stored id or tag.")
@@ -89,7 +88,7 @@ def find_named_configuration(name: str) -> Result:
     Raises:
         RequestError: there is none.
     """
-    match = configurations.NAMED.fullmatch(name)
+    match = NAMED.fullmatch(name)
     if match is None or not match["model"]:
         raise RequestError(f"'{name}' is no configuration; they are named MODEL_3 or MODEL_default.")
     return find_configuration_result(find_study(match["model"]), match["number"])

@@ -17,8 +17,8 @@ from modeldyno.core.recompute.others import check_comparison, check_explanation,
 from modeldyno.core.recompute.result import check_result
 from modeldyno.core.result.result import Result
 from modeldyno.core.study.study import Study
+from modeldyno.documents.catalog import stored_result
 from modeldyno.documents.lookup import find_any
-from modeldyno.documents.stored_results import stored_result
 from modeldyno.errors import RequestError, UnreadableDocument
 from modeldyno.interfaces.store import KeepsDocuments
 

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import codec, plugins
+from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, make_columns
 from modeldyno.core.report.charts import Picture
 from modeldyno.core.report.chosen_plot import parse_plot
 from modeldyno.core.result.result import Result
 from modeldyno.core.study.study import Study
-from modeldyno.documents.stored_results import stored_result
+from modeldyno.documents.catalog import stored_result
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.reporter import DrawsCharts, LaysOut, Tabulates
 from modeldyno.kinds import kind_of
 from modeldyno.views import PLAIN, ViewOptions, numbers
-from modeldyno.views.combined_page import Page, combine_pages
 from modeldyno.views.study.configurations import configurations_title
+from modeldyno.views.text import count
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from modeldyno.core.metrics.constraints import Judgement
     from modeldyno.interfaces.reporter import Reporter
@@ -228,3 +229,37 @@ def lay_out_document(document: Document, options: ViewOptions = PLAIN) -> Page:
 
 def _save(path: Path, data: str | bytes) -> None:
     codec.write(path, data.encode() if isinstance(data, str) else data)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """The blocks of one document, with its title."""
+
+    title: str
+    blocks: tuple[Block, ...]
+
+
+def combine_pages(pages: Sequence[Page]) -> Page:
+    """Combine pages into one, with a table of their verdicts at the top."""
+    names = [page.title for page in pages]
+    return Page(
+        title=f"{count(len(pages), 'document')}: {', '.join(names)}", blocks=tuple(_combined_blocks(pages))
+    )
+
+
+def _combined_blocks(pages: Sequence[Page]) -> Iterator[Block]:
+    yield Notice(severity=Severity.VERDICT, text=f"{count(len(pages), 'document')}.")
+    yield Table(
+        title="",
+        columns=make_columns("document", "verdict"),
+        rows=tuple((page.title, _verdict(page)) for page in pages),
+    )
+    for page in pages:
+        yield Heading(title=page.title)
+        for block in page.blocks:
+            yield replace(block, level=block.level + 1) if isinstance(block, Heading) else block
+
+
+def _verdict(page: Page) -> str:
+    texts = (block.text for block in page.blocks if isinstance(block, Notice))
+    return next(texts, "")

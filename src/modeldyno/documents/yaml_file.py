@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 Place = tuple[str, ...]
@@ -41,7 +42,11 @@ class FileConfig:
         """Merge with another configuration, which this one overrides key by key, also within parts."""
         overridden: set[Place] = set()
         tree = _merge(self.tree, other.tree, (), overridden)
-        lines = {place: line for place, line in other.lines.items() if not _is_below(place, overridden)}
+        lines = {
+            place: line
+            for place, line in other.lines.items()
+            if not any(place[: len(prefix)] == prefix for prefix in overridden)
+        }
         return FileConfig(tree=tree, lines={**lines, **self.lines}, origin=other.origin or self.origin)
 
     @contextmanager
@@ -82,10 +87,6 @@ def _merge(above: Tree, below: Tree, place: Place, overridden: set[Place]) -> Tr
             merged[name] = value
             overridden.add((*place, name))
     return merged
-
-
-def _is_below(place: Place, overridden: set[Place]) -> bool:
-    return any(place[: len(prefix)] == prefix for prefix in overridden)
 
 
 def read_yaml_file(path: Path) -> FileConfig:
@@ -207,3 +208,64 @@ def _yaml_error_message(error: Exception, origin: str) -> str:
     problem = str(getattr(error, "problem", "") or getattr(error, "reason", "") or "").strip()
     hint = "; indent with spaces, not with tabs" if r"\t" in problem else ""
     return f"{origin}{where}: this is not YAML ({problem or 'unreadable'}){hint}."
+
+
+# --- configurations of other tools ------------------------------------------------------------------
+
+_MAX_VALUES, _MAX_FOREIGN_DEPTH = 10_000, 20
+_VALUE_ERRORS = (ValueError, LookupError, AttributeError)
+"""What a date that is none raises, a whole number of 5,000 digits, or a word tagged as a boolean."""
+
+
+def read_foreign_yaml(path: Path) -> Any:
+    """Read a file: keys, lists, text, numbers, booleans, dates.
+
+    Raises:
+        RequestError: it cannot be read, is not YAML, or is larger than a configuration.
+    """
+    import yaml  # noqa: PLC0415 - only a file needs it
+
+    text = read_config_text(path)
+    try:
+        _check_size(yaml.parse(text, Loader=yaml.SafeLoader), path)
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark is not None else ""
+        raise RequestError(f"{path}{where}: this is not YAML.") from error
+    except _VALUE_ERRORS as error:
+        reason = str(error).partition(";")[0]
+        raise RequestError(f"{path} has a value that cannot be read ({reason}).") from error
+
+
+def _check_size(events: Iterable[Any], path: Path) -> None:
+    """Refuse a file that is too deep, or too large once its aliases are written out.
+
+    Raises:
+        RequestError: it is, or an alias names a part that contains it.
+    """
+    sizes: dict[str, int] = {}
+    open_parts: list[tuple[str | None, int]] = []
+    size = 0
+    for event in events:
+        kind = type(event).__name__
+        size += 1
+        if kind in {"MappingStartEvent", "SequenceStartEvent"}:
+            open_parts.append((event.anchor, size - 1))
+        elif kind in {"MappingEndEvent", "SequenceEndEvent"}:
+            anchor, before = open_parts.pop()
+            if anchor:
+                sizes[anchor] = size - before
+        elif kind == "ScalarEvent" and event.anchor:
+            sizes[event.anchor] = 1
+        elif kind == "AliasEvent":
+            if event.anchor not in sizes:
+                raise _refusal(path, event, f"*{event.anchor} names nothing that ends before it.")
+            size += sizes[event.anchor]
+        if size > _MAX_VALUES or len(open_parts) > _MAX_FOREIGN_DEPTH:
+            much = f"more than {_MAX_VALUES:,} values or {_MAX_FOREIGN_DEPTH} levels"
+            raise _refusal(path, event, f"{much}, too many for a configuration.")
+
+
+def _refusal(path: Path, event: Any, problem: str) -> RequestError:
+    return RequestError(f"{path}, line {event.start_mark.line + 1}: {problem}")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Self
 
-    from modeldyno.core.load.live_load import LiveLoad
+    from modeldyno.core.load.load_seconds import LiveLoad
     from modeldyno.core.result.result import Result
     from modeldyno.core.result.where import Expression
     from modeldyno.core.study.study import Study

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from modeldyno.core.load.capacity import Capacity
-from modeldyno.core.load.capacity_spec import RATE
+from modeldyno.core.load.capacity_steps import RATE
 from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
 from modeldyno.core.load.replicas_and_cost import (
     Cost,

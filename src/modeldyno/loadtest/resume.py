@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.load.capacity import Capacity
-from modeldyno.core.load.capacity_spec import CapacitySearch
+from modeldyno.core.load.capacity_steps import CapacitySearch
 from modeldyno.core.load.load_curve import LoadCurve, ends_at_plateau, parse_ladder
 from modeldyno.core.load.multi_model import bounds_of_each_model
 from modeldyno.core.load.replicas_and_cost import bounds_of
@@ -18,8 +18,8 @@ from modeldyno.core.load.series_steps import (
     without_unfinished,
 )
 from modeldyno.core.metrics.constraints import Constraint
+from modeldyno.documents.catalog import stored_result
 from modeldyno.documents.lookup import find_any
-from modeldyno.documents.stored_results import stored_result
 from modeldyno.errors import RequestError, UnreadableDocument
 from modeldyno.identity import new_identity
 from modeldyno.profiling.request import server_for

@@ -6,14 +6,15 @@ loop is a generator: the caller saves each step before it asks for the next, and
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.load import request_log
 from modeldyno.core.load.capacity import Capacity
-from modeldyno.core.load.capacity_spec import CONCURRENCY, RATE, CapacitySearch
-from modeldyno.core.load.capacity_steps import SearchEnd
+from modeldyno.core.load.capacity_steps import CONCURRENCY, RATE, CapacitySearch, SearchEnd
+from modeldyno.core.load.endpoint_url import HEADERS_VARIABLE
 from modeldyno.core.load.load_curve import LoadCurve
 from modeldyno.core.load.replicas_and_cost import bounds_of
 from modeldyno.core.load.series_steps import add_load, job_at_load, missing_loads, next_load
@@ -189,3 +190,19 @@ def _all_refused(result: Result) -> bool:
     """Return whether the server refused every request as wrong, as for a model it does not have."""
     ends = {m.scope for m in result.measurements if m.metric == "requests"}
     return ends == {request_log.RequestOutcome.CLIENT_ERROR.word}
+
+
+@contextmanager
+def headers_in_environment(lines: Sequence[str]) -> Iterator[None]:
+    """Pass ``Name: value`` lines to processes that start within the block; without any, change nothing."""
+    if not lines:
+        yield
+        return
+    before = os.environ.get(HEADERS_VARIABLE)
+    os.environ[HEADERS_VARIABLE] = "\n".join(lines)
+    try:
+        yield
+    finally:
+        os.environ.pop(HEADERS_VARIABLE, None)
+        if before is not None:
+            os.environ[HEADERS_VARIABLE] = before

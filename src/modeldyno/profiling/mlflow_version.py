@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
 from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.documents.foreign_yaml import read_foreign_yaml
+from modeldyno.documents.yaml_file import read_foreign_yaml
 from modeldyno.environment.mlflow_client import REQUIRES, mlflow_client, mlflow_words
 from modeldyno.environment.peaks import cache_directory
 from modeldyno.errors import RequestError

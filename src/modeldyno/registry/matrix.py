@@ -2,54 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Verdict
-from modeldyno.core.metrics.measurement import Distribution, Interval
+from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.registry.answer import RATES
+from modeldyno.core.registry.overview import FigureSpeed, SpeedRow
 from modeldyno.core.registry.policy import DEFAULT
-from modeldyno.core.registry.records import FigureState, HardwareTarget, VariantFigure
+from modeldyno.core.registry.records import FigureState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from modeldyno.core.registry.records import HardwareTarget, VariantFigure
     from modeldyno.interfaces.registry import Registry
 
 _KEPT = 4096
 """Results whose speeds are kept in memory; a stored Result does not change."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FigureSpeed:
-    """The speed that a figure stands for; None is what was not measured, or not certified."""
-
-    p50: float | None = None
-    """Seconds, as the next one."""
-    p99: float | None = None
-    p50_interval: Interval | None = None
-    rate: float | None = None
-    """Answers or inferences in a second."""
-    bounds: Verdict | None = None
-    """Verdict on the bounds of the policy; None without bounds."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpeedRow:
-    """A version of a model on a target: the figure of its best variant."""
-
-    model: str
-    number: int
-    target: HardwareTarget
-    figure: VariantFigure
-    """That of the lowest latency: of the fresh ones, or else of all."""
-    speed: FigureSpeed
-    most: VariantFigure
-    """The figure with the highest rate among those that are as fresh."""
-    rate: float | None
-    """That rate."""
 
 
 def newest_speeds(registry: Registry, models: Iterable[str]) -> Iterator[SpeedRow]:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.registry.modelci_path import ModelCiPath
-from modeldyno.core.registry.names import VersionName, check_model_name, name_from_label
+from modeldyno.core.registry.names import ModelCiPath, VersionName, check_model_name, name_from_label
 from modeldyno.core.registry.policy import conversion_tasks, profile_tasks
 from modeldyno.core.registry.records import SOURCE, Variant, VariantState, Version
 from modeldyno.core.spec.model_ref import ModelRef

@@ -14,8 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from modeldyno import data, plugins
-from modeldyno.core.metrics.call_stages import CallStage
 from modeldyno.core.metrics.measurement import Distribution, Measurement, pack
+from modeldyno.core.metrics.metric import CallStage
 from modeldyno.core.result.result import (
     Doubted,
     Ended,

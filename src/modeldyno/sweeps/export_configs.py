@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import codec, plugins
-from modeldyno.core.study.configurations import base_name, configuration_number
 from modeldyno.core.study.search_space import key
+from modeldyno.core.study.study import base_name, configuration_number
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.runtime.deploy_worker import write_deployments
 from modeldyno.views.study.rows import format_point

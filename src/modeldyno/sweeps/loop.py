@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from modeldyno.core.study.curves import TIME_SHARE, next_curve_trial
 from modeldyno.core.study.search_space import key
 from modeldyno.core.study.study import Trial, TrialPurpose, TrialState
 from modeldyno.core.study.trial_effort import trial_job
+from modeldyno.documents.live_loads import show_loads
 from modeldyno.errors import (
     OutOfTime,
     RequestError,
@@ -32,6 +33,7 @@ from modeldyno.errors import (
     UnknownName,
     Unloadable,
 )
+from modeldyno.runtime.interrupts import counted_interrupts
 from modeldyno.runtime.time_limit import TimeLimit
 from modeldyno.runtime.trial_executor import subprocess_executors
 from modeldyno.sweeps.point_to_job import check_axes, check_dimensions, job_at_point
@@ -340,3 +342,43 @@ def _stop_if_hopeless(study: Study, result: Result, measured_count: int) -> None
                 raise RequestError(
                     f"The goal asks for {query}, which a trial does not measure: {error}"
                 ) from error
+
+
+# --- for a user -------------------------------------------------------------------------------------
+
+
+def run_study(
+    study: Study,
+    *,
+    store: bool,
+    watch: Callable[[Event], None],
+    force: bool = False,
+    rooms: TrialExecutor | None = None,
+) -> tuple[Study, bool]:
+    """Run a study to its end or an interruption; return it, and whether it was interrupted.
+
+    Args:
+        study: new, or resumed.
+        store: whether the study and the Results are saved.
+        watch: called with every event.
+        force: continue although the model or the hardware has changed.
+        rooms: returns the executor of a Job; child processes by default.
+
+    Raises:
+        RequestError, MissingExtra, StaleStudy, RunFailed: as `loop.run_trials` does.
+    """
+    with ExitStack() as stack:
+        interrupts = stack.enter_context(counted_interrupts())
+        live = stack.enter_context(show_loads(wanted=store))
+        steps: Iterator[Step] = run_trials(
+            study, watch=live.follow(watch), interrupted=lambda: len(interrupts), force=force, rooms=rooms
+        )
+        if store:
+            opened = stack.enter_context(plugins.store())
+            opened.put_study(study, headline=resume_guard.describe_progress(study))
+            steps = save_steps(steps, opened)
+        for latest, _, result in steps:
+            study = latest
+            if result is not None:
+                live.end(result)
+        return study, bool(interrupts)

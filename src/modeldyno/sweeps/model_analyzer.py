@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.documents.foreign_yaml import read_foreign_yaml
+from modeldyno.documents.yaml_file import read_foreign_yaml
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.sweeps.model_analyzer_draft import (
     Draft,

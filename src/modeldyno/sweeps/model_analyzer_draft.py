@@ -158,12 +158,8 @@ def as_values(value: Any) -> Any:
     if isinstance(value, Mapping):
         step = value.get("step", 1)
         return f"{value.get('start')}..{value.get('stop')}{'' if step == 1 else f':{step}'}"
-    items = [_whole_number_or_text(item) for item in as_list(value)]
+    items = [(int(item) if isinstance(item, str) and item.isdigit() else item) for item in as_list(value)]
     return items[0] if len(items) == 1 else items
-
-
-def _whole_number_or_text(value: Any) -> Any:
-    return int(value) if isinstance(value, str) and value.isdigit() else value
 
 
 def as_number(value: Any) -> int | float:

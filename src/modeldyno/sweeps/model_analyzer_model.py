@@ -132,7 +132,11 @@ def _translate_space(draft: Draft, config: Mapping[str, Any], below: Mapping[str
         draft.vary("instances", _range(config, "instances"))
         draft.vary("max_batch", _range(config, "max_batch"))
         draft.put("set", "dynamic_batching", True)
-    rate = "request_rate" in parameters or config.get("request_rate_search_enable") or _rate_range(config)
+    rate = (
+        "request_rate" in parameters
+        or config.get("request_rate_search_enable")
+        or any(config.get(f"run_config_search_{end}_request_rate") is not None for end in ("min", "max"))
+    )
     load = "rate" if rate else "concurrency"
     given = parameters.get("request_rate" if rate else "concurrency")
     if given is not None:
@@ -141,10 +145,6 @@ def _translate_space(draft: Draft, config: Mapping[str, Any], below: Mapping[str
         draft.vary(load, 1 if disabled and not rate else _range(config, load))
     if (sizes := parameters.get("batch_sizes")) is not None and as_values(sizes) != 1:
         draft.vary("batch_size", as_values(sizes))
-
-
-def _rate_range(config: Mapping[str, Any]) -> bool:
-    return any(config.get(f"run_config_search_{end}_request_rate") is not None for end in ("min", "max"))
 
 
 def _range(config: Mapping[str, Any], axis: str) -> str | int:

@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
-from modeldyno.core.study.rerank import rerank_study
 from modeldyno.core.study.search_space import Space
-from modeldyno.core.study.study import TrialState
+from modeldyno.core.study.study import TrialState, rerank_study
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.identity import new_identity
 from modeldyno.sweeps import axes, build

@@ -7,8 +7,7 @@ from math import inf
 from modeldyno.core.comparison.comparison import CandidateComparison, Change, ChangeVerdict, Comparison
 from modeldyno.core.comparison.trend import Reading, Trend, trend
 from modeldyno.core.load.capacity import Capacity
-from modeldyno.core.load.capacity_spec import CapacitySearch
-from modeldyno.core.load.capacity_steps import SearchEnd
+from modeldyno.core.load.capacity_steps import CapacitySearch, SearchEnd
 from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
 from modeldyno.core.metrics.constraints import Answer, Constraint
 from modeldyno.core.metrics.measurement import Interval

@@ -58,16 +58,12 @@ def chart_numbers(picture: Picture) -> Table | None:
     return Table(title=picture.title, columns=make_columns(*titles), rows=tuple(rows))
 
 
-def format_on_axis(value: float, scale: AxisScale, digits: int = 3) -> str:
+def format_on_axis(value: float, scale: AxisScale) -> str:
     """Format a value as its axis shows it."""
     if scale.categories:
         place = round(value)
         return scale.categories[place] if 0 <= place < len(scale.categories) else "another"
-    return (
-        format_quantity(value, scale.unit, digits)
-        if scale.unit in KINDS
-        else f"{value:g} {scale.unit}".strip()
-    )
+    return format_quantity(value, scale.unit, 3) if scale.unit in KINDS else f"{value:g} {scale.unit}".strip()
 
 
 def _range_text(values: Sequence[float], scale: AxisScale) -> str:

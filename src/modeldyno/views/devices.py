@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Block, Table, clean, make_columns, note, shorten
 from modeldyno.core.stats.units import BYTES, CELSIUS, FRACTION, HERTZ, WATTS, format_quantity
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def blocks(reading: DeviceReading) -> Iterator[Block]:
     if running:
         columns = make_columns("device", "pid", "name", "memory>")
         yield Table(title="Processes", columns=columns, rows=tuple(running))
-    yield Notice(severity=Severity.NOTE, text=reading.source)
+    yield note(reading.source)
 
 
 def line(reading: DeviceReading) -> str:

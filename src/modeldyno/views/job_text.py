@@ -13,12 +13,7 @@ from modeldyno.core.study.goal import Rank
 from modeldyno.core.study.study import Budget, Study
 from modeldyno.core.trace.regions import SCRIPT
 from modeldyno.errors import RequestError
-from modeldyno.views.rerun_command import (
-    format_input_option,
-    format_option_values,
-    format_rate,
-    rerun_words,
-)
+from modeldyno.views.rerun_command import format_input_option, format_option_values, format_rate, rerun_words
 from modeldyno.views.text import format_knob_value
 
 if TYPE_CHECKING:
@@ -88,7 +83,9 @@ def _of_study(study: Study) -> Iterator[tuple[str, Any]]:
     if job.name:
         yield "name", job.name
     yield "backend", job.backend
-    yield from _unless_empty("set", {name: _knob(value) for name, value in study.settings.items()})
+    yield from _unless_empty(
+        "set", {name: _plain(format_knob_value(value)) for name, value in study.settings.items()}
+    )
     yield from _unless_empty("input", [format_input_option(spec) for spec in job.inputs])
     yield "probe", list(job.probes)
     yield from _unless_empty("pre", job.observation.preprocess)
@@ -132,10 +129,6 @@ def _unless_empty(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 def _pair(text: str) -> tuple[str, str]:
     name, _, value = text.partition("=")
     return name, value
-
-
-def _knob(value: Any) -> Any:
-    return _plain(format_knob_value(value))
 
 
 def _plain(text: str) -> Any:

@@ -1,23 +1,21 @@
-"""Tables of all numbers of a Result, and of all Results in a store."""
+"""Tables of all numbers of a Result, and of all that is in a store."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.call_stages import END_TO_END
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
-from modeldyno.core.metrics.metric import METRICS
+from modeldyno.core.metrics.metric import END_TO_END, METRICS
 from modeldyno.core.metrics.queries import STATISTICS_SHOWN
 from modeldyno.core.report.blocks import Table, clean, make_columns, shorten
-from modeldyno.core.result.failure_kinds import KINDS
-from modeldyno.core.result.scopes import scopes
+from modeldyno.core.result.result import KINDS, scopes
 from modeldyno.core.spec.knob import BATCH_SIZE
 from modeldyno.core.stats.units import BYTES, COUNT, format_quantity
 from modeldyno.views.text import (
     amount,
     count,
+    exact_text,
     format_measurement,
     format_utc,
     join_nonempty,
@@ -26,10 +24,10 @@ from modeldyno.views.text import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from modeldyno.core.result.result import Result
-    from modeldyno.interfaces.store import ConclusionEntry, Entry
+    from modeldyno.interfaces.store import ConclusionEntry, Entry, StudyEntry
 
 _FIELDS = ("metric", "scope", "statistic", "value", "low", "high", "unit", "n", "note")
 _MODEL, _SIZES = "model", "sizes"
@@ -88,54 +86,30 @@ def _other_size_rows(result: Result) -> Iterator[tuple[str, Row]]:
             whole = unit in {BYTES, COUNT} and value.is_integer()
             yield (
                 sizes,
-                (metric, scope, "", _exact_text(int(value) if whole else value), "", "", unit, "", ""),
+                (metric, scope, "", exact_text(int(value) if whole else value), "", "", unit, "", ""),
             )
 
 
 def _number_rows(measurement: Measurement) -> Iterator[Row]:
-    unit = measurement.row.unit
+    metric, unit = measurement.metric, measurement.row.unit
     if not isinstance(measurement.value, Distribution):
+        told, ends = measurement.told, _interval_cells(measurement.interval)
+        scope, note = ("", "reported without samples") if told else (measurement.scope, "")
         n = str(len(measurement.runs)) if measurement.runs else ""
-        scope = "" if measurement.told else measurement.scope
-        note = "reported without samples" if measurement.told else ""
-        yield (
-            measurement.metric,
-            scope,
-            measurement.told,
-            _exact_text(measurement.value),
-            *_interval_cells(measurement.interval),
-            unit,
-            n,
-            note,
-        )
+        yield metric, scope, told, exact_text(measurement.value), *ends, unit, n, note
         return
+    n = str(len(measurement.value))
     for name in STATISTICS_SHOWN:
         missing = measurement.value.missing(name)
-        value = "" if missing else _exact_text(measurement.value.statistic(name))
-        note = (
-            f"not certified: {count(missing, 'more effective sample')} needed"
-            if missing
-            else measurement.value.stop
-        )
+        value = "" if missing else exact_text(measurement.value.statistic(name))
+        lacks = f"not certified: {count(missing, 'more effective sample')} needed"
+        note = lacks if missing else measurement.value.stop
         ends = _interval_cells(measurement.value.interval(name))
-        yield (
-            measurement.metric,
-            measurement.scope,
-            name,
-            value,
-            *ends,
-            unit,
-            str(len(measurement.value)),
-            note,
-        )
+        yield metric, measurement.scope, name, value, *ends, unit, n, note
 
 
 def _interval_cells(interval: Interval | None) -> tuple[str, str]:
-    return ("", "") if interval is None else (_exact_text(interval.low), _exact_text(interval.high))
-
-
-def _exact_text(value: float) -> str:
-    return repr(value) if math.isfinite(value) else ""
+    return ("", "") if interval is None else (exact_text(interval.low), exact_text(interval.high))
 
 
 # --- lists -------------------------------------------------------------------------------------
@@ -143,33 +117,34 @@ def _exact_text(value: float) -> str:
 
 def listing(entries: Sequence[Entry]) -> Table:
     """List the Results of a store, one row each."""
-    columns = make_columns("id", "created", "model", "summary")
-    rows = tuple(
-        (
-            name,
-            format_utc(entry.created)[:16],
-            _name_with_tags(entry),
-            shorten(_without_name(entry), _SUMMARY_CHARS),
-        )
-        for entry, name in zip(entries, shorten_ids([entry.id for entry in entries]), strict=True)
-    )
-    return Table(title="", columns=columns, rows=rows)
+    cells = [(_name_with_tags(e), shorten(_without_name(e), _SUMMARY_CHARS)) for e in entries]
+    return _list(("id", "created", "model", "summary"), entries, cells)
+
+
+def studies(entries: Sequence[StudyEntry]) -> Table:
+    """List the studies of a store, one row each."""
+    return _list(("study", "created", "model", "summary"), entries, map(_name_and_headline, entries))
 
 
 def conclusions(entries: Sequence[ConclusionEntry]) -> Table:
     """List the stored comparisons, searches, conversions and other conclusions, one row each."""
-    columns = make_columns("id", "created", "kind", "model", "summary")
-    rows = tuple(
-        (
-            name,
-            format_utc(entry.created)[:16],
-            _KINDS.get(entry.kind, entry.kind),
-            shorten(clean(entry.name), _NAME_CHARS),
-            shorten(clean(entry.headline), _SUMMARY_CHARS),
-        )
-        for entry, name in zip(entries, shorten_ids([entry.id for entry in entries]), strict=True)
-    )
-    return Table(title="", columns=columns, rows=rows)
+    cells = [(_KINDS.get(entry.kind, entry.kind), *_name_and_headline(entry)) for entry in entries]
+    return _list(("id", "created", "kind", "model", "summary"), entries, cells)
+
+
+def _list(
+    titles: Sequence[str],
+    entries: Sequence[Entry | StudyEntry | ConclusionEntry],
+    cells: Iterable[tuple[str, ...]],
+) -> Table:
+    names = shorten_ids([entry.id for entry in entries])
+    times = (format_utc(entry.created)[:16] for entry in entries)
+    rows = tuple((name, time, *own) for name, time, own in zip(names, times, cells, strict=True))
+    return Table(title="", columns=make_columns(*titles), rows=rows)
+
+
+def _name_and_headline(entry: StudyEntry | ConclusionEntry) -> tuple[str, str]:
+    return shorten(clean(entry.name), _NAME_CHARS), shorten(clean(entry.headline), _SUMMARY_CHARS)
 
 
 _KINDS = {"capacity": "search"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.recompute.checks import DigestState, is_number
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, note, shorten
 from modeldyno.views.text import NAME_LIMIT, count
 
 if TYPE_CHECKING:
@@ -58,9 +58,7 @@ def blocks(found: Recomputation) -> Iterator[Block]:
         )
     if len(found.wrong) > _SHOWN:
         more = len(found.wrong) - _SHOWN
-        yield Notice(
-            severity=Severity.NOTE, text=f"And {count(more, 'more wrong figure')}; the JSON has them all."
-        )
+        yield note(f"And {count(more, 'more wrong figure')}; the JSON has them all.")
     if found.kept:
         yield Table(
             title="not recomputable",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns
+from modeldyno.core.report.blocks import Block, Table, clean, make_columns, note
 from modeldyno.core.stats.units import BYTES, format_quantity
 
 if TYPE_CHECKING:
@@ -24,8 +24,7 @@ def blocks(
 ) -> Iterator[Block]:
     """Lay out the servers and the containers, and below what each uses, if that was measured."""
     if not (servers or containers):
-        text = "No server runs; start one with: modeldyno serve MODEL --backend triton"
-        yield Notice(severity=Severity.NOTE, text=text)
+        yield note("No server runs; start one with: modeldyno serve MODEL --backend triton")
         return
     if servers:
         yield _servers(servers)
@@ -46,8 +45,7 @@ def blocks(
                 for server, use in zip(listed, usage, strict=True)
             ),
         )
-        text = "Network traffic is that of the machine's interfaces, unless a server is in a container."
-        yield Notice(severity=Severity.NOTE, text=text)
+        yield note("Network traffic is that of the machine's interfaces, unless a server is in a container.")
 
 
 def _servers(servers: Sequence[ServerRecord]) -> Table:

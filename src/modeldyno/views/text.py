@@ -78,6 +78,11 @@ def format_measurement(measurement: Measurement) -> str:
     return estimate(value, interval, measurement.row.unit)[0]
 
 
+def exact_text(value: float | None) -> str:
+    """Format a number unrounded; ``""`` for what is missing or not finite."""
+    return repr(value) if value is not None and isfinite(value) else ""
+
+
 def count(number: int, noun: str, plural: str = "") -> str:
     """Format a count with its noun: ``1 call``, ``2,400 calls``."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

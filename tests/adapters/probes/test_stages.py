@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from modeldyno.adapters.probes import stages
-from modeldyno.core.metrics.call_stages import END_TO_END, CallStage
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.metrics.metric import END_TO_END, CallStage
 from modeldyno.interfaces import probe as probe_interfaces
 from modeldyno.interfaces.probe import Subject
 from modeldyno.testing.fakes import a_model

@@ -8,7 +8,7 @@ from modeldyno.adapters.stores import live_loads
 from modeldyno.adapters.stores.registry import clock
 from modeldyno.adapters.stores.sql import SqlStore
 from modeldyno.adapters.stores.sql import open as open_store
-from modeldyno.core.load.live_load import LiveLoad
+from modeldyno.core.load.load_seconds import LiveLoad
 from modeldyno.core.result.trace_data import LiveSecond
 from modeldyno.interfaces.store import KeepsLiveLoads
 

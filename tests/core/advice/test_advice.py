@@ -19,8 +19,7 @@ from modeldyno.core.advice.advice import (
     worth_rounds,
 )
 from modeldyno.core.advice.finding import Finding
-from modeldyno.core.comparison.agreement import Agreement
-from modeldyno.core.comparison.comparison import Change, ChangeVerdict
+from modeldyno.core.comparison.comparison import Agreement, Change, ChangeVerdict
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.spec.input_spec import InputSpec

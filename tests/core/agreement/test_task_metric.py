@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from modeldyno.core.agreement.agreement import ModelAgreement, TaskMetric
+from modeldyno.core.agreement.agreement import ModelAgreement, TaskMetric, judge_task, with_task
 from modeldyno.core.agreement.rule import AgreementRule, Sameness
-from modeldyno.core.agreement.task_metric import judge_task, with_task
 from modeldyno.core.stats.evaluation import Evaluation
 
 CLOSE = ModelAgreement(verdict=Sameness.CLOSE, sentence="close", outputs=(), samples=4, calls=("batch=4",))

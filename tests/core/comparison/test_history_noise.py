@@ -7,8 +7,7 @@ from math import exp, sqrt
 import pytest
 
 from modeldyno.core.comparison.change_test import judge_change
-from modeldyno.core.comparison.history_noise import Scatter, scatter
-from modeldyno.core.comparison.trend import Reading, trend
+from modeldyno.core.comparison.trend import Reading, Scatter, scatter, trend
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.metric import Query
 from modeldyno.testing.sample_results import a_small_result

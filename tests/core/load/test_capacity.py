@@ -17,8 +17,7 @@ from modeldyno.core.load.capacity import (
     relative_excess,
     scaled_plan,
 )
-from modeldyno.core.load.capacity_spec import CONCURRENCY, RATE, CapacitySearch
-from modeldyno.core.load.capacity_steps import NextLoad, SearchEnd
+from modeldyno.core.load.capacity_steps import CONCURRENCY, RATE, CapacitySearch, NextLoad, SearchEnd
 from modeldyno.core.load.load_analysis import SteadyWindow
 from modeldyno.core.load.load_curve import LoadPoint, raw_percentiles
 from modeldyno.core.load.request_log import COLUMNS, Records

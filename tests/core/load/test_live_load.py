@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modeldyno.core.load.live_load import SECONDS_KEPT, LiveLoad, add_second
+from modeldyno.core.load.load_seconds import SECONDS_KEPT, LiveLoad, add_second
 from modeldyno.core.result.trace_data import LiveSecond
 
 BEGUN = LiveLoad(id="a" * 12, created="2026-01-01", name="digits", load="", seconds=())

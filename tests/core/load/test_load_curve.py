@@ -130,8 +130,7 @@ class TestPlateau:
         answer = Answer(query=Query(metric="throughput"), value=5.0)
         samples = LoadCurve(knob="rate", rungs=tuple(LoadPoint(load=n, answers=(answer,)) for n in (1, 2)))
 
-        assert (ladder.plateau, ladder.decline, ladder.saturated) == (2, None, 16)
-        assert full_server(2, 1, 2).saturated is None
+        assert (ladder.plateau, ladder.decline) == (2, None)
         assert samples.plateau == 1
 
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from modeldyno.core.load.capacity import Capacity
-from modeldyno.core.load.capacity_spec import RATE, CapacitySearch
-from modeldyno.core.load.capacity_steps import NextLoad, SearchEnd
+from modeldyno.core.load.capacity_steps import RATE, CapacitySearch, NextLoad, SearchEnd
 from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
 from modeldyno.core.load.series_steps import (
     add_load,

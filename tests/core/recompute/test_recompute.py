@@ -20,8 +20,7 @@ from modeldyno.comparison.run import build_comparison
 from modeldyno.core.comparison.build import CompareOptions
 from modeldyno.core.load import load_analysis
 from modeldyno.core.load.capacity import answer_so_far
-from modeldyno.core.load.capacity_spec import CapacitySearch
-from modeldyno.core.load.capacity_steps import SearchEnd
+from modeldyno.core.load.capacity_steps import CapacitySearch, SearchEnd
 from modeldyno.core.load.load_analysis import DriverSums, SteadyWindow
 from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
 from modeldyno.core.load.request_log import COLUMNS, Records
@@ -45,7 +44,7 @@ from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.stats.evaluation import Evaluation
 from modeldyno.core.stats.statistics import mean_interval, share_interval
 from modeldyno.core.study.study import Trial, TrialRequest
-from modeldyno.documents.stored_results import store_results
+from modeldyno.documents.catalog import store_results
 from modeldyno.documents.verify import verify_bytes
 from modeldyno.errors import UnreadableDocument
 from modeldyno.kinds import kind_of

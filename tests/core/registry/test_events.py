@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeldyno.core.registry.events import event_hash, first_broken
-from modeldyno.core.registry.records import RegistryEvent
+from modeldyno.core.registry.records import RegistryEvent, event_hash, first_broken
 
 
 def chain(count: int) -> list[RegistryEvent]:

@@ -13,8 +13,7 @@ from tests.support.sample_registry import a_figure, a_target, a_task, a_version
 
 from modeldyno.core.metrics.constraints import Constraint, Verdict
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
-from modeldyno.core.registry.answer import choose, judge_figure
-from modeldyno.core.registry.selection import TAIL, chance_of_error, lower_end
+from modeldyno.core.registry.answer import TAIL, chance_of_error, choose, judge_figure, lower_end
 from modeldyno.core.stats.statistics import Z
 from modeldyno.testing.sample_results import a_small_result
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from modeldyno.core.report.blocks import Align, Column, Heading, Notice, Severity, Table, make_columns
+from modeldyno.core.report.blocks import Align, Column, Heading, Notice, Severity, Table, make_columns, note
 
 
 class TestBlocks:
@@ -11,6 +11,12 @@ class TestBlocks:
         made = Notice(severity=Severity.DOUBT, text="a\nb", code="c\x07", advice="\x1b[1md", log="e\nf\x00")
 
         assert (made.text, made.code, made.advice, made.log) == ("a b", "c", "d", "e\nf")
+
+    def test_a_note_only_informs(self) -> None:
+        """A note is the notice of that severity."""
+        assert note("a", code="c", advice="d", log="e") == Notice(
+            severity=Severity.NOTE, text="a", code="c", advice="d", log="e"
+        )
 
     def test_a_table_is_printable(self) -> None:
         """Each title and each cell of a table is clean."""

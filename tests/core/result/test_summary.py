@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.metric import METRICS, Query
-from modeldyno.core.result.summary import answers_under_load, goal_answers, trial_answers
+from modeldyno.core.metrics.queries import answers_under_load, goal_answers, trial_answers
 
 LATENCY = Measurement(metric="latency", value=Distribution.of([n / 1000 for n in range(1, 101)]))
 RATE = Measurement(metric="throughput", value=100.0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.sample_trials import a_trial, add_trials, an_answer
 
-from modeldyno.core.study.best_result import winner
+from modeldyno.core.study.ranking import winner
 from modeldyno.core.study.study import TrialPurpose
 from modeldyno.errors import RequestError
 from modeldyno.testing.sample_results import a_result

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.sample_trials import a_trial, add_trials, an_answer
 
-from modeldyno.core.study.configurations import (
+from modeldyno.core.study.goal import Goal, Objective
+from modeldyno.core.study.model_ranking import rank_models
+from modeldyno.core.study.ranking import find_configuration, ranking
+from modeldyno.core.study.study import (
     base_name,
     configuration_label,
     configuration_number,
 )
-from modeldyno.core.study.find_configuration import find_configuration
-from modeldyno.core.study.goal import Goal, Objective
-from modeldyno.core.study.model_ranking import rank_models
-from modeldyno.core.study.ranking import ranking
 from modeldyno.errors import RequestError
 from modeldyno.testing.sample_studies import a_served_study, a_study
 

@@ -7,8 +7,7 @@ from modeldyno.core.metrics.constraints import Constraint, Verdict
 from modeldyno.core.result.result import FailureKind
 from modeldyno.core.study.goal import Goal, Objective
 from modeldyno.core.study.ranking import ranking
-from modeldyno.core.study.rerank import rerank_study
-from modeldyno.core.study.study import Trial, TrialState
+from modeldyno.core.study.study import Trial, TrialState, rerank_study
 from modeldyno.sweeps.loop import run_trials
 from modeldyno.testing.sample_studies import SimulatedTrials, a_study
 

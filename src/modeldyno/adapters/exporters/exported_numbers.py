@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution, Interval
 from modeldyno.core.metrics.metric import METRICS, Query, fraction_of
-from modeldyno.core.result.failure_kinds import KINDS
-from modeldyno.core.result.scopes import scopes
+from modeldyno.core.result.result import KINDS, scopes
 from modeldyno.core.stats.units import COUNT
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, cast
 
 from modeldyno.adapters.probes import timing_loop
-from modeldyno.core.metrics.call_stages import END_TO_END, CallStage
 from modeldyno.core.metrics.measurement import Measurement
+from modeldyno.core.metrics.metric import END_TO_END, CallStage
 from modeldyno.interfaces.probe import Pass
 from modeldyno.interfaces.session import CanCall
 

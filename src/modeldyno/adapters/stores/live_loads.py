@@ -11,7 +11,7 @@ from modeldyno.adapters.stores import rows
 from modeldyno.adapters.stores.registry import clock
 from modeldyno.adapters.stores.registry.documents import decode, encode
 from modeldyno.adapters.stores.schema import LIVE_LOADS
-from modeldyno.core.load.live_load import LiveLoad
+from modeldyno.core.load.load_seconds import LiveLoad
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from modeldyno.adapters.stores.database import Database, LazyDatabase
     from modeldyno.adapters.stores.registry.sql_registry import SqlRegistry
-    from modeldyno.core.load.live_load import LiveLoad
+    from modeldyno.core.load.load_seconds import LiveLoad
     from modeldyno.core.result.result import Result
     from modeldyno.core.result.where import Expression
     from modeldyno.core.study.study import Study

@@ -7,8 +7,7 @@ import click
 from modeldyno.cli.actions.printing import print_blocks
 from modeldyno.documents.catalog import list_documents
 from modeldyno.views import listing
-from modeldyno.views.lists import conclusions
-from modeldyno.views.study.tables import studies
+from modeldyno.views.lists import conclusions, studies
 
 _NOTHING = "Nothing is stored yet; modeldyno profile MODEL stores what it measures."
 _MORE = 5

@@ -31,8 +31,8 @@ from modeldyno.documents.live_loads import show_loads
 from modeldyno.documents.write import check_format
 from modeldyno.errors import RequestError
 from modeldyno.kinds import kind_of
-from modeldyno.loadtest.headers import headers_in_environment
 from modeldyno.loadtest.replicas import CostAnswer, CostOptions
+from modeldyno.loadtest.series import headers_in_environment
 from modeldyno.options import LOAD
 from modeldyno.profiling import request
 from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED, run_request

@@ -55,7 +55,7 @@ class OutputTargets:
         if targets.report:
             plugins.reporter_for(Path(targets.report))
         if targets.store:
-            from modeldyno.documents.stored_results import store_results  # noqa: PLC0415 - as above
+            from modeldyno.documents.catalog import store_results  # noqa: PLC0415 - as above
 
             try:
                 store_results(())
@@ -136,7 +136,7 @@ class OutputTargets:
     def _to_store(self, outcomes: Sequence[JudgedResult]) -> None:
         if not self.store:
             return
-        from modeldyno.documents.stored_results import store_results  # noqa: PLC0415 - as above
+        from modeldyno.documents.catalog import store_results  # noqa: PLC0415 - as above
 
         try:
             store_results([outcome.result for outcome in outcomes], self.tags)

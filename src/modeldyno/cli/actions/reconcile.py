@@ -9,8 +9,8 @@ import click
 from modeldyno import codec
 from modeldyno.cli.actions.output_options import OutputTargets
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
+from modeldyno.documents.import_ import reconcile
 from modeldyno.documents.lookup import find
-from modeldyno.documents.reconcile import reconcile
 from modeldyno.views.load.reconciliation import blocks, headline
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.result.result import Result
 from modeldyno.core.study.study import Study
 from modeldyno.core.trace.carbon import Emission, with_carbon
+from modeldyno.documents.catalog import stored_result
 from modeldyno.documents.lookup import find, find_any
-from modeldyno.documents.stored_results import stored_result
 from modeldyno.errors import RequestError
 from modeldyno.kinds import kind_of
 from modeldyno.loadtest.replicas import CostAnswer, CostOptions

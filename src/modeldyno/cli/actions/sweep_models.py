@@ -20,9 +20,9 @@ from modeldyno.core.study.ranking import ranking
 from modeldyno.documents.write import write_several
 from modeldyno.profiling.run import INTERRUPTED, OK
 from modeldyno.sweeps import build, loop
+from modeldyno.sweeps.loop import run_study
 from modeldyno.sweeps.model_set import share_of_budget
-from modeldyno.sweeps.run import run_study
-from modeldyno.views.study.models import models_table
+from modeldyno.views.study.tables import models_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

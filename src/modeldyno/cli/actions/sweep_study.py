@@ -27,8 +27,8 @@ from modeldyno.documents.write import check_format
 from modeldyno.errors import RequestError
 from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED
 from modeldyno.sweeps import build, export_configs, loop
+from modeldyno.sweeps.loop import run_study
 from modeldyno.sweeps.resume import check_rerank, check_resume, rerank_stored, resume_study
-from modeldyno.sweeps.run import run_study
 from modeldyno.views import ViewOptions
 from modeldyno.views.study import blocks as study_blocks
 from modeldyno.views.text import count, format_rough_duration

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.advice.bottleneck import Bottleneck
 from modeldyno.core.advice.finding import Finding
-from modeldyno.core.comparison.agreement import Agreement
-from modeldyno.core.comparison.comparison import Change, ChangeVerdict
+from modeldyno.core.comparison.comparison import Agreement, Change, ChangeVerdict
 from modeldyno.core.metrics.metric import METRICS, Better, Query
 from modeldyno.core.result.result import Result
 from modeldyno.core.result.where import as_text

@@ -23,7 +23,7 @@ _MOST_LISTED, _SMALLEST_SHARE = 3, 0.005
 """Most redundant operators to list, and the share of a call from which on one is worth listing."""
 
 
-def _roofline_saving(case: Case, of: str = _CALL) -> Saving | None:
+def _roofline_saving(case: Case) -> Saving | None:
     """Bound a saving by the roofline, unless it leaves nearly all of a call open.
 
     No implementation of the same products is faster.
@@ -31,7 +31,7 @@ def _roofline_saving(case: Case, of: str = _CALL) -> Saving | None:
     if case.latency is None or not (1 - _TELLING) * case.latency < case.bound_seconds < case.latency:
         return None
     return Saving(
-        of=of,
+        of=_CALL,
         low=None,
         high=1 - case.bound_seconds / case.latency,
         basis=f"no implementation takes less than {format_seconds(case.bound_seconds)} on this "

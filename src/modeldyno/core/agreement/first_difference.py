@@ -47,7 +47,7 @@ def find_first(
     after = ""
     for moment in moments:
         tallies = _tallies(moment, found, again, rule, batch)
-        worst = conclude(tallies, _inside(rule), samples=batch or 1).worst if tallies else None
+        worst = conclude(tallies, replace(rule, argmax=0.0), samples=batch or 1).worst if tallies else None
         differs = worst is not None and worst.verdict is Sameness.DIFFERS
         if tallies and not (differs and moment.end is End.INPUT and unseen):  # that is not its own input
             compared[moment.layer] = None
@@ -72,11 +72,6 @@ def _same(one: Sequence[InnerValue], other: Sequence[InnerValue]) -> bool:
     import numpy as np  # noqa: PLC0415 - slow to import
 
     return bool(one) and bool(other) and np.array_equal(one[0].values, other[0].values)
-
-
-def _inside(rule: AgreementRule) -> AgreementRule:
-    """Return the rule for values inside: their largest element means nothing."""
-    return replace(rule, argmax=0.0)
 
 
 def _tallies(

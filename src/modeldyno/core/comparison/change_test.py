@@ -20,7 +20,6 @@ from statistics import fmean, median
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from modeldyno.core.comparison.change_verdict import TestedChange, judge_direction, judge_interval
 from modeldyno.core.comparison.comparison import SMALLEST_EFFECT, Change, ChangeVerdict
 from modeldyno.core.comparison.default_metrics import (
     SMALLEST,
@@ -28,14 +27,13 @@ from modeldyno.core.comparison.default_metrics import (
     headline_queries,
     smallest_effect,
 )
-from modeldyno.core.comparison.evaluation_test import compare_evaluations
-from modeldyno.core.comparison.history_noise import Scatter
+from modeldyno.core.comparison.trend import Scatter
 from modeldyno.core.metrics.constraints import Answer
 from modeldyno.core.metrics.doubt import FEW_PROCESSES
 from modeldyno.core.metrics.measurement import Distribution, Interval
 from modeldyno.core.metrics.metric import METRICS, Better, Query, fraction_of
 from modeldyno.core.stats import quiet_runs_test, student_t
-from modeldyno.core.stats.statistics import Z, quantile
+from modeldyno.core.stats.statistics import Z, quantile, unpack_samples
 from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
 from modeldyno.core.study.pooled_estimate import PRIOR, PRIOR_DEGREES
 
@@ -44,6 +42,42 @@ if TYPE_CHECKING:
 
     from modeldyno.core.metrics.measurement import Measurement
     from modeldyno.core.result.result import Result
+    from modeldyno.core.stats.evaluation import Evaluation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestedChange:
+    """What a test says of one metric."""
+
+    outcome: ChangeVerdict
+    why: str
+    """Why it is undecided, or what the verdict is based on."""
+    difference: float | None = None
+    interval: Interval | None = None
+    figures: tuple[float, float] | None = None
+    """Of both sides, if what is compared differs from what their Results report."""
+
+
+def judge_interval(query: Query, difference: float, interval: Interval, smallest: float) -> ChangeVerdict:
+    """Judge the interval against no change, and the estimate against what matters.
+
+    What matters is symmetric: a factor of 1 + smallest either way.
+    """
+    least, most = 1 / (1 + smallest) - 1, smallest
+    if least <= interval.low and interval.high <= most:
+        return ChangeVerdict.SAME
+    if (interval.low > 0 and difference > most) or (interval.high < 0 and difference < least):
+        return judge_direction(query, difference)
+    return ChangeVerdict.UNDECIDED
+
+
+def judge_direction(query: Query, difference: float) -> ChangeVerdict:
+    """Judge a difference that is sure: by the direction in which the metric improves."""
+    better = METRICS[query.metric].better
+    if better is Better.NEITHER:
+        return ChangeVerdict.UNDECIDED
+    return ChangeVerdict.BETTER if (difference < 0) is (better is Better.LOWER) else ChangeVerdict.WORSE
+
 
 LEVEL = 0.95
 FEWEST = 3
@@ -430,3 +464,47 @@ def _missing_change(
         smallest=smallest_effect(query, smallest),
         why=f"not measured in {missing_in}",
     )
+
+
+# --- scores of labelled samples ---------------------------------------------------------------------
+
+
+def compare_evaluations(
+    query: Query, baseline: Measurement, candidate: Measurement, smallest: float, level: float
+) -> TestedChange:
+    """Compare two evaluations: sample by sample if both answered the same samples.
+
+    More processes would answer alike, so the samples are what is uncertain.
+    """
+    from modeldyno.core.stats.evaluation import independent_difference, paired_difference  # noqa: PLC0415 - numpy is slow to import
+
+    before, after = _to_evaluation(baseline), _to_evaluation(candidate)
+    identical = False
+    if baseline.scores and candidate.scores and baseline.scores.data == candidate.scores.data:
+        one, other = unpack_samples(baseline.scores.values), unpack_samples(candidate.scores.values)
+        why, identical = f"the same {len(one):,} samples", bool((one == other).all())
+        ends = paired_difference(query.metric, one, other, level)
+    else:
+        why, ends = "not paired by sample", independent_difference(before, after, level)
+    ratio, low, high = (end / (before.value or 1.0) for end in ends)
+    interval = Interval(low=low, high=high)
+    if identical:
+        outcome, why = ChangeVerdict.SAME, f"no score of {why} differs"
+    elif before.value:
+        outcome = judge_interval(query, ratio, interval, smallest)
+    else:
+        outcome = judge_direction(query, ratio) if low > 0 or high < 0 else ChangeVerdict.UNDECIDED
+    if outcome is ChangeVerdict.UNDECIDED:
+        why = f"more labelled samples are needed; {why}"
+    if not before.value:
+        return TestedChange(outcome=outcome, why=why)
+    return TestedChange(outcome=outcome, why=why, difference=ratio, interval=interval)
+
+
+def _to_evaluation(measurement: Measurement) -> Evaluation:
+    from modeldyno.core.stats.evaluation import Evaluation  # noqa: PLC0415 - numpy is slow to import
+
+    value, interval = measurement.value, measurement.interval
+    assert interval is not None
+    assert not isinstance(value, Distribution)
+    return Evaluation(float(value), interval.low, interval.high)

@@ -10,15 +10,29 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from modeldyno.core.comparison.agreement import Agreement
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.result.result import Fact, Result
+from modeldyno.core.stats.units import FRACTION, format_percent
 from modeldyno.presentation import Presented
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """How far the outputs of the two models agree on the same inputs."""
+
+    output: str
+    largest: float
+    """Largest absolute difference of two elements."""
+    relative: float
+    """Largest difference, relative to the largest element of the baseline."""
+    cosine: float
+    """Cosine similarity of the two outputs as vectors."""
+
 
 SCHEMA = 1
 SMALLEST_EFFECT = 0.03
@@ -187,3 +201,29 @@ class Comparison(Presented):
     def results(self) -> tuple[Result, ...]:
         """The Results compared: the baseline, then each candidate."""
         return (self.baseline, *(contrast.candidate for contrast in self.contrasts))
+
+
+# --- changes in percentage points -------------------------------------------------------------------
+
+
+def in_points(change: Change) -> bool:
+    """Return whether a change is shown in points: that of a share with a baseline above 0."""
+    return change.query.unit == FRACTION and bool(change.baseline)
+
+
+def points(ratio: float, change: Change) -> str:
+    """Format a relative change of a share in percentage points, without its sign."""
+    return format_percent(abs(ratio) * (change.baseline or 0.0)).removesuffix("%")
+
+
+def signed_points(ratio: float, change: Change) -> str:
+    """Format it with its sign."""
+    return f"{'+' if ratio > 0 else '-' if ratio else ''}{points(ratio, change)}"
+
+
+def difference_in_points(change: Change) -> str:
+    """Format the difference of a share with its interval: ``-1.0 points (-1.7 to -0.3)``."""
+    span = change.interval
+    size = f"{signed_points(change.difference or 0.0, change)} points"
+    ends = [signed_points(end, change) for end in (span.low, span.high)] if span else []
+    return f"{size} ({' to '.join(ends)})" if len(set(ends)) > 1 else size

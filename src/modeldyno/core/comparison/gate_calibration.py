@@ -55,7 +55,7 @@ class Calibration:
 
 
 def rehearse_gate(
-    numbers: Numbers, *, slowdown: float = 0.0, smallest: Mapping[str, float] = SMALLEST, begin: int = 0
+    numbers: Numbers, *, slowdown: float = 0.0, smallest: Mapping[str, float] = SMALLEST
 ) -> Compare:
     """Lay out processes in turns (A B, B A), and return a function that judges ranges of rounds.
 
@@ -63,9 +63,8 @@ def rehearse_gate(
         numbers: of processes of one model.
         slowdown: relative slowdown of every time of the candidate.
         smallest: smallest effects that matter.
-        begin: index of the first process.
     """
-    sides = {query: _split_rounds(values[begin:]) for query, values in numbers.items()}
+    sides = {query: _split_rounds(values) for query, values in numbers.items()}
     rounds = min(len(before) for before, _ in sides.values())
     families = len({metric_family(query) for query in numbers})
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from modeldyno.core.comparison.comparison import Change, ChangeVerdict
+from modeldyno.core.comparison.comparison import Change, ChangeVerdict, difference_in_points, in_points
 from modeldyno.core.comparison.gate_rule import GateDecision, shown_to_hold
-from modeldyno.core.comparison.points import difference_in_points, in_points
 from modeldyno.core.metrics.constraints import Judgement, Verdict
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.result.result import Result

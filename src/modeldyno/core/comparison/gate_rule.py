@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from modeldyno.core.comparison.comparison import Change, ChangeVerdict
@@ -93,48 +93,29 @@ class GateDecision:
 
 def decide_gate(compare: Compare, rule: GateRule) -> GateDecision:
     """Run rounds until there is a decision, or no more rounds are available."""
-    latest: tuple[Change, ...] = ()
-    confirmation: tuple[Change, ...] = ()
-    rounds = 0
+    decision = GateDecision(verdict=Verdict.UNDECIDED, changes=(), rounds=0)
     for look in rule.looks:
-        if look <= rounds:
+        if look <= decision.rounds:
             continue
         changes = compare(0, look, rule.suspicion)
         if changes is None:
             break
-        latest, rounds = changes, look
+        decision = replace(decision, changes=changes, rounds=look)
         suspects = {change.query for change in changes if change.outcome is ChangeVerdict.WORSE}
         end = min(2 * look, max(rule.most, look + rule.first))
         if suspects:
             repeat, combined = compare(look, end, rule.suspicion), compare(0, end, rule.alarm)
             if repeat is None or combined is None:
-                why = "something is worse, and no second run could confirm it"
-                return GateDecision(
-                    verdict=Verdict.UNDECIDED,
-                    changes=latest,
-                    rounds=rounds,
-                    confirmation=confirmation,
-                    why=why,
-                )
-            confirmation, latest, rounds = repeat, combined, end
+                return replace(decision, why="something is worse, and no second run could confirm it")
+            decision = replace(decision, changes=combined, rounds=end, confirmation=repeat)
             if suspects.intersection(worse_in_both(combined, repeat)):
-                return GateDecision(
-                    verdict=Verdict.BROKEN,
-                    changes=latest,
-                    rounds=rounds,
-                    confirmation=confirmation,
-                    why="a second run confirms it",
-                )
+                return replace(decision, verdict=Verdict.BROKEN, why="a second run confirms it")
             continue
-        latest = compare(0, look, rule.level(look)) or ()
-        if all_held(latest):
-            return GateDecision(
-                verdict=Verdict.HELD, changes=latest, rounds=rounds, confirmation=confirmation
-            )
-    why = "more rounds are needed than could be run" if latest else "too few rounds could be run"
-    return GateDecision(
-        verdict=Verdict.UNDECIDED, changes=latest, rounds=rounds, confirmation=confirmation, why=why
-    )
+        decision = replace(decision, changes=compare(0, look, rule.level(look)) or ())
+        if all_held(decision.changes):
+            return replace(decision, verdict=Verdict.HELD)
+    few = "too few rounds could be run"
+    return replace(decision, why="more rounds are needed than could be run" if decision.changes else few)
 
 
 def worse_in_both(together: tuple[Change, ...], second: tuple[Change, ...]) -> set[Query]:

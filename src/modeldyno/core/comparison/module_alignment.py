@@ -61,7 +61,7 @@ def align(before: Sequence[AlignedModule], after: Sequence[AlignedModule]) -> tu
     """
     old, new = _children_by_path(before), _children_by_path(after)
     matched: dict[str, AlignedModule] = {
-        node.path: node for node in before if not node.path and _has_whole(after)
+        node.path: node for node in before if not node.path and any(not node.path for node in after)
     }
     _match_children("", "", old, new, matched)
     unmatched = [node for node in after if node.path not in matched]
@@ -87,10 +87,6 @@ def _gone_by_predecessor(
         else:
             gone[last].append((node, None))
     return gone
-
-
-def _has_whole(nodes: Sequence[AlignedModule]) -> bool:
-    return any(not node.path for node in nodes)
 
 
 def parent_of(path: str, paths: set[str]) -> str:

@@ -11,8 +11,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.load.capacity_spec import RATE, CapacitySearch
-from modeldyno.core.load.capacity_steps import Bracket, NextLoad, SearchEnd, next_step
+from modeldyno.core.load.capacity_steps import RATE, Bracket, CapacitySearch, NextLoad, SearchEnd, next_step
 from modeldyno.core.load.load_curve import LoadPoint, LoadSeries
 from modeldyno.core.load.sla_fit import judge_loads, limits_load
 from modeldyno.core.metrics.constraints import Judgement, Verdict, worst_verdict

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from modeldyno.core.load.request_target import Endpoint, Tls, Transport
 from modeldyno.core.spec.knob import BOOLEANS
@@ -81,7 +81,7 @@ def parse_endpoint(url: str) -> tuple[Endpoint, Transport]:
         port=port,
         model=model,
         version=version,
-        path=_path_and_query(parts),
+        path=(f"{parts.path}?{parts.query}" if parts.query else parts.path),
         tls=_parse_tls(url, settings, encrypted=encrypted),
         protocol=settings.get("protocol", ""),
     ), transport
@@ -120,10 +120,6 @@ def unknown_model(name: str, version: str, known: Sequence[str]) -> str:
     more = ", ..." if len(known) > _MOST_LISTED else ""
     has = f" (it has: {', '.join(known[:_MOST_LISTED])}{more})" if known else ""
     return f"the server has no model {which}; check the name after #{has}"
-
-
-def _path_and_query(parts: SplitResult) -> str:
-    return f"{parts.path}?{parts.query}" if parts.query else parts.path
 
 
 def _parse_fragment(text: str) -> tuple[str, dict[str, str]]:

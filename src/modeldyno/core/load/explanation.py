@@ -222,7 +222,11 @@ def explain_levels(results: Mapping[str, Result], statistic: str = MEAN) -> Iter
             stages = server_stages(result)
             hops = tuple(_hops_served(level, result, results, before, stages, stages_before))
             stages_before = stages
-        rest = _rest(level, whole, before, hops, results, statistic)
+        known = sum(hop.time.seconds for hop in hops if hop.time is not None)
+        start = 0.0 if before is None else before.whole.seconds
+        time, how = _rest_estimate(level, whole, before, hops, results, statistic)
+        time = time.moved_to(whole.seconds - start - known)
+        rest = Hop(name=HopName.REST, level=level, time=time, how=how)
         before = LevelHops(level=level, whole=whole, hops=(*hops, rest))
         yield before
 
@@ -351,26 +355,6 @@ def _exact(seconds: float) -> TimeEstimate:
 # --- rests -------------------------------------------------------------------------------------------
 
 
-def _rest(
-    level: RunLevel,
-    whole: TimeEstimate,
-    before: LevelHops | None,
-    hops: tuple[Hop, ...],
-    results: Mapping[str, Result],
-    statistic: str,
-) -> Hop:
-    """Return what the hops of a level leave of its whole.
-
-    Its value makes the hops add up. Its interval is of what it consists of, as the hops and the whole come
-    from the same requests and do not vary independently.
-    """
-    known = sum(hop.time.seconds for hop in hops if hop.time is not None)
-    start = 0.0 if before is None else before.whole.seconds
-    seconds = whole.seconds - start - known
-    time, how = _rest_estimate(level, whole, before, hops, results, statistic)
-    return Hop(name=HopName.REST, level=level, time=time.moved_to(seconds), how=how)
-
-
 def _rest_estimate(
     level: RunLevel,
     whole: TimeEstimate,
@@ -379,6 +363,11 @@ def _rest_estimate(
     results: Mapping[str, Result],
     statistic: str,
 ) -> tuple[TimeEstimate, str]:
+    """Return the time that the hops of a level leave of its whole, and what it consists of.
+
+    Its interval is of that, as the hops and the whole come from the same requests and do not vary
+    independently; its value is replaced by the one that makes the hops add up.
+    """
     result = results[level]
     if level is RunLevel.IN_PROCESS:
         plain = measured_time(result, "unwatched_time", statistic, _WATCHED)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Answer, Constraint, Judgement
 from modeldyno.core.metrics.measurement import CLIENT_LIMITED, INTERRUPTED, SATURATED
+from modeldyno.core.metrics.queries import answers_under_load
 from modeldyno.core.result.result import Environment
-from modeldyno.core.result.summary import answers_under_load
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.core.spec.number_range import parse_range
@@ -171,11 +171,6 @@ class LoadCurve(LoadSeries):
         peak, best = max(rates, key=lambda pair: pair[1].value or 0.0)
         loads = (n for n, rate in rates if n > peak and rate.bounds().high < best.bounds().low)
         return next(loads, None)
-
-    @property
-    def saturated(self) -> float | None:
-        """The smallest load under which queue and latency kept rising."""
-        return next((rung.load for rung in self.by_load if SATURATED in rung.doubts), None)
 
 
 def _rate(rung: LoadPoint) -> Answer | None:

@@ -17,7 +17,7 @@ from modeldyno.core.metrics.constraints import latency_within
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from modeldyno.core.load.capacity_spec import CapacitySearch
+    from modeldyno.core.load.capacity_steps import CapacitySearch
     from modeldyno.core.metrics.constraints import Constraint
     from modeldyno.core.result.result import Result
     from modeldyno.core.spec.job import Job

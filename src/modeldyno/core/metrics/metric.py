@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.metrics.call_stages import CALL_SCOPES
 from modeldyno.core.stats.units import (
     BYTES,
     CELSIUS,
@@ -31,6 +30,27 @@ from modeldyno.errors import RequestError, UnknownName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping
+
+
+class CallStage(StrEnum):
+    """A stage of a call, in the order in which they follow each other."""
+
+    PREPROCESS = "preprocess"
+    """The user's function makes the inputs."""
+    COPY = "copy"
+    """The backend takes the inputs over, and copies them to the device."""
+    COMPUTE = "compute"
+    """The model's own call."""
+    COPY_BACK = "copy_back"
+    """The outputs become arrays on the host."""
+    POSTPROCESS = "postprocess"
+    """The user's function takes the outputs."""
+
+
+END_TO_END = "end_to_end"
+"""Scope of the sum of all stages."""
+CALL_SCOPES = (*CallStage, END_TO_END)
+"""Scopes of the latency that are no models, modules or regions of code."""
 
 
 class Better(StrEnum):

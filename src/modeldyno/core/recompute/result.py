@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from modeldyno.core.load.foreign_load import BACKEND
 from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.metrics import doubt
-from modeldyno.core.metrics.call_stages import END_TO_END, CallStage
 from modeldyno.core.metrics.constraints import Answer, Constraint
 from modeldyno.core.metrics.measurement import (
     CLIENT_LIMITED,
@@ -20,7 +19,7 @@ from modeldyno.core.metrics.measurement import (
     Measurement,
     interval_over_processes,
 )
-from modeldyno.core.metrics.metric import Query
+from modeldyno.core.metrics.metric import END_TO_END, CallStage, Query
 from modeldyno.core.recompute.checks import (
     CheckState,
     FigureCheck,

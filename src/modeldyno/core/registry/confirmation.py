@@ -10,7 +10,7 @@ from modeldyno.core.comparison.change_test import judge_change
 from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.comparison.default_metrics import headline_queries
 from modeldyno.core.comparison.gate_report import describe_change
-from modeldyno.core.comparison.history_noise import Scatter
+from modeldyno.core.comparison.trend import Scatter
 from modeldyno.core.study.pooled_estimate import PRIOR
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from modeldyno.errors import RequestError
 
@@ -82,3 +83,41 @@ def name_from_label(label: str) -> str:
     """Make a model's name of any text, such as a file's name: other characters become ``-``."""
     cleaned = re.sub(r"[^A-Za-z0-9._+-]+", "-", label).strip("-._+ ")[:100]
     return cleaned or "model"
+
+
+# --- names in a folder of ModelCI -------------------------------------------------------------------
+
+_KIND = re.compile(r"(?P<framework>[a-z]+)-(?P<engine>[a-z0-9]+)")
+_PARTS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCiPath:
+    """What the path of a model in ModelCI's folder says."""
+
+    architecture: str
+    framework: str
+    """pytorch, tensorflow, onnx, sklearn, xgboost or lightgbm."""
+    engine: str
+    """none, onnx, torchscript, tfs, trt, tvm or custom."""
+    task: str
+    """With spaces, such as ``image classification``; underscores in the path."""
+    version: int
+
+    @classmethod
+    def parse(cls, path: PurePath) -> ModelCiPath | None:
+        """Read a path by its last four parts; None if it does not follow the rule."""
+        if len(path.parts) < _PARTS:
+            return None
+        architecture, kind, task, file = path.parts[-_PARTS:]
+        match = _KIND.fullmatch(kind.lower())
+        name = PurePath(file)
+        if match is None or not name.stem.isascii() or not name.stem.isdigit() or not int(name.stem):
+            return None
+        return cls(
+            architecture=architecture,
+            framework=match["framework"],
+            engine=match["engine"],
+            task=task.replace("_", " "),
+            version=int(name.stem),
+        )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from modeldyno.core.metrics.constraints import Verdict
+from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.registry.records import FigureState, HardwareTarget, Task, Variant, VariantFigure, Version
 from modeldyno.core.result.result import Result
 from modeldyno.presentation import Presented
@@ -33,6 +35,36 @@ class VersionSpeed:
     """The highest rate, per second; it may be of another figure."""
     state: FigureState
     """Of these figures: of the others if none is fresh."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FigureSpeed:
+    """The speed that a figure stands for; None is what was not measured, or not certified."""
+
+    p50: float | None = None
+    """Seconds, as the next one."""
+    p99: float | None = None
+    p50_interval: Interval | None = None
+    rate: float | None = None
+    """Answers or inferences in a second."""
+    bounds: Verdict | None = None
+    """Verdict on the bounds of the policy; None without bounds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeedRow:
+    """A version of a model on a target: the figure of its best variant."""
+
+    model: str
+    number: int
+    target: HardwareTarget
+    figure: VariantFigure
+    """That of the lowest latency: of the fresh ones, or else of all."""
+    speed: FigureSpeed
+    most: VariantFigure
+    """The figure with the highest rate among those that are as fresh."""
+    rate: float | None
+    """That rate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

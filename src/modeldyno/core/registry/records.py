@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.knob import KnobValue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 Fact = str | int | float | bool
 
@@ -368,3 +374,29 @@ class RegistryEvent:
     before: str
     """Hash of the event before it; empty for the first."""
     hash: str
+
+
+# --- the chain of events ----------------------------------------------------------------------------
+
+
+def event_hash(before: str, at: str, actor: str, kind: str, subject: str, detail: Mapping[str, str]) -> str:
+    """Return the SHA-256 of an event and of the hash before it, in hexadecimal digits."""
+    parts = json.dumps([before, at, actor, kind, subject, dict(sorted(detail.items()))], ensure_ascii=True)
+    return hashlib.sha256(parts.encode()).hexdigest()
+
+
+def first_broken(events: Iterable[RegistryEvent]) -> int | None:
+    """Return the id of the first event whose hash is wrong, or that does not follow the one before it.
+
+    What was cut off at the end leaves no trace in what is left.
+
+    Args:
+        events: all of them, the oldest first.
+    """
+    before = ""
+    for event in events:
+        expected = event_hash(before, event.at, event.actor, event.kind, event.subject, event.detail)
+        if event.before != before or event.hash != expected:
+            return event.id
+        before = event.hash
+    return None

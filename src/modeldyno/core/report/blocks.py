@@ -27,6 +27,7 @@ __all__ = [
     "clean",
     "clean_lines",
     "make_columns",
+    "note",
     "shorten",
 ]
 
@@ -69,6 +70,11 @@ class Notice(Printable):
         log = clean_lines(self.log)
         Printable.__post_init__(self)
         object.__setattr__(self, "log", log)
+
+
+def note(text: str, *, code: str = "", advice: str = "", log: str = "") -> Notice:
+    """Make a notice that informs."""
+    return Notice(severity=Severity.NOTE, text=text, code=code, advice=advice, log=log)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

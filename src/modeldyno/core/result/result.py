@@ -455,3 +455,24 @@ def merge(results: Sequence[Result]) -> Result:
         return pooled
     missing = doubt.missing_percentile_doubts("latency", latency.value, pooled.job.plan.percentiles)
     return replace(pooled, doubts=(*pooled.doubts, *missing))
+
+
+def scopes(result: Result) -> frozenset[str]:
+    """Return the scopes that are modules or phases, not dtypes or devices."""
+    modules = (module.path for module in result.outline.modules) if result.outline else ()
+    measured = (m.scope for m in result.measurements if m.metric in {"parameters", "macs", "flops"})
+    traced = (layer.path for layer in result.activity.layers) if result.activity else ()
+    return frozenset(filter(None, (*modules, *measured, *traced)))
+
+
+KINDS = {
+    FailureKind.OOM: "out of memory",
+    FailureKind.CRASH: "crash",
+    FailureKind.KILLED: "killed",
+    FailureKind.EXIT: "the process ended",
+    FailureKind.TIMEOUT: "time-out",
+    FailureKind.ERROR: "error",
+    FailureKind.INVALID_OUTPUT: "invalid output",
+    FailureKind.SERVER: "the server",
+}
+"""Failure kind to its readable name."""

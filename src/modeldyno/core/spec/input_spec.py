@@ -177,7 +177,7 @@ def _bind_shape(spec: InputSpec, shape: tuple[Dimension, ...], bound: Mapping[st
         hint = ""
         if not spec.shape and len(shape) == 1:
             hint = f"; its value is written {spec.name}=scalar:{shape[0]}"
-        elif _is_text(spec):
+        elif spec.dtype == "string" and spec.low is not None:
             hint = f"; words of a text are a range: {spec.name}=1:string:128..128"
         raise InputRefused(
             f"input '{spec.name}' is {format_shape(spec.shape)}, and {format_shape(shape)} has another "
@@ -215,10 +215,6 @@ def _explain_conflict(declared: Dimension, bound_size: int, sizes: Mapping[str, 
     if declared in sizes:
         return f"{declared}={bound_size}: the model calls both '{declared}', so they are one size"
     return f"{declared}={bound_size}; give one of them"
-
-
-def _is_text(spec: InputSpec) -> bool:
-    return spec.dtype == "string" and spec.low is not None
 
 
 def _default_size(name: str, bound: Mapping[str, int], limits: Mapping[str, int]) -> int | None:

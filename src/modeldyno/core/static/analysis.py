@@ -413,8 +413,8 @@ def _grid_points(
             continue
         values: dict[str, float] = {name: getattr(whole, name) for name in _SHOWN}
         for device in devices:
-            values[f"roofline_latency@{device.name}"] = roofline.estimate_ideal(whole, device, dtype).seconds
-            values[f"eager_latency@{device.name}"] = roofline.estimate_eager(costs, device, dtype).seconds
+            values[f"roofline_latency@{device.name}"] = roofline.estimate_ideal(whole, device, dtype)
+            values[f"eager_latency@{device.name}"] = roofline.estimate_eager(costs, device, dtype)
         yield SizePoint(sizes=point, values=values)
 
 
@@ -433,9 +433,9 @@ def _sizes_left_out(refused: Sequence[str], answered: int) -> Doubt:
 def _roofline_estimates(
     analysed: AnalysedGraph, whole: Totals, device: DevicePeaks, dtype: str
 ) -> Iterator[Measurement]:
-    yield _exact("roofline_latency", roofline.estimate_ideal(whole, device, dtype).seconds, scope=device.name)
+    yield _exact("roofline_latency", roofline.estimate_ideal(whole, device, dtype), scope=device.name)
     eager = roofline.estimate_eager(Counter(analysed.counts), device, dtype)
-    yield _exact("eager_latency", eager.seconds, scope=device.name)
+    yield _exact("eager_latency", eager, scope=device.name)
     if (cache := _cache_bytes(analysed)) is not None and not _is_training(analysed):
         read = sum(item.bytes for item in analysed.graph.storages if item.role is Role.WEIGHT)
         seconds = roofline.estimate_decode_seconds(min(read, whole.moved), cache, device)

@@ -9,7 +9,6 @@ stays in the caches from one call to the next is bound by compute only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -36,35 +35,19 @@ def limiting_resource(compute_seconds: float, seconds: float) -> Bound:
 _ROUNDING = 0.999
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RooflineEstimate:
-    """A lower bound on the time of a call."""
-
-    seconds: float
-    compute_seconds: float
-    """For the operations alone."""
-    memory_seconds: float
-    """For the bytes alone."""
-
-    @property
-    def bound(self) -> Bound:
-        """Which of both takes longer."""
-        return limiting_resource(self.compute_seconds, self.memory_seconds)
-
-
-def estimate_ideal(totals: Totals, device: DevicePeaks, dtype: str) -> RooflineEstimate:
-    """Return a lower bound on one call, for any implementation of the counted products.
+def estimate_ideal(totals: Totals, device: DevicePeaks, dtype: str) -> float:
+    """Return a lower bound on the seconds of a call, for any implementation of the counted products.
 
     Products that no mask discards have to be computed. Element-wise work may be fused into other operators,
     as a normalisation into a convolution, and is left out. Everything read or returned moves once.
     """
     compute = 2 * totals.causal_macs / device.peak(dtype)
     memory = totals.moved / device.bandwidth
-    return RooflineEstimate(seconds=max(compute, memory), compute_seconds=compute, memory_seconds=memory)
+    return max(compute, memory)
 
 
-def estimate_eager(costs: Mapping[CountedOp, int], device: DevicePeaks, dtype: str) -> RooflineEstimate:
-    """Return a lower bound on one call that runs operator by operator, each with its operands in memory.
+def estimate_eager(costs: Mapping[CountedOp, int], device: DevicePeaks, dtype: str) -> float:
+    """Return a lower bound on the seconds of a call that runs operator by operator, with operands in memory.
 
     Args:
         costs: a Counter of the costs of the operators.
@@ -72,14 +55,12 @@ def estimate_eager(costs: Mapping[CountedOp, int], device: DevicePeaks, dtype: s
         dtype: of their products.
     """
     rate = device.peak(dtype)
-    seconds = compute = memory = 0.0
+    seconds = 0.0
     for cost, times in costs.items():
         working = times * (2 * (cost.macs - cost.skippable) + cost.elementwise) / rate
         moving = times * (cost.read + cost.written) / device.bandwidth
         seconds += max(working, moving)
-        compute += working
-        memory += moving
-    return RooflineEstimate(seconds=seconds, compute_seconds=compute, memory_seconds=memory)
+    return seconds
 
 
 def estimate_decode_seconds(weight_bytes: int, cache_bytes: int, device: DevicePeaks) -> float:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.metrics.metric import Query
     from modeldyno.core.study.goal import Goal
-    from modeldyno.core.study.search_space import Axis, Point
+    from modeldyno.core.study.search_space import Point
     from modeldyno.core.study.study import Study, Trial
 
 MOST = 4
@@ -51,12 +51,8 @@ def _points(study: Study) -> list[Point]:
     if not axes or any(axis.name in study.default for axis in axes):
         return [study.default]
     first, *others = axes
-    middle = {axis.name: _middle(axis) for axis in others}
+    middle = {axis.name: axis.values[len(axis.values) // 2] for axis in others}
     return [_with_load(study, {**middle, first.name: value}) for value in first.values]
-
-
-def _middle(axis: Axis) -> int | float | str:
-    return axis.values[len(axis.values) // 2]
 
 
 def _with_load(study: Study, load: Point) -> Point:

@@ -126,12 +126,6 @@ class Goal:
         queries = (*(o.query for o in self.objectives), *(c.query for c in self.constraints))
         return tuple(dict.fromkeys(queries))
 
-    @property
-    def percentiles(self) -> tuple[str, ...]:
-        """The percentiles that must be certified."""
-        names = (*(o.percentile for o in self.objectives), *(c.percentile for c in self.constraints))
-        return tuple(dict.fromkeys(filter(None, names)))
-
     def gain(self, values: Mapping[Query, float], reference: Mapping[Query, float]) -> float:
         """Return the weighted mean of the gains of all objectives over a reference.
 

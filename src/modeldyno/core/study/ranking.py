@@ -6,16 +6,29 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Judgement, Verdict, worst_verdict
+from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.metric import Query
+from modeldyno.core.result.result import Result, merge
 from modeldyno.core.stats.statistics import load_numpy
 from modeldyno.core.study.bootstrap import Resamples, ScoredCandidate, scored_candidates, scores
-from modeldyno.core.study.configurations import configuration_label
 from modeldyno.core.study.goal import Rank
 from modeldyno.core.study.pooled_estimate import Estimate, estimate, judge_candidate, search_hint
 from modeldyno.core.study.search_space import Key, Point, key
-from modeldyno.core.study.study import Study, TrialState
+from modeldyno.core.study.study import (
+    NAMED,
+    Study,
+    TrialState,
+    base_name,
+    configuration_label,
+    configuration_number,
+)
+from modeldyno.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 RESAMPLES = 1000
 ALIKE = 0.03
@@ -351,3 +364,60 @@ def _costs_less(one: tuple[float, float, bool], other: tuple[float, float, bool]
     if one[1] * (1 + ALIKE) < other[1] or other[1] * (1 + ALIKE) < one[1]:
         return one[1] < other[1]
     return one[2] < other[2]
+
+
+# --- one configuration ------------------------------------------------------------------------------
+
+_MOST = 8
+"""Most names in a message."""
+
+
+def find_configuration(study: Study, ranked: Ranking, name: str) -> RankedConfiguration:
+    """Return the row of a configuration by its name or its number, at its best load.
+
+    Raises:
+        RequestError: the study has no such configuration.
+    """
+    match = NAMED.fullmatch(name.strip().removeprefix("#"))
+    numbers = {configuration_number(study, row.point): row for row in reversed(ranked.rows)}
+    if match is not None and match["number"] in numbers and match["model"] in {None, base_name(study)}:
+        return numbers[match["number"]]
+    known = [f"{base_name(study)}_{number}" for number in sorted(numbers, key=_order)]
+    more = f" and {len(known) - _MOST} more" if len(known) > _MOST else ""
+    raise RequestError(
+        f"The study {study.id[:6]} has no configuration '{name}'; it has {', '.join(known[:_MOST])}{more}."
+    )
+
+
+def _order(number: str) -> int:
+    return int(number) if number.isdigit() else 0
+
+
+def winner(study: Study, find_result: Callable[[str], Result | None]) -> Result:
+    """Pool the Results of the trials behind the figures of the best configuration.
+
+    Args:
+        study: the study; its goal decides what is best.
+        find_result: returns a Result by its id; None if it is not stored.
+
+    Raises:
+        RequestError: the study has no winner, or the Results of its trials are not stored.
+    """
+    name = study.name or study.id[:6]
+    best = ranking(study).best
+    if best is None:
+        raise RequestError(f"The study {name} has no winner: no measurement shows that its bounds hold.")
+    stored = [find_result(trial.result) for trial in study.candidates[key(best.point)].quoted_trials]
+    results = [result for result in stored if result is not None]
+    if not results:
+        raise RequestError(
+            f"The results of the trials of the study {name} are not in the store. A study is compared by the "
+            "results of its winner, so compare it where they are."
+        )
+    doubt = Doubt(
+        code="study-winner",
+        seen=f"it is the best of {len(study.candidates)} points of the study {name}, chosen for its figures",
+        advice="add `run` to measure the winners in turns, in fresh processes",
+    )
+    pooled = merge(results)
+    return replace(pooled, doubts=(*pooled.doubts, doubt))

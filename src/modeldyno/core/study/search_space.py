@@ -92,22 +92,6 @@ class Space:
             return product * sum(self._count_below(index + 1, {**chosen, axis.name: v}) for v in axis.values)
         return product
 
-    def at(self, number: int) -> Point:
-        """Return a point by its number, from 0 to `size` - 1; the last axis changes fastest."""
-        point: Point = {}
-        for index, axis in enumerate(self.axes):
-            if not _matters(axis, point):
-                continue
-            for value in axis.values:
-                below = self._count_below(index + 1, {**point, axis.name: value})
-                if number < below:
-                    point[axis.name] = value
-                    break
-                number -= below
-            else:
-                raise IndexError(number)
-        return point
-
     def points(self) -> Iterator[Point]:
         """Yield all points in the order of their numbers."""
         yield from self._points_from(0, {})

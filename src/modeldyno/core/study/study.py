@@ -6,15 +6,16 @@ as if it had never stopped.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Answer, Judgement
+from modeldyno.core.metrics.queries import goal_answers, trial_answers
 from modeldyno.core.report.chosen_plot import ChosenPlot
 from modeldyno.core.result.result import Environment
-from modeldyno.core.result.summary import goal_answers, trial_answers
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.knob import KnobValue
 from modeldyno.core.spec.model_ref import ModelIdentity
@@ -23,7 +24,7 @@ from modeldyno.core.study.search_space import Key, Point, Space, key
 from modeldyno.presentation import Presented
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from modeldyno.core.metrics.metric import Query
     from modeldyno.core.result.result import Result
@@ -251,3 +252,65 @@ class Study(Presented):
         """Return the part of a point that needs another server or session."""
         loads = self.loads
         return {name: value for name, value in point.items() if name not in loads}
+
+
+# --- another goal -----------------------------------------------------------------------------------
+
+
+def rerank_study(study: Study, goal: Goal, result: Callable[[str], Result | None]) -> tuple[Study, int]:
+    """Return the study under another goal, and how many trials lack some of its metrics.
+
+    Args:
+        study: measured for another goal, or this one.
+        goal: the new goal.
+        result: returns a Result by its id; None if it is not stored.
+    """
+    trials = [_rejudge(trial, goal, result) for trial in study.trials]
+    unknown = sum(
+        trial.state is TrialState.DONE and any(trial.ask(query) is None for query in goal.queries)
+        for trial in trials
+    )
+    return replace(study, goal=goal, trials=tuple(trials)), unknown
+
+
+def _rejudge(trial: Trial, goal: Goal, result: Callable[[str], Result | None]) -> Trial:
+    """Judge a trial by its stored Result, or else by what the study kept of it."""
+    if trial.state is TrialState.SKIPPED:
+        return trial
+    stored = result(trial.result) if trial.result else None
+    if stored is None:
+        judgements = (bound.on(answer) for bound in goal.constraints if (answer := trial.ask(bound.query)))
+        return replace(trial, judgements=tuple(judgements))
+    ask = TrialRequest(point=trial.point, stage=trial.stage, care=trial.care)
+    rejudged = Trial.of(stored, goal, ask, number=trial.number, seconds=trial.seconds)
+    return replace(
+        rejudged,
+        state=trial.state,
+        doubts=trial.doubts,
+        failure=trial.failure,
+        kind=trial.kind,
+        failed_stage=trial.failed_stage,
+    )
+
+
+# --- configurations by name -------------------------------------------------------------------------
+
+NAMED = re.compile(r"(?:(?P<model>.+?)_)?(?:config_)?(?P<number>\d+|default)")
+"""``text_3``, ``3``, ``text_default``; and ``text_config_3``, as Model Analyzer writes it."""
+
+
+def base_name(study: Study) -> str:
+    """Return the name of a study's model that is a valid directory name."""
+    named = study.name or study.job.model.locator
+    return re.sub(r"[^\w.-]+", "-", re.split(r"[/#]", named)[-1]).strip("-.") or "model"
+
+
+def configuration_number(study: Study, point: Mapping[str, KnobValue]) -> str:
+    """Return the number of a point's configuration, or ``default``; empty if it was not measured."""
+    return study.configuration_numbers.get(key(study.configuration(point)), "")
+
+
+def configuration_label(study: Study, point: Mapping[str, KnobValue]) -> str:
+    """Return the name of a point's configuration, such as ``text_recognition_3``."""
+    number = configuration_number(study, point)
+    return f"{base_name(study)}_{number}" if number else ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.advice.advice import can_be_tried, fixed_batch, format_settings, relative_gain
 from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.metrics.metric import METRICS, Better
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, note, shorten
 from modeldyno.core.spec.input_spec import BATCH
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.views.advice.findings import bottleneck_notices, finding_notice
@@ -28,7 +28,7 @@ def advice(advice: Advice) -> Iterator[Block]:
     """Lay out advice."""
     yield Notice(severity=Severity.VERDICT, text=sentence(advice))
     if advice.best is not None:
-        yield Notice(severity=Severity.NOTE, code="use", text=advice.command)
+        yield note(advice.command, code="use")
     yield from bottleneck_notices(advice.bottleneck)
     if advice.finals:
         yield _table(advice, "Measured again, in separate rounds", advice.finals)
@@ -141,31 +141,26 @@ def _notes(advice: Advice) -> Iterator[Notice]:
     """Yield notes on settings that failed, change the outputs too much, or were not tried in time."""
     for tried in advice.tried:
         if tried.failure:
-            text = (
+            yield note(
                 f"{format_settings(tried.candidate.settings)} did not run: "
                 f"{shorten(clean(tried.failure), TEXT_LIMIT)}"
             )
-            yield Notice(severity=Severity.NOTE, text=text)
         elif tried.error > advice.tolerance and tried.outcome is ChangeVerdict.BETTER:
-            text = (
+            yield note(
                 f"{format_settings(tried.candidate.settings)} is not combined with others: outputs differ by "
-                f"{tried.error:.2g}, more than the tolerance of {advice.tolerance:.2g}"
-            )
-            yield Notice(
-                severity=Severity.NOTE,
-                text=text,
+                f"{tried.error:.2g}, more than the tolerance of {advice.tolerance:.2g}",
                 advice="allow it with --tolerance if your application permits",
             )
     spec = fixed_batch(advice.baseline)
     if spec is not None and METRICS[advice.query.metric].better is Better.HIGHER:
         batch, *rest = map(str, spec.shape or ())
         free = f"{spec.name}={'x'.join((BATCH, *rest))}".removeprefix("=")
-        yield Notice(
-            severity=Severity.NOTE,
-            text=f"other batch sizes were not tried: the given input shape fixes the batch at {batch}",
+        yield note(
+            f"other batch sizes were not tried: the given input shape fixes the batch at {batch}",
             advice=f"make it variable with --input {free} -b {batch}",
         )
     if advice.left_out:
         names = "; ".join(format_settings(candidate.settings) for candidate in advice.left_out)
-        text = f"no time was left for {shorten(names, TEXT_LIMIT)}"
-        yield Notice(severity=Severity.NOTE, text=text, advice="allow more time with --max-time")
+        yield note(
+            f"no time was left for {shorten(names, TEXT_LIMIT)}", advice="allow more time with --max-time"
+        )

@@ -10,7 +10,7 @@ from modeldyno.core.advice.bottleneck import Limit, bottleneck
 from modeldyno.core.advice.finding import Case
 from modeldyno.core.advice.rules import findings
 from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.report.blocks import Block, Notice, Severity, clean, shorten
+from modeldyno.core.report.blocks import Block, Notice, clean, note, shorten
 from modeldyno.core.spec.job import default_probes
 from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.rerun_command import rerun_command_line
@@ -53,7 +53,7 @@ def findings_of(result: Result, knobs: Iterable[Knob] = ()) -> Iterator[Block]:
     yield from bottleneck_notices(limit)
     yield from (finding_notice(result, item, known_knobs) for item in items)
     if not items:
-        yield Notice(severity=Severity.NOTE, text=_NOTHING)
+        yield note(_NOTHING)
 
 
 _NOTHING = "no findings in this data; profile with --probe static,latency,throughput,layers,ops to see more"
@@ -64,8 +64,7 @@ def bottleneck_notices(limit: Bottleneck | None) -> Iterator[Notice]:
     if limit is None:
         return
     share = "" if limit.share is None else f", {limit.share:.0%} of the time"
-    text = f"{LIMITS[limit.limit]}{share}: {shorten(clean(limit.seen), TEXT_LIMIT)}"
-    yield Notice(severity=Severity.NOTE, code="limited by", text=text)
+    yield note(f"{LIMITS[limit.limit]}{share}: {shorten(clean(limit.seen), TEXT_LIMIT)}", code="limited by")
 
 
 def pointer(result: Result, items: Sequence[Finding]) -> Notice | None:
@@ -76,10 +75,9 @@ def pointer(result: Result, items: Sequence[Finding]) -> Notice | None:
     names = ", ".join(codes[:_NAMED]) + (f" and {len(codes) - _NAMED} more" if len(codes) > _NAMED else "")
     tries = result.job.load is None and any(item.job is not None for item in items)
     how = f"modeldyno advise {result.job.model}" if tries else f"modeldyno show {result.id[:6]} --findings"
-    return Notice(
-        severity=Severity.NOTE,
+    return note(
+        shorten(clean(names), TEXT_LIMIT),
         code="findings",
-        text=shorten(clean(names), TEXT_LIMIT),
         advice=f"{how} {'tries them' if tries else 'shows them'}",
     )
 
@@ -111,10 +109,9 @@ def finding_notice(result: Result, item: Finding, knobs: Iterable[Knob] = ()) ->
     """Return a notice of one finding, with the command or the change that tries it."""
     parts = (_sentence(item.seen), _sentence(item.why), describe_saving(item.saving))
     how = spell_for_command_line(item.do) if item.job is None else command_for_job(result, item.job, knobs)
-    return Notice(
-        severity=Severity.NOTE,
+    return note(
+        shorten(clean(spell_for_command_line(" ".join(filter(None, parts)))), TEXT_LIMIT),
         code=item.code,
-        text=shorten(clean(spell_for_command_line(" ".join(filter(None, parts)))), TEXT_LIMIT),
         advice=shorten(clean(how), TEXT_LIMIT),
     )
 

@@ -28,8 +28,7 @@ from modeldyno.views.view_options import PLAIN, ViewOptions
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.comparison.agreement import Agreement
-    from modeldyno.core.comparison.comparison import CandidateComparison, Comparison, SettingDiff
+    from modeldyno.core.comparison.comparison import Agreement, CandidateComparison, Comparison, SettingDiff
     from modeldyno.core.result.result import Fact, Failure, Result
 
 _VALUE, _DOUBTS, _SETTINGS, _FAILURE = 26, 3, 14, 160

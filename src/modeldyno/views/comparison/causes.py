@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.comparison.causes import PLACES
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Block, Table, clean, make_columns, note, shorten
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.views.text import count, keep_ending, share
 
@@ -25,7 +25,7 @@ _IN_A_SENTENCE = {
 
 def explain_cause(cause: Cause, *, everything: bool = False) -> Iterator[Block]:
     """Lay out the largest parts, the sum of the others, and the rest; they add up to the change."""
-    yield Notice(severity=Severity.NOTE, text=_largest_part_sentence(cause))
+    yield note(_largest_part_sentence(cause))
     if cause.query.metric in _IN_A_SENTENCE and not everything:
         return
     parts = _parts_shown(cause)

@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.comparison.comparison import ChangeVerdict
+from modeldyno.core.comparison.comparison import (
+    ChangeVerdict,
+    difference_in_points,
+    in_points,
+    points,
+    signed_points,
+)
 from modeldyno.core.comparison.default_metrics import metric_family
-from modeldyno.core.comparison.points import difference_in_points, in_points, points, signed_points
 from modeldyno.core.metrics.metric import METRICS, Query
 from modeldyno.core.report.blocks import Block, Column, Notice, Severity, Table, clean, make_columns, shorten
 from modeldyno.core.stats.units import (

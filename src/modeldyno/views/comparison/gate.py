@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from modeldyno.core.comparison.gate_report import Check, GateReport
     from modeldyno.core.result.result import Result
 
-_SHOWN = {
-    Verdict.HELD: Severity.HELD,
-    Verdict.BROKEN: Severity.BROKEN,
-    Verdict.UNDECIDED: Severity.UNDECIDED,
-}
 _SIGNS = {Verdict.HELD: "✅", Verdict.BROKEN: "❌", Verdict.UNDECIDED: "❔"}
 _LINE = 120
 """Most characters of a doubt; the verdict matters more here."""
@@ -75,7 +70,7 @@ _WORST_FIRST = (Verdict.BROKEN, Verdict.UNDECIDED, Verdict.HELD)
 
 
 def _notice(check: Check) -> Notice:
-    return Notice(severity=_SHOWN[check.verdict], text=f"{check.name}: {check.text}")
+    return Notice(severity=Severity(check.verdict), text=f"{check.name}: {check.text}")
 
 
 def _notes(report: GateReport) -> Iterator[Notice]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Block, Notice, Table, clean, make_columns, note, shorten
 from modeldyno.core.stats.units import BYTES, format_quantity
 from modeldyno.core.trace.memory_diff import memory_change
 from modeldyno.views.result.memory import curve, group_held, levels
@@ -122,4 +122,4 @@ def _curve_notices(baseline: Result, candidate: Result, names: tuple[str, str]) 
     top = max((level for course in timelines if course is not None for level in levels(course)), default=0.0)
     for name, course in zip(names, timelines, strict=True):
         if course is not None and (drawn := curve(course, top)):
-            yield Notice(severity=Severity.NOTE, text=f"over time, {name}: {drawn}")
+            yield note(f"over time, {name}: {drawn}")

@@ -11,7 +11,7 @@ from modeldyno.core.comparison.trend import FEWEST_FOR_A_STEP
 from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, clean, make_columns, shorten
 from modeldyno.core.report.charts import AxisScale, Plot, ReferenceLine, Series
 from modeldyno.core.stats.units import format_quantity
-from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, count, format_utc, join_nonempty
+from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, count, exact_text, format_utc, join_nonempty
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
@@ -150,17 +150,13 @@ def numbers(history: Trend) -> Table:
             reading.created,
             reading.result,
             repr(reading.value),
-            *map(_exact_text, _interval_ends(reading)),
+            *map(exact_text, _interval_ends(reading)),
             reading.digest,
         )
         for reading in history.readings
     )
     titles = ("created", "result", f"{history.query}>", "low>", "high>", "digest")
     return Table(title="History", columns=make_columns(*titles), rows=rows)
-
-
-def _exact_text(value: float) -> str:
-    return repr(value) if isfinite(value) else ""
 
 
 # --- sparkline and levels --------------------------------------------------------------------------

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from math import isfinite, nan
+from math import inf, isfinite, nan
 from typing import TYPE_CHECKING
 
-from modeldyno.core.load.capacity import Capacity
-from modeldyno.core.load.capacity_spec import RATE
+from modeldyno.core.load.capacity import Capacity, relative_excess
+from modeldyno.core.load.capacity_steps import RATE, CapacitySearch, SearchEnd
 from modeldyno.core.load.latency_breakdown import STAGES
-from modeldyno.core.report.blocks import Block, Heading, Notice, Table, make_columns
+from modeldyno.core.load.sla_fit import judge_loads, limits_load
+from modeldyno.core.metrics.constraints import Answer, Verdict, worst_verdict
+from modeldyno.core.metrics.measurement import CLIENT_LIMITED, INTERRUPTED, SATURATED
+from modeldyno.core.report.blocks import (
+    Block,
+    Heading,
+    Notice,
+    Severity,
+    Table,
+    clean,
+    make_columns,
+    note,
+    shorten,
+)
 from modeldyno.core.report.charts import AxisScale, Plot, ReferenceLine, Series, Stack
 from modeldyno.core.stats.units import RATE as PER_SECOND
-from modeldyno.core.stats.units import SECONDS
-from modeldyno.views.load import series as load_series
+from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.views.result.charts import draw_request_stages
 from modeldyno.views.result.served import STAGE_NAMES
+from modeldyno.views.text import TEXT_LIMIT, count, estimate, exact_text, join_nonempty
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
-    from modeldyno.core.metrics.constraints import Answer
+    from modeldyno.core.metrics.constraints import Constraint, Judgement
 
 _LATENCIES = ("p50", "p95", "p99")
 _WIDE = 8.0
@@ -41,11 +54,7 @@ def page(document: LoadCurve | Capacity, options: ViewOptions = PLAIN) -> Iterat
 def blocks(document: LoadCurve | Capacity, options: ViewOptions = PLAIN) -> Iterator[Block]:
     """Lay out a load curve or a capacity search for a terminal; no option applies."""
     del options
-    return (
-        load_series.capacity_blocks(document)
-        if isinstance(document, Capacity)
-        else load_series.load_curve_blocks(document)
-    )
+    return capacity_blocks(document) if isinstance(document, Capacity) else load_curve_blocks(document)
 
 
 def pictures(document: LoadCurve | Capacity) -> Iterator[Plot | Stack]:
@@ -60,7 +69,7 @@ def pictures(document: LoadCurve | Capacity) -> Iterator[Plot | Stack]:
             x=x,
             y=AxisScale(label="requests", unit=PER_SECOND),
             series=(rates,),
-            rules=tuple(_marks(document)),
+            rules=tuple(_reference_lines(document)),
             note="with 95 % intervals",
         )
     times = [line for name in _LATENCIES if (line := _line(rungs, name, "latency", name)).x]
@@ -111,7 +120,7 @@ def _ends(answer: Answer) -> tuple[float, float]:
     return (bounds.low, bounds.high) if isfinite(bounds.low) and isfinite(bounds.high) else (nan, nan)
 
 
-def _marks(document: LoadCurve | Capacity) -> Iterator[ReferenceLine]:
+def _reference_lines(document: LoadCurve | Capacity) -> Iterator[ReferenceLine]:
     if isinstance(document, Capacity):
         if document.passed is not None:
             yield ReferenceLine(name="largest that passed", at=document.passed, vertical=True)
@@ -140,11 +149,7 @@ def _stages_chart(rungs: Sequence[LoadPoint], knob: str) -> Iterator[Stack]:
 
 def headline(document: LoadCurve | Capacity) -> str:
     """Answer in one sentence: the knee of a curve, or the largest load that holds the bounds."""
-    return (
-        load_series.describe_capacity(document)
-        if isinstance(document, Capacity)
-        else load_series.describe_load_curve(document)
-    )
+    return describe_capacity(document) if isinstance(document, Capacity) else describe_load_curve(document)
 
 
 def numbers(document: LoadCurve | Capacity) -> Table:
@@ -159,10 +164,311 @@ def numbers(document: LoadCurve | Capacity) -> Table:
 def _rows(rung: LoadPoint) -> Iterator[tuple[str, ...]]:
     for answer in rung.answers:
         bounds = answer.bounds()
-        yield repr(rung.load), str(answer.query), *map(_number, (answer.value, bounds.low, bounds.high)), ""
+        figures = map(exact_text, (answer.value, bounds.low, bounds.high))
+        yield repr(rung.load), str(answer.query), *figures, ""
     if rung.failure:
         yield repr(rung.load), "", "", "", "", rung.failure
 
 
-def _number(value: float | None) -> str:
-    return repr(value) if value is not None and isfinite(value) else ""
+# --- texts and tables -------------------------------------------------------------------------------
+
+_NONE = "—"
+OWN_SERVER, OTHERS_SERVER = "a freshly started server", "another measurement"
+"""What verifies the answer of a search; a server that is not ours cannot be restarted."""
+_WHY = {
+    OWN_SERVER: "servers differ from start to start, or this one changed",
+    OTHERS_SERVER: "the server or its machine changed in the meantime",
+}
+
+
+# --- load curve ------------------------------------------------------------------------------------
+
+
+def load_curve_blocks(curve: LoadCurve) -> Iterator[Block]:
+    """Lay out a load curve: a sentence, the curve as a table, and the latency breakdown."""
+    yield Notice(severity=Severity.VERDICT, text=describe_load_curve(curve))
+    rungs = curve.by_load
+    marks = _marks(curve)
+    bounded = any(rung.judgements for rung in rungs)
+    yield Table(
+        title="Throughput and latency under each load; ± is half of the 95 % interval",
+        columns=make_columns(
+            _unit(curve.knob), "requests/s>", "p50>", "p95>", "p99>", *(["bounds"] if bounded else []), ""
+        ),
+        rows=tuple(
+            (
+                _load(rung.load),
+                _cell(rung.find("request_rate")),
+                *(_cell(rung.find("latency", name)) for name in ("p50", "p95", "p99")),
+                *([_verdicts(rung)] if bounded else []),
+                marks.get(rung.load, ""),
+            )
+            for rung in rungs
+        ),
+    )
+    yield from _breakdown_table(curve, rungs)
+    yield from _failures(rungs)
+
+
+def describe_load_curve(curve: LoadCurve) -> str:
+    """Describe the knee and the highest throughput."""
+    rungs = [rung for rung in curve.by_load if _plain(rung.find("request_rate")) != _NONE]
+    if not rungs:
+        return "No load was measured."
+    best = max(rungs, key=_rate)
+    most = f"at most {_plain(best.find('request_rate'))}, under {_at(curve.knob, best.load)}"
+    knee = curve.knee
+    if knee is None:
+        return f"The curve has no knee up to {_at(curve.knob, rungs[-1].load)}: {most}."
+    between = "" if knee.low == knee.high else f" (between {_load(knee.low)} and {_load(knee.high)})"
+    chosen = next(rung for rung in rungs if rung.load == knee.load)
+    rate, time = _plain(chosen.find("request_rate")), _plain(chosen.find("latency", "p50"))
+    return (
+        f"The knee is at {_at(curve.knob, knee.load)}{between}, with {rate} and a median of {time}; {most}."
+    )
+
+
+def _marks(curve: LoadCurve) -> dict[float, str]:
+    """Return remarks on loads: knee, plateau, saturated, failed."""
+    places = {"knee": curve.knee and curve.knee.load, "plateau": curve.plateau, "falling": curve.decline}
+    marks = {rung.load: [word for word, load in places.items() if load == rung.load] for rung in curve.rungs}
+    for rung in curve.rungs:
+        marks[rung.load] += [code for code in (SATURATED, CLIENT_LIMITED, INTERRUPTED) if code in rung.doubts]
+        marks[rung.load] += ["failed"] if rung.failure else []
+    return {load: ", ".join(words) for load, words in marks.items()}
+
+
+def _breakdown_table(curve: LoadCurve, rungs: Sequence[LoadPoint]) -> Iterator[Table]:
+    """Tabulate the latency breakdown, errors and client CPU; metrics without a value have no column."""
+    queries = {
+        "samples/s": ("throughput", None),
+        "goodput": ("goodput", None),
+        "service p50": ("service_time", "p50"),
+        "lag p99": ("send_lag", "p99"),
+        "queue": ("queue_time", None),
+        "compute": ("compute_time", None),
+        "errors": ("error_rate", None),
+        "client CPU": ("client_cpu", None),
+        "CO2e/1,000": ("carbon", None),
+    }
+    cells = {title: [_plain(rung.find(*query)) for rung in rungs] for title, query in queries.items()}
+    columns = {title: column for title, column in cells.items() if set(column) != {_NONE}}
+    if columns:
+        yield Table(
+            title="Where the time goes; queue and compute are means reported by the server",
+            columns=make_columns(_unit(curve.knob), *(f"{title}>" for title in columns)),
+            rows=tuple(zip((_load(rung.load) for rung in rungs), *columns.values(), strict=True)),
+        )
+
+
+def _verdicts(rung: LoadPoint) -> str:
+    """Return the verdict on the worst bound and, of several, its query if it is not held."""
+    if not rung.judgements:
+        return ""
+    worst = worst_verdict(rung.judgements)
+    query = next(j.constraint.query for j in rung.judgements if j.verdict is worst)
+    return f"{worst} {query}" if worst is not Verdict.HELD and len(rung.judgements) > 1 else worst
+
+
+# --- capacity search -------------------------------------------------------------------------------
+
+
+def capacity_blocks(capacity: Capacity) -> Iterator[Block]:
+    """Lay out a capacity search: the answer, its verification, and every measurement in order."""
+    yield Notice(severity=Severity.VERDICT, text=describe_capacity(capacity))
+    yield from _verification(capacity)
+    for judgement in capacity.unmet:
+        text = f"{judgement.sentence()}: no load meets every bound"
+        yield Notice(severity=Severity.BROKEN, text=text)
+    yield _measurements(capacity)
+    yield note(_end_reason(capacity), code=str(capacity.end))
+    yield from _failures(capacity.rungs)
+
+
+def describe_capacity(capacity: Capacity) -> str:
+    """Answer in one sentence: the largest load that holds, what breaks first and by how much, the rates."""
+    bounds = _bounds(capacity.search)
+    knob, passed, failed = capacity.search.knob, capacity.passed, capacity.failed
+    if passed is None:
+        if failed is None:
+            return f"No load was found that clearly holds or breaks {bounds}."
+        least = f"{_at(knob, failed).capitalize()} breaks {_broken_bound(capacity)}"
+        return f"{least}; no smaller load was found that holds {bounds}."
+    beyond_it = (
+        f"and {_load(failed)} breaks {_broken_bound(capacity)}"
+        if failed is not None
+        else _why_no_failure(capacity)
+    )
+    return f"{_at(knob, passed).capitalize()} holds {bounds}, {beyond_it}{_rates_clause(capacity)}."
+
+
+def _broken_bound(capacity: Capacity) -> str:
+    if not capacity.broke:
+        rung = next(rung for rung in capacity.rungs if rung.load == capacity.failed)
+        return f"it ({shorten(clean(rung.failure), TEXT_LIMIT) or SATURATED})"
+    first = capacity.broke[0]
+    share = relative_excess(first)
+    value = _plain(first.answer)
+    excess = f"{share:.0%} beyond" if isfinite(share) else ""
+    detail = join_nonempty("" if value == _NONE else value, excess)
+    name = str(first.constraint) if len(_limits(capacity.search)) > 1 else "it"
+    return f"{name} ({detail})" if detail else name
+
+
+def _why_no_failure(capacity: Capacity) -> str:
+    """Describe why no load broke the bounds."""
+    return {
+        SearchEnd.LARGEST: "the largest load allowed",
+        SearchEnd.CLIENT: "and beyond it the client is the limit",
+    }.get(capacity.end, "and no load was found that breaks it")
+
+
+def _rates_clause(capacity: Capacity) -> str:
+    best = capacity.best
+    if best is None:
+        return ""
+    rate, good = _plain(best.find("request_rate")), _plain(best.find("goodput"))
+    there = join_nonempty("" if rate == _NONE else rate, "" if good == _NONE else f"goodput {good}")
+    return f"; there it delivers {there}" if there else ""
+
+
+def _verification(capacity: Capacity) -> Iterator[Notice]:
+    verdict, verifier = capacity.confirmed, OWN_SERVER if capacity.ours else OTHERS_SERVER
+    if capacity.passed is None:
+        return
+    if verdict is None or capacity.verified is None:
+        text = f"not verified by {verifier}: the best of several tends to look too good (selection bias)"
+        yield Notice(severity=Severity.DOUBT, code="unverified", text=text)
+        return
+    outcome = {
+        Verdict.HELD: f"{verifier} confirms it",
+        Verdict.BROKEN: f"{verifier} broke it: {_WHY[verifier]}; do not rely on it",
+        Verdict.UNDECIDED: f"{verifier} is undecided: {_why_undecided(capacity.verified.judgements)}",
+    }[verdict]
+    sentences = "; ".join(j.sentence() for j in capacity.verified.judgements) or capacity.verified.failure
+    yield Notice(severity=Severity(verdict), code="verified", text=f"{outcome} ({sentences})")
+
+
+def _why_undecided(judgements: Sequence[Judgement]) -> str:
+    """Describe why the verification is undecided."""
+    if any(judgement.answer.value is None for judgement in judgements):
+        return "too few answers to be sure; allow more time"
+    return "too close to the bound to be sure"
+
+
+def _measurements(capacity: Capacity) -> Table:
+    """Tabulate the measurements; a verdict pools all of one load, at the confidence that the search needs."""
+    limits_shown = _limits(capacity.search)
+    verdicts = {
+        point.load: point.verdict
+        for point in judge_loads(
+            capacity.rungs, z=capacity.search.required_z, rate=capacity.search.knob == RATE
+        )
+    }
+    marks = {capacity.failed: "smallest that failed", capacity.passed: "largest that passed"}
+    rows = tuple(
+        (
+            f"{number}",
+            _load(rung.load),
+            "" if rung.care == 1 else f"{rung.care:.3g}x",
+            *(_cell(_judged(rung, bound)) for bound in limits_shown),
+            _cell(rung.find("request_rate")),
+            str(verdicts[rung.load]),
+            marks.get(rung.load, ""),
+        )
+        for number, rung in enumerate(capacity.rungs, 1)
+    )
+    titles = (f"{bound.query}>" for bound in limits_shown)
+    return Table(
+        title=f"The search for {_bounds(capacity.search)}; ± is half of the 95 % interval",
+        columns=make_columns(">", _unit(capacity.search.knob), "time>", *titles, "requests/s>", "", ""),
+        rows=rows,
+    )
+
+
+def _end_reason(capacity: Capacity) -> str:
+    measurements = count(len(capacity.rungs), "measurement")
+    spec = capacity.search
+    why = {
+        SearchEnd.NEIGHBOURS: "no load lies between the largest that passed and the smallest that failed",
+        SearchEnd.RESOLVED: f"the largest load that passed and the smallest that failed are within "
+        f"{spec.resolution:.0%} of each other",
+        SearchEnd.INDISTINCT: "loads in between are too close to the bound to be decided, even measured "
+        f"{spec.patience:g} times as long as planned",
+        SearchEnd.MEASUREMENTS: "the limit on measurements was reached",
+        SearchEnd.LARGEST: f"{_load(spec.most)} is the largest load allowed",
+        SearchEnd.SMALLEST: "there is no smaller load",
+        SearchEnd.CLIENT: "the client, not the server, limits higher loads: give it more drivers or cores",
+        SearchEnd.DISPUTED: "a larger load passed than one that failed, so the latency does not simply "
+        "grow with the load; the answer covers both",
+        SearchEnd.REFUSED: "the server rejects all requests as invalid, and would under any load",
+        SearchEnd.JUDGED: "stored loads were judged, and nothing more was measured",
+        SearchEnd.INTERRUPTED: "it was interrupted; a complete search gives a narrower answer",
+    }[capacity.end]
+    return f"ended after {measurements}: {why}"
+
+
+def _judged(rung: LoadPoint, bound: Constraint) -> Answer | None:
+    return next((j.answer for j in rung.judgements if j.constraint == bound), None)
+
+
+def _limits(spec: CapacitySearch) -> list[Constraint]:
+    return [bound for bound in spec.bounds if limits_load(bound)]
+
+
+def _bounds(spec: CapacitySearch) -> str:
+    return " and ".join(map(str, _limits(spec)))
+
+
+# --- cells -----------------------------------------------------------------------------------------
+
+
+def _failures(rungs: Sequence[LoadPoint]) -> Iterator[Notice]:
+    for rung in rungs:
+        if rung.failure:
+            text = f"under {_load(rung.load)}: {shorten(clean(rung.failure), TEXT_LIMIT)}"
+            yield Notice(severity=Severity.FAILURE, text=text)
+
+
+def _cell(measured: Answer | None) -> str:
+    """Format a value with half of its interval in percent; an uncertified value only as its lower bound."""
+    if measured is None:
+        return _NONE
+    bounds = measured.bounds()
+    if measured.value is None:
+        return (
+            _NONE if bounds.low in {0.0, -inf} else f">{format_quantity(bounds.low, measured.query.unit, 3)}"
+        )
+    half = bounds.half_width() / measured.value if measured.value else 0.0
+    if not half or not isfinite(half):
+        return _plain(measured)
+    if half > 1:
+        return f"{_plain(measured)} ±>100%"
+    return f"{_plain(measured)} ±{100 * half:.{0 if half >= _PERCENT else 1}f}%"
+
+
+_PERCENT = 0.0095
+
+
+def _plain(measured: Answer | None) -> str:
+    """Format a value with the digits that its interval justifies."""
+    if measured is None or measured.value is None:
+        return _NONE
+    return estimate(measured.value, measured.interval, measured.query.unit)[0]
+
+
+def _rate(rung: LoadPoint) -> float:
+    rate = rung.find("request_rate")
+    return (rate.value or 0.0) if rate is not None else 0.0
+
+
+def _load(load: float) -> str:
+    return f"{load:,.0f}" if load == round(load) else f"{load:,.4g}"
+
+
+def _at(knob: str, load: float) -> str:
+    return f"{knob} {_load(load)}{'/s' if knob == RATE else ''}"
+
+
+def _unit(knob: str) -> str:
+    return "slots>" if knob != RATE else "rate/s>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.load.reconciliation import NEAREST
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, make_columns
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, make_columns, note
 from modeldyno.core.stats.units import SECONDS, format_quantity
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def blocks(found: Reconciliation) -> Iterator[Block]:
     for metric in dict.fromkeys(row.metric for row in found.rows):
         rows = [row for row in found.rows if row.metric == metric]
         yield _table(found.tool, rows)
-    yield from (Notice(severity=Severity.NOTE, text=text) for text in _notes(found))
+    yield from (note(text) for text in _notes(found))
     yield from (Notice(severity=Severity.DOUBT, code="other-definition", text=text) for text in found.notes)
 
 

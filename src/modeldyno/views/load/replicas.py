@@ -6,7 +6,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from modeldyno.core.load.replicas_and_cost import running_cost
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, make_columns
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, make_columns, note
 from modeldyno.core.stats.units import RATE, format_quantity
 from modeldyno.views.text import count, estimate
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def costs(costs: Sequence[Cost], price: Price) -> Iterator[Block]:
     """Tabulate the cost of the work."""
     if not costs:
-        yield Notice(severity=Severity.NOTE, code="cost", text="no rate was measured, so the cost is unknown")
+        yield note("no rate was measured, so the cost is unknown", code="cost")
         return
     yield Table(
         title=f"Cost at {money(price.per_hour, price)} per hour for a replica that is always busy",
@@ -51,12 +51,12 @@ def provision(
     )
     if price is not None:
         spent = running_cost(plan, price)
-        text = (
+        yield note(
             f"{money(spent.per_hour, price)} per hour, {money(spent.per_thousand, price)} per 1,000 requests "
-            f"at this demand, at {plan.used:.0%} of their capacity"
+            f"at this demand, at {plan.used:.0%} of their capacity",
+            code="cost",
         )
-        yield Notice(severity=Severity.NOTE, code="cost", text=text)
-    yield Notice(severity=Severity.NOTE, code="assumed", text=_assumptions(plan))
+    yield note(_assumptions(plan), code="assumed")
 
 
 def _replica_range(plan: ReplicaPlan) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.registry.records import FigureState, TaskState
 from modeldyno.core.report.blocks import Table, make_columns, shorten
 from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
+from modeldyno.views.lists import drop_empty_columns
 from modeldyno.views.text import format_rough_duration, format_utc
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 _WHY = 60
 """Most characters of a reason."""
-_FIGURES = frozenset({"p50", "p99", "rate"})
 _DAY = 10
 """Characters of a time up to its day."""
 _MINUTES = 16
@@ -47,8 +47,8 @@ def models(entries: Sequence[ModelEntry]) -> Table:
         )
         for entry in entries
     )
-    titles = ("model", "newest", "framework", "task", "aliases", "registered")
-    return _table("", titles, rows, numbers=frozenset({"newest"}))
+    titles = ("model", "newest>", "framework", "task", "aliases", "registered")
+    return _table("", titles, rows)
 
 
 def versions(found: Sequence[Version]) -> Table:
@@ -80,8 +80,8 @@ def version_figures(
             rows.append((*(("", "", "") if at else first), *_speed(speed, targets)))
         if not measured:
             rows.append((*first, "", "not measured", "", ""))
-    titles = ("version", "registered", "metrics", "target", "p50", "p99", "rate")
-    return _table("Versions, each by its best figures", titles, tuple(rows), numbers=_FIGURES)
+    titles = ("version", "registered", "metrics", "target", "p50>", "p99>", "rate>")
+    return _table("Versions, each by its best figures", titles, tuple(rows))
 
 
 def _speed(speed: VersionSpeed, targets: Mapping[str, HardwareTarget]) -> tuple[str, str, str, str]:
@@ -106,7 +106,7 @@ def tasks(found: Sequence[Task], targets: Mapping[str, HardwareTarget]) -> Table
         )
         for task in found
     )
-    return _table("", ("task", "state", "what", "target", ""), rows, numbers=frozenset({"task"}))
+    return _table("", ("task>", "state", "what", "target", ""), rows)
 
 
 def workers(found: Sequence[Worker], targets: Mapping[str, HardwareTarget]) -> Table:
@@ -137,8 +137,8 @@ def webhooks(found: Sequence[Webhook], deliveries: Mapping[tuple[int, str], int]
         )
         for webhook in found
     )
-    titles = ("id", "url", "events", "models", "signed", "waiting", "arrived", "given up")
-    return _table("Webhooks", titles, rows, numbers=frozenset({"id", "waiting", "arrived", "given up"}))
+    titles = ("id>", "url", "events", "models", "signed", "waiting>", "arrived>", "given up>")
+    return _table("Webhooks", titles, rows)
 
 
 def alias_moves(moves: Sequence[AliasMove]) -> Table:
@@ -168,7 +168,7 @@ def events(found: Iterable[RegistryEvent]) -> Table:
         )
         for event in found
     )
-    return _table("", ("event", "when", "what", "of", "by"), rows, numbers=frozenset({"event"}))
+    return _table("", ("event>", "when", "what", "of", "by"), rows)
 
 
 def _note(task: Task) -> str:
@@ -181,20 +181,8 @@ def _note(task: Task) -> str:
     return shorten(task.why, _WHY)
 
 
-def _table(
-    title: str,
-    titles: Sequence[str],
-    rows: tuple[tuple[str, ...], ...],
-    *,
-    numbers: frozenset[str] = frozenset(),
-) -> Table:
-    """Make a table without the columns that are empty in every row."""
-    used = [at for at, name in enumerate(titles) if any(row[at] for row in rows)]
-    return Table(
-        title=title,
-        columns=make_columns(*(f"{titles[at]}>" if titles[at] in numbers else titles[at] for at in used)),
-        rows=tuple(tuple(row[at] for at in used) for row in rows),
-    )
+def _table(title: str, titles: Sequence[str], rows: tuple[tuple[str, ...], ...]) -> Table:
+    return drop_empty_columns(Table(title=title, columns=make_columns(*titles), rows=rows))
 
 
 def policy(shown: Policy) -> Table:

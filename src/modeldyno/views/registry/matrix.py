@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from modeldyno.core.report.blocks import Table, make_columns
 from modeldyno.core.report.charts import AxisScale, Plot, Series
@@ -11,69 +11,14 @@ from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.core.metrics.constraints import Verdict
-    from modeldyno.core.metrics.measurement import Interval
-    from modeldyno.core.registry.records import HardwareTarget, VariantFigure
-
-
-class SpeedTold(Protocol):
-    """What is shown of a speed."""
-
-    @property
-    def p50(self) -> float | None:
-        """Seconds."""
-
-    @property
-    def p99(self) -> float | None:
-        """Seconds."""
-
-    @property
-    def p50_interval(self) -> Interval | None:
-        """Of `p50`."""
-
-    @property
-    def bounds(self) -> Verdict | None:
-        """On the bounds of the policy."""
-
-
-class SpeedShown(Protocol):
-    """What is shown of a version on a target."""
-
-    @property
-    def model(self) -> str:
-        """Its name."""
-
-    @property
-    def number(self) -> int:
-        """Of the version."""
-
-    @property
-    def target(self) -> HardwareTarget:
-        """Where it was measured."""
-
-    @property
-    def figure(self) -> VariantFigure:
-        """Of the lowest latency."""
-
-    @property
-    def speed(self) -> SpeedTold:
-        """Of that figure."""
-
-    @property
-    def most(self) -> VariantFigure:
-        """Of the highest rate."""
-
-    @property
-    def rate(self) -> float | None:
-        """That rate."""
-
+    from modeldyno.core.registry.overview import SpeedRow
 
 _TITLES = (
     "version", "target", "p50>", "p99>", "lowest latency as", "rate>", "highest rate as", "bounds", "state",
 )  # fmt: skip
 
 
-def speeds(rows: Sequence[SpeedShown], title: str = "") -> Table:
+def speeds(rows: Sequence[SpeedRow], title: str = "") -> Table:
     """List versions on targets: the lowest latency, the highest rate, and what gives them."""
     cells = tuple(
         (
@@ -101,7 +46,7 @@ SHOWN = ("p50", "p99", "rate")
 """What a matrix can show of each target."""
 
 
-def by_target(rows: Sequence[SpeedShown], shown: Sequence[str] = SHOWN, title: str = "") -> Table:
+def by_target(rows: Sequence[SpeedRow], shown: Sequence[str] = SHOWN, title: str = "") -> Table:
     """List models, and beside each how fast its newest version is on each target.
 
     Args:
@@ -132,7 +77,7 @@ def by_target(rows: Sequence[SpeedShown], shown: Sequence[str] = SHOWN, title: s
                     for text in (
                         ("",) * len(shown) + ("",)
                         if row is None
-                        else (*(cells[one](row) for one in shown), _standing(row))
+                        else (*(cells[one](row) for one in shown), str(row.speed.bounds or row.figure.state))
                     )
                 ),
             )
@@ -141,12 +86,7 @@ def by_target(rows: Sequence[SpeedShown], shown: Sequence[str] = SHOWN, title: s
     )
 
 
-def _standing(row: SpeedShown) -> str:
-    """Return the verdict on the bounds of the policy, or where there are none the state of the figure."""
-    return str(row.speed.bounds or row.figure.state)
-
-
-def over_versions(rows: Sequence[SpeedShown]) -> Plot | None:
+def over_versions(rows: Sequence[SpeedRow]) -> Plot | None:
     """Draw the lowest median latency over the versions, a line for each target; None for a single version."""
     timed = [row for row in rows if row.speed.p50 is not None]
     if len({row.number for row in timed}) < 2:  # noqa: PLR2004 - a line has two ends
@@ -163,7 +103,7 @@ def over_versions(rows: Sequence[SpeedShown]) -> Plot | None:
     )
 
 
-def _series(name: str, rows: Sequence[SpeedShown]) -> Series:
+def _series(name: str, rows: Sequence[SpeedRow]) -> Series:
     values = [row.speed.p50 or 0.0 for row in rows]
     ends = [row.speed.p50_interval for row in rows]
     return Series(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.registry.records import FigureState, TaskState, VariantState
-from modeldyno.core.report.blocks import Heading, Notice, Severity, Table, make_columns, shorten
+from modeldyno.core.report.blocks import Heading, Notice, Severity, Table, make_columns, note, shorten
 from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
 from modeldyno.views.text import count, format_utc, shorten_ids
 
@@ -178,9 +178,8 @@ def _waiting(overview: VersionOverview) -> Iterator[Block]:
         advice = f"{count(overview.workers, 'worker')} will do them"
     else:
         advice = "no worker is running: start one with modeldyno worker"
-    yield Notice(
-        severity=Severity.NOTE,
+    yield note(
+        f"{count(len(overview.tasks), 'task')} to do: {', '.join(part for part in parts if part)}",
         code="waiting",
-        text=f"{count(len(overview.tasks), 'task')} to do: {', '.join(part for part in parts if part)}",
         advice=advice,
     )

@@ -10,8 +10,7 @@ from modeldyno.core.metrics.histogram import Histogram, histogram
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.report.blocks import Block, Notice, Severity, clean, shorten
 from modeldyno.core.report.charts import AxisScale, Bins, ReferenceLine
-from modeldyno.core.result.failure_kinds import KINDS
-from modeldyno.core.result.result import FailureKind
+from modeldyno.core.result.result import KINDS, FailureKind
 from modeldyno.core.spec.knob import BATCH_SIZE
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.option_spelling import spell_for_command_line
@@ -23,13 +22,12 @@ from modeldyno.views.result.memory import memory
 from modeldyno.views.result.multi_model import cohosted_table, without_cohosted
 from modeldyno.views.result.operators import operations
 from modeldyno.views.result.provenance import footer
-from modeldyno.views.result.regions import is_region_profile, regions
+from modeldyno.views.result.regions import is_region_profile, is_watched_block, memory_course, regions
 from modeldyno.views.result.served import breakdown, composing_models
 from modeldyno.views.result.static import inspection, reservations
 from modeldyno.views.result.table import results
 from modeldyno.views.result.tokens import generation
 from modeldyno.views.result.totals import is_inspection
-from modeldyno.views.result.watch import is_watched_block, memory_course
 from modeldyno.views.text import LOG_LINES, NAME_LIMIT, TEXT_LIMIT, unit_of_work
 from modeldyno.views.view_options import PLAIN, ViewOptions
 

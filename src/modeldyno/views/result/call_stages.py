@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.call_stages import CALL_SCOPES, END_TO_END
 from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.metrics.metric import CALL_SCOPES, END_TO_END
 from modeldyno.core.report.blocks import Table, make_columns
 from modeldyno.core.stats.units import SECONDS
 from modeldyno.views.text import estimate, explain_mark, marked_median, share

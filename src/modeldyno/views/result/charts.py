@@ -254,11 +254,10 @@ def memory_chart(result: Result) -> Iterator[Plot]:
 # --- a server --------------------------------------------------------------------------------------
 
 
-def request_stage_chart(
-    results: Sequence[tuple[str, Result]], title: str = "Where a request spends its time"
-) -> Iterator[Stack]:
-    """Draw the stages of a mean request, a bar for each named Result."""
-    yield from draw_request_stages([(name, dict(stages(result))) for name, result in results], title)
+def request_stage_chart(result: Result) -> Iterator[Stack]:
+    """Draw the stages of a mean request."""
+    bars = [(unit_of_work(result), dict(stages(result)))]
+    yield from draw_request_stages(bars, "Where a request spends its time")
 
 
 def call_stage_chart(result: Result) -> Iterator[Stack]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Block, Notice, Table, clean, make_columns, note, shorten
 from modeldyno.core.stats.units import BYTES, format_quantity
-from modeldyno.views.result.watch import is_watched_block
+from modeldyno.views.result.regions import is_watched_block
 from modeldyno.views.text import count, format_measurement, join_nonempty, number
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
@@ -52,18 +52,15 @@ def _period(result: Result) -> str:
 
 def _notes(result: Result, names: tuple[str, ...]) -> Iterator[Notice]:
     if result.find("energy"):
-        text = "energy is per call, above the idle power, which was measured before loading"
-        yield Notice(severity=Severity.NOTE, text=text)
+        yield note("energy is per call, above the idle power, which was measured before loading")
     of_tokens = [m for m in result.measurements if m.metric == "energy_per_token"]
     if of_tokens:
         listed = (f"{format_measurement(m)}{f' of {m.scope}' if m.scope else ''}" for m in of_tokens)
-        text = f"energy per token: {', '.join(listed)}; all at the mean power of the pass"
-        yield Notice(severity=Severity.NOTE, text=text)
+        yield note(f"energy per token: {', '.join(listed)}; all at the mean power of the pass")
     if any(not result.find("device_memory", name) and _growth(result, name) for name in names):
-        text = (
+        yield note(
             "memory with a + is the growth over all processes; the driver does not report it per process here"
         )
-        yield Notice(severity=Severity.NOTE, text=text)
 
 
 def _traffic(result: Result, look: ViewOptions) -> Iterator[Notice]:
@@ -78,27 +75,26 @@ def _traffic(result: Result, look: ViewOptions) -> Iterator[Notice]:
         f"had {count(round(number(faults)[0]), 'major page fault')}" if faults else "",
     )
     if text:
-        yield Notice(severity=Severity.NOTE, text=f"{_period(result)} {text}")
+        yield note(f"{_period(result)} {text}")
     if look.verbose and {"network_received", "network_sent"} <= shown.keys():
         text = (
             "meanwhile, all processes in this network namespace received "
             f"{format_measurement(shown['network_received'])} and sent "
             f"{format_measurement(shown['network_sent'])}"
         )
-        yield Notice(severity=Severity.NOTE, text=text)
+        yield note(text)
 
 
 def _unmeasured_notices(result: Result) -> Iterator[Notice]:
     """Yield notes on what could not be measured, and what is needed for it."""
     metrics = {m.metric for m in result.measurements}
     if "power" not in metrics:
-        yield Notice(
-            severity=Severity.NOTE,
-            text="power and energy are unknown: no counter could be read. CPU counters (RAPL) usually "
-            "require root; those of NVIDIA devices need the extra 'gpu', or nvidia-smi",
+        yield note(
+            "power and energy are unknown: no counter could be read. CPU counters (RAPL) usually "
+            "require root; those of NVIDIA devices need the extra 'gpu', or nvidia-smi"
         )
     if "disk_read" not in metrics:
-        yield Notice(severity=Severity.NOTE, text="disk traffic is unknown: /proc/PID/io could not be read")
+        yield note("disk traffic is unknown: /proc/PID/io could not be read")
 
 
 def _memory(result: Result, name: str) -> str:

@@ -9,7 +9,7 @@ from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.metrics.queries import format_main_figures
 from modeldyno.core.report.blocks import Severity, clean, shorten
-from modeldyno.core.result.failure_kinds import KINDS
+from modeldyno.core.result.result import KINDS
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.stats.units import RATE
 from modeldyno.option_spelling import spell_for_command_line
@@ -17,10 +17,14 @@ from modeldyno.views.result.call_stages import end_to_end_clause
 from modeldyno.views.result.layers import layer_time_clause, slowest_layer_sentence
 from modeldyno.views.result.memory import largest_batch_clause, training_step_clause
 from modeldyno.views.result.operators import operator_time_clause, redundant_ops_clause
-from modeldyno.views.result.regions import is_region_profile, region_time_clause
+from modeldyno.views.result.regions import (
+    is_region_profile,
+    is_watched_block,
+    region_time_clause,
+    watch_clause,
+)
 from modeldyno.views.result.served import server_clause as under_load
 from modeldyno.views.result.tokens import generation_clause
-from modeldyno.views.result.watch import is_watched_block, watch_clause
 from modeldyno.views.text import (
     NAME_LIMIT,
     amount,

@@ -6,13 +6,14 @@ from dataclasses import replace
 from itertools import compress
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Block, Table, clean, make_columns, note, shorten
 from modeldyno.core.stats.units import BYTES, COUNT, RATE, SECONDS, format_quantity
 from modeldyno.views.result.layer_tree import LayerNode, build_layer_tree
+from modeldyno.views.result.module_tree import readable_depth
 from modeldyno.views.text import count, keep_ending, number, share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from modeldyno.core.result.result import Result
     from modeldyno.core.trace.layer_times import RooflinePosition
@@ -33,12 +34,12 @@ def layers(result: Result, look: ViewOptions) -> Iterator[Block]:
     if root is None or not root.time or not root.children:
         return
     some = bool(result.job.observation.layers)
-    yield Notice(severity=Severity.NOTE, text=_slowest_sentence(replace(root, own=0.0) if some else root))
+    yield note(_slowest_sentence(replace(root, own=0.0) if some else root))
     yield from _table(root, look)
     if text := _gains_sentence(root):
-        yield Notice(severity=Severity.NOTE, text=text)
+        yield note(text)
     if text := _overhead_sentence(result):
-        yield Notice(severity=Severity.NOTE, text=text)
+        yield note(text)
 
 
 # -- the table ----------------------------------------------------------------------------------------
@@ -51,7 +52,7 @@ def _table(root: LayerNode, look: ViewOptions) -> Iterator[Block]:
         for level, branch in all_rows
         if look.depth is not None or branch.time >= _LIGHT * root.time
     ]
-    depth = _readable([level for level, _ in rows]) if look.depth is None else look.depth
+    depth = readable_depth([level for level, _ in rows], _ROWS) if look.depth is None else look.depth
     shown = [(level, branch) for level, branch in rows if level <= depth]
     cut = 0 if look.depth is not None else max(0, len(shown) - _ROWS)
     shown = shown[: len(shown) - cut]
@@ -77,25 +78,18 @@ def _table(root: LayerNode, look: ViewOptions) -> Iterator[Block]:
         b.roofline_place.bound for _, b in shown if b.roofline_place and b.roofline_place.share > _ROOF
     )
     for bound in beyond:
-        yield Notice(severity=Severity.NOTE, text=f"over 100 % of the roofline: {_BEYOND[bound]}")
+        yield note(f"over 100 % of the roofline: {_BEYOND[bound]}")
     if hidden := len(all_rows) - len(shown):
         why = f"lighter than {_LIGHT:.1%} or deeper" if look.depth is None else "deeper"
-        text = f"left out: {count(hidden, 'layer')}, {why}; `show --get latency.p50@PATH` shows any of them"
-        yield Notice(severity=Severity.NOTE, text=text)
+        yield note(
+            f"left out: {count(hidden, 'layer')}, {why}; `show --get latency.p50@PATH` shows any of them"
+        )
 
 
 def _walk(branch: LayerNode, level: int = 0) -> Iterator[tuple[int, LayerNode]]:
     yield level, branch
     for child in branch.children:
         yield from _walk(child, level + 1)
-
-
-def _readable(levels: Sequence[int]) -> int:
-    """Return the depth at which the tree still fits a short table; at least one level is shown."""
-    deepest = max(levels)
-    return next(
-        (d for d in range(deepest, 1, -1) if sum(level <= d for level in levels) <= _ROWS), min(1, deepest)
-    )
 
 
 def _cells(branch: LayerNode, root: LayerNode) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Block, Notice, Table, clean, make_columns, note, shorten
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.stats.statistics import unpack_samples
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from modeldyno.core.metrics.measurement import Measurement
     from modeldyno.core.result.result import Result
-    from modeldyno.core.result.static_data import MemoryItem
     from modeldyno.core.result.trace_data import MemoryTimeline, TraceReport
 
 _STAGES = ("copy", "forward", "backward", "optimizer")
@@ -121,7 +120,9 @@ def _numbers(result: Result) -> Iterator[Block]:
         ("reserved by the allocator", "allocator_reserved"),
     )
     rows += [
-        (name, _shown(measurement), "", "") for name, metric in single if (measurement := result.find(metric))
+        (name, format_quantity(number(measurement)[0], measurement.row.unit, 3), "", "")
+        for name, metric in single
+        if (measurement := result.find(metric))
     ]
     if rows and (process := result.find("process_memory")) and isinstance(process.value, Distribution):
         most = format_quantity(process.value.statistic("max"), BYTES, 3)
@@ -134,11 +135,10 @@ def _numbers(result: Result) -> Iterator[Block]:
         )
     if predicted := _predicted_batch(result):
         room = format_quantity(float(predicted.scope.removeprefix(ROOM)), BYTES, 3)
-        text = (
+        yield note(
             f"the largest batch is predicted for {room}, the limit less the process itself, for weights, "
             f"inputs{', state' if of == 'step' else ''} and activations together"
         )
-        yield Notice(severity=Severity.NOTE, text=text)
 
 
 def _predicted_batch(result: Result) -> Measurement | None:
@@ -186,10 +186,6 @@ def _row(
     return name, shown(measured), shown(prediction), share(measured, prediction)
 
 
-def _shown(measurement: Measurement) -> str:
-    return format_quantity(number(measurement)[0], measurement.row.unit, 3)
-
-
 def _bytes(measurement: Measurement | None) -> str:
     return "—" if measurement is None else format_quantity(number(measurement)[0], BYTES, 3)
 
@@ -226,12 +222,10 @@ def group_held(held: Iterable[H]) -> list[tuple[str, list[H]]]:
 
 def _groups(activity: TraceReport) -> list[tuple[str, str, int]]:
     """Return the groups of held memory as name, category and bytes, the largest first."""
-    groups = [(name, group[0].role, _sum(group)) for name, group in group_held(activity.held)]
+    groups = [
+        (name, group[0].role, sum(part.bytes for part in group)) for name, group in group_held(activity.held)
+    ]
     return sorted(groups, key=lambda row: -row[2])
-
-
-def _sum(held: Sequence[MemoryItem]) -> int:
-    return sum(part.bytes for part in held)
 
 
 def _group_name(scope: str, role: str) -> str:
@@ -254,8 +248,7 @@ def _sentence(result: Result, activity: TraceReport) -> Iterator[Notice]:
     name, _, size = made[0]
     whole = _added_bytes(made)
     where = f", in {keep_ending(clean(activity.held_in), _NAME)}" if activity.held_in else ""
-    text = f"at the peak{where}, {share(size, whole)} of {_bytes(peak)} is {name}"
-    yield Notice(severity=Severity.NOTE, text=text)
+    yield note(f"at the peak{where}, {share(size, whole)} of {_bytes(peak)} is {name}")
 
 
 def _added_bytes(groups: Iterable[tuple[str, str, int]]) -> int:
@@ -294,7 +287,7 @@ def _contents(result: Result, activity: TraceReport) -> Table:
 def _curve_notice(activity: TraceReport) -> Iterator[Notice]:
     """Draw the bytes that the call allocated over its time."""
     if activity.course is not None and (drawn := curve(activity.course)):
-        yield Notice(severity=Severity.NOTE, text=f"in use over time: {drawn}")
+        yield note(f"in use over time: {drawn}")
 
 
 def levels(course: MemoryTimeline) -> list[float]:

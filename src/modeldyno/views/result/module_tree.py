@@ -177,6 +177,14 @@ def walk(root: ModuleNode, sort: str = "order") -> list[ModuleRow]:
     return rows
 
 
+def readable_depth(levels: Sequence[int], most: int) -> int:
+    """Return the depth at which a tree still fits a table of so many rows; at least one level is shown."""
+    deepest = max(levels)
+    return next(
+        (d for d in range(deepest, 1, -1) if sum(level <= d for level in levels) <= most), min(1, deepest)
+    )
+
+
 def sort_nodes(nodes: Iterable[ModuleNode], sort: str) -> list[ModuleNode]:
     """Sort nodes by a number in descending order, or keep definition order."""
     return list(nodes) if sort == "order" else sorted(nodes, key=lambda node: -node.of(sort))

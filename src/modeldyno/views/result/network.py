@@ -7,9 +7,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Align, Column, Table, clean
+from modeldyno.core.report.blocks import Table, clean, make_columns
 from modeldyno.core.stats.units import COUNT, SECONDS, format_quantity
 from modeldyno.errors import UnknownName
+from modeldyno.views.lists import drop_empty_columns
 from modeldyno.views.result.module_tree import ModuleNode, build_module_tree, walk
 from modeldyno.views.text import number, share
 
@@ -343,18 +344,8 @@ def network_table(network: Network) -> Table:
                 share_of(network, row),
             )
         )
-    titles = ("module", "class", "gets", "output", "MACs>", "time>", "share>")
-    used = [at for at, _ in enumerate(titles) if any(cells[at] for cells in rows)]
-    return Table(
-        title="Module by module",
-        columns=tuple(
-            Column(
-                title=titles[at].rstrip(">"), align=Align.RIGHT if titles[at].endswith(">") else Align.LEFT
-            )
-            for at in used
-        ),
-        rows=tuple(tuple(cells[at] for at in used) for cells in rows),
-    )
+    columns = make_columns("module", "class", "gets", "output", "MACs>", "time>", "share>")
+    return drop_empty_columns(Table(title="Module by module", columns=columns, rows=tuple(rows)))
 
 
 def share_of(network: Network, row: NetworkRow) -> str:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Block, Table, clean, make_columns, note, shorten
 from modeldyno.core.result.trace_data import EventKind, ExecutedOp
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
 from modeldyno.core.trace.op_events import WITHIN
@@ -43,7 +43,7 @@ def operations(result: Result) -> Iterator[Block]:
     regions = is_region_profile(result)
     place = "region" if regions else "module"
     if executed:
-        yield Notice(severity=Severity.NOTE, code="operators", text=_operators_sentence(result, executed))
+        yield note(_operators_sentence(result, executed), code="operators")
         operators = [row for row in executed if row.kind is EventKind.OPERATOR]
         yield from _table("Slowest operators", _grouped(operators, lambda _row: ""), full=regions)
         if any(row.scope for row in operators):
@@ -58,8 +58,9 @@ def operations(result: Result) -> Iterator[Block]:
     yield from redundant_ops_blocks(result)
     for artifact in result.artifacts:
         if artifact.name == "trace":
-            text = f"the trace is in {shorten(clean(artifact.path), TEXT_LIMIT)}; open it at ui.perfetto.dev"
-            yield Notice(severity=Severity.NOTE, text=text)
+            yield note(
+                f"the trace is in {shorten(clean(artifact.path), TEXT_LIMIT)}; open it at ui.perfetto.dev"
+            )
 
 
 def _of_region(row: ExecutedOp) -> ExecutedOp:
@@ -212,7 +213,7 @@ def redundant_ops_blocks(result: Result) -> Iterator[Block]:
     if wastes is None:
         return
     if not wastes:
-        yield Notice(severity=Severity.NOTE, text=_NONE_FOUND)
+        yield note(_NONE_FOUND)
         return
     groups: defaultdict[tuple[str, ...], list[RedundantOp]] = defaultdict(list)
     for waste in wastes:

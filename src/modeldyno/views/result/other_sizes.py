@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.metric import METRICS
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Block, Table, clean, make_columns, note, shorten
 from modeldyno.core.spec.devices import DEVICES
 from modeldyno.core.static.roofline import Bound, limiting_resource
 from modeldyno.core.stats.units import format_quantity
@@ -49,7 +49,7 @@ def grid(result: Result) -> Iterator[Block]:
     yield from _formulas(outline)
     if len(outline.points) > _POINTS:
         more = len(outline.points) - _POINTS
-        yield Notice(severity=Severity.NOTE, text=f"{more:,} more sizes are in the JSON output: --json PATH")
+        yield note(f"{more:,} more sizes are in the JSON output: --json PATH")
 
 
 def _metrics(outline: StaticReport) -> list[str]:
@@ -89,10 +89,10 @@ def _formulas(outline: StaticReport) -> Iterator[Block]:
         yield Table(title="Formulas", columns=make_columns("", ""), rows=rows)
         if outline.domain:
             text = f"the formulas hold for {shorten(clean(outline.domain), TEXT_LIMIT)}"
-            yield Notice(severity=Severity.NOTE, text=text)
+            yield note(text)
     elif outline.traced:
         text = "no polynomial fits all of these sizes, so each was traced separately"
-        yield Notice(severity=Severity.NOTE, text=text)
+        yield note(text)
 
 
 def device_bounds(result: Result) -> Iterator[Block]:
@@ -109,8 +109,7 @@ def device_bounds(result: Result) -> Iterator[Block]:
             rows=tuple(tuple(row[place] for place in kept) for row in rows),
         )
     if any(_is_tf32(result, name) for name in names):
-        text = "float32 has the peak of TF32 here, in which cuDNN's convolutions run by default"
-        yield Notice(severity=Severity.NOTE, text=text)
+        yield note("float32 has the peak of TF32 here, in which cuDNN's convolutions run by default")
 
 
 _TOKEN = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, note, shorten
 from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.result.blocks import blocks, failures, verdicts
 from modeldyno.views.result.call_stages import call_stage_table
@@ -14,11 +14,10 @@ from modeldyno.views.result.memory import memory
 from modeldyno.views.result.multi_model import cohosted_table, without_cohosted
 from modeldyno.views.result.operators import redundant_ops_blocks
 from modeldyno.views.result.provenance import footer
-from modeldyno.views.result.regions import is_region_profile
+from modeldyno.views.result.regions import is_region_profile, is_watched_block
 from modeldyno.views.result.table import brief_results, reached_flops
 from modeldyno.views.result.tokens import generation
 from modeldyno.views.result.totals import is_inspection
-from modeldyno.views.result.watch import is_watched_block
 from modeldyno.views.text import NAME_LIMIT, amount, format_measurement, join_nonempty, number
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
@@ -59,7 +58,7 @@ def overview(result: Result, options: ViewOptions = PLAIN) -> Iterator[Block]:
     yield from generation(result)
     yield from tuple(block for block in memory(result) if isinstance(block, Table))[:1]
     if text := _model_text(result):
-        yield Notice(severity=Severity.NOTE, code="model", text=text)
+        yield note(text, code="model")
     yield from _doubts(result)
     facts = footer(result)
     yield Table(title="", columns=facts.columns, rows=tuple(row for row in facts.rows if row[0] in _FACTS))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution, Measurement
-from modeldyno.core.report.blocks import Notice, Severity, Table, clean, make_columns
+from modeldyno.core.report.blocks import Notice, Table, clean, make_columns, note
 from modeldyno.core.stats.units import BYTES, JOULES, SECONDS, WATTS, format_quantity
 from modeldyno.core.trace import regions as trace_regions
-from modeldyno.views.text import count, keep_ending, number, share
+from modeldyno.views.result.memory import sparkline
+from modeldyno.views.text import count, format_measurement, keep_ending, number, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -62,8 +63,8 @@ def regions(result: Result) -> Iterator[Table | Notice]:
         ],
     )
     yield from _slow_first_call(result, names)
-    if any(_lacks_percentile(result, name) for name in names):
-        yield Notice(severity=Severity.NOTE, text=_DASHES)
+    if any(("—" in _one_call(result, name)) for name in names):
+        yield note(_DASHES)
     if rows := [row for name in names for row in _memory(result, name)]:
         yield _table("Memory of one call", ("region", "where", "allocated>", "freed>", "peak>"), rows)
     yield from _energy(result, names)
@@ -81,8 +82,9 @@ def _energy(result: Result, names: Sequence[str]) -> Iterator[Table | Notice]:
     if rows:
         shown = [row for _, row in sorted(rows)]
         yield _table("Energy of one call", ("region", "device", "energy>", "power>"), shown)
-        text = "Energy and power are those of the whole device, its idle floor and other programs included."
-        yield Notice(severity=Severity.NOTE, text=text)
+        yield note(
+            "Energy and power are those of the whole device, its idle floor and other programs included."
+        )
 
 
 def _in_all(result: Result, name: str, whole: float) -> tuple[str, ...]:
@@ -116,10 +118,9 @@ def _slow_first_call(result: Result, names: Sequence[str]) -> Iterator[Notice]:
     if excess:
         name = max(excess, key=lambda name: excess[name][0] - excess[name][1])
         first, rest = (format_quantity(seconds, SECONDS, 3) for seconds in excess[name])
-        yield Notice(
-            severity=Severity.NOTE,
-            text=f"the first call of {_short_name(name)} took {first}, the others {rest} on average: what it "
-            "sets up is in the mean and the maximum, and hardly in the median",
+        yield note(
+            f"the first call of {_short_name(name)} took {first}, the others {rest} on average: what it "
+            "sets up is in the mean and the maximum, and hardly in the median"
         )
 
 
@@ -133,10 +134,6 @@ def _first_and_rest(result: Result, name: str) -> Iterator[tuple[float, float]]:
         rest = (latency.value.statistic("mean") * calls - once) / (calls - 1)
         if once > _SLOW_FIRST * rest > 0:
             yield once, rest
-
-
-def _lacks_percentile(result: Result, name: str) -> bool:
-    return "—" in _one_call(result, name)
 
 
 def _memory(result: Result, name: str) -> Iterator[tuple[str, ...]]:
@@ -159,3 +156,32 @@ def _short_name(name: str, limit: int = _NAME) -> str:
 
 def _table(title: str, titles: Sequence[str], rows: Sequence[tuple[str, ...]]) -> Table:
     return Table(title=title, columns=make_columns(*titles), rows=tuple(rows))
+
+
+# --- a watched block --------------------------------------------------------------------------------
+
+
+def is_watched_block(result: Result) -> bool:
+    """Whether a Result is about a block that was watched."""
+    return trace_regions.WATCHED in result.job.probes
+
+
+def watch_clause(result: Result) -> str:
+    """Return a clause on the time, the memory and the processor of the block."""
+    total, memory, cores = (
+        result.find(metric) for metric in ("total_time", "process_memory", "cpu_utilization")
+    )
+    took = "" if total is None else f"took {format_quantity(number(total)[0], SECONDS, 3)}"
+    used = "" if cores is None else f" on {format_measurement(cores)}"
+    grew = ""
+    if memory is not None and isinstance(memory.value, Distribution):
+        grew = f" and up to {format_quantity(memory.value.statistic('max'), BYTES, 3)} of memory"
+    return f"{took}{used}{grew}" or "was watched, and nothing was seen"
+
+
+def memory_course(result: Result) -> Iterator[Notice]:
+    """Draw the memory of the process tree above that at the beginning."""
+    memory = result.find("process_memory")
+    if memory is not None and isinstance(memory.value, Distribution) and memory.value.statistic("max"):
+        drawn = sparkline([float(size) for size in memory.value.samples()])
+        yield note(f"memory above that at the beginning, over time: {drawn}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.load.latency_breakdown import STAGES
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.metric import METRICS, ReportSection
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Block, Table, clean, make_columns, note, shorten
 from modeldyno.core.stats.units import CORES, RATE, SECONDS, format_quantity
 from modeldyno.views.text import NAME_LIMIT, count, estimate, format_measurement, join_nonempty, number, share
 
@@ -114,7 +114,7 @@ def breakdown(result: Result) -> Iterator[Block]:
         rows=(*rows, ("total", format_quantity(whole, SECONDS, 3), *(("",) if told else ()), "100%", "")),
     )
     if batches := _batches(result):
-        yield Notice(severity=Severity.NOTE, code="batches", text=batches)
+        yield note(batches, code="batches")
 
 
 def composing_models(result: Result) -> Iterator[Block]:

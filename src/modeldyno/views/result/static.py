@@ -6,7 +6,7 @@ from collections import defaultdict
 from math import inf
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Block, Table, clean, make_columns, note, shorten
 from modeldyno.core.static.graph import Role
 from modeldyno.core.stats.units import BYTES, COUNT, format_quantity
 from modeldyno.views.result.module_tree import (
@@ -17,6 +17,7 @@ from modeldyno.views.result.module_tree import (
     leaves,
     name_range,
     pattern,
+    readable_depth,
     sort_nodes,
     walk,
 )
@@ -64,9 +65,7 @@ def reservations(result: Result, look: ViewOptions) -> Iterator[Block]:
         yield from _uncounted(result.outline, look)
         doubted = {doubt.seen for doubt in result.doubts}
         for text in (text for text in result.outline.assumptions if text not in doubted):
-            yield Notice(
-                severity=Severity.NOTE, code="assumed", text=shorten(clean(text), TEXT_LIMIT).rstrip(".")
-            )
+            yield note(shorten(clean(text), TEXT_LIMIT).rstrip("."), code="assumed")
 
 
 # --- modules -----------------------------------------------------------------------------------
@@ -107,38 +106,32 @@ def _tree(root: ModuleNode, look: ViewOptions) -> Iterator[Block]:
     everything = walk(root, look.sort)
     rows = everything if look.depth is not None else [row for row in everything if _has_cost(row)]
     deepest = max(row.level for row in rows)
-    depth = _readable(rows) if look.depth is None else min(look.depth, deepest)
+    depth = (
+        readable_depth([row.level for row in rows], _GLANCE)
+        if look.depth is None
+        else min(look.depth, deepest)
+    )
     shown = [row for row in rows if row.level <= depth]
     cut = 0 if look.depth is not None else max(0, len(shown) - _GLANCE)
-    yield _module_table(root, shown[: len(shown) - cut], _depth_title(depth, deepest), look.sort)
+    yield _module_table(
+        root,
+        shown[: len(shown) - cut],
+        ("Modules" if depth >= deepest else f"Modules, to depth {depth}"),
+        look.sort,
+    )
     below = len(rows) - len(shown)
     if cut:
-        text = f"{count(cut, 'more module')} at this depth; --depth {depth} shows all"
-        yield Notice(severity=Severity.NOTE, text=text)
+        yield note(f"{count(cut, 'more module')} at this depth; --depth {depth} shows all")
     elif below:
-        text = f"{count(below, 'more module')} below these; --depth {depth + 1} goes deeper"
-        yield Notice(severity=Severity.NOTE, text=text)
+        yield note(f"{count(below, 'more module')} below these; --depth {depth + 1} goes deeper")
     if light := len(everything) - len(rows):
-        text = f"{count(light, 'module')} with neither parameters nor MACs left out; --depth shows all"
-        yield Notice(severity=Severity.NOTE, text=text)
+        yield note(f"{count(light, 'module')} with neither parameters nor MACs left out; --depth shows all")
     if any(row.node.count > 1 for row in shown):
-        yield Notice(severity=Severity.NOTE, text="equal modules are merged into one row with their sum")
+        yield note("equal modules are merged into one row with their sum")
 
 
 def _has_cost(row: ModuleRow) -> bool:
     return not row.level or any(row.node.of(metric) for metric in ("parameters", "macs", "weight_bytes"))
-
-
-def _depth_title(depth: int, deepest: int) -> str:
-    return "Modules" if depth >= deepest else f"Modules, to depth {depth}"
-
-
-def _readable(rows: Sequence[ModuleRow]) -> int:
-    """Return the depth at which the tree still fits a short table; at least one level is shown."""
-    deepest = max(row.level for row in rows)
-    return next(
-        (d for d in range(deepest, 1, -1) if sum(row.level <= d for row in rows) <= _GLANCE), min(1, deepest)
-    )
 
 
 def _matching(root: ModuleNode, look: ViewOptions) -> Iterator[Block]:
@@ -147,7 +140,7 @@ def _matching(root: ModuleNode, look: ViewOptions) -> Iterator[Block]:
     nodes = sort_nodes((row.node for row in rows if look.depth is None or row.level <= look.depth), look.sort)
     title = f"Modules with '{look.filter}' in their path or class"
     if not nodes:
-        yield Notice(severity=Severity.NOTE, text=f"no module has '{look.filter}' in its path or class")
+        yield note(f"no module has '{look.filter}' in its path or class")
         return
     yield _module_table(root, [ModuleRow(node=node, level=0) for node in nodes], title, look.sort, whole=True)
 

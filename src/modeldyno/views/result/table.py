@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.call_stages import CALL_SCOPES
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
-from modeldyno.core.metrics.metric import METRICS, Query, ReportSection
+from modeldyno.core.metrics.metric import CALL_SCOPES, METRICS, Query, ReportSection
 from modeldyno.core.report.blocks import Table, clean, make_columns, shorten
-from modeldyno.core.result.scopes import scopes
+from modeldyno.core.result.result import scopes
 from modeldyno.core.stats.units import BYTES, FRACTION, RATE, SECONDS, format_quantity
 from modeldyno.core.trace.carbon import ASSUMED
 from modeldyno.views.result.served import redundant_metrics

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution, Measurement
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Block, Notice, Table, clean, make_columns, note, shorten
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.core.trace.token_metrics import DECODE, GenerationLength, TokenBand, split_into_bands
 from modeldyno.views.text import (
@@ -32,10 +32,7 @@ def generation(result: Result) -> Iterator[Block]:
     if not extents:
         return
     if result.find("latency"):  # or the verdict is about generation already
-        yield Notice(
-            severity=Severity.NOTE,
-            text=f"{generation_clause(result)[:1].upper()}{generation_clause(result)[1:]}",
-        )
+        yield note(f"{generation_clause(result)[:1].upper()}{generation_clause(result)[1:]}")
     yield _lengths(result, extents)
     yield from _stall_notice(result, extents)
     yield from _places(result, extents)
@@ -143,11 +140,11 @@ def _stall_notice(result: Result, extents: list[GenerationLength]) -> Iterator[N
             continue
         mean, single = means.statistic("p50"), gaps.statistic("p50")
         if mean > _STALLED * single:
-            text = (
+            yield note(
                 f"the mean time per token is {format_quantity(mean, 's', 3)}, but most tokens take "
-                f"{format_quantity(single, 's', 3)}: a few are delayed by the machine or the model"
+                f"{format_quantity(single, 's', 3)}: a few are delayed by the machine or the model",
+                code="stalls",
             )
-            yield Notice(severity=Severity.NOTE, code="stalls", text=text)
             return
 
 
@@ -191,12 +188,12 @@ def _cache(result: Result) -> Iterator[Notice]:
         return
     predicted = result.find("kv_cache_per_token")
     prediction = f"; predicted: {format_measurement(predicted)}" if predicted else ""
-    text = (
+    yield note(
         f"each token of a sample adds {format_measurement(measured)} to the cache{prediction}"
         if number(measured)[0]
-        else f"the cache does not grow with the tokens{prediction}"
+        else f"the cache does not grow with the tokens{prediction}",
+        code="cache",
     )
-    yield Notice(severity=Severity.NOTE, code="cache", text=text)
 
 
 def _achieved(result: Result, extents: list[GenerationLength]) -> Iterator[Notice]:
@@ -206,10 +203,9 @@ def _achieved(result: Result, extents: list[GenerationLength]) -> Iterator[Notic
     if bound is None or value is None:
         return
     least, typical = number(bound)[0], value.statistic("p50")
-    yield Notice(
-        severity=Severity.NOTE,
-        code="bound",
-        text=f"a token takes at least {format_measurement(bound)} here, to read weights and cache once; "
+    yield note(
+        f"a token takes at least {format_measurement(bound)} here, to read weights and cache once; "
         f"{share(least, typical)} of that memory bandwidth is reached ({_prompt_text(extents[0])}"
         f"{count(extents[0].generated, 'token')})",
+        code="bound",
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.report.blocks import Table, clean, make_columns, shorten
-from modeldyno.core.result.scopes import scopes
+from modeldyno.core.result.result import scopes
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.static.graph import Phase
 from modeldyno.core.stats.units import BYTES, format_quantity

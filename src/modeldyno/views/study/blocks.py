@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from modeldyno.core.study.ranking import Gain, RankedConfiguration, Ranking
     from modeldyno.core.study.study import Study
 
-_SHOWN = {Verdict.HELD: Severity.HELD, Verdict.BROKEN: Severity.BROKEN, Verdict.UNDECIDED: Severity.UNDECIDED}
 _TIMES = 1.95
 """Gains from this factor on are written as a factor, smaller ones in percent."""
 _DOUBTS = 4
@@ -53,7 +52,7 @@ def blocks(study: Study, options: ViewOptions = PLAIN, ranked: Ranking | None = 
     shown = ranked.best or next((row for row in ranked.rows if not row.failure), None)
     if shown is not None:
         for judgement in shown.judgements:
-            yield Notice(severity=_SHOWN[judgement.verdict], text=judgement.sentence())
+            yield Notice(severity=Severity(judgement.verdict), text=judgement.sentence())
     if ranked.rows:
         yield best_table(study, ranked, options.top)
     if study.goal.rank is Rank.EACH and ranked.each:
@@ -92,7 +91,9 @@ def headline(study: Study, ranked: Ranking | None = None) -> str:
     if not ranked.measurements:
         return f"Nothing was measured{_why_nothing(study)}."
     if all(row.failure for row in ranked.rows):
-        return f"{made}, and all failed: {_first_failure(ranked)}"
+        return (
+            f"{made}, and all failed: {shorten(clean(next(row.failure for row in ranked.rows)), TEXT_LIMIT)}"
+        )
     if ranked.best is None:
         return f"{made}: {_nearest(study, ranked)}."
     return f"{made}: {_answer(study, ranked, ranked.best)}."
@@ -250,10 +251,6 @@ def _why_nothing(study: Study) -> str:
         return ""
     first = next(iter(study.skipped.values()))
     return f": none of the configurations is possible ({shorten(clean(trial_failure(first)), TEXT_LIMIT)})"
-
-
-def _first_failure(ranked: Ranking) -> str:
-    return shorten(clean(next(row.failure for row in ranked.rows)), TEXT_LIMIT)
 
 
 def _unverified(ranked: Ranking, *, stored: bool) -> Iterator[Notice]:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import worst_verdict
 from modeldyno.core.metrics.metric import METRICS, Query, fraction_of
-from modeldyno.core.report.blocks import Heading, Notice, Severity, Table, make_columns
+from modeldyno.core.report.blocks import Heading, Table, make_columns, note
 from modeldyno.core.report.charts import AxisScale, Plot, Series
 from modeldyno.core.report.chosen_plot import ChosenPlot
 from modeldyno.core.stats.units import format_quantity
-from modeldyno.core.study.configurations import base_name
-from modeldyno.core.study.find_configuration import find_configuration
 from modeldyno.core.study.pooled_estimate import estimate, judge_candidate, search_hint
+from modeldyno.core.study.ranking import find_configuration
+from modeldyno.core.study.study import base_name
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.views.study.charts import candidates_by_load
 from modeldyno.views.study.rows import BOUNDS, format_point
@@ -77,12 +77,12 @@ def configuration_summary(
     for row in rows:
         settings = format_point(study.configuration(row.point)) or "the settings of the backend"
         place = "the default" if row.default else f"rank {row.rank}"
-        yield Notice(severity=Severity.NOTE, text=f"{row.configuration} is {settings}; {place}")
+        yield note(f"{row.configuration} is {settings}; {place}")
     tables = [table for row in rows for table in load_table(study, row, options)]
     yield from tables
     cells = (cell for table in tables for line in table.rows for cell in line)
     if any(cell.startswith(UNCERTIFIED) for cell in cells):
-        yield Notice(severity=Severity.NOTE, text=f"{UNCERTIFIED} marks {_UNCERTIFIED_MEANS}")
+        yield note(f"{UNCERTIFIED} marks {_UNCERTIFIED_MEANS}")
 
 
 _UNCERTIFIED_MEANS = "a percentile of too few samples to be certified: the plain quantile of those measured"

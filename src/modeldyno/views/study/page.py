@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.metric import Query
-from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, make_columns
+from modeldyno.core.report.blocks import Block, Heading, Notice, Table, make_columns, note
 from modeldyno.core.report.charts import Parallel, Stack
 from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.core.study.pooled_estimate import search_hint
@@ -20,12 +20,7 @@ from modeldyno.views.result.provenance import join_facts
 from modeldyno.views.result.served import STAGE_NAMES
 from modeldyno.views.study import blocks as study_blocks
 from modeldyno.views.study.charts import best_and_default, candidates_by_load, charts, configuration_name
-from modeldyno.views.study.configurations import (
-    configuration_page,
-    configuration_rows,
-    load_table,
-    plots_of,
-)
+from modeldyno.views.study.configurations import configuration_page, configuration_rows, load_table, plots_of
 from modeldyno.views.study.rows import BOUNDS, UNMEASURED, format_point, miss_text
 from modeldyno.views.text import count, format_knob_value
 from modeldyno.views.view_options import PLAIN, ViewOptions
@@ -115,8 +110,7 @@ def all_configurations(study: Study, ranked: Ranking) -> Iterator[Block]:
         ),
     )
     if more := len(ranked.rows) - len(rows):
-        text = f"{count(more, 'more configuration')}; a report as .csv has every trial"
-        yield Notice(severity=Severity.NOTE, text=text)
+        yield note(f"{count(more, 'more configuration')}; a report as .csv has every trial")
 
 
 def _value(study: Study, row: RankedConfiguration, query: Query) -> str:
@@ -160,14 +154,13 @@ def _winner(study: Study, row: RankedConfiguration, options: ViewOptions) -> Ite
     trial = study.candidates[key(row.point)].quoted_trials[-1]
     result = options.load_result(trial.result) if trial.result else None
     if result is None:
-        text = (
+        yield note(
             f"the result of its trial {trial.number}, {trial.result or 'which has none'}, is not in the "
             "store: its histogram and its parts cannot be shown"
         )
-        yield Notice(severity=Severity.NOTE, text=text)
         return
     at = format_point(row.point)
-    yield Notice(severity=Severity.NOTE, text=f"below: trial {trial.number}{f', at {at}' if at else ''}")
+    yield note(f"below: trial {trial.number}{f', at {at}' if at else ''}")
     yield from result_page.parts(result, trial.judgements, level=2)
     knobs = options.knobs(result.job.backend)
     yield from result_page.measurement_section(result, trial.judgements, level=2, knobs=knobs)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.metrics.constraints import Verdict, worst_verdict
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.report.blocks import Column, Table, clean, make_columns, shorten
-from modeldyno.core.result.failure_kinds import KINDS
-from modeldyno.core.result.result import FailureKind
+from modeldyno.core.result.result import KINDS, FailureKind
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.core.study.pooled_estimate import estimate as estimated
 from modeldyno.core.study.pooled_estimate import judge_candidate
@@ -249,7 +248,6 @@ _LEAST, _TENTH = 0.0005, 0.1
 
 
 # --- what could not be measured --------------------------------------------------------------------
-
 
 UNMEASURED = "What could not be measured"
 

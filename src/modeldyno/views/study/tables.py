@@ -1,24 +1,23 @@
-"""Tables of the trials of a study, and of the studies in a store."""
+"""Tables of the trials of a study, and of what studies found over several models."""
 
 from __future__ import annotations
 
-from math import isfinite
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Table, clean, make_columns, shorten
-from modeldyno.core.study.configurations import configuration_label
+from modeldyno.core.report.blocks import Table, make_columns, shorten
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.search_space import key
-from modeldyno.views.study.rows import trial_failure
-from modeldyno.views.text import format_knob_value, format_utc, shorten_ids
+from modeldyno.core.study.study import configuration_label
+from modeldyno.views.study.rows import BOUNDS, format_figure, format_point, trial_failure
+from modeldyno.views.text import count, exact_text, format_knob_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from modeldyno.core.metrics.constraints import Answer, Constraint
+    from modeldyno.core.study.model_ranking import ModelRow
     from modeldyno.core.study.ranking import RankedConfiguration, Ranking
     from modeldyno.core.study.study import Study, Trial
-    from modeldyno.interfaces.store import StudyEntry
 
 _FIRST, _PLACE = ("trial", "configuration", "stage", "state"), ("rank", "best_in", "gain")
 _LAST = ("seconds", "doubts", "kind", "failure", "result")
@@ -50,7 +49,7 @@ def numbers(study: Study, ranked: Ranking | None = None) -> Table:
                 *(cell for query in queries for cell in _figures(trial.ask(query))),
                 *(_verdict(trial, bound) for bound in study.goal.constraints),
                 *_place(places.get(key(trial.point))),
-                *(_number(trial.seconds), " ".join(trial.doubts), trial.kind),
+                *(exact_text(trial.seconds), " ".join(trial.doubts), trial.kind),
                 *(shorten(trial_failure(trial), _REASON), trial.result),
             )
             for trial in study.trials
@@ -62,8 +61,8 @@ def _figures(answer: Answer | None) -> tuple[str, str, str]:
     if answer is None:
         return "", "", ""
     ends = answer.interval
-    value = "" if answer.value is None else _number(answer.value)
-    return (value, "", "") if ends is None else (value, _number(ends.low), _number(ends.high))
+    value = "" if answer.value is None else exact_text(answer.value)
+    return (value, "", "") if ends is None else (value, exact_text(ends.low), exact_text(ends.high))
 
 
 def _verdict(trial: Trial, bound: Constraint) -> str:
@@ -73,23 +72,32 @@ def _verdict(trial: Trial, bound: Constraint) -> str:
 def _place(row: RankedConfiguration | None) -> tuple[str, str, str]:
     if row is None:
         return "", "", ""
-    return str(row.rank), _number(row.share), "" if row.gain is None else _number(row.gain.times)
+    return str(row.rank), exact_text(row.share), "" if row.gain is None else exact_text(row.gain.times)
 
 
-def _number(value: float) -> str:
-    return repr(value) if isfinite(value) else ""
+def models_table(rows: Sequence[ModelRow], models: int) -> Table:
+    """Tabulate configurations of several models, the best first.
 
-
-def studies(entries: Sequence[StudyEntry]) -> Table:
-    """List the studies of a store, one row each."""
-    columns = make_columns("study", "created", "model", "summary")
-    rows = tuple(
-        (
-            name,
-            format_utc(entry.created)[:16],
-            shorten(clean(entry.name), _NAME),
-            shorten(clean(entry.headline), _TOLD),
-        )
-        for entry, name in zip(entries, shorten_ids([entry.id for entry in entries]), strict=True)
+    Args:
+        rows: as `rank_models` returns them; not empty.
+        models: how many models were swept.
+    """
+    queries = rows[0].study.goal.queries
+    bounds = BOUNDS if any(place.row.judgements for place in rows) else ()
+    return Table(
+        title=f"The best over {count(models, 'model')}; ± is half of the 95 % interval",
+        columns=make_columns(
+            ">", "configuration", *(f"{query}>" for query in queries), *bounds, "best in>", "at"
+        ),
+        rows=tuple(
+            (
+                str(place.rank),
+                place.row.configuration,
+                *(format_figure(place.study, place.row, query) for query in queries),
+                *(str(place.row.verdict) for _ in bounds),
+                f"{place.share:.0%}",
+                format_point(place.row.point),
+            )
+            for place in rows
+        ),
     )
-    return Table(title="", columns=columns, rows=rows)

@@ -15,8 +15,7 @@ from sqlalchemy import and_, func, insert, or_, select
 from modeldyno.adapters.stores.registry import webhooks
 from modeldyno.adapters.stores.rows import storable_text
 from modeldyno.adapters.stores.schema import EVENTS
-from modeldyno.core.registry.events import event_hash
-from modeldyno.core.registry.records import RegistryEvent
+from modeldyno.core.registry.records import RegistryEvent, event_hash
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

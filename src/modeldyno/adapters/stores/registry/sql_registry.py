@@ -18,8 +18,7 @@ from modeldyno.adapters.stores.registry import versions as version_rows
 from modeldyno.adapters.stores.registry import webhooks as webhook_rows
 from modeldyno.adapters.stores.rows import verified_document
 from modeldyno.adapters.stores.schema import RESULTS
-from modeldyno.core.registry.events import first_broken
-from modeldyno.core.registry.records import TaskState
+from modeldyno.core.registry.records import TaskState, first_broken
 from modeldyno.core.registry.webhooks import check_webhook
 from modeldyno.interfaces.registry import AskedFor
 from modeldyno.kinds import kind_of
