@@ -90,6 +90,12 @@ def test_every_command_has_help(modeldyno: Callable[..., CommandResult], command
             "'b=3' belongs to no option; for another --space, write --space b=3.",
         ),
         (
+            ("show", "r.json", "--json", "-"),
+            2,
+            "--json takes no value, such as '-'; it prints: for a file, write",
+        ),
+        (("profile", STEADY, "--trust", "more"), 2, "--trust takes no value, such as 'more'."),
+        (
             ("profile", STEADY, "more"),
             2,
             "Got unexpected extra argument (more) See: modeldyno profile --help",

@@ -98,3 +98,12 @@ def test_the_value_of_an_option_has_a_word_of_ours() -> None:
     for command in (*commands, *inner):
         text = command.get_help(click.Context(command, info_name=command.name))
         assert not re.search(r"^  -.*--\S+ (TEXT|INTEGER|FLOAT)\b", text, re.MULTILINE), command.name
+
+
+@pytest.mark.parametrize("group", ["registry", "engine"])
+def test_a_list_of_commands_has_whole_sentences(group: str, modeldyno: Callable[..., CommandResult]) -> None:
+    """No summary of a command within a group is cut short."""
+    _, _, commands = modeldyno(group, "--help").out.partition("Commands:")
+
+    assert commands
+    assert "..." not in commands

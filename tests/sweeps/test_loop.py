@@ -12,6 +12,7 @@ import pytest
 
 from modeldyno import plugins
 from modeldyno.adapters.stores import sql
+from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import Doubted, FailureKind, Progressed
 from modeldyno.core.study import verification
@@ -20,7 +21,7 @@ from modeldyno.core.study.goal import Goal, Objective
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.study import Budget, TrialPurpose, TrialRequest, TrialState
 from modeldyno.core.study.trial_effort import LONGEST
-from modeldyno.errors import RequestError, RunFailed, StaleStudy, UnknownName, Unloadable
+from modeldyno.errors import OutOfTime, RequestError, RunFailed, StaleStudy, UnknownName, Unloadable
 from modeldyno.sweeps.loop import check_study, next_trial, run_trials, save_steps
 from modeldyno.testing.sample_studies import SimulatedTrials, a_served_study, a_study
 
@@ -245,6 +246,20 @@ def test_a_goal_that_is_not_measured_ends_the_sweep() -> None:
         swept(a_study("batch_size=1,2", goal=goal), bench)
 
     assert len(bench.jobs) == 1
+
+
+def test_a_first_trial_cut_off_by_the_time_limit_says_so() -> None:
+    """What it had no time for is not called a metric that a trial does not measure."""
+
+    class CutOff(SimulatedTrials):
+        def _events(self, job: Job, *, fresh: bool) -> list[Event]:
+            cut = Doubted(doubt=Doubt(code="out-of-time", seen="no time was left for throughput", advice=""))
+            return [*super()._events(job, fresh=fresh), cut]
+
+    bench = CutOff(rate=by_batch)
+    goal = Goal(objectives=(Objective.parse("energy"),))
+    with pytest.raises(OutOfTime, match="ended its first trial before energy was measured"):
+        swept(a_study("batch_size=1,2", goal=goal), bench)
 
 
 def test_a_strategy_that_does_not_listen_is_stopped(strategy: Callable[[list[Point]], None]) -> None:

@@ -78,6 +78,12 @@ def test_blocks_begin_with_the_verdict_and_go_from_worst_to_best() -> None:
     ]
 
 
+def test_doubts_come_with_the_command_that_explains_them() -> None:
+    """It names the result, so that it can be pasted."""
+    (doubts,) = [b for b in gate.blocks(BROKEN) if isinstance(b, Notice) and b.severity is Severity.DOUBT]
+    assert f"modeldyno show {BROKEN.result.id[:6]} explains them" in doubts.text
+
+
 def test_a_comment_tells_only_what_changed_and_ends_with_the_environment() -> None:
     """What is the same is only counted; the mark finds the comment again."""
     laid = gate.comment(found(Verdict.BROKEN, WORSE, replace(SAME, query=Query.parse("latency.mean"))))

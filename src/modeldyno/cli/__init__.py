@@ -78,11 +78,11 @@ class _Commands(click.Group):
             return None
         from importlib import import_module  # noqa: PLC0415 - slow at start-up
 
-        from modeldyno.cli.help_pages import name_values  # noqa: PLC0415 - the list of commands needs none
+        from modeldyno.cli.help_pages import complete_help  # noqa: PLC0415 - the list of commands needs none
 
         command = import_module(f"modeldyno.cli.{_MODULE_NAMES.get(name, name)}").command
         assert isinstance(command, click.Command)
-        name_values(command)
+        complete_help(command)
         return command
 
     def resolve_command(
@@ -334,13 +334,13 @@ def _usage_text(error: click.UsageError, words: Sequence[str]) -> str:
     from modeldyno.cli import suggestions  # noqa: PLC0415 - only on errors
 
     instead = ""
+    command = error.ctx.command if error.ctx else cli
     if isinstance(error, click.NoSuchOption):
         instead = _suggest_for_model_analyzer(words)
-        command = error.ctx.command if error.ctx else cli
         instead = instead or suggestions.instead_of_option(error.option_name, words, command)
     elif isinstance(error, click.MissingParameter):
         instead = suggestions.explain_missing_argument(error.param.human_readable_name if error.param else "")
-    instead = instead or suggestions.explain_stray_word(error.message, words)
+    instead = instead or suggestions.explain_stray_word(error.message, words, command)
     where = error.ctx.command_path if error.ctx else "modeldyno"
     return instead or f"{error.format_message()} See: {where} --help"
 

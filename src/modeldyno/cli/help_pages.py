@@ -166,13 +166,18 @@ class HelpCommand(click.Command):
                     formatter.write(f"  {line}\n")
 
 
-def name_values(command: click.Command) -> None:
-    """Give the options of a command, and of those in it, a word for their value instead of click's type."""
+def complete_help(command: click.Command) -> None:
+    """Give a command, and those in it, what click's help lacks.
+
+    That is a word for the value of each option instead of click's type, and in a list of commands the whole
+    first sentence instead of its beginning.
+    """
     for parameter in command.params:
         if isinstance(parameter, click.Option) and parameter.metavar is None and not parameter.is_flag:
             parameter.metavar = _value_name(parameter)
     for inner in command.commands.values() if isinstance(command, click.Group) else ():
-        name_values(inner)
+        inner.short_help = (inner.help or "").partition("\n\n")[0]
+        complete_help(inner)
 
 
 def _value_name(option: click.Option) -> str | None:

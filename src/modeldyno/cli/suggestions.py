@@ -131,13 +131,17 @@ def _typed_value(option: str, words: Sequence[str]) -> str:
     return joined or ("" if after.startswith("-") else after)
 
 
-def explain_stray_word(message: str, words: Sequence[str]) -> str:
+def explain_stray_word(message: str, words: Sequence[str], command: click.Command) -> str:
     """Explain an extra word after an option's value; empty for any other usage error."""
     if not message.startswith("Got unexpected extra argument"):
         return ""
     word = message.partition("(")[2].removesuffix(")").partition(" ")[0]
     before = list(words)[: words.index(word)] if word in words else []
     option = next((item.partition("=")[0] for item in reversed(before) if item.startswith("--")), "")
+    parameter = next((known for known in command.params if option in known.opts), None)
+    if getattr(parameter, "is_flag", False):
+        how = f"; it prints: for a file, write {option} > FILE" if option == "--json" else ""
+        return f"{option} takes no value, such as '{word}'{how}."
     if option:
         return f"'{word}' belongs to no option; for another {option}, write {option} {word}."
     if before == ["list"]:

@@ -325,6 +325,7 @@ def _stop_if_hopeless(study: Study, result: Result, measured_count: int) -> None
     Raises:
         RunFailed: the first trials failed, and none succeeded.
         RequestError: a metric of the goal is not measured.
+        OutOfTime: the first trial had no time for a metric of the goal.
     """
     done = [trial for trial in study.measured if trial.state is TrialState.DONE]
     if not done and measured_count >= _MAX_FAILED_TRIALS and (failure := result.failure):
@@ -339,6 +340,11 @@ def _stop_if_hopeless(study: Study, result: Result, measured_count: int) -> None
             try:
                 Answer.to(query, result.measurements)
             except (RunFailed, RequestError) as error:
+                if any(doubt.code == "out-of-time" for doubt in result.doubts):
+                    raise OutOfTime(
+                        f"The time limit of the sweep ended its first trial before {query} was measured; "
+                        "give it more time with --max-time."
+                    ) from error
                 raise RequestError(
                     f"The goal asks for {query}, which a trial does not measure: {error}"
                 ) from error

@@ -17,12 +17,13 @@ from modeldyno.views.result.totals import is_inspection
 from modeldyno.views.text import format_knob_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from modeldyno.core.metrics.constraints import Constraint
     from modeldyno.core.result.result import Result
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.job import Job
+    from modeldyno.core.spec.knob import KnobValue
     from modeldyno.core.study.goal import Goal
     from modeldyno.core.study.study import Study
     from modeldyno.options import Option
@@ -54,16 +55,30 @@ def sweep_command(study: Study) -> str:
     job = study.job
     words = ["modeldyno", "sweep", str(job.model), "--backend", job.backend]
     words += [part for axis in study.space.axes for part in ("--space", str(axis))]
-    words += [
-        part
-        for name, value in study.settings.items()
-        for part in ("--set", f"{name}={format_knob_value(value)}")
-    ]
-    words += [part for spec in job.inputs for part in ("--input", format_input_option(spec))]
+    words += _setting_options(study.settings)
+    words += _input_options(job.inputs)
     words += _observation_options(job.observation)
     words += _goal_options(study.goal)
     words += ["--strategy", study.strategy, "--seed", str(study.seed)]
     return shlex.join(words)
+
+
+def advise_command_line(job: Job, usual_backend: str) -> str:
+    """Return the command line that tries optimizations of a job's model on the same inputs and settings.
+
+    Args:
+        job: its `config` without what is usual.
+        usual_backend: that of the model's loader, which need not be named.
+    """
+    words = ["modeldyno", "advise", str(job.model)]
+    if job.backend != usual_backend:
+        words += ["--backend", job.backend]
+    words += [
+        *_setting_options(job.config),
+        *_input_options(job.inputs),
+        *_evaluation_options(job.observation),
+    ]
+    return shlex.join([*words, *_name_and_trust(job)])
 
 
 def _goal_options(goal: Goal) -> list[str]:
@@ -84,10 +99,8 @@ def _options(job: Job, *, inspected: bool) -> Iterator[str]:
     """Yield the options that differ from the defaults."""
     if not inspected:
         yield from ("--backend", job.backend)
-        for name, value in job.config.items():
-            yield from ("--set", f"{name}={format_knob_value(value)}")
-    for spec in job.inputs:
-        yield from ("--input", format_input_option(spec))
+        yield from _setting_options(job.config)
+    yield from _input_options(job.inputs)
     defaults = default_probes(job.inspection.mode, served=job.load is not None)
     if not inspected and job.probes != defaults:
         yield from ("--probe", ",".join(job.probes))
@@ -97,6 +110,20 @@ def _options(job: Job, *, inspected: bool) -> Iterator[str]:
     if not inspected:
         yield from _observation_options(job.observation)
         yield from _changed_options(job.plan, Plan(), options.PLAN)
+    yield from _name_and_trust(job)
+
+
+def _setting_options(config: Mapping[str, KnobValue]) -> Iterator[str]:
+    for name, value in config.items():
+        yield from ("--set", f"{name}={format_knob_value(value)}")
+
+
+def _input_options(inputs: Iterable[InputSpec]) -> Iterator[str]:
+    for spec in inputs:
+        yield from ("--input", format_input_option(spec))
+
+
+def _name_and_trust(job: Job) -> Iterator[str]:
     if job.name:
         yield from ("--name", job.name)
     if job.trust:
@@ -157,6 +184,10 @@ def _observation_options(observation: Observation) -> Iterator[str]:
         yield from ("--pre", observation.preprocess)
     if observation.postprocess:
         yield from ("--post", observation.postprocess)
+    yield from _evaluation_options(observation)
+
+
+def _evaluation_options(observation: Observation) -> Iterator[str]:
     if observation.evaluate:
         yield from ("--evaluate", ",".join(observation.evaluate))
     if observation.data:

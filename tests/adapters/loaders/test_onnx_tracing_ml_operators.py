@@ -10,6 +10,7 @@ from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.static.flops import count_op
 from modeldyno.core.static.flops.onnx import ONNX
+from modeldyno.core.static.graph import Role
 from modeldyno.core.static.weights import weight_measurements
 from modeldyno.interfaces.loader import Tracing
 
@@ -96,14 +97,17 @@ def test_classical_operators_have_the_shapes_of_the_runtime_and_parameters(
     parameters: int,
     buffers: int,
 ) -> None:
-    """Models of scikit-learn's converters have shapes and parameters, so that later operators are counted."""
+    """Models of scikit-learn's converters have shapes, and parameters that are part of the memory."""
     outputs = [f"y{i}" for i in range(len(shapes))]
     path = saved(tmp_path, [helper.make_node(kind, ["x"], outputs, domain=ML, **attributes)], outputs)
     ran = runtime.InferenceSession(path).run(None, {"x": np.ones((3, 4), np.float32)})
     assert [np.shape(array) for array in ran] == shapes
 
-    (op,) = traced(path).ops
+    graph = traced(path)
+    (op,) = graph.ops
     assert [tensor.shape for tensor in op.outputs] == shapes
+    held = sum(storage.bytes for storage in graph.storages if storage.role is Role.WEIGHT)
+    assert held == 4 * (parameters + buffers)
     model = look(path)
     assert model.weights is not None
     result = {m.metric: m.value for m in weight_measurements(model.weights()) if not m.scope}

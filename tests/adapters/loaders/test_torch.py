@@ -151,6 +151,11 @@ class TestFactories:
         with pytest.raises(RequestError, match="'right' of here is int"):
             torch_module.example_inputs(modules.TwoInputs(), (torch.zeros(2), 3), "here")
 
+    def test_a_shape_given_as_an_example_is_told_where_it_goes(self) -> None:
+        """As other tools take (1, 3, 64, 64) for the size of an input."""
+        with pytest.raises(RequestError, match=r"example input of here is a shape; .* inputs='1x3x64x64'"):
+            torch_module.example_inputs(torch.nn.ReLU(), (1, 3, 64, 64), "here")
+
 
 class TestErrors:
     @pytest.mark.parametrize(

@@ -533,3 +533,17 @@ def test_a_layer_with_a_window_tells_its_size(kind: str, arguments: dict[str, ob
     shown = {path: found for path, (_, found) in _shown(ops=windowed).items()}
 
     assert shown == {"": "", "a": kernel, "b": "", "b.c": kernel}
+
+
+def test_a_module_without_a_class_has_that_of_its_one_kind_of_operator() -> None:
+    """Modules of ONNX are scopes without a class; one of two kinds, or one that holds others, keeps none."""
+    both = Op("t.relu", {}, (Tensor((4, 2), "float32"),), "b.c")
+    for ops, expected in ((network({}).ops, "mm"), ((*network({}).ops, both), "")):
+        graph = network({}, ops=ops, modules={"": "", "a": "Linear", "b": "", "b.c": ""})
+        modules = outline(*analyse_model(lambda _, graph=graph: graph, Inspection(), FORMULAS)).modules
+        assert {module.path: module.kind for module in modules} == {
+            "": "",
+            "a": "Linear",
+            "b": "",
+            "b.c": expected,
+        }

@@ -180,6 +180,11 @@ def example_inputs(module: Module, example: Any, where: str) -> tuple[Feed, tupl
     Raises:
         RequestError: an input is not a tensor.
     """
+    if isinstance(example, list | tuple) and example and all(type(size) is int for size in example):
+        shape = "x".join(map(str, example))
+        raise RequestError(
+            f"The example input of {where} is a shape; give it as inputs='{shape}', or make a tensor of it."
+        )
     named = _by_name(module, example)
     feed = {name: _to_array(value, f"'{name}' of {where}") for name, value in named.items()}
     first = {array.shape[0] if array.ndim else None for array in feed.values()}

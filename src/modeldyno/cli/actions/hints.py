@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 def print_hint(result: Result) -> None:
     """Print a pointer to the findings of a result, if there are any."""
-    hint = pointer(result, findings(result, plugins.knobs(result.job.backend)))
+    job = result.job
+    knobs = plugins.knobs(job.backend)
+    hint = pointer(result, findings(result, knobs), knobs, plugins.loader(job.model.scheme).backend)
     if hint is not None:
         print_blocks(hint)

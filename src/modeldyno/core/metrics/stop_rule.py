@@ -20,6 +20,7 @@ from modeldyno.core.metrics.metric import fraction_of
 from modeldyno.core.stats import statistics
 from modeldyno.core.stats.drift import Drift, find_drift
 from modeldyno.core.stats.statistics import Samples
+from modeldyno.core.stats.units import format_percent
 
 Phase: TypeAlias = Literal["warm-up", "steady"]
 
@@ -435,8 +436,8 @@ def assess(samples: Samples, plan: Plan) -> Assessment:
     wide = half_width > plan.precision
     only_wide = wide and not unmet
     if wide and plan.target not in lacking:
-        width = f"is known to {half_width:.2%}" if half_width < math.inf else "is not bounded"
-        unmet.append(f"{plan.target} {width}, to reach {plan.precision:.2%}")
+        width = f"is known to ±{format_percent(half_width)}" if half_width < math.inf else "is not bounded"
+        unmet.append(f"{plan.target} {width}, the target is ±{format_percent(plan.precision)}")
     return Assessment(
         count=samples.size,
         size=sizes[plan.target],

@@ -252,13 +252,18 @@ def describe_analysed_graph(analysed: AnalysedGraph) -> StaticReport:
 
 
 def _describe_modules(graph: Graph) -> Iterator[Module]:
-    """Yield each module with its output; that of its last operator where the loader did not see it."""
+    """Yield each module with its output; that of its last operator where the loader did not see it.
+
+    A module without a class, as those of ONNX are, has that of the one kind of operator within it.
+    """
     outputs: dict[str, str] = {}
     kernels: dict[str, str] = {}
+    operators: dict[str, set[str]] = {}
     for op in graph.ops:
         if op.phase is Phase.FORWARD and op.outputs and op.sized:
             text = _format_outputs(op.outputs)
             outputs.update(dict.fromkeys((*_scope_and_parents(op.scope), ""), text))
+            operators.setdefault(op.scope, set()).add(op.kind.rpartition(".")[2])
             if kernel := _kernel_size(op):
                 kernels[op.scope] = kernel
     outputs |= graph.outputs
@@ -267,7 +272,13 @@ def _describe_modules(graph: Graph) -> Iterator[Module]:
     }
     for path, kind in graph.modules.items():
         kernel = "" if path in holders else kernels.get(path, "")
-        yield Module(path=path, kind=kind, output=outputs.get(path, ""), kernel=kernel)
+        within = operators.get(path, ()) if path and path not in holders else ()
+        yield Module(
+            path=path,
+            kind=kind or (next(iter(within)) if len(within) == 1 else ""),
+            output=outputs.get(path, ""),
+            kernel=kernel,
+        )
 
 
 def _format_outputs(tensors: Sequence[Tensor]) -> str:

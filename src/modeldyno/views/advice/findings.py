@@ -13,7 +13,7 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.report.blocks import Block, Notice, clean, note, shorten
 from modeldyno.core.spec.job import default_probes
 from modeldyno.option_spelling import spell_for_command_line
-from modeldyno.views.rerun_command import rerun_command_line
+from modeldyno.views.rerun_command import advise_command_line, rerun_command_line
 from modeldyno.views.result.totals import is_inspection
 from modeldyno.views.text import TEXT_LIMIT
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from modeldyno.core.advice.finding import Finding, Saving
     from modeldyno.core.result.result import Result
     from modeldyno.core.spec.job import Job
-    from modeldyno.core.spec.knob import Knob
+    from modeldyno.core.spec.knob import Knob, KnobValue
 
 LIMITS = {
     Limit.COMPUTE: "compute",
@@ -67,18 +67,23 @@ def bottleneck_notices(limit: Bottleneck | None) -> Iterator[Notice]:
     yield note(f"{LIMITS[limit.limit]}{share}: {shorten(clean(limit.seen), TEXT_LIMIT)}", code="limited by")
 
 
-def pointer(result: Result, items: Sequence[Finding]) -> Notice | None:
-    """Return a one-line pointer to the findings; None if there are none."""
+def pointer(
+    result: Result, items: Sequence[Finding], knobs: Iterable[Knob] = (), usual_backend: str = ""
+) -> Notice | None:
+    """Return a one-line pointer to the findings, with a command to paste; None if there are none."""
     codes = list(dict.fromkeys(item.code for item in items))
     if not codes:
         return None
     names = ", ".join(codes[:_NAMED]) + (f" and {len(codes) - _NAMED} more" if len(codes) > _NAMED else "")
     tries = result.job.load is None and any(item.job is not None for item in items)
-    how = f"modeldyno advise {result.job.model}" if tries else f"modeldyno show {result.id[:6]} --findings"
+    how = f"modeldyno show {result.id[:6]} --findings"
+    if tries:
+        job = replace(result.job, config=_unusual_settings(result.job, knobs))
+        how = advise_command_line(job, usual_backend)
     return note(
         shorten(clean(names), TEXT_LIMIT),
         code="findings",
-        advice=f"{how} {'tries them' if tries else 'shows them'}",
+        advice=f"{clean(how)} {'tries them' if tries else 'shows them'}",
     )
 
 
@@ -99,10 +104,15 @@ def command_for_job(result: Result, job: Job, knobs: Iterable[Knob] = ()) -> str
     if is_inspection(result):
         result = replace(result, outline=None)
         job = replace(job, probes=default_probes(job.inspection.mode))
-    defaults = {knob.name: knob.default for knob in knobs}
-    config = {name: value for name, value in job.config.items() if defaults.get(name) != value}
     plan = Plan(pin=job.plan.pin, seed=job.plan.seed)
-    return rerun_command_line(replace(result, job=replace(job, config=config, plan=plan)))
+    job = replace(job, config=_unusual_settings(job, knobs), plan=plan)
+    return rerun_command_line(replace(result, job=job))
+
+
+def _unusual_settings(job: Job, knobs: Iterable[Knob]) -> dict[str, KnobValue]:
+    """Return the settings of a job that are not the default of their knob."""
+    defaults = {knob.name: knob.default for knob in knobs}
+    return {name: value for name, value in job.config.items() if defaults.get(name) != value}
 
 
 def finding_notice(result: Result, item: Finding, knobs: Iterable[Knob] = ()) -> Notice:

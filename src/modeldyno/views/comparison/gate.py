@@ -81,7 +81,7 @@ def _notes(report: GateReport) -> Iterator[Notice]:
         yield Notice(severity=Severity.DOUBT, code=doubt.code, text=shorten(seen, _LINE))
     codes = tuple(dict.fromkeys(doubt.code for doubt in report.result.doubts))
     if codes:
-        text = f"{', '.join(codes)}; modeldyno show RESULT explains them"
+        text = f"{', '.join(codes)}; modeldyno show {report.result.id[:6]} explains them"
         yield Notice(severity=Severity.DOUBT, code=count(len(codes), "doubt"), text=text)
 
 

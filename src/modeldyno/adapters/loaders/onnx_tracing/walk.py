@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from modeldyno.adapters.loaders.onnx_tracing import ml_operators
 from modeldyno.adapters.loaders.onnx_tracing import ops as onnx_tracing_ops
 from modeldyno.adapters.loaders.onnx_tracing import shapes as onnx_tracing_shapes
 from modeldyno.adapters.loaders.onnx_tracing.nodes import (
@@ -79,6 +80,7 @@ class GraphWalk:
     def begin(self, body: Body, env: Env, specs: Mapping[str, InputSpec], sizes: Mapping[str, int]) -> None:
         """Bind inputs and weights, including those of nested bodies."""
         self._add_constants(body)
+        self._add_learned_attributes(body)
         initialised = {constant.name for constant in body.constants}
         for name in body.inputs:
             if name not in initialised:
@@ -121,6 +123,15 @@ class GraphWalk:
         for node in body.nodes:
             for inner in node.bodies.values():
                 self._add_constants(inner)
+
+    def _add_learned_attributes(self, body: Body) -> None:
+        """Allocate what the classical operators of a body, and of those within it, keep in attributes."""
+        for node in body.nodes:
+            if node.domain == ml_operators.DOMAIN and node.outputs:
+                for weight in ml_operators.learned_weights(node.proto):
+                    self._allocate(weight.bytes, Role.WEIGHT, node.scope)
+            for inner in node.bodies.values():
+                self._add_learned_attributes(inner)
 
     def _allocate(self, size: int, role: Role, scope: str) -> int:
         self.memory.append(StorageRecord(size, role, scope))
