@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from modeldyno.core.metrics.call_stages import CALL_SCOPES
-
 from modeldyno.core.metrics.measurement import Distribution, Measurement
+from modeldyno.core.metrics.metric import CALL_SCOPES
 from modeldyno.testing.sample_results import a_result
 from modeldyno.views.result.call_stages import call_stage_table
 

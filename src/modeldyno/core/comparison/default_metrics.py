@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.comparison.comparison import SMALLEST_EFFECT
-from modeldyno.core.metrics.call_stages import END_TO_END
 from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.metrics.metric import METRICS, Better, Query
+from modeldyno.core.metrics.metric import END_TO_END, METRICS, Better, Query
 from modeldyno.core.stats.units import BYTES
 from modeldyno.core.trace import regions
 
