@@ -191,6 +191,57 @@ def test_a_doubt_about_others_on_the_machine_puts_the_task_off_and_keeps_the_res
     assert {(f.state, f.why) for f in figures} == {(FigureState.DOUBTFUL, "others used 1.3 cores")}
 
 
+OTHERS = "others use 1.00 of 2 cores"
+
+
+@pytest.mark.usefixtures("measured")
+@pytest.mark.parametrize(
+    ("looks", "disturbed", "again"),
+    [
+        ([None] * 3, {1, 3, 5}, 3),
+        ([OTHERS] * 3 + [None], {1, 2, 3}, 3),
+        ([OTHERS] * 4 + [None], {1, 2, 3}, 3),
+        ([OTHERS] * 4, {1, 2, 3}, 0),
+    ],
+)
+def test_a_worker_that_waits_takes_doubtful_figures_once_more_when_the_device_is_idle(
+    registered: Registry,
+    with_result: Callable[[Callable[[Result], Result]], None],
+    monkeypatch: pytest.MonkeyPatch,
+    looks: list[str | None],
+    disturbed: set[int],
+    again: int,
+) -> None:
+    """At once if it is idle, else at the end; one line says for what it waits and how long."""
+    taken: list[str] = []
+    told: list[str] = []
+    seen = iter(looks)
+
+    def take(result: Result) -> Result:
+        taken.append(result.id)
+        return replace(result, doubts=(BUSY,)) if len(taken) in disturbed else result
+
+    with_result(take)
+    monkeypatch.setattr(
+        "modeldyno.environment.idle_device.why_busy",
+        lambda _device, rule: next(seen) if rule.looks else None,
+    )
+    monkeypatch.setattr(worker_module, "_PATIENCE", 60.0 if again else 0.0)
+    monkeypatch.setattr(worker_module, "_pause", lambda _seconds, _interrupts: None)
+    run_worker(replace(ONCE, waits=True, idle=IdleRule(looks=0)), tell=told.append)
+
+    assert len(taken) == 3 + again
+    assert {each.state for each in current_figures(registered, "net")} == {
+        FigureState.FRESH if again else FigureState.DOUBTFUL
+    }
+    assert {task.state for task in registered.tasks(model="net")} == {
+        TaskState.DONE if again else TaskState.DEFERRED
+    }
+    assert [OTHERS in sentence and "doubtful; waits up to" in sentence for sentence in told] == (
+        [True] * (looks[3:4] == [OTHERS])
+    )
+
+
 @pytest.mark.usefixtures("measured")
 def test_a_model_that_fails_is_not_tried_again(
     registered: Registry, with_result: Callable[[Callable[[Result], Result]], None]

@@ -41,6 +41,8 @@ _RENEWAL = 20.0
 """Seconds between two renewals of a lease: a third of it."""
 _LOOK_AGAIN = 3.0
 """Seconds between two looks at a device that is waited for."""
+_PATIENCE = 60.0
+"""Seconds that a worker that waits gives a device to become idle, to take doubtful figures once more."""
 _WAITING = "waiting"
 _MESSAGES = 5
 """Messages of webhooks that are sent between two tasks: a receiver may take ten seconds for each."""
@@ -60,7 +62,8 @@ class WorkerOptions:
     once: bool = False
     """Whether to end when nothing is queued."""
     waits: bool = False
-    """Whether to wait for a device that is in use, instead of putting its task off."""
+    """Whether to wait for a device that is in use, instead of putting its task off, and to take doubtful
+    figures once more: at once if it is idle then, else at the end."""
     most: float = math.inf
     """Tasks after which it ends."""
     windows: tuple[Window, ...] = ()
@@ -184,6 +187,8 @@ def _work(store: Store, post: _Post, interrupts: Sized, done: Callable[[TaskDone
     registry = store.registry
     checked = -math.inf
     tried: list[int] = []  # with `once`: a task that is put off must not come again in the same run
+    doubtful: list[Task] = []  # but for these, by a worker that waits
+    again: set[int] = set()
     while not interrupts and len(tried) < post.options.most:
         opening = opens_at(post.options.windows, local_now())
         if time.monotonic() - checked >= _STALE_CHECK:
@@ -192,11 +197,23 @@ def _work(store: Store, post: _Post, interrupts: Sized, done: Callable[[TaskDone
                 _check_machine(store, post, interrupts)
             registry.enqueue(tuple(repeat_tasks(registry, post.target.id)))
             checked = time.monotonic()
-        task = None if opening else registry.claim(post.worker, leave=tried if post.options.once else ())
+        leave = [each for each in tried if each not in again] if post.options.once else []
+        task = None if opening else registry.claim(post.worker, leave=leave)
         if task is not None:
+            once_more = post.options.waits and task.id not in tried
             tried.append(task.id)
-            done(_do(task, registry, post, interrupts))
+            again.discard(task.id)
+            ended = _do(task, registry, post, interrupts, once_more=once_more)
+            done(ended)
+            if once_more and _is_doubtful(ended.outcome):
+                if _why_busy(post):
+                    doubtful.append(task)
+                else:
+                    again.add(task.id)
             webhooks.send_due(registry, most=_MESSAGES, hooks=post.options.hooks)
+        elif doubtful and not opening:
+            again = {each.id for each in doubtful} if _becomes_idle(post, doubtful, interrupts) else set()
+            doubtful = []
         elif post.options.once:
             if opening:
                 post.tell(
@@ -222,8 +239,8 @@ def _check_machine(store: Store, post: _Post, interrupts: Sized) -> None:
             post.tell(change)
 
 
-def _do(task: Task, registry: Registry, post: _Post, interrupts: Sized) -> TaskDone:
-    """Do a task that is leased, and hand in what came of it."""
+def _do(task: Task, registry: Registry, post: _Post, interrupts: Sized, *, once_more: bool) -> TaskDone:
+    """Do a task that is leased, and hand in what came of it; a doubtful figure may be due `once_more` now."""
     post.announce(registry, task.label)
     begin = time.monotonic()
     with post.shift.task(), _renewing(task, post):
@@ -231,8 +248,8 @@ def _do(task: Task, registry: Registry, post: _Post, interrupts: Sized) -> TaskD
     unfinished = outcome.result is None or outcome.result.interrupted
     if interrupts and outcome.variant is None and unfinished:  # a conversion that is done is kept
         outcome = Outcome(state=TaskState.DEFERRED, why="its worker was stopped")
-    elif outcome.figure is not None and outcome.figure.state is FigureState.DOUBTFUL:
-        outcome = replace(outcome, state=TaskState.DEFERRED, again_in=_deferral(task))
+    elif _is_doubtful(outcome):
+        outcome = replace(outcome, state=TaskState.DEFERRED, again_in=0.0 if once_more else _deferral(task))
     held = registry.finish(task, outcome, post.worker.id)
     return TaskDone(task=task, outcome=outcome, lost=not held, seconds=time.monotonic() - begin)
 
@@ -301,6 +318,36 @@ def _device_held(post: _Post, what: str, interrupts: Sized, rule: IdleRule | Non
                     told = str(error)
             _pause(_LOOK_AGAIN, interrupts)
         yield
+
+
+def _is_doubtful(outcome: Outcome) -> bool:
+    return outcome.figure is not None and outcome.figure.state is FigureState.DOUBTFUL
+
+
+def _why_busy(post: _Post) -> str:
+    """Look once whether the device is idle now; return who uses it, or nothing."""
+    try:
+        with idle_device(post.options.device, "modeldyno worker", IdleRule(looks=1)):
+            return ""
+    except DeviceInUse as error:
+        return str(error)
+
+
+def _becomes_idle(post: _Post, doubtful: Sequence[Task], interrupts: Sized) -> bool:
+    """Wait a while for an idle device, and tell for what and how long; return whether it is idle."""
+    device, end, told = post.options.device, time.monotonic() + _PATIENCE, False
+    while not interrupts and (busy := _why_busy(post)):
+        if not told:
+            labels = ", ".join(task.label for task in doubtful)
+            post.tell(
+                f"{labels}: doubtful; waits up to {_PATIENCE:.0f} s for an idle {device} to measure again, "
+                f"else a later worker does: {busy}"
+            )
+            told = True
+        if time.monotonic() >= end:
+            return False
+        _pause(_LOOK_AGAIN, interrupts)
+    return not interrupts
 
 
 def _deferral(task: Task) -> float:
