@@ -511,7 +511,6 @@ def test_a_million_points_are_not_walked_through(
         yield from ()
 
     monkeypatch.setattr(type(study.space), "points", counted)
-    monkeypatch.setattr(type(study.space), "at", counted)
     monkeypatch.setattr("modeldyno.sweeps.loop.check_dimensions", lambda *_: None)
     final, _, _ = next(run_trials(study, rooms=SimulatedTrials(rate=by_batch)))
 
