@@ -30,10 +30,10 @@ import numpy as np
 from tests.support.sample_registry import a_figure, a_target, a_variant, a_version
 
 from modeldyno.adapters.stores import sql
-from modeldyno.adapters.stores.registry.documents import encode
 from modeldyno.adapters.stores.registry.versions import _row as version_row
 from modeldyno.adapters.stores.results import _row as result_row
 from modeldyno.adapters.stores.results import number_rows
+from modeldyno.adapters.stores.rows import encode
 from modeldyno.adapters.stores.schema import FIGURES, MODELS, NUMBERS, RESULTS, VARIANTS, VERSIONS
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
 from modeldyno.core.registry.answer import AnswerState

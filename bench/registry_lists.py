@@ -36,8 +36,8 @@ from tests.support.sample_registry import (
 )
 
 from modeldyno.adapters.stores import sql
-from modeldyno.adapters.stores.registry.documents import encode
 from modeldyno.adapters.stores.registry.versions import _row
+from modeldyno.adapters.stores.rows import encode
 from modeldyno.adapters.stores.schema import ALIASES, EVENTS, FIGURES, MODELS, TASKS, VARIANTS, VERSIONS
 from modeldyno.core.registry.events import event_hash
 from modeldyno.core.registry.names import VersionName

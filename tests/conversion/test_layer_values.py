@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from modeldyno import plugins
-from modeldyno.conversion.layer_values import arrays_of, source_moments, values_of
+from modeldyno.conversion.graph_values import arrays_of, source_moments, values_of
 from modeldyno.core.agreement.inner_values import End
 
 torch = pytest.importorskip("torch")

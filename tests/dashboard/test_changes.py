@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from modeldyno.dashboard.changes import marks
-from modeldyno.dashboard.store_access import ChangeWatch
+from modeldyno.dashboard.store_access import ChangeWatch, marks
 from modeldyno.errors import StoreError
 from modeldyno.testing.sample_results import a_small_result
 

@@ -12,10 +12,9 @@ from tests.dashboard.conftest import put, visitor_of
 from tests.support.sample_registry import TARGET, a_target
 
 from modeldyno import plugins
-from modeldyno.dashboard import home_page, regressions
+from modeldyno.dashboard import home_page, trend_pages
 from modeldyno.dashboard.page import Asked
-from modeldyno.dashboard.regressions import RegressionSearch
-from modeldyno.dashboard.trend_pages import find_regressions, regression_of_model
+from modeldyno.dashboard.trend_pages import RegressionSearch, find_regressions, regression_of_model
 from modeldyno.errors import StoreError
 from modeldyno.interfaces.store import StoredName
 from modeldyno.registry.canary import reading_tag
@@ -151,8 +150,8 @@ def test_every_model_is_judged_in_a_tenth_of_the_time(
     for day in range(1, 11):
         newer = f"2026-02-{day:02}T00:00:00+00:00"
         put(visitor.store, a_result(id=f"{day:02}" * 6, name="newer", created=newer, samples=[0.001] * 1000))
-    monkeypatch.setattr(regressions, "regression_of_model", judge)
-    monkeypatch.setattr(regressions, "MODELS", 1)
+    monkeypatch.setattr(trend_pages, "regression_of_model", judge)
+    monkeypatch.setattr(trend_pages, "MODELS", 1)
     search = RegressionSearch(store=visitor.store, mark=lambda: "first", clock=lambda: now, pause=pause)
     wait_for(lambda: [one.of for one in search.found() or ()] == ["slower"])
     assert (judged[0], sorted(judged)) == ("newer", ["newer", "slower", "steady"])
@@ -186,7 +185,7 @@ def test_no_model_waits_for_ever_although_others_are_measured_all_the_time(
         now += 1.0
         judged.append(name)
 
-    monkeypatch.setattr(regressions, "regression_of_model", judge)
+    monkeypatch.setattr(trend_pages, "regression_of_model", judge)
     search = RegressionSearch(
         store=Busy(),  # type: ignore[arg-type]
         mark=lambda: str(results), clock=lambda: now, pause=pause,

@@ -5,7 +5,7 @@ import os
 from modeldyno.environment.device_state import DeviceProcess, DeviceState
 from modeldyno.environment.devices import DeviceReading
 from modeldyno.environment.machine import processor_name
-from modeldyno.environment.server_place import ServerPlace, place_of_process
+from modeldyno.environment.server_usage import ServerPlace, place_of_process
 
 UNKNOWN = ServerPlace(id="unknown", name="unknown")
 

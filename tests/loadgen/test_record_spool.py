@@ -18,8 +18,7 @@ import pytest
 from modeldyno.core.load.request_log import COLUMNS, Records, RequestOutcome, empty_records, join_records
 from modeldyno.errors import RunFailed
 from modeldyno.loadgen import record_spool
-from modeldyno.loadgen.record_export import write_records
-from modeldyno.loadgen.record_spool import RecordSpool
+from modeldyno.loadgen.record_spool import RecordSpool, write_records
 
 MIB = 1 << 20
 LONG_LOAD = Path(__file__).parent / "long_load.py"

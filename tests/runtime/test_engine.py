@@ -27,12 +27,12 @@ from modeldyno.core.spec.static_options import Inspection
 from modeldyno.data import outputs
 from modeldyno.errors import RequestError, Unloadable
 from modeldyno.interfaces.probe import Pass, Subject
+from modeldyno.profiling.run import run_replicated
 from modeldyno.runtime import engine
 from modeldyno.runtime.engine import run
+from modeldyno.runtime.events import empty_result
 from modeldyno.runtime.failures import failure_of
 from modeldyno.runtime.inline import run_inline
-from modeldyno.runtime.new_result import empty_result
-from modeldyno.runtime.repeated import run_replicated
 from modeldyno.servers.server_process import ServerFailed
 from modeldyno.testing import known_latency
 from modeldyno.testing.fakes import a_model

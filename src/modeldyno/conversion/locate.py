@@ -10,8 +10,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from modeldyno.conversion.failures import failure_of
-from modeldyno.conversion.graph_values import inner_graph
-from modeldyno.conversion.layer_values import source_moments, values_of
+from modeldyno.conversion.graph_values import inner_graph, source_moments, values_of
 from modeldyno.conversion.reference import fitted, read_call, widened
 from modeldyno.core.agreement.agreement import FirstDifference
 from modeldyno.core.agreement.first_difference import find_first

@@ -13,10 +13,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
+from modeldyno.conversion.check_inputs import SAMPLES_FILE, own_names, with_names_of
 from modeldyno.conversion.failures import failure, failure_of
-from modeldyno.conversion.labelled import task_metrics, task_outputs
 from modeldyno.conversion.locate import farthest_call, locate
-from modeldyno.conversion.measured_inputs import SAMPLES_FILE, own_names, with_names_of
 from modeldyno.conversion.reference import (
     Reference,
     SourceInvalidError,
@@ -32,21 +31,27 @@ from modeldyno.conversion.reference import (
 from modeldyno.core.agreement.compare import CallTally, compare_call, conclude
 from modeldyno.core.agreement.conversion import ConversionFailure, ConversionFailureKind, Converted
 from modeldyno.core.agreement.rule import AgreementRule, Sameness, Tolerance
-from modeldyno.core.agreement.task_metric import with_task
+from modeldyno.core.agreement.task_metric import judge_task, with_task
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.data import labelled_samples
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.interfaces.converter import Converter
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from numpy import ndarray
 
-    from modeldyno.core.agreement.agreement import ModelAgreement
+    from modeldyno.core.agreement.agreement import ModelAgreement, TaskMetric
     from modeldyno.interfaces.converter import ConvertedFile
-    from modeldyno.interfaces.loader import Model
+    from modeldyno.interfaces.loader import Feed, Model
 
 UNCHECKED = ".unchecked"
 """Suffix of a file whose outputs differ."""
+_LABELLED = "labelled.npz"
+"""What the source answers to labelled samples."""
+_BATCH = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,10 +131,6 @@ def _reference(order: ConversionOrder, watch: Callable[[str], None]) -> Referenc
         list(task_metrics(order.evaluate, order.labelled, outputs, outputs, AgreementRule()))  # do they fit?
         write_arrays(folder / _LABELLED, {"outputs": outputs})
     return reference
-
-
-_LABELLED = "labelled.npz"
-"""What the source answers to labelled samples."""
 
 
 def _task_outputs(model: Model, backend: str, reference: Reference, order: ConversionOrder) -> ndarray:
@@ -337,3 +338,38 @@ def _example_error(model: Model, check: _Check) -> BaseException | None:
     except Exception as error:  # noqa: BLE001 - as above
         return error
     return None
+
+
+def task_outputs(model: Model, backend: str, like: Feed, source: str, *, batched: bool) -> ndarray:
+    """Call a model with every labelled sample, and return its first output; the last batch is filled up.
+
+    Args:
+        model: the model.
+        backend: what runs it.
+        like: inputs that the source accepts.
+        source: the file, perhaps followed by the name of its labels.
+        batched: whether its batch is free; otherwise it is that of `like`.
+
+    Raises:
+        RequestError: the samples do not fit the model.
+    """
+    data = labelled_samples.read_samples(source, like)
+    size = _BATCH if batched else len(next(iter(like.values())))
+    with opened(model, backend) as run:
+        return labelled_samples.first_outputs(data, size, lambda feed: run(fitted(feed, model)))
+
+
+def task_metrics(
+    metrics: Sequence[str], source: str, expected: ndarray, found: ndarray, rule: AgreementRule
+) -> Iterator[TaskMetric]:
+    """Yield each metric of the outputs of both models for the labelled samples.
+
+    Raises:
+        RequestError: a metric does not fit the outputs or the labels.
+    """
+    from modeldyno.core.stats.evaluation import evaluate  # noqa: PLC0415 - numpy is slow to import
+
+    _, labels = labelled_samples.read_labels(source)
+    for metric in metrics:
+        before, after = (evaluate(metric, outputs, labels) for outputs in (expected, found))
+        yield judge_task(metric, before, after, len(labels), rule)

@@ -36,7 +36,6 @@ from modeldyno.dashboard import (
     trend_pages,
 )
 from modeldyno.dashboard.access import AccessRole
-from modeldyno.dashboard.changes import change_stream
 from modeldyno.dashboard.guard import LOGIN, Guard, Sessions
 from modeldyno.dashboard.html import render_page, static_files
 from modeldyno.dashboard.page import (
@@ -50,10 +49,10 @@ from modeldyno.dashboard.page import (
     PageText,
     SentFile,
 )
-from modeldyno.dashboard.regressions import RegressionSearch
 from modeldyno.dashboard.schema import schemas
 from modeldyno.dashboard.shared_pages import MOMENT, SharedPages
-from modeldyno.dashboard.store_access import ChangeWatch
+from modeldyno.dashboard.store_access import ChangeWatch, change_stream
+from modeldyno.dashboard.trend_pages import RegressionSearch
 from modeldyno.errors import ModelDynoError, RequestError, StoreError
 from modeldyno.interfaces.reporter import Tabulates
 

@@ -446,7 +446,7 @@ def _beside_parts(found: Sequence[Any], results_: Sequence[Result]) -> Iterator[
     if not found:
         yield PageText(text=f"Choose two to {MOST} documents.")
         return
-    rooms = {document.id: _room_of(document) for document in found}
+    rooms = {document.id: ROOMS[kind_of(document).name] for document in found}
     links = TableLinks(
         links={"document": {d.id[:12]: address(rooms[d.id].path, d.id) for d in found}},
     )
@@ -492,10 +492,6 @@ def _beside_form(store: Store, chosen: Sequence[str]) -> PageForm:
         ),
         buttons=(("", "Show side by side"),),
     )
-
-
-def _room_of(document: Any) -> DocumentRoom:
-    return ROOMS[kind_of(document).name]
 
 
 def _any(store: Store, name: str) -> Stored:

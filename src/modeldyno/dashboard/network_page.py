@@ -105,7 +105,7 @@ def draw_network(shown: Network, place: Callable[[str], str]) -> Diagram:
     outside = len(shown.rows)
     boxes = [_frame_box(frame, spots_of, place) for frame, spots_of in frames]
     boxes += [_row_box(shown, row, spots[at], place) for at, row in enumerate(shown.rows)]
-    ends = [(-1, _input_label(shown)), (outside, network_view.OUTPUT)]
+    ends = [(-1, "from outside" if shown.inside else network_view.INPUT), (outside, network_view.OUTPUT)]
     boxes += [
         Box(x=x, y=y, width=w, height=h, title=label, look="round")
         for at, label in ends
@@ -195,10 +195,6 @@ def _row_box(shown: Network, row: NetworkRow, spot: _Spot, place: Callable[[str]
         address=place(row.path) if row.inside else "",
         part=network_view.weight(shown, row),
     )
-
-
-def _input_label(shown: Network) -> str:
-    return "from outside" if shown.inside else network_view.INPUT
 
 
 def _lanes(links: Sequence[tuple[int, int]]) -> dict[int, int]:

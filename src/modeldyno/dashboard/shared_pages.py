@@ -49,7 +49,7 @@ class SharedPages(Generic[_Page]):
         With `newest` it is from after the last change of the store that is known.
         """
         made = self._made.get(key)
-        if made is not None and self._is_new(made):
+        if made is not None and made.mark == self.mark() and self.clock() - made.at < self.moment:
             return made.page
         making = self._making.get(key)
         if making is None:
@@ -81,9 +81,6 @@ class SharedPages(Generic[_Page]):
             if writes == self._writes:
                 self._making.pop(key, None)
             self._forget_old_ones()
-
-    def _is_new(self, made: _Made[_Page]) -> bool:
-        return made.mark == self.mark() and self.clock() - made.at < self.moment
 
     def _may_be_shown(self, made: _Made[_Page]) -> bool:
         longest = max(_MOMENTS * self.moment, _TIMES * made.took) if self.moment else 0.0

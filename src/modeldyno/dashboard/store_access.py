@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -9,15 +10,26 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import StreamingResponse
+
 from modeldyno.errors import ModelDynoError, StoreError
 from modeldyno.interfaces.store import KeepsLiveLoads, Store
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable
+
+    from starlette.requests import Request
+
     from modeldyno.core.load.live_load import LiveLoad
     from modeldyno.core.result.result import Result
 
 _REST = 0.4
 """Seconds for which a mark is taken for the present one, however many readers ask."""
+_PAUSE = 0.5
+"""Seconds between two looks."""
+_SIGN_OF_LIFE = 30
+"""Looks without a change after which a comment is sent, so that a connection that is gone is noticed."""
 
 
 def result_or_none(store: Store) -> Callable[[str], Result | None]:
@@ -70,3 +82,30 @@ class ChangeWatch:
     def _full_mark(self) -> str:
         version = self.version()
         return f"{self._mark}.{version}" if version else self._mark
+
+
+def change_stream(request: Request, watch: ChangeWatch, ending: Callable[[], bool]) -> StreamingResponse:
+    """Answer with a stream: the mark of the store now, and again whenever it has moved."""
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    return StreamingResponse(
+        marks(watch, ending, request.is_disconnected), media_type="text/event-stream", headers=headers
+    )
+
+
+async def marks(
+    watch: ChangeWatch, ending: Callable[[], bool], gone: Callable[[], Awaitable[bool]], pause: float = _PAUSE
+) -> AsyncIterator[str]:
+    """Yield an event for the mark of the store, and one for each later mark, until `ending` or `gone`."""
+    last, quiet = None, 0
+    while not ending():
+        mark = await run_in_threadpool(watch.mark)
+        if mark != last:
+            last, quiet = mark, 0
+            yield f"event: change\ndata: {mark}\n\n"
+        elif quiet >= _SIGN_OF_LIFE:
+            quiet = 0
+            yield ": still here\n\n"
+        await asyncio.sleep(pause)
+        quiet += 1
+        if await gone():
+            return

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import zip_longest
+from threading import Condition, Thread
 from typing import TYPE_CHECKING, NamedTuple
 
 from modeldyno import codec
@@ -26,15 +31,16 @@ from modeldyno.dashboard.page import (
 )
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.interfaces.reporter import TableLinks
+from modeldyno.interfaces.store import Store, StoredName
 from modeldyno.registry.canary import reading_tag
 from modeldyno.views.comparison import trend as trend_view
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from modeldyno.core.registry.records import HardwareTarget
     from modeldyno.dashboard.page import Asked, Part
-    from modeldyno.interfaces.store import Entry, Store
+    from modeldyno.interfaces.store import Entry
 
 _LOOKED = 300
 """Newest results whose models are listed."""
@@ -43,6 +49,12 @@ MODELS = 15
 HISTORY = 100
 """Newest results of each."""
 _WORSE, _CHANGED, _STABLE, _ASTRAY, _FEW = "worse", "changed", "stable", "undecided", "too few"
+REFERENCE = reading_tag("").rstrip(":")
+"""Name of the results of the reference model, which are told by machine."""
+_FIRST = 0.05
+"""Seconds that the first page waits: a small store has been read by then."""
+_REST, _SHARE = 10.0, 0.1
+"""Seconds between two looks at which models have new results, and the share of the time that all may take."""
 
 
 def trends(asked: Asked) -> DashboardPage:
@@ -181,10 +193,6 @@ def machine_trends(store: Store) -> Iterator[tuple[HardwareTarget, str, Trend]]:
                 yield target, tag, history
 
 
-REFERENCE = reading_tag("").rstrip(":")
-"""Name of the results of the reference model, which are told by machine."""
-
-
 def _trend(store: Store, name: str, query: Query | None) -> Trend:
     """Return the history of a model by its name, or of the reference model by its tag."""
     found = _kept_trend(_stored_history(store, name), query)
@@ -282,3 +290,98 @@ def _row(trend: Trend) -> tuple[str, ...]:
         f"{len(trend.readings):,}",
         describe_trend(trend),
     )
+
+
+@dataclass(slots=True)
+class RegressionSearch:
+    """What has become worse in a store, searched by a thread of its own when the store has changed.
+
+    What was found of a model is kept as long as its results are the same; so every model that has new ones
+    is judged in the end, however many there are.
+    """
+
+    store: Store
+    mark: Callable[[], str]
+    """That of the store's last change."""
+    clock: Callable[[], float] = time.monotonic
+    pause: Callable[[float], None] = time.sleep
+    version: int = 0
+    """Grows when something else is found."""
+    _found: Sequence[Attention] | None = None
+    _searched: str | None = None
+    """The mark of the store whose models were listed last."""
+    _next: float = float("-inf")
+    """When the next search may begin."""
+    _judged: dict[StoredName, Regression | None] = field(default_factory=dict)
+    _running: bool = False
+    _changed: Condition = field(default_factory=Condition)
+
+    def found(self) -> Sequence[Attention] | None:
+        """Return what was found so far, and search again if the store has changed since.
+
+        None: the models measured last have not been judged yet.
+        """
+        mark = self.mark()
+        with self._changed:
+            if not self._running and mark != self._searched and self.clock() >= self._next:
+                self._running = True
+                Thread(target=self._search, name="regressions", daemon=True).start()
+            if self._found is None:
+                self._changed.wait_for(lambda: not self._running or self._found is not None, _FIRST)
+            return self._found
+
+    def _search(self) -> None:
+        """Judge one model after the other until nothing is left, and leave the pages their time."""
+        began = self.clock()
+        try:
+            for _ in self._judge_all():
+                self.pause((self.clock() - began) * (1 / _SHARE - 1))
+                began = self.clock()
+        except ModelDynoError:  # the pages say what is wrong with the store
+            self._searched = None
+        finally:
+            with self._changed:
+                ended = self.clock()
+                self._next = ended + max(_REST, (ended - began) / _SHARE)
+                self._running = False
+                self._changed.notify_all()
+
+    def _judge_all(self) -> Iterator[None]:
+        """Judge what is new, and yield whenever it is time for a pause."""
+        while self._searched != (mark := self.mark()):
+            self._searched, listed = mark, self.clock()
+            machines, waiting = regressions_of_machines(self.store), self._waiting()
+            for count, name in enumerate(waiting, 1):
+                self._judged[name] = regression_of_model(self.store, name.name)
+                if self._found is not None or count >= MODELS:
+                    self._publish(machines)
+                    yield
+                    # Not before one of either end of the list has been judged.
+                    if count > 1 and self.clock() - listed >= _REST and self.mark() != mark:
+                        break
+            else:
+                self._publish(machines)
+                return
+
+    def _waiting(self) -> Sequence[StoredName]:
+        """Return the models whose results have changed since they were judged, those measured last first.
+
+        Later every other one is of those that have waited longest, as more may change than can be judged.
+        """
+        there = [one for one in self.store.names(least=FEWEST_FOR_A_STEP) if one.name != REFERENCE]
+        self._judged = {one: self._judged[one] for one in there if one in self._judged}
+        waiting = [one for one in there if one not in self._judged]
+        return waiting if self._found is None else _from_both_ends(waiting)
+
+    def _publish(self, machines: Sequence[Regression]) -> None:
+        found = latest_first((*machines, *self._judged.values()))
+        with self._changed:
+            self.version += found != self._found
+            self._found = found
+            self._changed.notify_all()
+
+
+def _from_both_ends(waiting: Sequence[StoredName]) -> Sequence[StoredName]:
+    half = -(-len(waiting) // 2)
+    first, last = waiting[:half], waiting[: half - 1 : -1] if half < len(waiting) else ()
+    return [one for both in zip_longest(first, last) for one in both if one is not None]

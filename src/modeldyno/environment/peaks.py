@@ -72,7 +72,7 @@ def local_device(
         measure: function that measures them.
         directory: where to cache them.
     """
-    library = _peak_library()
+    library = "torch" if "torch" in sys.modules else "numpy"
     component = _COMPONENT_DTYPE.get(dtype, dtype)
     measurable = component in (_TORCH if library == "torch" else _NUMPY)
     measured_dtype = component if measurable else "float32"
@@ -201,10 +201,6 @@ def _copy(pair: tuple[ndarray, ndarray]) -> None:
 
 def _read(pair: tuple[ndarray, ndarray]) -> float:
     return float(pair[1].max())
-
-
-def _peak_library() -> str:
-    return "torch" if "torch" in sys.modules else "numpy"
 
 
 def cache_file(directory: Path | None, facts: Sequence[Any]) -> Path | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from modeldyno.environment.devices import read_devices
+from modeldyno.environment.machine import processor_name
 from modeldyno.environment.process_tree import (
     cpu_seconds,
     disk_traffic,
@@ -20,12 +21,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from modeldyno.environment.containers import Container
+    from modeldyno.environment.devices import DeviceReading
     from modeldyno.environment.running_servers import ServerRecord
 
 _PERIOD = 0.5
 """Seconds over which the use of cores is measured."""
 _THREADS = 17
 """Field of ``stat`` after the name with the number of threads."""
+UNKNOWN = "unknown"
+CPU = "cpu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,3 +105,32 @@ def _usage(root: int | None, cores: float, held: Mapping[int, int]) -> ServerUsa
         network_sent=None if network is None else network[1],
         device_memory=sum(held.get(pid, 0) for pid in family) if held.keys() & set(family) else None,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerPlace:
+    """A device, or several, by id and by the name that the machine gives them."""
+
+    id: str = UNKNOWN
+    """``cpu``, ``cuda:0``, ``gpu:1`` for a GPU that programs do not see, or ``unknown``."""
+    name: str = UNKNOWN
+    """Such as ``NVIDIA A100-SXM4-80GB``."""
+
+
+def place_of_process(pid: int | None, reading: DeviceReading | None = None) -> ServerPlace:
+    """Return where a process and those that it started compute.
+
+    A process that is on no device computes on the processor, unless the driver does not show which processes
+    are on a device, as in a container: then it is unknown.
+    """
+    if pid is None:
+        return ServerPlace()
+    reading = read_devices() if reading is None else reading
+    family = set(list_process_tree(pid))
+    used = [device for device in reading.devices if family & {process.pid for process in device.processes}]
+    if used:
+        ids = [device.cuda or f"gpu:{device.index}" for device in used]
+        return ServerPlace(id=", ".join(ids), name=", ".join(dict.fromkeys(device.name for device in used)))
+    if reading.devices and not any(device.processes for device in reading.devices):
+        return ServerPlace()
+    return ServerPlace(id=CPU, name=processor_name())

@@ -147,7 +147,7 @@ def _write_repository(registry: Registry, best: AnswerCandidate, result: Result,
     variant = next((v for v in registry.variants(version) if v.recipe == figure.recipe), None)
     if variant is None or not variant.usable:
         raise RequestError(f"{version.name} has no usable {figure.recipe} any more.")
-    name = _server_name(figure)
+    name = re.sub(r"[^\w.-]+", "-", figure.model, flags=re.ASCII).strip("-.") or "model"
     text = _measured_configuration(result, name)
     entry = repository / name
     try:
@@ -244,11 +244,6 @@ def _yaml(document: dict[str, Any]) -> bytes:
     import yaml  # noqa: PLC0415 - only this needs it
 
     return str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True)).encode()
-
-
-def _server_name(figure: VariantFigure) -> str:
-    """Return the name of the model on the server, which is a folder's, too."""
-    return re.sub(r"[^\w.-]+", "-", figure.model, flags=re.ASCII).strip("-.") or "model"
 
 
 def _label(figure: VariantFigure) -> str:

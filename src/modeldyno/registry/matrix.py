@@ -139,12 +139,8 @@ def figure_speed(registry: Registry, result: str, require: tuple[str, ...] = ())
         p99=None if times is None or times.missing("p99") else times.statistic("p99"),
         p50_interval=None if times is None else times.interval("p50"),
         rate=next((found.number(name) for name in RATES if found.find(name) is not None), None),
-        bounds=_worst(verdicts),
+        bounds=next((v for v in (Verdict.BROKEN, Verdict.UNDECIDED, Verdict.HELD) if v in verdicts), None),
     )
-
-
-def _worst(verdicts: Sequence[Verdict]) -> Verdict | None:
-    return next((v for v in (Verdict.BROKEN, Verdict.UNDECIDED, Verdict.HELD) if v in verdicts), None)
 
 
 _kept_speed = lru_cache(maxsize=_KEPT)(figure_speed)

@@ -107,7 +107,7 @@ def _field(name: str, value: Any, indent: str) -> Iterator[str]:
                 yield from _field(name, item, indent)
     elif isinstance(value, dict) and name in MAPS:
         for key, item in value.items():
-            yield from _message(name, {"key": _key(key), "value": item}, indent)
+            yield from _message(name, {"key": int(key) if key.isdigit() else key, "value": item}, indent)
     elif isinstance(value, dict):
         yield from _message(name, value, indent)
     elif value is not None:
@@ -119,10 +119,6 @@ def _message(name: str, fields: Config, indent: str) -> Iterator[str]:
     for inner, value in fields.items():
         yield from _field(inner, value, indent + "  ")
     yield f"{indent}}}"
-
-
-def _key(key: str) -> str | int:
-    return int(key) if key.isdigit() else key
 
 
 def _scalar(name: str, value: Any) -> str:

@@ -20,7 +20,7 @@ import onnxruntime
 import pytest
 
 from modeldyno import plugins
-from modeldyno.adapters.backends.served.triton_in_process import InProcessSession
+from modeldyno.adapters.backends.served.triton import InProcessSession
 from modeldyno.core.load.request_target import Transport
 from modeldyno.core.load.server_stats import ServerCounters
 from modeldyno.core.spec.knob import KnobValue, configure

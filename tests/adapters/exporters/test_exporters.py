@@ -357,7 +357,7 @@ def test_calls_layers_and_memory_are_tracks(tmp_path: Path) -> None:
 def test_requests_lie_where_they_were(suffix: str, tmp_path: Path) -> None:
     """Three requests, two of them at once, take two lanes; stages of the server stand beside."""
     from modeldyno.core.load.foreign_load import ForeignRequest, foreign_records
-    from modeldyno.loadgen.record_export import write_records
+    from modeldyno.loadgen.record_spool import write_records
 
     told = [(1000, 2000, 9000), (2000, 2000, 8000), (9500, 9500, 12000)]
     made = foreign_records([ForeignRequest(due=due, sent=sent, end=end) for due, sent, end in told])

@@ -73,7 +73,7 @@ def describe_estimator(
     owner = _owner(value)
     function = value if owner is not value else getattr(owner, _method(owner, name, method))
     features = _features(owner)
-    if features is None and framework == "sklearn" and not _is_fitted(owner):
+    if features is None and framework == "sklearn" and not any(True for _ in _weights(owner)):
         raise RequestError(f"'{name}' is not fitted; call its fit first, or save it after that.")
     weights = tuple(_weights(owner))
     feed = None if example is None else call.example_feed(function, example)
@@ -137,10 +137,6 @@ def _features(owner: Any) -> int | None:
         return int(owner.n_features_in_)
     except (AttributeError, ValueError):
         return None  # both raise it for what is not fitted
-
-
-def _is_fitted(owner: Any) -> bool:
-    return any(True for _ in _weights(owner))
 
 
 def _saved(owner: Any, function: Callable[..., Any]) -> bytes:

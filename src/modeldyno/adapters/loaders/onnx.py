@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from modeldyno.adapters.loaders import digest, tokenizer
+from modeldyno.adapters.loaders import digest
 from modeldyno.adapters.loaders.onnx_tracing.free_sizes import compared_constants, size_guesses
 from modeldyno.adapters.loaders.onnx_tracing.tensors import (
     KNOWN_WHOLE,
@@ -30,13 +31,13 @@ from modeldyno.interfaces.load_stages import describing
 from modeldyno.interfaces.loader import Executes, Form, Model
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from modeldyno.adapters.loaders.onnx_tracing.tensors import Proto
     from modeldyno.core.spec.input_spec import Dimension
     from modeldyno.core.spec.model_ref import ModelRef
     from modeldyno.core.static.graph import Graph
-    from modeldyno.interfaces.loader import Tracing
+    from modeldyno.interfaces.loader import Feed, Tracing
 
 requires = ("onnx",)
 tools: tuple[str, ...] = ("onnx",)
@@ -75,6 +76,8 @@ _SAME_VALUES = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze",
 _SAME_ROWS = frozenset({"Cast", "Identity", "DequantizeLinear"})
 _RANGES = {"uint8": (0, 255), "int8": (-128, 127)}
 _TYPE_KINDS = {"sequence_type": "a sequence", "map_type": "a map", "optional_type": "an optional value"}
+_FIELDS = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
+"""Input of a text model to the field of an encoding that it takes."""
 
 
 def claims(path: Path) -> bool:
@@ -156,7 +159,7 @@ def _describe_model(path: Path, *, whole: bool) -> Model:
         file_bytes=None
         if files is None
         else path.stat().st_size + sum(file.stat().st_size for file in files.values()),
-        encode=tokenizer.adjacent_encoder(path, inputs),
+        encode=adjacent_encoder(path, inputs),
         guesses=guesses,
     )
 
@@ -326,3 +329,43 @@ def _digest(graph: bytes, files: dict[str, Path]) -> str:
         with file.open("rb") as stream:
             parts += [location, hashlib.file_digest(stream, "sha256").digest()]
     return digest.digest_parts(parts)
+
+
+def adjacent_encoder(
+    path: Path, inputs: Sequence[InputSpec]
+) -> Callable[[Sequence[str], int | None], Feed] | None:
+    """Return the encoder of a text model with a `tokenizer.json` next to it or one directory up."""
+    wanted = tuple(spec.name for spec in inputs if spec.name in _FIELDS)
+    if "input_ids" not in wanted or find_spec("tokenizers") is None:
+        return None
+    files = (folder / "tokenizer.json" for folder in (path.parent, path.parent.parent))
+    file = next((file for file in files if file.is_file()), None)
+    if file is None:
+        return None
+    return lambda texts, length: _encode(file, wanted, texts, length)
+
+
+def _encode(file: Path, wanted: Sequence[str], texts: Sequence[str], length: int | None) -> Feed:
+    import numpy as np  # noqa: PLC0415 - slow to import
+
+    tokenizer = _read_tokens(file)
+    limit = (tokenizer.truncation or {}).get("max_length")
+    if length is not None:
+        tokenizer.enable_truncation(min(length, limit or length))
+    pad = tokenizer.padding or {}
+    padding = {key: pad[key] for key in ("pad_id", "pad_type_id", "pad_token", "direction") if key in pad}
+    tokenizer.enable_padding(**padding, length=length)
+    encodings = tokenizer.encode_batch(list(texts))
+    return {
+        name: np.array([getattr(encoding, _FIELDS[name]) for encoding in encodings], np.int64)
+        for name in wanted
+    }
+
+
+def _read_tokens(file: Path) -> Any:
+    import tokenizers  # noqa: PLC0415 - optional
+
+    try:
+        return tokenizers.Tokenizer.from_file(str(file))
+    except Exception as error:  # it raises the bare class
+        raise RequestError(f"{file} is not a readable tokenizer: {error}.") from error

@@ -57,7 +57,8 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     begin = perf_counter()
     trials = BatchTrials(
         run=lambda batch: _total_bytes(
-            _record_run(subject, plan, batch), limits_process=_limits_process(subject)
+            _record_run(subject, plan, batch),
+            limits_process=not (_has_device_memory(subject) or subject.inspection.memory),
         ),
         limit=_memory_limit(subject, plan),
         time_is_up=lambda: subject.interrupted() or perf_counter() - begin >= plan.max_time,
@@ -216,11 +217,6 @@ def _has_device_memory(subject: Subject) -> bool:
     """Check whether the model runs on a device with its own memory, which raises an error when it is full."""
     session: object = subject.session
     return isinstance(session, HasAllocator)
-
-
-def _limits_process(subject: Subject) -> bool:
-    """Check whether the limit is for the whole process, payloads included."""
-    return not (_has_device_memory(subject) or subject.inspection.memory)
 
 
 def _total_bytes(call: AllocationRecord, *, limits_process: bool) -> int:

@@ -76,7 +76,7 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Fail
         if seconds := load_seconds(loads[0].monitor.tape):
             yield TraceReport(seconds=seconds)
         if path := subject.observation.records:
-            from modeldyno.loadgen.record_export import write_records  # noqa: PLC0415 - rarely needed
+            from modeldyno.loadgen.record_spool import write_records  # noqa: PLC0415 - rarely needed
 
             yield write_records(loads[0].monitor.tape, Path(path))
 

@@ -9,7 +9,7 @@ from sqlalchemy import delete, or_, select
 
 from modeldyno.adapters.stores import rows
 from modeldyno.adapters.stores.registry import clock
-from modeldyno.adapters.stores.registry.documents import decode, encode
+from modeldyno.adapters.stores.rows import decode, encode
 from modeldyno.adapters.stores.schema import LIVE_LOADS
 from modeldyno.core.load.live_load import LiveLoad
 

@@ -6,8 +6,9 @@ import hashlib
 import sys
 import zlib
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 from sqlalchemy import and_, or_, select, true
 
 from modeldyno.adapters.stores.schema import KEY_LENGTH
@@ -22,6 +23,7 @@ SHOWN = 5
 """Number of ids that an error message lists."""
 NAME_LIMIT = 100
 """Characters of a name that an error message quotes."""
+Record = TypeVar("Record")
 
 
 def insert(connection: Connection, table: Table) -> Any:
@@ -131,3 +133,30 @@ def document_row(document: Any, name: str, headline: str, data: bytes) -> dict[s
         "schema": document.schema,
         **document_columns(data),
     }
+
+
+def encode(record: Any) -> bytes:
+    """Encode a record.
+
+    Raises:
+        RequestError: a text in it is none, such as a path whose bytes are no characters.
+    """
+    try:
+        return msgspec.json.encode(record)
+    except UnicodeEncodeError as error:
+        raise RequestError(f"{error.object[:60]!r} cannot be stored: it is not valid Unicode.") from None
+
+
+def decode(data: bytes, kind: type[Record]) -> Record:
+    """Decode a record; what an older ModelDyno did not write has its default.
+
+    Raises:
+        StoreError: it is damaged, or of a later ModelDyno.
+    """
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, TypeError) as error:
+        raise StoreError(
+            f"A {kind.__name__.lower()} in the registry is damaged, or of a later ModelDyno ({error}); "
+            "upgrade ModelDyno, or name another store with MODELDYNO_STORE."
+        ) from error

@@ -8,9 +8,11 @@ Study and for each of its trials; a trial is written in the same transaction as 
 from __future__ import annotations
 
 import os
+import stat
 import sys
+from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -19,7 +21,6 @@ from sqlalchemy import delete, exists, select
 from modeldyno import codec
 from modeldyno.adapters.stores import database, live_loads, results, studies
 from modeldyno.adapters.stores import series as stores_series
-from modeldyno.adapters.stores.artifacts import erase, is_expired
 from modeldyno.adapters.stores.rows import (
     after_mark,
     find_id_by_prefix,
@@ -33,7 +34,6 @@ from modeldyno.errors import RequestError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
     from typing import Self
 
     from sqlalchemy import Connection
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "MODELDYNO_STORE"
 LONGEST_TAG = 100
+_WALK = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 def open(url: str) -> SqlStore:  # noqa: A001 - the name that store plugins have to export
@@ -282,3 +283,50 @@ def _checked_tag(tag: str) -> str:
     if not tag.strip() or len(tag) > LONGEST_TAG or not tag.isprintable():
         raise RequestError(f"A tag is one line of 1 to {LONGEST_TAG} characters, not {tag[:LONGEST_TAG]!r}.")
     return tag
+
+
+def relative_to_store(root: Path, path: str) -> PurePath | None:
+    """Return a path relative to `root`; None if, as written, it leads elsewhere."""
+    relative = PurePath(path)
+    if relative.is_absolute():
+        roots = [candidate for candidate in (root, root.resolve()) if relative.is_relative_to(candidate)]
+        if not roots:
+            return None
+        relative = relative.relative_to(roots[0])
+    if not relative.parts or ".." in relative.parts or "\0" in path:
+        return None
+    return relative
+
+
+def erase(root: Path, path: str) -> bool:
+    """Delete one regular file below `root`; return False if it is elsewhere, behind a link, or missing.
+
+    Directories are opened one by one by descriptor, without following links, so that no other process can
+    put a link there between the check and the deletion.
+    """
+    relative = relative_to_store(root, path)
+    if relative is None:
+        return False
+    descriptors: list[int] = []
+    try:
+        descriptors.append(os.open(root, os.O_RDONLY | os.O_DIRECTORY))
+        for name in relative.parts[:-1]:
+            descriptors.append(os.open(name, _WALK, dir_fd=descriptors[-1]))
+        if not stat.S_ISREG(os.stat(relative.name, dir_fd=descriptors[-1], follow_symlinks=False).st_mode):
+            return False
+        os.unlink(relative.name, dir_fd=descriptors[-1])
+    except OSError:
+        return False
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+    return True
+
+
+def is_expired(keep_until: str | None, now: datetime) -> bool:
+    """Return whether a file's time is over; False if the time is missing or unreadable."""
+    try:
+        moment = datetime.fromisoformat(keep_until or "")
+    except ValueError:
+        return False
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) <= now

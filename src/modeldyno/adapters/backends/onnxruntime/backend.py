@@ -164,7 +164,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:  
         if saved:
             options.optimized_model_filepath = saved
             options.add_session_config_entry(_EXTERNAL_WEIGHTS, f"{Path(saved).name}.weights")
-        providers = [(provider, _provider_options(provider, index))]
+        providers = [(provider, {"device_id": str(index)} if provider in _MEMORY_DEVICES else {})]
         return onnxruntime.InferenceSession(graph or str(model.value), options, providers=providers)
 
     session = start()
@@ -305,10 +305,6 @@ def _provider(device: str) -> tuple[str, int]:
     if match is None or provider is None:
         raise UnknownName.among("device", device, _PROVIDERS)
     return provider, int(match["index"] or 0)
-
-
-def _provider_options(provider: str, index: int) -> dict[str, str]:
-    return {"device_id": str(index)} if provider in _MEMORY_DEVICES else {}
 
 
 def _refuse_bfloat16(session: Any) -> None:

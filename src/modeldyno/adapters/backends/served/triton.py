@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Mapping
 from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
 from modeldyno.adapters.backends.served import base, export_cache, model_files, triton_ensembles, triton_knobs
-from modeldyno.adapters.backends.served.triton_cohosting import CohostingSession
-from modeldyno.adapters.backends.served.triton_in_process import InProcessSession, open_in_process
+from modeldyno.adapters.backends.served.base import SessionWithStats
 from modeldyno.adapters.backends.served.triton_remote import (
     count_instances,
     open_remote_triton,
     read_model_stats,
     server_version,
+    sum_model_stats,
 )
+from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.errors import MissingExtra, RequestError
 from modeldyno.interfaces.loader import Form
 from modeldyno.servers import (
@@ -31,18 +35,20 @@ from modeldyno.servers import (
     triton_repository_reader,
     triton_repository_writer,
 )
+from modeldyno.servers.admin_client import AdminClient
 from modeldyno.servers.container_options import container_options
 from modeldyno.servers.server_process import Launch, http_ready
+from modeldyno.servers.triton_config import Config
+from modeldyno.servers.triton_in_process import InProcessTriton, run_in_process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Sequence
 
     from modeldyno.adapters.backends.served.base import Session
+    from modeldyno.core.load.server_stats import ServerCounters
     from modeldyno.core.spec.knob import KnobValue
-    from modeldyno.interfaces.loader import Model
-    from modeldyno.servers.admin_client import AdminClient
+    from modeldyno.interfaces.loader import Feed, Model
     from modeldyno.servers.server_process import Ports, ServerProcess
-    from modeldyno.servers.triton_config import Config
 
 requires: tuple[str, ...] = ()
 accepts = model_files.accepts | {Form.REPOSITORY}
@@ -241,7 +247,11 @@ def _session(
 
 def _runtime_version(program: triton.TritonProgram | None, model_config: Config) -> dict[str, str]:
     """Return the version of the runtime if the Python backend runs the model."""
-    runtime = "torch" if ".pt" in _model_file(model_config) else "onnxruntime"
+    runtime = (
+        "torch"
+        if ".pt" in str(model_config.get("parameters", {}).get("file", {}).get("string_value", ""))
+        else "onnxruntime"
+    )
     if (
         program is None
         or model_config.get("backend") != triton_repository_writer.PYTHON
@@ -249,10 +259,6 @@ def _runtime_version(program: triton.TritonProgram | None, model_config: Config)
     ):
         return {}
     return {f"triton {runtime}": program.packages[runtime]}
-
-
-def _model_file(model_config: Config) -> str:
-    return str(model_config.get("parameters", {}).get("file", {}).get("string_value", ""))
 
 
 def _container_pid(program: str, server: ServerProcess) -> int | None:
@@ -265,3 +271,115 @@ def _container_pid(program: str, server: ServerProcess) -> int | None:
         check=False,
     )
     return int(result.stdout) if result.stdout.strip().isdigit() else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InProcessSession:
+    """A model of a server in this process."""
+
+    server: InProcessTriton
+    configs: tuple[Config, ...]
+    """Of the model, and of those that it is made of."""
+    software: Mapping[str, str]
+    files: tuple[tuple[str, str], ...]
+    pid: int | None
+    samples: int | None = None
+    """As many in a request as in a payload."""
+    doubts: tuple[Doubt, ...] = ()
+
+    def calls(self, feeds: Sequence[Feed]) -> Sequence[Callable[[], Any]]:
+        """Return a function for each payload that sends it and returns the outputs by name."""
+        return [self.server.prepare(str(self.configs[0]["name"]), feed) for feed in feeds]
+
+    def arrays(self, output: Feed) -> Feed:
+        """Return the outputs by name."""
+        return output
+
+    def account(self) -> ServerCounters:
+        """Read the counters of the model."""
+        return sum_model_stats(self.server.statistics, self.configs)
+
+
+@contextmanager
+def open_in_process(model: Model, config: Mapping[str, KnobValue]) -> Iterator[InProcessSession]:
+    """Start Triton in this process with the model, and open a session on it.
+
+    Raises:
+        RequestError: the model or the knobs cannot be expressed for Triton.
+        MissingExtra: Triton is not installed, or without its library.
+        RuntimeError: the server does not start.
+    """
+    program = triton.find_tritonserver(str(config.get("program", "")))
+    if program.packages:
+        base.need_torch(model.form, "triton", "Triton", program.packages)
+    with TemporaryDirectory(prefix="modeldyno-") as folder:
+        repository = Path(folder) / "repository"
+        configs = triton_ensembles.write_models(model, repository, config, native=program.has("onnxruntime"))
+        with run_in_process(program, repository) as server:
+            for part in reversed(configs):
+                server.load(str(part["name"]))
+            yield InProcessSession(
+                server=server,
+                configs=tuple(configs),
+                software={"triton": server.version()},
+                files=tuple(("config.pbtxt", triton_config.to_pbtxt(entry)) for entry in configs),
+                pid=os.getpid(),
+                doubts=triton_ensembles.repository_doubts(model, configs),
+            )
+
+
+@dataclass(slots=True, kw_only=True)
+class CohostingSession(SessionWithStats):
+    """A session on a Triton that we started; implements `CanHost`, too."""
+
+    native: bool
+    """Whether the server has the ONNX Runtime backend."""
+    packages: Mapping[str, str] = field(default_factory=dict)
+    """Packages in the environment of its Python backend, if known."""
+    patience: float = 180.0
+    """Seconds until a model must be loaded."""
+
+    @contextmanager
+    def host(self, model: Model, config: Mapping[str, KnobValue]) -> Iterator[SessionWithStats]:
+        """Load another model into the server; unload it on exit.
+
+        Raises:
+            RequestError: the model or the knobs cannot be expressed for Triton.
+            ServerFailed: the server does not load the model.
+        """
+        assert self.server is not None
+        if self.packages:
+            base.need_torch(model.form, "triton", "Triton", self.packages)
+        name, repository = triton_ensembles.triton_model_name(model), Path(self.server.folder) / "repository"
+        if name == self.endpoint.model:
+            raise RequestError(f"The server already has a model '{name}'; give one of them another name.")
+        # It may have been loaded before with other knobs.
+        shutil.rmtree(repository / name, ignore_errors=True)
+        configs = triton_ensembles.write_models(model, repository, config, native=self.native)
+        with closing(AdminClient(port=self.server.ports["http"], timeout=self.patience)) as control:
+            url_path = f"/v2/repository/models/{name}"
+            try:
+                control.post(f"{url_path}/load")
+            except OSError as error:
+                raise self.server.failed(f"does not load {name}: {error}") from error
+            try:
+                yield SessionWithStats(
+                    client=plugins.client(triton_knobs.CLIENTS[str(config["protocol"])]),
+                    endpoint=triton_knobs.request_endpoint(
+                        config, tcp_ports.LOOPBACK, self.server.ports, name
+                    ),
+                    control=control,
+                    server=self.server,
+                    pid=self.pid,
+                    regions=self.regions,
+                    software={},
+                    counters=lambda: read_model_stats(control, configs),
+                    instances=count_instances(control, configs),
+                    files=tuple(
+                        ("config.pbtxt", triton_config.to_pbtxt(config_entry)) for config_entry in configs
+                    ),
+                    flat=triton_knobs.flat_outputs(configs[0]),
+                )
+            finally:
+                if not self.server.ended():
+                    control.post(f"{url_path}/unload")

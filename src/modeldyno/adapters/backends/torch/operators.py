@@ -289,7 +289,7 @@ def _is_wait(event: Any) -> bool:
 
 
 def _occurrence(event: Any, scope: str, kernels: Sequence[Any], parent: int | None) -> Occurrence:
-    runtime_calls = list(_runtime_calls(event))
+    runtime_calls = [child for child in event.cpu_children if _is_runtime(child)]
     memory = [event, *(child for child in event.cpu_children if child.name in _ALLOCATING)]
     counts_memory = event.name not in _ALLOCATING or event.cpu_parent is None or _is_range(event.cpu_parent)
     named = _is_range(event) and not event.name.startswith(_COMPILED)
@@ -309,10 +309,6 @@ def _occurrence(event: Any, scope: str, kernels: Sequence[Any], parent: int | No
         allocated=float(sum(map(_allocated_bytes, memory))) if counts_memory else 0.0,
         parent=parent,
     )
-
-
-def _runtime_calls(event: Any) -> Iterator[Any]:
-    return (child for child in event.cpu_children if _is_runtime(child))
 
 
 def _is_recording(event: Any) -> bool:

@@ -10,8 +10,6 @@ from modeldyno.core.static.graph import Tensor
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numpy import ndarray
-
     from modeldyno.adapters.loaders.onnx_tracing.nodes import GraphValue, OnnxNode
 
 _NUMERIC_INPUTS = frozenset({
@@ -56,7 +54,7 @@ def operator_arguments(node: OnnxNode, values: Iterable[GraphValue | None]) -> d
         if not has_known_shape(value):
             continue
         if name in _NUMERIC_INPUTS and value.folded and value.data is not None:
-            named[name] = _to_numbers(value.data)
+            named[name] = value.data.item() if value.data.ndim == 0 else tuple(value.data.ravel().tolist())
         elif name.endswith("*"):
             named.setdefault(name[:-1], []).extend(operand_tensors)
         elif value.items is not None:
@@ -73,8 +71,3 @@ def _formal_names(node: OnnxNode, inputs: int) -> tuple[str, ...]:
         return contrib.formals if contrib is not None else tuple(f"input_{i}" for i in range(inputs))
     variadic = type(node.schema).FormalParameterOption.Variadic
     return tuple(f"{p.name}*" if p.option == variadic else p.name for p in node.schema.inputs)
-
-
-def _to_numbers(data: ndarray) -> Any:
-    """Return a number, or a tuple of numbers."""
-    return data.item() if data.ndim == 0 else tuple(data.ravel().tolist())

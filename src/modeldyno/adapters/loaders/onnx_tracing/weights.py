@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.adapters.loaders.onnx_tracing import ml_operators
 from modeldyno.adapters.loaders.onnx_tracing.contrib_shapes import OPERATORS
-from modeldyno.adapters.loaders.onnx_tracing.nodes import find_schema
-from modeldyno.adapters.loaders.onnx_tracing.scopes import owning_modules
+from modeldyno.adapters.loaders.onnx_tracing.nodes import find_schema, owning_modules
 from modeldyno.adapters.loaders.onnx_tracing.tensors import (
     KNOWN_FLOATS,
     KNOWN_WHOLE,

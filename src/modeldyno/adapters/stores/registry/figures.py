@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import select
 
 from modeldyno.adapters.stores.registry import versions
-from modeldyno.adapters.stores.registry.documents import decode, encode
-from modeldyno.adapters.stores.rows import insert
+from modeldyno.adapters.stores.rows import decode, encode, insert
 from modeldyno.adapters.stores.schema import FIGURES, POLICIES
 from modeldyno.core.registry.policy import Policy
 from modeldyno.core.registry.records import VariantFigure

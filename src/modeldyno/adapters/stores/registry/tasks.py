@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import and_, delete, func, or_, select, text, update
 
 from modeldyno.adapters.stores.registry import clock, events, versions
-from modeldyno.adapters.stores.registry.documents import decode, encode
-from modeldyno.adapters.stores.rows import insert, storable_text
+from modeldyno.adapters.stores.rows import decode, encode, insert, storable_text
 from modeldyno.adapters.stores.schema import FIGURES, TARGETS, TASKS, WORKERS
 from modeldyno.core.registry.records import OPEN, PLACES, HardwareTarget, Task, TaskKind, TaskState, Worker
 

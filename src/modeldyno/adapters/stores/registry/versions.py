@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import and_, delete, func, or_, select, update
 
 from modeldyno.adapters.stores.registry import events
-from modeldyno.adapters.stores.registry.documents import decode, encode
-from modeldyno.adapters.stores.rows import insert, storable_text
+from modeldyno.adapters.stores.rows import decode, encode, insert, storable_text
 from modeldyno.adapters.stores.schema import (
     ALIAS_MOVES,
     ALIASES,
