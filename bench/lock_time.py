@@ -25,7 +25,7 @@ from modeldyno import plugins
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import Policy
 from modeldyno.core.result.result import Event, Progressed
-from modeldyno.environment import idle_device
+from modeldyno.environment import idle
 from modeldyno.environment.idle import IdleRule
 from modeldyno.profiling.run import run_request
 from modeldyno.registry import execute, worker
@@ -86,7 +86,7 @@ def _measure(name: str, reference: str, policy: Policy, folder: Path) -> Times:
         assert version.name == f"{name}/1"
     options = worker.WorkerOptions(once=True, idle=IdleRule(looks=0))
     with (
-        mock.patch.object(idle_device, "device_lock", _timing_lock(idle_device.device_lock, times, folder)),
+        mock.patch.object(idle, "device_lock", _timing_lock(idle.device_lock, times, folder)),
         mock.patch.object(execute, "run_request", _watching_run(times)),
         mock.patch.object(worker.canary, "is_due", return_value=False),
     ):

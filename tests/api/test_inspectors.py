@@ -295,9 +295,7 @@ class TestAutoDiagnose:
 
         monkeypatch.setattr(server_profiler, "load", load)
         busy = {"cuda:0": "train (pid 7) uses cuda:0"}
-        monkeypatch.setattr(
-            "modeldyno.environment.idle_device.why_busy", lambda device, _rule: busy.get(device)
-        )
+        monkeypatch.setattr("modeldyno.environment.idle.why_busy", lambda device, _rule: busy.get(device))
         found = Profiler(
             {"name": "net", "engine": "ONNX", "path": "net.onnx"}, data=np.ones(4, np.float32)
         ).auto_diagnose(batch_list=[1, 8])
@@ -310,7 +308,7 @@ class TestAutoDiagnose:
     def test_nothing_idle_is_an_error_that_says_who(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """For each device."""
         monkeypatch.setattr(
-            "modeldyno.environment.idle_device.why_busy", lambda _device, _rule: "others use 1.00 of 2 cores"
+            "modeldyno.environment.idle.why_busy", lambda _device, _rule: "others use 1.00 of 2 cores"
         )
         with pytest.raises(DeviceInUse, match=r"No device is idle: cpu: others use 1\.00 of 2 cores"):
             Profiler("m", inspector=Sleeping("x")).auto_diagnose(["cpu"])
@@ -361,7 +359,7 @@ def test_idle_devices_are_those_that_nobody_uses(monkeypatch: pytest.MonkeyPatch
         rules.add(rule)
         return "train uses it" if device == "cuda:0" else None
 
-    monkeypatch.setattr("modeldyno.environment.idle_device.why_busy", why_busy)
+    monkeypatch.setattr("modeldyno.environment.idle.why_busy", why_busy)
     assert modeldyno.idle_devices() == ("cpu", "cuda:1")
     assert modeldyno.idle_devices(never_on="gpu:1", idle_cpu="5%", idle_memory="1GiB", idle_for="2s") == (
         "cpu",

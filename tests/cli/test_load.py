@@ -28,7 +28,7 @@ from modeldyno.documents.catalog import list_documents
 from modeldyno.documents.lookup import find_conclusion
 from modeldyno.loadtest import series as loadtest_series
 from modeldyno.profiling.run import JudgedResult
-from modeldyno.runtime.new_result import empty_result
+from modeldyno.runtime.events import empty_result
 from modeldyno.testing.sample_results import a_job
 from modeldyno.testing.sample_series import a_capacity, a_ladder
 from modeldyno.testing.server import serve_in_subprocess

@@ -24,7 +24,7 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.result.result import Environment, Result
 from modeldyno.errors import OutOfTime, RequestError, RunFailed
-from modeldyno.runtime.new_result import INTERRUPTED
+from modeldyno.runtime.events import INTERRUPTED
 from modeldyno.runtime.session import RunSession
 from modeldyno.testing.sample_results import a_failed_result, a_job, a_small_result
 

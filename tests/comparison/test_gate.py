@@ -19,7 +19,7 @@ from modeldyno.core.result.result import Environment, Result, merge
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
 from modeldyno.errors import OutOfTime, RequestError
-from modeldyno.runtime.new_result import INTERRUPTED
+from modeldyno.runtime.events import INTERRUPTED
 from modeldyno.runtime.session import RunSession
 from modeldyno.testing.sample_results import a_failed_result, a_job, a_small_result
 from modeldyno.views.comparison.gate import sentence

@@ -22,7 +22,7 @@ from modeldyno.core.comparison.schedule import RoundSchedule
 from modeldyno.core.result.result import Doubted, Failure, FailureKind, Progressed
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.errors import InputRefused, OutOfTime, RequestError, RunFailed
-from modeldyno.runtime.new_result import INTERRUPTED
+from modeldyno.runtime.events import INTERRUPTED
 from modeldyno.runtime.session import RunSession
 from modeldyno.testing.sample_results import a_result
 

@@ -9,7 +9,7 @@ import pytest
 
 from modeldyno import data, plugins
 from modeldyno.conversion import ConversionRequest, convert
-from modeldyno.conversion.measured_inputs import example_samples, measured_inputs, with_names_of
+from modeldyno.conversion.check_inputs import example_samples, measured_inputs, with_names_of
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.testing.fakes import a_model

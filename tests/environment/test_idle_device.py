@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.environment import idle_device as module
+from modeldyno.environment import idle as module
 from modeldyno.environment.device_lock import device_lock
-from modeldyno.environment.idle import IdleRule
-from modeldyno.environment.idle_device import find_idle, idle_device
+from modeldyno.environment.idle import IdleRule, find_idle, idle_device
 from modeldyno.errors import DeviceInUse
 
 if TYPE_CHECKING:

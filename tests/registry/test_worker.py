@@ -279,7 +279,7 @@ def test_a_busy_device_puts_the_task_off_for_longer_each_time(
     registered: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "modeldyno.environment.idle_device.why_busy", lambda _device, _rule: "others use 1.00 of 2 cores"
+        "modeldyno.environment.idle.why_busy", lambda _device, _rule: "others use 1.00 of 2 cores"
     )
     monkeypatch.setattr(worker_module, "DEFERRALS", (0.0, 7.0, 9.0))
 
@@ -340,9 +340,7 @@ def test_it_looks_once_before_it_loads_and_by_the_whole_rule_before_it_measures(
 ) -> None:
     del registered
     asked: list[IdleRule] = []
-    monkeypatch.setattr(
-        "modeldyno.environment.idle_device.why_busy", lambda _device, rule: asked.append(rule)
-    )
+    monkeypatch.setattr("modeldyno.environment.idle.why_busy", lambda _device, rule: asked.append(rule))
     rule = IdleRule(cpu=0.5)
 
     work(WorkerOptions(once=True, idle=rule))
@@ -355,7 +353,7 @@ def test_a_device_that_is_taken_while_the_model_loads_puts_the_task_off(
     registered: Registry, measured: list[Request], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = iter([None, "others use 1.00 of 2 cores"] * 3)
-    monkeypatch.setattr("modeldyno.environment.idle_device.why_busy", lambda _device, _rule: next(answers))
+    monkeypatch.setattr("modeldyno.environment.idle.why_busy", lambda _device, _rule: next(answers))
 
     done = work()
 
@@ -700,7 +698,7 @@ def test_the_reference_model_is_not_loaded_on_a_busy_machine(
     checked: list[object] = []
     monkeypatch.setattr(canary, "is_due", lambda _store, _target: True)
     monkeypatch.setattr(canary, "check_machine", lambda *given: checked.append(given))
-    monkeypatch.setattr("modeldyno.environment.idle_device.why_busy", lambda _device, _rule: "others use it")
+    monkeypatch.setattr("modeldyno.environment.idle.why_busy", lambda _device, _rule: "others use it")
     work()
 
     assert checked == []

@@ -30,9 +30,9 @@ from modeldyno.interfaces.probe import Pass, Subject
 from modeldyno.profiling.run import run_replicated
 from modeldyno.runtime import engine
 from modeldyno.runtime.engine import run
+from modeldyno.runtime.events import empty_result
 from modeldyno.runtime.failures import failure_of
 from modeldyno.runtime.inline import run_inline
-from modeldyno.runtime.new_result import empty_result
 from modeldyno.servers.server_process import ServerFailed
 from modeldyno.testing import known_latency
 from modeldyno.testing.fakes import a_model

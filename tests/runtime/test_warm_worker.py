@@ -28,7 +28,7 @@ from modeldyno.interfaces.session import CanSend
 from modeldyno.runtime import engine as runtime_engine
 from modeldyno.runtime import session_setup, warm_worker
 from modeldyno.runtime.child_process import subprocess_executor
-from modeldyno.runtime.new_result import empty_result
+from modeldyno.runtime.events import empty_result
 from modeldyno.runtime.warm_worker import open_warm_worker, warm_executor
 from modeldyno.testing.fakes import a_model
 

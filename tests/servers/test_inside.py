@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from modeldyno.core.load.server_stats import ServerCounters
-from modeldyno.servers import worker_counters
+from modeldyno.servers import prometheus_text
 from modeldyno.servers.inside_server import runner
 from modeldyno.servers.paths import INSIDE
 
@@ -80,7 +80,7 @@ def test_a_tally_counts_requests_and_batches(tmp_path: Path) -> None:
         worker = runner.Tally(str(tmp_path))
         worker.add(2, 4, 0.5, 1.0, 0.25)
         worker.add(1, 2, 0.5, 1.0, 0.25)
-    assert worker_counters.sum_worker_counters(tmp_path) == ServerCounters(
+    assert prometheus_text.sum_worker_counters(tmp_path) == ServerCounters(
         requests=6,
         samples=12,
         executions=4,
@@ -94,7 +94,7 @@ def test_a_tally_counts_requests_and_batches(tmp_path: Path) -> None:
 def test_a_tally_that_has_just_been_begun_counts_for_nothing(tmp_path: Path) -> None:
     """A file that a worker has not yet made whole is passed over."""
     (tmp_path / "1-1.tally").write_bytes(b"")
-    assert worker_counters.sum_worker_counters(tmp_path).requests == 0
+    assert prometheus_text.sum_worker_counters(tmp_path).requests == 0
 
 
 def test_what_is_neither_wait_nor_work_is_output() -> None:
@@ -102,12 +102,12 @@ def test_what_is_neither_wait_nor_work_is_output() -> None:
     worked = ServerCounters(
         requests=9, samples=9, executions=9, compute_input=1.0, compute=2.0, compute_output=0.5
     )
-    found = worker_counters.merge_server_counters(
+    found = prometheus_text.merge_server_counters(
         worked, ServerCounters(requests=10, failures=1), queue=3.0, whole=10.0
     )
     assert (found.requests, found.failures, found.samples) == (10, 1, 9)
     assert (found.queue, found.compute_input, found.compute, found.compute_output) == (3.0, 1.0, 2.0, 4.0)
-    assert worker_counters.merge_server_counters(worked, worked, queue=3.0, whole=0.0).compute_output == 0.5
+    assert prometheus_text.merge_server_counters(worked, worked, queue=3.0, whole=0.0).compute_output == 0.5
 
 
 def test_a_file_of_each_runtime(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from modeldyno.servers.startup_error import error_excerpt, find_cause
+from modeldyno.servers.server_process import error_excerpt, find_cause
 
 TRITON = """
 E1121 22:34:57.484310 31300 server.cc:241] "CudaDriverHelper has not been initialized."

@@ -12,7 +12,7 @@ from modeldyno.core.result.result import Environment, Failure, Progressed
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelIdentity
-from modeldyno.runtime.new_result import empty_result
+from modeldyno.runtime.events import empty_result
 from modeldyno.testing.sample_results import a_job
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.profile import as_tuple
-from modeldyno.environment.idle import IdleRule
-from modeldyno.environment.idle_device import find_idle
+from modeldyno.environment.idle import IdleRule, find_idle
 from modeldyno.registry.targets import devices_here, named_device
 
 if TYPE_CHECKING:

@@ -30,8 +30,7 @@ from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.stats import statistics
 from modeldyno.environment.containers import find_container
 from modeldyno.environment.devices import read_devices
-from modeldyno.environment.idle import IdleRule
-from modeldyno.environment.idle_device import idle_device
+from modeldyno.environment.idle import IdleRule, idle_device
 from modeldyno.environment.listening import serving_process
 from modeldyno.environment.machine import processor_name
 from modeldyno.environment.running_servers import running_url

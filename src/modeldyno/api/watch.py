@@ -16,8 +16,7 @@ from modeldyno.environment import machine
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.sampler import WatchStage
 from modeldyno.regions.summary import script_job
-from modeldyno.runtime.events import event_of
-from modeldyno.runtime.new_result import empty_result
+from modeldyno.runtime.events import empty_result, event_of
 from modeldyno.runtime.sampling import start_samplers
 
 if TYPE_CHECKING:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
+Callback = Callable[[click.Context, click.Parameter, Any], Any]
 
 INPUTS = click.option(
     "--input", "inputs", multiple=True, metavar="INPUT",
@@ -188,23 +189,14 @@ def _reading(row: Option) -> dict[str, Any]:
     if row.kind == COUNT:
         return {"type": click.IntRange(0 if row.zero else 1)}
     if row.kind == PERCENTILES:
-        return {"multiple": True, "callback": _parse_percentiles}
+        return {"multiple": True, "callback": _parsed_by("parse_percentiles")}
     below = 1.0 if row.kind == SHARE else float("inf")
     return {"callback": _CALLBACKS.get(row.kind) or quantity_callback(row.kind, zero=row.zero, below=below)}
 
 
-def _parse_cores(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
-    return actions.options.parse_cores(value or "")
-
-
-def _parse_percentiles(
-    _ctx: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
-) -> tuple[str, ...]:
-    return actions.options.parse_percentiles(values)
-
-
-def _parse_statistic(_ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
-    return actions.options.parse_statistic(value)
+def _parsed_by(function: str) -> Callback:
+    """Return what reads a value by a function of `actions.options`, which is imported when there is one."""
+    return lambda _ctx, _parameter, value: getattr(actions.options, function)(value)
 
 
 _LEAST_MEMORY = 64 * 2**20
@@ -220,15 +212,12 @@ def _parse_memory(ctx: click.Context, parameter: click.Parameter, value: str | N
     return number
 
 
-def _parse_sequence(
-    _ctx: click.Context, _parameter: click.Parameter, value: str | None
-) -> tuple[int, int] | None:
-    return actions.options.parse_sequence(value)
-
-
-_CALLBACKS = {
-    CORES: _parse_cores, STATISTIC: _parse_statistic, BYTES: _parse_memory, SEQUENCE: _parse_sequence,
-}  # fmt: skip
+_CALLBACKS: dict[str, Callback] = {
+    CORES: _parsed_by("parse_cores"),
+    STATISTIC: _parsed_by("parse_statistic"),
+    BYTES: _parse_memory,
+    SEQUENCE: _parsed_by("parse_sequence"),
+}
 
 
 def combine_options(*options: Decorator) -> Decorator:

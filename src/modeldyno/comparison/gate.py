@@ -42,7 +42,7 @@ from modeldyno.documents.lookup import find
 from modeldyno.errors import ModelDynoError, OutOfTime, RequestError
 from modeldyno.profiling.resolve_model import refers_to_model
 from modeldyno.profiling.run import judge_result
-from modeldyno.runtime.new_result import INTERRUPTED
+from modeldyno.runtime.events import INTERRUPTED
 from modeldyno.runtime.session import RunSession
 from modeldyno.views.text import count
 

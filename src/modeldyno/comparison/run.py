@@ -17,8 +17,8 @@ from modeldyno.core.result.result import merge
 from modeldyno.core.spec.probe_options import EVALUATION
 from modeldyno.errors import InputRefused, ModelDynoError, OutOfTime, RunFailed
 from modeldyno.identity import new_identity
+from modeldyno.runtime.events import INTERRUPTED
 from modeldyno.runtime.interleaved import is_over
-from modeldyno.runtime.new_result import INTERRUPTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from modeldyno import data
 from modeldyno.core.spec.input_spec import BATCH, InputSpec, is_sequence
+from modeldyno.errors import RequestError
 from modeldyno.interfaces.loader import Feed, Model
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy import ndarray
     from numpy.random import Generator
@@ -33,6 +34,8 @@ _SCALES = (0.01, 0.1, 10.0)
 _MASK = "mask"
 _FRACTIONS = ((1, 2), (1, 4), (3, 4), (3, 2), (2, 1), (1, 8))
 """Sizes of a dimension to try, as fractions of its usual size."""
+SAMPLES_FILE = "inputs.npz"
+"""Real samples, beside the converted model and by its names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,3 +220,66 @@ def _varied(spec: InputSpec, example: Mapping[str, ndarray]) -> InputSpec:
     if array is None or array.dtype.kind not in "iu" or not array.size or spec.low is not None:
         return spec
     return replace(spec, low=float(array.min()), high=float(array.max()))
+
+
+def measured_inputs(model: Model, requested: tuple[InputSpec, ...]) -> tuple[InputSpec, ...]:
+    """Return the inputs that a model is measured with at any batch size, in its order.
+
+    The batch stays free; other dimensions have the sizes that a measurement gives them. Real samples have
+    the source `SAMPLES_FILE`: they are those of the model's example. Nothing is returned where a request
+    names files, which must be named again, for inputs that are lists or dicts, and where a measurement would
+    find no sizes either.
+    """
+    if any(spec.source for spec in requested) or any(spec.dtype == "object" for spec in model.inputs):
+        return ()
+    try:
+        sized = data.assume_sizes(model, requested, batch_size=None, sizes={})
+        resolved = data.resolve_inputs(sized, requested, batch_size=None, sizes={})
+    except RequestError:
+        return ()
+    samples = example_samples(model, requested)
+    return tuple(_measured(spec, resolved.bound, samples, resolved.real) for spec in resolved.inputs)
+
+
+def example_samples(model: Model, requested: tuple[InputSpec, ...]) -> Feed:
+    """Return the real samples that a model is measured with: its example's arrays that have a first axis."""
+    if requested or model.example is None:
+        return {}
+    return {name: array for name, array in model.example.items() if array.ndim and array.dtype != object}
+
+
+def _measured(spec: InputSpec, bound: Mapping[str, int], samples: Feed, real: Feed) -> InputSpec:
+    if spec.name in samples:
+        array = samples[spec.name]
+        return InputSpec(name=spec.name, dtype=spec.dtype or str(array.dtype), source=SAMPLES_FILE)
+    shape = spec.shape and tuple(d if d == BATCH else bound.get(str(d), d) for d in spec.shape)
+    given = real.get(spec.name)
+    if (
+        given is not None and given.size == 1 and given.dtype.kind in "iuf"
+    ):  # a rate, say: the same in each call
+        return replace(spec, shape=shape, low=float(given.item()), high=float(given.item()))
+    return replace(spec, shape=shape)
+
+
+def with_names_of(specs: Sequence[InputSpec], declared: Sequence[InputSpec]) -> tuple[InputSpec, ...]:
+    """Return the inputs by the names and dtypes of a converted model.
+
+    It may leave out unused ones; if its names are others, their order is the same.
+    """
+    own = {spec.name: spec for spec in declared}
+    names = own_names([spec.name for spec in specs], list(own))
+    return tuple(
+        replace(spec, name=names[spec.name], dtype=own[names[spec.name]].dtype or spec.dtype) if own else spec
+        for spec in specs
+        if spec.name in names
+    )
+
+
+def own_names(names: Sequence[str], declared: Sequence[str]) -> dict[str, str]:
+    """Return the name that a converted model has for each input of its source, without unused ones."""
+    if not declared:
+        return {name: name for name in names}
+    shared = {name: name for name in names if name in declared}
+    if len(shared) == len(declared) or len(declared) != len(names):
+        return shared
+    return dict(zip(names, declared, strict=True))

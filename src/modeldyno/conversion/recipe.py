@@ -13,9 +13,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
+from modeldyno.conversion.check_inputs import SAMPLES_FILE, own_names, with_names_of
 from modeldyno.conversion.failures import failure, failure_of
 from modeldyno.conversion.locate import farthest_call, locate
-from modeldyno.conversion.measured_inputs import SAMPLES_FILE, own_names, with_names_of
 from modeldyno.conversion.reference import (
     Reference,
     SourceInvalidError,

@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec, plugins
 from modeldyno.codec import conversion as codec_conversion
-from modeldyno.conversion.check_inputs import CheckCall, CheckPlan, first_axis
-from modeldyno.conversion.measured_inputs import SAMPLES_FILE, example_samples, measured_inputs, own_names
+from modeldyno.conversion.check_inputs import (
+    SAMPLES_FILE,
+    CheckCall,
+    CheckPlan,
+    example_samples,
+    first_axis,
+    measured_inputs,
+    own_names,
+)
 from modeldyno.core.agreement.compare import relative_floor, source_fault, unstable
 from modeldyno.core.agreement.rule import BOUNDS, PRECISION
 from modeldyno.core.spec.input_spec import InputSpec

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,12 +13,14 @@ from typing import TYPE_CHECKING
 import psutil
 
 from modeldyno.core.stats.units import BYTES, FRACTION, SECONDS, parse_quantity
+from modeldyno.environment.device_lock import device_lock
 from modeldyno.environment.devices import read_devices
 from modeldyno.environment.machine import allowed_cores
 from modeldyno.environment.process_tree import cpu_seconds, describe_process, list_process_tree
+from modeldyno.errors import DeviceInUse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from modeldyno.environment.device_state import DeviceState
 
@@ -191,3 +195,37 @@ def _state_of(device: str) -> DeviceState:
     if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         raise ValueError(f"CUDA_VISIBLE_DEVICES '{visible}' hides it")
     raise ValueError("there is no such device")
+
+
+@contextmanager
+def idle_device(device: str, who: str, rule: IdleRule) -> Iterator[None]:
+    """Look whether a device is idle, then hold its lock during the block.
+
+    Args:
+        device: ``cpu``, or a GPU such as ``cuda:0``.
+        who: what others read who find it held.
+        rule: when it counts as idle.
+
+    Raises:
+        DeviceInUse: somebody else uses it.
+    """
+    if busy := why_busy(device, rule):
+        raise DeviceInUse(busy)
+    with device_lock(device, who) as holder:
+        if holder is not None:
+            raise DeviceInUse(f"{holder} measures on {device}")
+        yield
+
+
+def find_idle(devices: Sequence[str], rule: IdleRule) -> tuple[str, ...]:
+    """Return the devices that are idle now, and not measured by ModelDyno; all are looked at at once."""
+
+    def is_idle(device: str) -> bool:
+        try:
+            with idle_device(device, "modeldyno idle_devices", rule):
+                return True
+        except DeviceInUse:
+            return False
+
+    with ThreadPoolExecutor(max(1, len(devices))) as pool:
+        return tuple(device for device, idle in zip(devices, pool.map(is_idle, devices), strict=True) if idle)

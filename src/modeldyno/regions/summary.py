@@ -18,7 +18,7 @@ from modeldyno.core.trace.dataflow import sum_lines
 from modeldyno.core.trace.op_events import sum_occurrences
 from modeldyno.core.trace.redundant_ops import find_redundant_ops
 from modeldyno.environment import machine
-from modeldyno.runtime.new_result import empty_result
+from modeldyno.runtime.events import empty_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -33,6 +33,9 @@ SOURCE_LABEL, CREATED_LABEL, RUN_LABEL = "mlflow.version", "mlflow.created", "ml
 """Labels of what came from MLflow: ``models:/name/3``, when that was made, and the id of its run."""
 _ORIGIN_LABELS = (SOURCE_LABEL, CREATED_LABEL, RUN_LABEL)
 _SOURCE_WHY = "the registered model itself"
+_FLAGS = ("copy", "convert", "profile", "trust")
+_TABLES = ("metrics", "labels")
+_BOOLEANS = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +82,6 @@ class Registered:
     """Results of the same model that were in the store already."""
     workers: int
     """Workers that are there to do them."""
-
-
-_FLAGS = ("copy", "convert", "profile", "trust")
-_TABLES = ("metrics", "labels")
 
 
 def read_registration(path: Path, given: Mapping[str, Any]) -> Registration:
@@ -132,9 +131,6 @@ def _value(key: str, value: Any) -> Any:
             raise RequestError(f"version is a number from 1, not '{text}'.")
         return int(text)
     return text
-
-
-_BOOLEANS = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
 
 
 def register(request: Registration, registry: Registry) -> Registered:

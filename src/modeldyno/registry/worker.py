@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 from modeldyno import plugins
 from modeldyno.core.registry.records import FigureState, HardwareTarget, Task, TaskKind, TaskState, Worker
 from modeldyno.core.registry.windows import Window, opens_at
-from modeldyno.environment.idle import IdleRule
-from modeldyno.environment.idle_device import idle_device
+from modeldyno.environment.idle import IdleRule, idle_device
 from modeldyno.errors import DeviceInUse, ModelDynoError, RequestError, UnknownName
 from modeldyno.identity import new_identity
 from modeldyno.interfaces.registry import Outcome

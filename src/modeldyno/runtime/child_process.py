@@ -44,10 +44,10 @@ from modeldyno.environment.process_tree import (
     tree_memory,
 )
 from modeldyno.errors import ModelDynoError, ProbeUnsupported, RequestError, UnreadableDocument
+from modeldyno.runtime.events import INTERRUPTED, empty_result
 from modeldyno.runtime.exit_cause import ExitObserver, describe_over_limit
 from modeldyno.runtime.interrupts import counted_interrupts, sigterm_received
 from modeldyno.runtime.measured_region import RegionGate
-from modeldyno.runtime.new_result import INTERRUPTED, empty_result
 from modeldyno.runtime.time_limit import TimeLimit
 
 if TYPE_CHECKING:

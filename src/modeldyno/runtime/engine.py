@@ -41,12 +41,16 @@ from modeldyno.interfaces.loader import Form, Model
 from modeldyno.interfaces.probe import NO_TURNS, ChecksFirst, Pass, Subject
 from modeldyno.interfaces.sampler import WatchStage
 from modeldyno.runtime.cohosted import CoHostedModels, load_cohosted
-from modeldyno.runtime.events import RunStage, event_of, record_measurements
+from modeldyno.runtime.events import INTERRUPTED, RunStage, empty_result, event_of, record_measurements
 from modeldyno.runtime.failures import failure_of
 from modeldyno.runtime.forked_analysis import Analyst, analyse_here
-from modeldyno.runtime.new_result import INTERRUPTED, empty_result
-from modeldyno.runtime.opened_model import OpenedModel
-from modeldyno.runtime.output_checks import check_known, check_needs, check_outputs, tolerate_errors
+from modeldyno.runtime.output_checks import (
+    OpenedModel,
+    check_known,
+    check_needs,
+    check_outputs,
+    tolerate_errors,
+)
 from modeldyno.runtime.sampling import (
     discard_samplers,
     stage_marker,

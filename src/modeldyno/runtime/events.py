@@ -21,11 +21,13 @@ from modeldyno.core.result.result import (
     Kept,
     Outlined,
     Progressed,
+    Result,
     Watched,
 )
 from modeldyno.core.result.static_data import StaticReport
 from modeldyno.core.result.trace_data import TraceReport
 from modeldyno.errors import RequestError
+from modeldyno.identity import new_identity
 from modeldyno.interfaces.sampler import WatchStage
 from modeldyno.runtime import forked_analysis
 from modeldyno.runtime.measured_region import Region
@@ -34,7 +36,14 @@ from modeldyno.runtime.time_limit import TimeLimit
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from modeldyno.core.spec.job import Job
     from modeldyno.interfaces.probe import ProbeOutput
+
+INTERRUPTED = Doubt(
+    code="interrupted",
+    seen="the run was interrupted before it finished",
+    advice="run it again to the end before drawing conclusions from it",
+)
 
 
 @dataclass(slots=True)
@@ -105,3 +114,8 @@ def record_measurements(stream: Iterator[Event], measurements: list[Measurement]
         if isinstance(event, Found):
             measurements.append(event.measurement)
         yield event
+
+
+def empty_result(job: Job) -> Result:
+    """Return the empty Result with which a run of this Job begins."""
+    return Result(job=job, **new_identity())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import count
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -9,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import observed_number
 from modeldyno.core.result.result import Doubted, Event, Failed, Failure, FailureKind, Found
-from modeldyno.data.outputs import sketch_output
+from modeldyno.data import Payload
+from modeldyno.data.outputs import Sketch, sketch_output
 from modeldyno.errors import ProbeUnsupported, RequestError
+from modeldyno.interfaces.loader import Model
 from modeldyno.interfaces.session import CanCall, HasAllocator, Session
 from modeldyno.runtime.output_watch import LOOKS, OutputChecks, are_alike
 
@@ -18,15 +22,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.core.spec.job import Job
-    from modeldyno.interfaces.loader import Model
     from modeldyno.interfaces.probe import Probe, Subject
     from modeldyno.runtime.events import RunStage
-    from modeldyno.runtime.opened_model import OpenedModel
 
 _FIRST_PASS_TIME = 1.0
 """Seconds of calls for checking the output of each payload once."""
 _REPEAT_TIME = 0.5
 """Seconds after which no payload is checked a second time."""
+_COPIES = 4
+"""Fresh copies of inputs that tell a model that changes them from a random one, which does so in 0.4 %."""
+_UNCHECKED = Doubt(
+    code="unchecked-output",
+    seen="what the model returned holds no arrays, so it was not checked for NaN",
+    advice="nothing, if the model is meant to return nothing",
+)
 
 
 def check_outputs(opened: OpenedModel, where: str, stage: RunStage) -> Iterator[Event]:
@@ -73,10 +82,6 @@ def _changes_inputs(opened: OpenedModel) -> bool:
     except Exception:  # noqa: BLE001 - whatever the model raises now, it is not known to change inputs
         return False
     return bool(feed)
-
-
-_COPIES = 4
-"""Fresh copies of inputs that tell a model that changes them from a random one, which does so in 0.4 %."""
 
 
 def _check_repeatedly(opened: OpenedModel, looks: OutputChecks) -> None:
@@ -130,13 +135,6 @@ def first_request_failed(why: str) -> Doubt:
     )
 
 
-_UNCHECKED = Doubt(
-    code="unchecked-output",
-    seen="what the model returned holds no arrays, so it was not checked for NaN",
-    advice="nothing, if the model is meant to return nothing",
-)
-
-
 def check_known(model: Model) -> None:
     """Refuse to inspect a model that has neither weights, a graph nor a file."""
     if model.weights is None and model.graph is None and model.file_bytes is None:
@@ -169,3 +167,19 @@ def tolerate_errors(stream: Iterator[Event]) -> Iterator[Event]:
                 advice="nothing, if you need only times and memory; otherwise run `modeldyno inspect`",
             )
         )
+
+
+@dataclass(slots=True)
+class OpenedModel:
+    """A model made ready to call."""
+
+    session: Session
+    payload: Payload
+    calls: tuple[Callable[[], Any], ...]
+    model: Model
+    """The model, with the input sizes that it accepted."""
+    found: list[Event] = field(default_factory=list)
+    looks: OutputChecks = field(default_factory=OutputChecks)
+    """What the first call returned."""
+    first_inputs: Sketch | None = None
+    """Its inputs, as they were before it."""

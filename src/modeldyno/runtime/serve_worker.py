@@ -29,7 +29,7 @@ from modeldyno.runtime.failures import failure_of
 if TYPE_CHECKING:
     from modeldyno.core.load.request_target import Endpoint
     from modeldyno.core.spec.job import Job
-    from modeldyno.runtime.opened_model import OpenedModel
+    from modeldyno.runtime.output_checks import OpenedModel
 
 
 def start_server(job: Job, name: str, *, numbered: bool, owner: int | None) -> ServerRecord:

@@ -40,8 +40,7 @@ from modeldyno.interfaces.session import (
     load_target,
 )
 from modeldyno.runtime.failures import failure_of
-from modeldyno.runtime.opened_model import OpenedModel
-from modeldyno.runtime.output_checks import find_output_faults, first_request_failed
+from modeldyno.runtime.output_checks import OpenedModel, find_output_faults, first_request_failed
 from modeldyno.runtime.stage_functions import preprocessed_payload
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
 from modeldyno.core.study.goal import Goal, Objective
 from modeldyno.core.study.search_space import Space, parse_axis
 from modeldyno.core.study.study import Study
-from modeldyno.runtime.new_result import empty_result
+from modeldyno.runtime.events import empty_result
 from modeldyno.testing.sample_results import a_job
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as modules
 
 from modeldyno.adapters.backends.torch import backend, hook_overhead
-from modeldyno.adapters.backends.torch import hooks as torch_hooks
+from modeldyno.adapters.backends.torch import hook_overhead as torch_hooks
 from modeldyno.adapters.backends.torch import layers as torch_layers
 from modeldyno.adapters.loaders import live_object as objects
 from modeldyno.core.result.trace_data import Span

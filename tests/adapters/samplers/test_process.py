@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from modeldyno.adapters.samplers import process, process_sidecar
+from modeldyno.adapters.samplers.sidecar import SideWatch
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.environment import process_tree
@@ -335,7 +336,7 @@ def test_a_side_process_that_dies_is_a_doubt() -> None:
 
 def test_no_side_process_is_a_doubt() -> None:
     """On a system without /proc the run goes on without one."""
-    watch = process.ProcessWatch(side=None)
+    watch = SideWatch(side=None, judge=process.judge)
     watch.mark("timed")
 
     assert [d.code for d in watch.stop() if isinstance(d, Doubt)] == ["unwatched"]

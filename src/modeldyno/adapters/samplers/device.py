@@ -7,14 +7,12 @@ is left out, never reported as 0. Devices that the model does not use are left o
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.samplers import nvidia, rapl, triton_metrics
-from modeldyno.adapters.samplers import sidecar as side
+from modeldyno.adapters.samplers.sidecar import SideWatch, launch
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.trace import energy
@@ -57,54 +55,37 @@ _GAUGES = {
 """Reading to the metric that it is a sample of, in the timed pass."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceWatch:
-    """A running side process, or none if there is nothing to watch."""
-
-    side: subprocess.Popen[bytes] | None
-
-    def mark(self, stage: str) -> None:
-        """Begin a stage after reading each device; the stage ``idle`` ends by itself."""
-        side.mark(self.side, stage)
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """The side process."""
-        return side.pids(self.side)
-
-    def stop(self) -> Iterator[Measurement | Doubt]:
-        """End the side process and yield what it measured."""
-        if self.side is None:
-            return
-        recording = side.end_and_read(self.side)
-        if not isinstance(recording, dict):
-            yield Doubt(
-                code="unwatched",
-                seen="the side process that watches devices failed",
-                advice="there are no metrics of devices and energy; check whether `nvidia-smi` works here",
-            )
-            return
-        yield from device_measurements(recording["devices"], recording["stages"])
-
-
 def start(
     pids: Sequence[int],
     *,
     period: float | None = None,
     root: Path = Path("/"),
     environ: Mapping[str, str] = os.environ,
-) -> DeviceWatch:
+) -> SideWatch:
     """Watch the devices, and their use by the process tree of the first pid, every `period` seconds."""
     if not (sys.platform.startswith("linux") and is_anything_to_watch(root, environ)):
-        return DeviceWatch(side=None)
-    return DeviceWatch(side=side.launch(_SIDECAR, (root, pids[0], period or 0)))
+        return SideWatch(side=None, judge=lambda _: iter(()))
+    return SideWatch(side=launch(_SIDECAR, (root, pids[0], period or 0)), judge=_judge)
 
 
-def watch_metrics(url: str) -> DeviceWatch:
+def watch_metrics(url: str) -> SideWatch:
     """Watch the devices of a server on another machine, by its metrics; nothing if it reports none."""
     if not triton_metrics.read_triton_devices(url):
-        return DeviceWatch(side=None)
-    return DeviceWatch(side=side.launch(_SIDECAR, (url, os.getpid(), triton_metrics.UPDATE_PERIOD / 2)))
+        return SideWatch(side=None, judge=lambda _: iter(()))
+    return SideWatch(
+        side=launch(_SIDECAR, (url, os.getpid(), triton_metrics.UPDATE_PERIOD / 2)), judge=_judge
+    )
+
+
+def _judge(recording: Any) -> Iterator[Measurement | Doubt]:
+    if not isinstance(recording, dict):
+        yield Doubt(
+            code="unwatched",
+            seen="the side process that watches devices failed",
+            advice="there are no metrics of devices and energy; check whether `nvidia-smi` works here",
+        )
+        return
+    yield from device_measurements(recording["devices"], recording["stages"])
 
 
 def open_counters(

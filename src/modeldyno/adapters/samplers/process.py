@@ -7,13 +7,11 @@ subtracted.
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.adapters.samplers import sidecar as side
+from modeldyno.adapters.samplers.sidecar import SideWatch, launch
 from modeldyno.core.metrics import doubt
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import (
@@ -34,41 +32,26 @@ _MAX_FAULT_RATE = 1.0
 """Major faults per second above which there is a doubt."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessWatch:
-    """A running side process."""
-
-    side: subprocess.Popen[bytes] | None
-
-    def mark(self, stage: str) -> None:
-        """Begin a stage; return when the side process has taken its first sample."""
-        side.mark(self.side, stage)
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """The side process."""
-        return side.pids(self.side)
-
-    def stop(self) -> Iterator[Measurement | Doubt]:
-        """End the side process and yield what it measured."""
-        stages = side.end_and_read(self.side)
-        if not isinstance(stages, list):
-            yield Doubt(
-                code="unwatched",
-                seen="the side process that watches memory and noise failed",
-                advice="memory and noise are measured on Linux only",
-            )
-            return
-        yield from memory(stages)
-        yield from noise(stages)
-        yield from traffic(stages)
-
-
-def start(pids: Sequence[int], *, period: float | None = None) -> ProcessWatch:
+def start(pids: Sequence[int], *, period: float | None = None) -> SideWatch:
     """Watch the process tree of the first pid every `period` seconds; the other pids belong to us."""
     if not sys.platform.startswith("linux"):
-        return ProcessWatch(side=None)
-    return ProcessWatch(side=side.launch("modeldyno.adapters.samplers.process_sidecar", (period or 0, *pids)))
+        return SideWatch(side=None, judge=judge)
+    arguments = (period or 0, *pids)
+    return SideWatch(side=launch("modeldyno.adapters.samplers.process_sidecar", arguments), judge=judge)
+
+
+def judge(stages: Any) -> Iterator[Measurement | Doubt]:
+    """Yield what the readings of the stages say: memory, noise and traffic."""
+    if not isinstance(stages, list):
+        yield Doubt(
+            code="unwatched",
+            seen="the side process that watches memory and noise failed",
+            advice="memory and noise are measured on Linux only",
+        )
+        return
+    yield from memory(stages)
+    yield from noise(stages)
+    yield from traffic(stages)
 
 
 def memory(stages: Sequence[dict[str, Any]]) -> Iterator[Measurement]:

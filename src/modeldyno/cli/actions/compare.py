@@ -7,10 +7,13 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.cli.actions import compare_output
+import click
+
 from modeldyno.cli.actions import options as cli_options
 from modeldyno.cli.actions.output_options import OutputTargets, requested_optimizer
+from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
 from modeldyno.cli.actions.progress import Progress
+from modeldyno.codec import comparison as codec_comparison
 from modeldyno.comparison.explain import run_comparison
 from modeldyno.comparison.operands import resolve_operands
 from modeldyno.comparison.run import any_failed, build_comparison
@@ -22,15 +25,15 @@ from modeldyno.core.spec.probe_options import Observation
 from modeldyno.documents.write import check_format
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.profiling import request
-from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED
+from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED, JudgedResult
 from modeldyno.runtime.session import open_run_session
 from modeldyno.runtime.time_limit import TimeLimit
+from modeldyno.views import ViewOptions
+from modeldyno.views.comparison import blocks as comparison_blocks
 from modeldyno.views.text import format_rough_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import click
 
     from modeldyno.core.comparison.comparison import Comparison
     from modeldyno.core.spec.job import Job
@@ -62,9 +65,9 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
     else:
         jobs = [side for side in operands if not isinstance(side, Result)]
         comparison_result, interrupted = _run(jobs, turns, question, options, limit)
-        compare_output.store_comparison(comparison_result, targets)
+        store_comparison(comparison_result, targets)
     is_stored = targets.store and not stored
-    compare_output.report_comparison(
+    report_comparison(
         comparison_result, targets, everything=options["everything"], quiet=options["quiet"], kept=is_stored
     )
     ctx.exit(INTERRUPTED if interrupted else exit_code(comparison_result, options["fail_on"]))
@@ -149,3 +152,37 @@ def exit_code(result: Comparison, fail_on: str | None) -> int:
     if ChangeVerdict.WORSE in outcomes:
         return BROKEN
     return UNDECIDED if ChangeVerdict.UNDECIDED in outcomes else OK
+
+
+def store_comparison(comparison: Comparison, targets: OutputTargets) -> None:
+    """Store the Results of both sides, and the comparison."""
+    for result in comparison.results:
+        targets.store_only(JudgedResult(result=result))
+    targets.store_conclusion(comparison)
+
+
+def report_comparison(
+    comparison: Comparison, targets: OutputTargets, *, everything: bool, quiet: bool, kept: bool
+) -> None:
+    """Write and print a comparison.
+
+    Args:
+        comparison: the comparison.
+        targets: where its document and its report go.
+        everything: also show what is equal in both.
+        quiet: print only the verdict.
+        kept: whether it is in the store.
+    """
+    problem = targets.write_both(comparison, codec_comparison.encode(comparison))
+    if not targets.silent:
+        with ignore_broken_pipe():
+            blocks = comparison_blocks.blocks(comparison, ViewOptions(verbose=everything))
+            print_blocks(*(blocks[:1] if quiet else blocks))
+            if kept and not quiet:
+                click.echo(
+                    f"Stored as {comparison.id}; for a report: "
+                    f"modeldyno report {comparison.id[:6]} -o compared.html"
+                )
+            targets.told(problem)
+    if problem is not None:
+        raise problem

@@ -90,13 +90,13 @@ def _measure_all(
 
 def _compare(results: Sequence[Result], targets: OutputTargets, options: dict[str, Any]) -> None:
     """Compare the Results of two models, and store and report the comparison."""
-    from modeldyno.cli.actions import compare_output  # noqa: PLC0415 - only --compare needs them
+    from modeldyno.cli.actions import compare  # noqa: PLC0415 - only --compare needs them
     from modeldyno.comparison.run import build_comparison  # noqa: PLC0415
     from modeldyno.core.comparison.build import CompareOptions  # noqa: PLC0415
 
     comparison = build_comparison(results, CompareOptions())
-    compare_output.store_comparison(comparison, targets)
-    compare_output.report_comparison(
+    compare.store_comparison(comparison, targets)
+    compare.report_comparison(
         comparison,
         targets,
         everything=options["verbose"],

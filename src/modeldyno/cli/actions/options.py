@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 _PLAN_DEFAULTS = {field.name: field.default for field in fields(Plan)}
 
 
-def parse_cores(text: str) -> tuple[int, ...]:
+def parse_cores(text: str | None) -> tuple[int, ...]:
     """Parse the cores of ``--pin``."""
-    return request.parse_cores(text)
+    return request.parse_cores(text or "")
 
 
 def parse_statistic(text: str) -> str:

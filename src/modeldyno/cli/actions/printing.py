@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from modeldyno import plugins, views
 from modeldyno.cli import silence_stdout
+from modeldyno.core.advice.rules import findings
 from modeldyno.core.stats.sanitize import escape_json
+from modeldyno.views.advice.findings import pointer
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
@@ -73,3 +75,12 @@ def _console() -> Console:
             raise BrokenPipeError  # handled in one place, like any error; rich would exit with 1
 
     return Pipe(highlight=False)
+
+
+def print_hint(result: Result) -> None:
+    """Print a pointer to the findings of a result, if there are any."""
+    job = result.job
+    knobs = plugins.knobs(job.backend)
+    hint = pointer(result, findings(result, knobs), knobs, plugins.loader(job.model.scheme).backend)
+    if hint is not None:
+        print_blocks(hint)

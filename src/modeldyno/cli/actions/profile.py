@@ -11,9 +11,8 @@ from click.core import ParameterSource
 
 from modeldyno.cli.actions import gate_options
 from modeldyno.cli.actions import options as cli_options
-from modeldyno.cli.actions.hints import print_hint
 from modeldyno.cli.actions.output_options import OutputTargets, requested_optimizer, verdict_line
-from modeldyno.cli.actions.printing import ignore_broken_pipe
+from modeldyno.cli.actions.printing import ignore_broken_pipe, print_hint
 from modeldyno.cli.actions.progress import Progress
 from modeldyno.comparison.gate import find_baseline, possible_names
 from modeldyno.comparison.gate import run_gate as measure_gate

@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import click
 
@@ -17,9 +17,6 @@ from modeldyno.cli.actions import job_run
 from modeldyno.documents.job_file import is_job_address
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.regions.recorder import AtExit, profiled
-
-if TYPE_CHECKING:
-    from types import CodeType
 
 _RAISED, _INTERRUPTED = 1, 130
 """Exit codes of Python for a script that raised, or was ended by Ctrl-C."""
@@ -56,7 +53,7 @@ def _execute(path: Path, words: list[str]) -> NoReturn:
     if not sys.flags.safe_path:
         sys.path[0] = str(path.resolve().parent)
     try:
-        exec(_compile_script(path, file), module.__dict__)  # noqa: S102 - the user's own script
+        exec(compile(path.read_bytes(), file, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - the user's own script
     except SystemExit:
         raise
     except BaseException as error:  # noqa: BLE001 - any error is shown as Python shows it
@@ -70,10 +67,6 @@ def _drop_own_frames(error: BaseException) -> None:
     """Remove the frames of this file from the traceback."""
     while error.__traceback__ is not None and error.__traceback__.tb_frame.f_code.co_filename == __file__:
         error.__traceback__ = error.__traceback__.tb_next
-
-
-def _compile_script(path: Path, name: str) -> CodeType:
-    return compile(path.read_bytes(), name, "exec", dont_inherit=True)
 
 
 def _print_summary(process: int, json_path: Path | None) -> None:

@@ -14,8 +14,7 @@ from modeldyno.environment.running_servers import forget, is_recorded, stop_runn
 from modeldyno.errors import RunFailed
 from modeldyno.profiling.request import parse_settings
 from modeldyno.profiling.serve import serve_model
-from modeldyno.servers.server_process import read_tail
-from modeldyno.servers.startup_error import find_cause
+from modeldyno.servers.server_process import find_cause, read_tail
 
 if TYPE_CHECKING:
     from modeldyno.environment.running_servers import ServerRecord

@@ -14,7 +14,7 @@ from modeldyno.adapters.backends.served import base, export_cache, model_files
 from modeldyno.adapters.backends.served.base import Session, SessionWithStats
 from modeldyno.core.load.request_target import Endpoint
 from modeldyno.interfaces.loader import Form
-from modeldyno.servers import install, prometheus_text, tcp_ports, worker_counters
+from modeldyno.servers import install, prometheus_text, tcp_ports
 from modeldyno.servers.paths import INSIDE
 from modeldyno.servers.server_process import Launch, http_ready
 from modeldyno.servers.triton_config import DTYPES
@@ -211,6 +211,6 @@ def _read_counters(control: AdminClient, tally: Path, name: str) -> ServerCounte
     reported, inside, whole = prometheus_text.mlserver_counters(
         prometheus_text.parse_samples(control.text("GET", "/metrics")), name
     )
-    worker = worker_counters.sum_worker_counters(tally)
+    worker = prometheus_text.sum_worker_counters(tally)
     busy = (worker.compute_input or 0.0) + (worker.compute or 0.0) + (worker.compute_output or 0.0)
-    return worker_counters.merge_server_counters(worker, reported, queue=max(0.0, inside - busy), whole=whole)
+    return prometheus_text.merge_server_counters(worker, reported, queue=max(0.0, inside - busy), whole=whole)

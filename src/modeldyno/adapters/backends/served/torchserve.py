@@ -15,7 +15,7 @@ from modeldyno.adapters.backends.served import base, export_cache, model_files
 from modeldyno.adapters.backends.served.base import Session, SessionWithStats
 from modeldyno.core.load.request_target import Endpoint
 from modeldyno.core.spec.knob import Knob
-from modeldyno.servers import install, prometheus_text, tcp_ports, worker_counters
+from modeldyno.servers import install, prometheus_text, tcp_ports
 from modeldyno.servers.admin_client import AdminClient
 from modeldyno.servers.paths import INSIDE
 from modeldyno.servers.server_process import Launch
@@ -253,6 +253,6 @@ def _read_counters(control: AdminClient, tally: Path, name: str) -> ServerCounte
     reported, whole = prometheus_text.torchserve_counters(
         prometheus_text.parse_samples(control.text("GET", "/metrics")), name
     )
-    return worker_counters.merge_server_counters(
-        worker_counters.sum_worker_counters(tally), reported, queue=reported.queue or 0.0, whole=whole
+    return prometheus_text.merge_server_counters(
+        prometheus_text.sum_worker_counters(tally), reported, queue=reported.queue or 0.0, whole=whole
     )

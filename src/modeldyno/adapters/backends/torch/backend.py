@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
 from modeldyno.adapters.backends.output_leaves import finished_leaves, has_attributes
+from modeldyno.adapters.backends.torch.generate import quiet
 from modeldyno.adapters.backends.torch.inputs import Placement
-from modeldyno.adapters.backends.torch.quiet import quiet
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob
 from modeldyno.data.torch_signature import Forward
 from modeldyno.errors import RequestError

@@ -8,13 +8,14 @@ stopping criteria or logits processors, and with no end-of-text check.
 from __future__ import annotations
 
 import inspect
+import logging
+import warnings
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.adapters.backends.torch.quiet import quiet
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
@@ -28,6 +29,12 @@ _CACHES = ("cache", "past_key_values", "cache_params", "state", "mems", "past_bu
 """Arguments by which models take the cache of the previous step: `cache` from transformers 5.24 on."""
 _POSITIONS = ("max_target_positions", "max_position_embeddings", "n_positions")
 """Configuration fields for the maximum number of positions of a decoder."""
+_LOOP_ARGUMENTS = {
+    "logits_processor", "stopping_criteria", "generation_config", "synced_gpus", "streamer",
+    "assistant_model", "tokenizer", "assistant_tokenizer",
+}  # fmt: skip
+"""Arguments that `generate` passes to its loop, and the loop does not pass to the model."""
+_FIRST_RELEASE = (4, 57)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,13 +110,6 @@ class TorchDecoding:
         arguments.update(update(outputs, arguments, is_encoder_decoder=self.model.config.is_encoder_decoder))
         self.left = tuple(arguments[name] for name in _CACHES if arguments.get(name) is not None)
         return torch.cat([ids, outputs.logits[:, -1].argmax(-1, keepdim=True)], dim=-1)
-
-
-_LOOP_ARGUMENTS = {
-    "logits_processor", "stopping_criteria", "generation_config", "synced_gpus", "streamer",
-    "assistant_model", "tokenizer", "assistant_tokenizer",
-}  # fmt: skip
-"""Arguments that `generate` passes to its loop, and the loop does not pass to the model."""
 
 
 def prepare_decoding(module: Any, tensors: Mapping[str, Tensor], tokens: int) -> TorchDecoding:
@@ -233,9 +233,6 @@ def _check_release() -> None:
         )
 
 
-_FIRST_RELEASE = (4, 57)
-
-
 def _max_positions(config: Any) -> int | None:
     """Return the maximum number of positions of a decoder; None if positions are relative."""
     if hasattr(config, "relative_attention_num_buckets"):
@@ -264,3 +261,16 @@ def _why_not(model: Module) -> str:
     return (
         f', as it lacks an LM head; name a class that has one in config.json: "architectures": ["{names[0]}"]'
     )
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Suppress warnings and log records up to WARNING, as libraries emit them on import and set-up."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.backends.output_leaves import leaves
 from modeldyno.adapters.backends.torch import hook_overhead
-from modeldyno.adapters.backends.torch.hooks import HookedModule, Mark, add_hooks, register_hooks
+from modeldyno.adapters.backends.torch.hook_overhead import HookedModule, Mark, add_hooks, register_hooks
 from modeldyno.adapters.backends.torch.module_ranges import eager_module
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.result.trace_data import Span

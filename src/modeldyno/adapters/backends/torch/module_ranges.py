@@ -32,8 +32,6 @@ def watch_module_calls(
 
     The hooks are global: hooks on a module would switch off some of its fast paths.
     """
-    from torch.nn.modules import module as modules  # noqa: PLC0415 - heavy
-
     paths = {id(part): path for path, part in module.named_modules()}
 
     def before(part: Module, _args: Any) -> None:
@@ -46,15 +44,8 @@ def watch_module_calls(
         if path is not None:
             end(path)
 
-    handles = [
-        modules.register_module_forward_pre_hook(before),
-        modules.register_module_forward_hook(after, always_call=True),
-    ]
-    try:
+    with _hooks_on_all_modules(before, after):
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @contextmanager
@@ -90,8 +81,6 @@ def watch_all_module_calls(begin: Callable[[str], object], end: Callable[[], obj
     A module that is called by no other is named by its class, those within it by their paths from there:
     ``Net``, ``Net.layers.0``. A module that is no part of it, such as one in a list, is named by its class.
     """
-    from torch.nn.modules import module as modules  # noqa: PLC0415 - heavy
-
     open_modules: list[Module] = []
     paths: dict[int, str] = {}
 
@@ -109,6 +98,14 @@ def watch_all_module_calls(begin: Callable[[str], object], end: Callable[[], obj
         if open_modules and open_modules[-1] is part:
             open_modules.pop()
             end()
+
+    with _hooks_on_all_modules(before, after):
+        yield
+
+
+@contextmanager
+def _hooks_on_all_modules(before: Callable[..., None], after: Callable[..., None]) -> Iterator[None]:
+    from torch.nn.modules import module as modules  # noqa: PLC0415 - heavy
 
     handles = [
         modules.register_module_forward_pre_hook(before),

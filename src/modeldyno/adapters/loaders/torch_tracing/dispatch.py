@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import wraps
 from math import prod
 from time import process_time
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -21,15 +22,19 @@ import torch._meta_registrations
 from torch import Tensor, UntypedStorage
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from modeldyno.adapters.loaders.torch_tracing.assumed_flags import AssumedFlags
 from modeldyno.adapters.loaders.torch_tracing.meta_tensor import (
+    MAX_KNOWN_ELEMENTS,
+    META,
     MODE_STACK,
     MetaTensor,
+    OpTraits,
     StorageHandle,
     Values,
     current_dispatch_mode,
     dispatch_off,
+    is_small,
     plain_numbers,
+    traits_of,
 )
 from modeldyno.adapters.loaders.torch_tracing.op_call import (
     OpCall,
@@ -37,13 +42,6 @@ from modeldyno.adapters.loaders.torch_tracing.op_call import (
     known_values_of,
     output_layouts,
     shape_key,
-)
-from modeldyno.adapters.loaders.torch_tracing.op_traits import (
-    MAX_KNOWN_ELEMENTS,
-    META,
-    OpTraits,
-    is_small,
-    traits_of,
 )
 from modeldyno.adapters.loaders.torch_tracing.shape_rules import (
     HIGHER_ORDER_RULES,
@@ -67,6 +65,9 @@ _COMPUTING = frozenset({"aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm", "at
 _COMPUTE_LIMIT_S = 5.0
 """Seconds of CPU time for a factory that computes: it may train until a condition that needs real values."""
 _TENSOR, _AS_TENSOR = torch.tensor, torch.as_tensor
+CallSite = tuple[tuple[CodeType, int], ...]
+"""Where a program asks: the call stack, each frame as its code and instruction."""
+_MAX_RECONSIDERED = 32
 
 
 @dataclass(slots=True)
@@ -470,3 +471,35 @@ def _with_plain_numbers(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return make(plain_numbers(data) if isinstance(data, list | tuple) else data, *args, **kwargs)
 
     return make_plain
+
+
+class AssumedFlags:
+    """Assumed answers: false, unless an error followed when the same place asked before."""
+
+    def __init__(self) -> None:
+        """Assume false for all."""
+        self._true: set[CallSite] = set()
+        self._last_asked: CallSite | None = None
+
+    def answer(self) -> bool:
+        """Return the assumed flag for the calling place."""
+        self._last_asked = _call_site()
+        return self._last_asked in self._true
+
+    def reconsider(self) -> bool:
+        """Assume true for the flag that was read last; return whether that is new."""
+        site, self._last_asked = self._last_asked, None
+        if site is None or site in self._true or len(self._true) == _MAX_RECONSIDERED:
+            return False
+        self._true.add(site)
+        return True
+
+
+def _call_site() -> CallSite:
+    """Return the call stack; layers that one loop calls are at the same place."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - no public name
+    calls: list[tuple[CodeType, int]] = []
+    while frame is not None:
+        calls.append((frame.f_code, frame.f_lasti))
+        frame = frame.f_back
+    return tuple(calls)

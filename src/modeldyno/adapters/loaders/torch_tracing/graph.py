@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from modeldyno.adapters.loaders import torch_weights
-from modeldyno.adapters.loaders.torch_tracing.assumed_flags import AssumedFlags
 from modeldyno.adapters.loaders.torch_tracing.context import (
     analysis_lock,
     copy_module,
@@ -24,9 +23,8 @@ from modeldyno.adapters.loaders.torch_tracing.context import (
     training_mode,
     without_garbage_collection,
 )
-from modeldyno.adapters.loaders.torch_tracing.dispatch import MetaDispatchMode
-from modeldyno.adapters.loaders.torch_tracing.meta_tensor import MetaTensor
-from modeldyno.adapters.loaders.torch_tracing.op_traits import META, is_small
+from modeldyno.adapters.loaders.torch_tracing.dispatch import AssumedFlags, MetaDispatchMode
+from modeldyno.adapters.loaders.torch_tracing.meta_tensor import META, MetaTensor, is_small
 from modeldyno.adapters.loaders.torch_tracing.recorder import RecordedStorage, Recorder
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.static.graph import Graph, Phase, Role, Storage

@@ -5,6 +5,8 @@ They need an active dispatch mode (`dispatch`), which runs their operators.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -13,11 +15,13 @@ from torch import Tensor
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from modeldyno.adapters.loaders.torch_tracing.op_traits import OpTraits
-
 _CPU = torch.device("cpu")
 
 Values = Tensor | None
+_OFF = torch._C._DisableTorchDispatch  # noqa: SLF001 - no public name
+META = torch.device("meta")
+MAX_KNOWN_ELEMENTS = 2**20
+"""Maximum number of elements of a tensor whose values are kept."""
 
 
 class StorageHandle:
@@ -232,9 +236,40 @@ def current_dispatch_mode() -> DispatchMode:
     return MODE_STACK[-1]
 
 
-_OFF = torch._C._DisableTorchDispatch  # noqa: SLF001 - no public name
-
-
 def dispatch_off() -> Any:
     """Disable dispatch to the mode, so that torch itself runs."""
     return _OFF()
+
+
+@dataclass(frozen=True, slots=True)
+class OpTraits:
+    """Static properties of an operator."""
+
+    name: str
+    """Name without the overload: ``aten.addmm``."""
+    arguments: tuple[str, ...]
+    written: tuple[int, ...]
+    """Positions of the arguments that it writes into."""
+    written_names: tuple[str, ...]
+    reshapes_in_place: bool
+    random: bool
+
+
+@cache
+def traits_of(func: Any) -> OpTraits:
+    """Read the properties of an operator from its schema, cached."""
+    schema = func._schema  # noqa: SLF001 - the only handle that has it
+    write = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
+    return OpTraits(
+        name=schema.name.replace("::", "."),
+        arguments=tuple(a.name for a in schema.arguments),
+        written=tuple(i for i, w in enumerate(write) if w),
+        written_names=tuple(a.name for a, w in zip(schema.arguments, write, strict=True) if w),
+        reshapes_in_place=torch.Tag.inplace_view in func.tags,
+        random=torch.Tag.nondeterministic_seeded in func.tags,
+    )
+
+
+def is_small(tensor: Tensor) -> bool:
+    """Whether a tensor is small enough for its values to be kept."""
+    return tensor.numel() <= MAX_KNOWN_ELEMENTS and tensor.layout is torch.strided

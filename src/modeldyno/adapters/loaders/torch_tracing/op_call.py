@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from modeldyno.adapters.loaders.torch_tracing.meta_tensor import (
+    META,
     MetaTensor,
     StorageHandle,
     current_dispatch_mode,
+    is_small,
 )
-from modeldyno.adapters.loaders.torch_tracing.op_traits import META, is_small
 
 if TYPE_CHECKING:
     from modeldyno.adapters.loaders.torch_tracing.meta_tensor import DispatchMode

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from modeldyno.adapters.loaders.torch_tracing.op_traits import (
+from modeldyno.adapters.loaders.torch_tracing.meta_tensor import (
     MAX_KNOWN_ELEMENTS,
     META,
     OpTraits,
