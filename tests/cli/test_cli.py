@@ -94,6 +94,13 @@ def test_every_command_has_help(modeldyno: Callable[..., CommandResult], command
             2,
             "--json takes no value, such as '-'; it prints: for a file, write",
         ),
+        (
+            ("profile", STEADY, "-b", "8,16"),
+            2,
+            "--batch-size takes a whole number, not '8,16'; modeldyno sweep MODEL --space batch_size=1,8",
+        ),
+        (("profile", STEADY, "--processes", "two"), 2, "--processes takes a whole number, not 'two'."),
+        (("profile", "--model", "m.onnx"), 2, "no option --model; MODEL stands without an option"),
         (("profile", STEADY, "--trust", "more"), 2, "--trust takes no value, such as 'more'."),
         (
             ("profile", STEADY, "more"),

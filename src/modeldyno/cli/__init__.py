@@ -340,6 +340,8 @@ def _usage_text(error: click.UsageError, words: Sequence[str]) -> str:
         instead = instead or suggestions.instead_of_option(error.option_name, words, command)
     elif isinstance(error, click.MissingParameter):
         instead = suggestions.explain_missing_argument(error.param.human_readable_name if error.param else "")
+    elif isinstance(error, click.BadParameter):
+        instead = suggestions.explain_bad_number(error)
     instead = instead or suggestions.explain_stray_word(error.message, words, command)
     where = error.ctx.command_path if error.ctx else "modeldyno"
     return instead or f"{error.format_message()} See: {where} --help"

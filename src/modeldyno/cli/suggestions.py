@@ -51,6 +51,7 @@ _OPTIONS = {
     **dict.fromkeys(("--runs", "--iterations", "--iters", "--repeat", "-n", "-r"), _RUNS),
     **dict.fromkeys(("--warmup", "--warmup-runs", "--warmup-request-count"), _WARM_UP),
     **dict.fromkeys(("--weights", "--checkpoint", "--state-dict", "--ckpt"), _WEIGHTS),
+    **dict.fromkeys(("-m", "--model"), "MODEL stands without an option: modeldyno profile model.onnx"),
     **dict.fromkeys(("--batch-sizes", "--batch_sizes"), _SEVERAL_BATCHES),
     **dict.fromkeys(("--export-json", "--benchmark-json", "--output-format", "--format"), _JSON),
     **dict.fromkeys(
@@ -147,6 +148,16 @@ def explain_stray_word(message: str, words: Sequence[str], command: click.Comman
     if before == ["list"]:
         return f"'{word}' belongs to no option; modeldyno list --name {word} lists the results of a model."
     return ""
+
+
+def explain_bad_number(error: click.BadParameter) -> str:
+    """Return the sentence about a value that is no whole number; empty for any other value."""
+    value, _, rest = error.message.partition(" is not a valid integer")
+    if not rest or error.param is None:
+        return ""
+    option = error.param.opts[-1]
+    several = f"; {_SEVERAL_BATCHES}" if option == "--batch-size" and "," in value else ""
+    return f"{option} takes a whole number, not {value}{several}."
 
 
 def explain_missing_argument(name: str) -> str:

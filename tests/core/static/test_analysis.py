@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -539,11 +540,7 @@ def test_a_module_without_a_class_has_that_of_its_one_kind_of_operator() -> None
     """Modules of ONNX are scopes without a class; one of two kinds, or one that holds others, keeps none."""
     both = Op("t.relu", {}, (Tensor((4, 2), "float32"),), "b.c")
     for ops, expected in ((network({}).ops, "mm"), ((*network({}).ops, both), "")):
-        graph = network({}, ops=ops, modules={"": "", "a": "Linear", "b": "", "b.c": ""})
-        modules = outline(*analyse_model(lambda _, graph=graph: graph, Inspection(), FORMULAS)).modules
-        assert {module.path: module.kind for module in modules} == {
-            "": "",
-            "a": "Linear",
-            "b": "",
-            "b.c": expected,
-        }
+        trace = partial(network, ops=ops, modules={"": "", "a": "Linear", "b": "", "b.c": ""})
+        described = outline(*analyse_model(trace, Inspection(), FORMULAS))
+        kinds = {module.path: module.kind for module in described.modules}
+        assert kinds == {"": "", "a": "Linear", "b": "", "b.c": expected}
