@@ -74,6 +74,13 @@ def test_the_last_of_what_code_has_is_proposed(tmp_path: Path) -> None:
     assert explain_unrecognised(tmp_path / "m.py", ()).endswith("m.py:Net")
 
 
+def test_a_function_make_is_proposed_wherever_it_stands(tmp_path: Path) -> None:
+    """The documentation names what makes a model so, and functions for trying things follow it."""
+    (tmp_path / "m.py").write_text("class Net: pass\ndef make(): pass\ndef smaller(): pass")
+
+    assert explain_unrecognised(tmp_path / "m.py", ()).endswith("m.py:make")
+
+
 @pytest.mark.parametrize(
     ("member", "says"),
     [

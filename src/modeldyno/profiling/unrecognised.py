@@ -76,12 +76,13 @@ def _describe_code(path: Path) -> str:
         return f"cannot be parsed as Python ({error}); correct it there"
     names = [node.name for node in tree.body if _makes_a_model(node)]
     if not names:
-        return f"is code; write a function in it that makes the model, and name it: {path}:make"
+        return f"is code; write a function in it that makes the model, and name it: {path}:{_MAKER}"
     known = ", ".join(names[:_NAMES_SHOWN]) + (
         f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
     )
-    # What combines the others is defined after them, so the last name is the best guess.
-    return f"is code that defines {known}; name what makes the model: {path}:{names[-1]}"
+    # What combines the others is defined after them, so the last name is the best guess but for a `make`.
+    guess = _MAKER if _MAKER in names else names[-1]
+    return f"is code that defines {known}; name what makes the model: {path}:{guess}"
 
 
 def _makes_a_model(node: ast.stmt) -> TypeGuard[ast.ClassDef | ast.FunctionDef]:
@@ -96,6 +97,8 @@ def _makes_a_model(node: ast.stmt) -> TypeGuard[ast.ClassDef | ast.FunctionDef]:
 
 
 _NAMES_SHOWN = 6
+_MAKER = "make"
+"""Name that the documentation gives to the function that makes a model."""
 _SCRIPT = "/code/__torch__"
 """In the name of a member of each archive that torch.jit.save writes."""
 
