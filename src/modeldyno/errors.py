@@ -154,6 +154,10 @@ class UncertifiedWarning(UserWarning):
     """A percentile was read that has too few independent samples to be certified."""
 
 
+class PredictedOutOfMemory(MemoryError):
+    """The analysis says that a model cannot be called in the memory that is free; the message says why."""
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error of a framework means that memory is exhausted."""
     return isinstance(error, MemoryError) or any(phrase in str(error).lower() for phrase in _OUT_OF_MEMORY)

@@ -441,4 +441,4 @@ def test_progress_reaches_the_watcher() -> None:
     with subprocess_executor() as execute:
         execute(job("sleep_briefly"), watch=watch)
 
-    assert stages[:6] == ["import", "load", "payload", "open", "first call", "latency"]
+    assert stages[:6] == ["import", "load", "inputs", "open", "first call", "latency"]

@@ -22,6 +22,7 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import FailureKind, Result
 from modeldyno.core.spec.input_spec import parse_input
 from modeldyno.core.spec.job import Job
+from modeldyno.core.spec.knob import configure
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.spec.static_options import Inspection
 from modeldyno.data import outputs
@@ -270,6 +271,42 @@ def test_a_server_that_fails_is_a_failure_of_the_server() -> None:
         "triton ended: no model",
         "a\nb",
     )
+
+
+DIGITS = ModelRef(scheme="onnx", locator=str(Path(__file__).parents[2] / "examples/digits/digits.onnx"))
+
+
+def digits_in_batches(size: int, plan: Plan = QUICK) -> Result:
+    config = configure(plugins.backend("onnxruntime").knobs, {"batch_size": size})
+    return run(
+        Job(model=DIGITS, backend="onnxruntime", probes=("static", "latency"), config=config, plan=plan)
+    )
+
+
+def test_what_is_predicted_to_take_far_too_much_memory_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No inputs are made for it, and the analysis stays; what needs less than twice the free memory is tried."""
+    needed = digits_in_batches(1).find("memory_peak")
+    assert needed is not None
+    assert isinstance(needed.value, int | float)
+    monkeypatch.setattr(engine.machine, "spare_memory", lambda _held: int(needed.value / 2) + 1)  # type: ignore[operator]
+    assert digits_in_batches(1).find("latency") is not None
+
+    monkeypatch.setattr(engine, "payload_of", None)
+    refused = digits_in_batches(10**9)
+
+    assert refused.failure is not None
+    assert (refused.failure.kind, refused.failure.where) == (FailureKind.OOM, "inputs")
+    assert refused.failure.message.startswith("not tried: by analysis it takes ")
+    assert refused.failure.message.endswith(" are free")
+    assert refused.find("memory_peak") is not None
+
+
+def test_the_memory_that_was_allowed_is_what_a_prediction_must_fit() -> None:
+    """A limit that was given stands in place of the free memory."""
+    refused = digits_in_batches(1000, replace(QUICK, memory_limit=1_000_000))
+
+    assert refused.failure is not None
+    assert refused.failure.message.endswith(" and 977 KiB are allowed")
 
 
 def test_contexts_are_no_lines_of_the_model() -> None:

@@ -207,6 +207,10 @@ SLOW, LEAN = "latency.p50 12.3% higher (10.3% to 14.3%)", "process_memory.max 20
             "new is better than old: latency.p50 2,600 times faster (2,534 to 2,669).",
         ),
         (
+            (change("latency.p50", ChangeVerdict.BETTER, -0.92, interval=Interval(low=-0.947, high=-0.88)),),
+            "new is better than old: latency.p50 13 times faster (8.3 to 19).",
+        ),
+        (
             (change("throughput", ChangeVerdict.BETTER, 51.0, 0.0),),
             "new is better than old: throughput 52 times faster.",
         ),
@@ -223,7 +227,7 @@ SLOW, LEAN = "latency.p50 12.3% higher (10.3% to 14.3%)", "process_memory.max 20
         ),
         (
             (change("latency.p50", ChangeVerdict.WORSE, 12.0, interval=Interval(low=3.0, high=50.0)),),
-            "new is worse than old: latency.p50 13 times slower (4.0x to 51x more).",
+            "new is worse than old: latency.p50 13 times slower (4.0 to 51).",
         ),
         (
             (change("latency.p50", ChangeVerdict.WORSE, 4.0, interval=Interval(low=0.5, high=50.0)),),

@@ -132,8 +132,8 @@ class TestLadder:
         unbound = LoadCurve(knob="concurrency", rungs=(rung(1, judgements=()),))
         curve = [column.title for column in tables(load_curve_blocks(unbound))[0].columns]
 
-        assert titles == ["slots", "goodput", "lag p99", "queue", "errors", "client CPU"]
-        assert curve == ["slots", "requests/s", "p50", "p95", "p99", ""]
+        assert titles == ["concurrency", "goodput", "lag p99", "queue", "errors", "client CPU"]
+        assert curve == ["concurrency", "requests/s", "p50", "p95", "p99", ""]
         assert len(tables(load_curve_blocks(bare))) == 1
 
     def test_an_uncertified_percentile_shows_what_bounds_it(self) -> None:

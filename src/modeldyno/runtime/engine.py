@@ -29,12 +29,14 @@ from modeldyno.core.result.result import (
     Result,
     fold,
 )
+from modeldyno.core.spec.devices import is_cpu
 from modeldyno.core.spec.knob import KnobValue
+from modeldyno.core.stats.units import BYTES, format_quantity
 from modeldyno.core.trace import energy
 from modeldyno.data.random_arrays import DEFAULT_DTYPE
 from modeldyno.environment import machine
 from modeldyno.environment.process_tree import list_process_tree, tree_memory
-from modeldyno.errors import ModelDynoError, RequestError
+from modeldyno.errors import ModelDynoError, PredictedOutOfMemory, RequestError
 from modeldyno.interfaces.backend import ChoosesDevice, ConfiguresProcess, TakesOtherInputs
 from modeldyno.interfaces.load_stages import loading
 from modeldyno.interfaces.loader import Form, Model
@@ -489,7 +491,8 @@ def _open_backend(job: Job, stage: RunStage, stack: ExitStack, ready: _Ready) ->
 def _opening_events(job: Job, stage: RunStage, stack: ExitStack, ready: _Ready) -> Iterator[Event]:
     environment = next(event.environment for event in ready.events if isinstance(event, Located))
     model = ready.subject.model
-    with stage("payload" if ready.preprocess is None else CallStage.PREPROCESS):
+    with stage("inputs" if ready.preprocess is None else CallStage.PREPROCESS):
+        _check_predicted_memory(job, ready.subject)
         payload = payload_of(job, model, plugins.backend(job.backend), ready.preprocess)
     # Yielded before the first call, so that the report of a failed call shows its inputs.
     yield Loaded(model=identity(job, model), inputs=payload.used)
@@ -509,6 +512,29 @@ def _opening_events(job: Job, stage: RunStage, stack: ExitStack, ready: _Ready) 
     yield from load_times(ready.spent)
     ready.subject = _with_session(replace(ready.subject, batch_size=batch_size_of(job)), opened)
     ready.opened = opened
+
+
+_FAR_TOO_MUCH = 2.0
+"""Times the free memory that a model is predicted to take before it is not tried: a runtime may need less."""
+
+
+def _check_predicted_memory(job: Job, subject: Subject) -> None:
+    """Refuse what the memory of this machine cannot hold by far: making its inputs alone may take minutes.
+
+    Raises:
+        PredictedOutOfMemory: it is so.
+    """
+    if plugins.serves(job.backend) or not is_cpu(subject.device()):
+        return
+    peak = next((m.value for m in subject.known if m.metric == "memory_peak" and not m.scope), None)
+    if not isinstance(peak, float | int):
+        return
+    limit = job.plan.memory_limit or machine.spare_memory(tree_memory(list_process_tree(os.getpid())))
+    if peak > _FAR_TOO_MUCH * limit:
+        raise PredictedOutOfMemory(
+            f"not tried: by analysis it takes {format_quantity(peak, BYTES, 3)} of memory with these inputs, "
+            f"and {format_quantity(limit, BYTES, 3)} are {'allowed' if job.plan.memory_limit else 'free'}"
+        )
 
 
 def _configs(job: Job) -> tuple[Mapping[str, KnobValue], ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from modeldyno.core.result.result import Failure, FailureKind
 from modeldyno.core.trace.source_line import format_frame_location, innermost_user_frame, short_path
-from modeldyno.errors import is_out_of_memory
+from modeldyno.errors import PredictedOutOfMemory, is_out_of_memory
 
 
 def failure_of(error: BaseException, where: str) -> Failure:
@@ -19,6 +19,8 @@ def failure_of(error: BaseException, where: str) -> Failure:
 
     if isinstance(error, ServerFailed):
         return Failure(where=where, kind=FailureKind.SERVER, message=str(error), log=error.log)
+    if isinstance(error, PredictedOutOfMemory):
+        return Failure(where=where, kind=FailureKind.OOM, message=str(error))
     lines = str(error).strip().splitlines() or [""]
     text = f"{type(error).__name__}: {lines[0]}".rstrip(": ")
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_ours(Path(f.filename))]

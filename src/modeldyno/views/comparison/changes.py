@@ -105,11 +105,7 @@ def describe_change(change: Change) -> str:
     if in_points(change):
         return f"{change.query} {_bound_text(ratio, change)}{_points_interval(change)}"
     if factor := _factor(ratio):
-        ends = () if span is None else (_factor(span.low), _factor(span.high))
-        between = (
-            f" ({_between_numbers(ends)})" if all(ends) and len(set(ends)) > 1 else _interval_text(change)
-        )
-        return f"{change.query} {factor:,.0f} times {_direction(change)}{between}"
+        return f"{change.query} {factor:,.0f} times {_direction(change)}{_factor_interval(change)}"
     word = "higher" if ratio > 0 else "lower"
     size = format_percent(abs(ratio))
     if span is None or span.low == span.high:
@@ -137,9 +133,17 @@ def _factor(ratio: float) -> float | None:
     return whole if whole >= _TIMES else 1 / whole if 0 < whole <= 1 / _TIMES else None
 
 
-def _between_numbers(ends: Iterable[float | None]) -> str:
-    low, high = sorted(end for end in ends if end)
-    return f"{low:,.0f} to {high:,.0f}"
+def _factor_interval(change: Change) -> str:
+    """Format the interval of a change that is told as a factor; in changes where it includes none at all."""
+    span = change.interval
+    if span is None or span.low == span.high or span.low * span.high <= 0 or span.low <= -1:
+        return _interval_text(change)
+    low, high = sorted(max(1 + end, 1 / (1 + end)) for end in (span.low, span.high))
+    return f" ({_times(low)} to {_times(high)})"
+
+
+def _times(factor: float) -> str:
+    return f"{factor:,.0f}" if factor >= _TIMES else f"{factor:.1f}"
 
 
 def _interval_text(change: Change) -> str:

@@ -381,7 +381,7 @@ def _measurements(capacity: Capacity) -> Table:
     titles = (f"{bound.query}>" for bound in limits_shown)
     return Table(
         title=f"The search for {_bounds(capacity.search)}; ± is half of the 95 % interval",
-        columns=make_columns(">", _unit(capacity.search.knob), "time>", *titles, "requests/s>", "", ""),
+        columns=make_columns(">", _unit(capacity.search.knob), "longer>", *titles, "requests/s>", "", ""),
         rows=rows,
     )
 
@@ -471,4 +471,4 @@ def _at(knob: str, load: float) -> str:
 
 
 def _unit(knob: str) -> str:
-    return "slots>" if knob != RATE else "rate/s>"
+    return "concurrency>" if knob != RATE else "rate/s>"
