@@ -284,7 +284,7 @@ def digits_in_batches(size: int, plan: Plan = QUICK) -> Result:
 
 
 def test_what_is_predicted_to_take_far_too_much_memory_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No inputs are made for it, and the analysis stays; what needs less than twice the free memory is tried."""
+    """No inputs are made for it, and the analysis stays; up to twice the free memory is tried."""
     needed = digits_in_batches(1).find("memory_peak")
     assert needed is not None
     assert isinstance(needed.value, int | float)
