@@ -13,6 +13,7 @@ the alias did not move back.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import random
 import signal
@@ -46,13 +47,13 @@ SPOILT = 100
 KINDS = ("version.added", "alias.moved", "version.changed", "version.removed")
 
 
-def write(url: str, log: Path, count: int) -> None:
-    """Make changes, one kind after the other, and write down each that was done."""
+def write(url: str, log: Path) -> None:
+    """Make changes until killed, one kind after the other, and write down each that was done."""
     model = f"model-{os.getpid()}"
     with sql.open(url) as store, log.open("a", buffering=1) as lines:
         registry = store.registry
         version, _ = registry.add_version(a_version(model, creator="nobody"))
-        for number in range(count):
+        for number in itertools.count():
             kind = KINDS[number % len(KINDS)]
             actor = f"{os.getpid()}-{number}"
             if kind == "version.added":
@@ -78,7 +79,7 @@ def change(url: str, folder: Path, options: argparse.Namespace) -> tuple[list[tu
         pid = os.fork()
         if pid == 0:
             try:
-                write(url, logs[-1], options.changes)
+                write(url, logs[-1])
             except BaseException:  # noqa: BLE001 - the process of the parent is not to go on
                 traceback.print_exc()
             os._exit(1)
