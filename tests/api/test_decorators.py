@@ -301,6 +301,14 @@ def test_a_mark_that_is_kept_follows_the_switch(clock: Clock) -> None:
     assert seen(recorder) == {"kept": (1, 2, 2), "watched": (1, 2, 2)}
 
 
+def test_a_block_has_one_mark_for_each_way_to_record_it(mark: Profiled) -> None:
+    """It is made once, however often the block is run."""
+    memory = mark("step", memory="process")
+    assert mark("step", memory="process") is memory
+    assert mark("step") is mark("step")
+    assert mark("step") is not memory
+
+
 def test_a_mark_is_used_within_itself(mark: Profiled, clock: Clock) -> None:
     """One mark that is entered twice gives two calls, of which the outer one has the time."""
     block = mark("block")

@@ -116,15 +116,15 @@ class TestPointer:
         several = tuple(replace(a_finding, code=f"code-{n}") for n in range(6))
         one, many = pointer(SHORT, (a_finding,)), pointer(SHORT, several)
         assert one is not None
-        assert one.text == "threads"
+        assert one.text == "threads; to try them:"
         assert one.advice.startswith("modeldyno advise onnx:models/digits.onnx ")
-        assert one.advice.endswith(" tries them")
+        assert one.advises_command
         assert many is not None
-        assert many.text == "code-0, code-1, code-2, code-3 and 2 more"
+        assert many.text == "code-0, code-1, code-2, code-3 and 2 more; to try them:"
         served = replace(SHORT, job=replace(SHORT.job, load=Load()))
         told = pointer(served, (a_finding,))
         assert told is not None
-        assert told.advice == "modeldyno show 012345 --findings shows them"
+        assert (told.text, told.advice) == ("threads; to see them:", "modeldyno show 012345 --findings")
         assert pointer(SHORT, ()) is None
 
     def test_its_command_has_the_inputs_and_settings_of_the_profile(self) -> None:
@@ -134,14 +134,14 @@ class TestPointer:
         assert notice is not None
         assert notice.advice == (
             "modeldyno advise onnx:models/digits.onnx --set batch_size=8 --set threads=2 "
-            "--input image=batch,64:float32:0..16 tries them"
+            "--input image=batch,64:float32:0..16"
         )
         trusted = replace(SHORT, job=replace(SHORT.job, trust=True, name="digits", inputs=()))
         notice = pointer(trusted, (a_finding,), KNOBS, usual_backend="torch")
         assert notice is not None
         assert notice.advice == (
             "modeldyno advise onnx:models/digits.onnx --backend onnxruntime --set batch_size=8 "
-            "--set threads=2 --name digits --trust tries them"
+            "--set threads=2 --name digits --trust"
         )
 
 

@@ -365,7 +365,7 @@ def test_a_doubt_says_how_many_measurements_it_is_about() -> None:
     text_shown = " ".join(terminal.text(blocks(doubted)).split())
 
     assert f"in 1 of {best.verified} measurements" in text_shown
-    assert "modeldyno show abcdef for details" in text_shown
+    assert "modeldyno show abcdef" in text_shown
 
 
 @pytest.mark.parametrize("name", ["=1+1", "a\x1b[31mb", "x\ny"])

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any
 from modeldyno import codec
 from modeldyno.api.arrays import labelled_file
 from modeldyno.api.error_wording import reword_errors
+from modeldyno.api.live_functions import check_functions, with_functions
 from modeldyno.api.profile import (
     as_tuple,
-    check_functions,
     check_settings,
     offered,
     parse_evaluation,
     store_conclusion_if,
     store_if,
-    with_functions,
 )
 from modeldyno.codec import comparison as codec_comparison
 from modeldyno.comparison.explain import run_comparison

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.api.error_wording import reword_errors
-from modeldyno.api.profile import check_functions, check_settings, offered, with_functions
+from modeldyno.api.live_functions import check_functions, with_functions
+from modeldyno.api.profile import check_settings, offered
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.study import Study

@@ -80,8 +80,8 @@ class Profiled:
         """Calls that have ended and are in no tally yet."""
         self._counts = False
         """Whether they are being moved to their tally."""
-        self._marks: dict[str, RegionMark] = {}
-        """Those that only time a block, by name."""
+        self._marks: dict[Any, RegionMark] = {}
+        """Those with a name, by it, and by what else they record."""
         self._all_marks: WeakSet[RegionMark] = WeakSet()
         self._lock = RLock()
         self._meters = Meters()
@@ -128,17 +128,17 @@ class Profiled:
             RequestError: the target cannot be decorated, or there is no such memory.
         """
         plain = not (sync or memory or ops or energy)
-        if plain:
-            try:  # a with block asks for its mark each time it is run
-                return self._marks[target]
-            except (KeyError, TypeError):
-                pass
+        key = target if plain else (target, sync, memory, ops, energy)
+        try:  # a with block asks for its mark each time it is run
+            return self._marks[key]
+        except (KeyError, TypeError):
+            pass
         name = target if isinstance(target, str) else None
         mark = RegionMark(
             self, name, sync=sync, memory=_parse_memory(memory), ops=_parse_ops(ops), energy=energy
         )
-        if plain and name is not None and len(self._marks) < MOST_REGIONS:
-            self._marks[name] = mark
+        if name is not None and len(self._marks) < MOST_REGIONS:
+            self._marks[key] = mark
         return mark if name is target else mark(target)
 
     def enable(self) -> None:

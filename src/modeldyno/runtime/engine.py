@@ -519,10 +519,10 @@ _FAR_TOO_MUCH = 2.0
 
 
 def _check_predicted_memory(job: Job, subject: Subject) -> None:
-    """Refuse what the memory of this machine cannot hold by far: making its inputs alone may take minutes.
+    """Refuse a call that surely exhausts memory before its inputs are made, which may take minutes.
 
     Raises:
-        PredictedOutOfMemory: it is so.
+        PredictedOutOfMemory: it is predicted to take more than twice the memory there is for it.
     """
     if plugins.serves(job.backend) or not is_cpu(subject.device()):
         return

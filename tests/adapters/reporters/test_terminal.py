@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import io
 import re
+import shlex
+import subprocess
 
 import pytest
 from hypothesis import given
@@ -266,6 +268,23 @@ def test_notices_of_a_kind_stand_together() -> None:
     doubt, note = (Notice(severity=s, text="t") for s in (Severity.DOUBT, Severity.NOTE))
 
     assert terminal.text([doubt, doubt, note]) == "! t\n! t\n\n· t\n"
+
+
+def test_a_command_that_goes_on_can_be_pasted() -> None:
+    """Read by a shell it is the command again: no word is cut, and none is quoted over two lines."""
+    command = (
+        f"modeldyno advise onnx:/{'long/' * 20}net.onnx --set batch_size=32 --require 'latency.p99 <= 5ms'"
+    )
+
+    shown = terminal.text([Notice(severity=Severity.NOTE, text="t", advice=command)])
+
+    pasted = shown.partition("→ ")[2]
+    assert pasted.count("\\\n") > 1
+    words = subprocess.run(
+        ["sh", "-c", f"printf '%s\\n' {pasted}"], capture_output=True, text=True, check=True
+    ).stdout
+    assert words.splitlines() == shlex.split(command)
+    assert [len(line) > 80 for line in shown.splitlines()].count(True) == 1, "the long path alone"
 
 
 def test_a_wide_character_takes_two_columns() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -384,6 +385,13 @@ def test_what_neither_has_is_undecided_and_what_cannot_be_asked_is_refused() -> 
     assert new.candidate == pytest.approx(1.0, rel=0.01)
     with pytest.raises(RequestError, match="name a statistic"):
         judge_changes(both, both, queries=["latency"])
+
+
+def test_a_whole_call_is_a_headline_beside_that_of_the_model() -> None:
+    """Whoever gives a function before or after the model sees its effect; a single stage is not judged."""
+    scoped = tuple(replace(latency(STEADY), scope=scope) for scope in ("end_to_end", "preprocess"))
+    both = result(latency(STEADY), *scoped)
+    assert list(map(str, headline_queries(both, both))) == ["latency.p50", "latency.p50@end_to_end"]
 
 
 def test_shared_metrics_leave_out_circumstances_scopes_and_other_kinds() -> None:

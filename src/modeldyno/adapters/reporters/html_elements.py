@@ -97,7 +97,7 @@ def _notice(block: Notice) -> str:
     text = _text(block.text)
     sign = f'<span class="sign" role="img" aria-label="{block.severity}">{_SIGNS[block.severity]}</span>'
     code = f"<strong>{html.escape(block.code)}</strong>: " if block.code else ""
-    tag = "code" if block.advice.startswith(_COMMAND) else "span"
+    tag = "code" if block.advises_command else "span"
     advice = f'<br><{tag} class="faint">{_options(_text(block.advice))}</{tag}>' if block.advice else ""
     log = f"<pre>{_options(html.escape(block.log))}</pre>" if block.log else ""
     return f'<li class="{block.severity}">{sign}{code}{text}{advice}{log}</li>\n'
@@ -120,8 +120,6 @@ _LONG = 140
 """Longest verdict that is not split."""
 _TOO_LONG = 200
 """A longer first sentence is split at its first semicolon."""
-_COMMAND = "modeldyno "
-"""How a command begins."""
 
 
 _OPTION = re.compile(r"(?<!\S)--?[a-z][\w-]*")

@@ -6,6 +6,7 @@ rich markup.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -126,10 +127,27 @@ def _notice_lines(block: Notice, width: int) -> Iterator[Line]:
     body = wrap(code + block.text, width - 2)
     yield (f"{sign} ", role), *_split_code(body[0], len(code), role)
     yield from (((f"  {line}", ""),) for line in body[1:])
-    advice = wrap(f"→ {block.advice}", width - 2) if block.advice else []
+    advice = _advice_lines(block, width - 2) if block.advice else []
     yield from (((f"  {line}", "faint"),) for line in advice)
     for line in block.log.splitlines():
         yield from (((f"  ┊ {part}", "faint"),) for part in wrap(line, width - 4, keep=True))
+
+
+def _advice_lines(block: Notice, width: int) -> list[str]:
+    """Wrap the advice; a command can still be pasted: no word is cut, and a line that goes on says so."""
+    if not block.advises_command:
+        return wrap(f"→ {block.advice}", width)
+    lines = ["→"]
+    for word in _SHELL_WORD.findall(block.advice):
+        if lines != ["→"] and display_width(f"{lines[-1]} {word} \\") > width:
+            lines[-1] += " \\"
+            lines.append(word)
+        else:
+            lines[-1] += f" {word}"
+    return lines
+
+
+_SHELL_WORD = re.compile(r"(?:'[^']*'|\S)+")
 
 
 def _split_code(line: str, place: int, role: str) -> Line:

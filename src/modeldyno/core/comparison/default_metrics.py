@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 ALL = ""
 """The key of the smallest effect of all other metrics in a mapping of smallest effects."""
+_WHOLE = {"", END_TO_END}
+"""Scopes of the whole model, and of the call with the functions around it."""
 SMALLEST: Mapping[str, float] = {row.name: row.smallest for row in METRICS.values() if row.smallest}
 """Smallest effects that matter, for metrics with other than the usual one."""
 
@@ -26,13 +28,15 @@ SMALLEST: Mapping[str, float] = {row.name: row.smallest for row in METRICS.value
 def headline_queries(baseline: Result, candidate: Result) -> tuple[Query, ...]:
     """Return the few queries that a gate judges: those in the baseline that the table of metrics names.
 
-    Of a model that was analysed and not run they are its costs. If there are none, all that both have.
+    Of a model that was analysed and not run they are its costs; of calls with functions around the model,
+    the latency of the call end to end as well. If there are none, all that both have.
     Those that the candidate lacks are judged, too, so that a gate does not pass because nothing was measured.
     """
-    judged = [m for m in baseline.measurements if m.row.judged and not m.scope]
+    judged = [m for m in baseline.measurements if m.row.judged and m.scope in _WHOLE]
     judged = sorted((m for m in judged if m.row.spread is _is_spread(m)), key=lambda m: m.row.judged)
     measured = [m for m in judged if not m.row.computed]
-    queries = tuple(Query(metric=m.metric, statistic=m.row.statistic) for m in measured or judged)
+    chosen = measured or judged
+    queries = tuple(Query(metric=m.metric, scope=m.scope, statistic=m.row.statistic) for m in chosen)
     return queries or shared_queries(baseline, candidate)
 
 
@@ -48,7 +52,7 @@ def shared_queries(baseline: Result, candidate: Result) -> tuple[Query, ...]:
         row, other = measurement.row, candidate.find(measurement.metric, measurement.scope)
         if other is None or _is_spread(measurement) is not _is_spread(other):
             continue
-        whole = measurement.scope in {"", END_TO_END} and _has_direction(row)
+        whole = measurement.scope in _WHOLE and _has_direction(row)
         if _is_of_region(measurement, other) if own_code else whole:
             statistic = _default_statistic(measurement)
             queries.append(Query(metric=row.name, scope=measurement.scope, statistic=statistic))

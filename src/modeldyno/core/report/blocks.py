@@ -61,9 +61,14 @@ class Notice(Printable):
     code: str = ""
     """A short stable name to look up: a doubt's code, a failure's stage and kind."""
     advice: str = ""
-    """What to do about it."""
+    """What to do about it: a sentence, or a command to paste and nothing else."""
     log: str = ""
     """Lines of output, as they were printed."""
+
+    @property
+    def advises_command(self) -> bool:
+        """Whether the advice is a command to paste."""
+        return self.advice.startswith("modeldyno ")
 
     def __post_init__(self) -> None:
         """Clean each text; the log keeps its lines."""

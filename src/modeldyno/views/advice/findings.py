@@ -70,21 +70,25 @@ def bottleneck_notices(limit: Bottleneck | None) -> Iterator[Notice]:
 def pointer(
     result: Result, items: Sequence[Finding], knobs: Iterable[Knob] = (), usual_backend: str = ""
 ) -> Notice | None:
-    """Return a one-line pointer to the findings, with a command to paste; None if there are none."""
+    """Return a one-line pointer to the findings, with a command to paste; None if there are none.
+
+    Args:
+        result: what was measured.
+        items: its findings.
+        knobs: those of its backend; a setting at its default is left out of the command.
+        usual_backend: that of the model's loader, which need not be named.
+    """
     codes = list(dict.fromkeys(item.code for item in items))
     if not codes:
         return None
     names = ", ".join(codes[:_NAMED]) + (f" and {len(codes) - _NAMED} more" if len(codes) > _NAMED else "")
     tries = result.job.load is None and any(item.job is not None for item in items)
-    how = f"modeldyno show {result.id[:6]} --findings"
+    command = f"modeldyno show {result.id[:6]} --findings"
     if tries:
         job = replace(result.job, config=_unusual_settings(result.job, knobs))
-        how = advise_command_line(job, usual_backend)
-    return note(
-        shorten(clean(names), TEXT_LIMIT),
-        code="findings",
-        advice=f"{clean(how)} {'tries them' if tries else 'shows them'}",
-    )
+        command = advise_command_line(job, usual_backend)
+    text = f"{shorten(clean(names), TEXT_LIMIT)}; to {'try' if tries else 'see'} them:"
+    return note(text, code="findings", advice=clean(command))
 
 
 def describe_saving(estimate: Saving | None) -> str:

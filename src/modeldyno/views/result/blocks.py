@@ -66,7 +66,7 @@ def failures(result: Result) -> Iterator[Notice]:
         yield _failure(failure, _FIND_A_BATCH if memory else "")
 
 
-_FIND_A_BATCH = "modeldyno advise with the same arguments halves the batch until one fits"
+_FIND_A_BATCH = "`modeldyno advise` with the same arguments halves the batch until one fits"
 
 
 def doubts(result: Result) -> Iterator[Notice]:

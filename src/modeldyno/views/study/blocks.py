@@ -77,7 +77,7 @@ def _doubts(study: Study, shown: RankedConfiguration, *, stored: bool) -> Iterat
             severity=Severity.DOUBT,
             code=code,
             text=CODES.get(code, "See the result of the trial.").removesuffix(".") + share,
-            advice=f"modeldyno show {result_id} for details" if result_id else "",
+            advice=f"modeldyno show {result_id}" if result_id else "",
         )
 
 
