@@ -199,6 +199,16 @@ def test_the_default_is_what_is_set_or_what_the_backend_does() -> None:
     assert served.default == {"instances": 1}
 
 
+def test_the_default_of_a_server_has_the_batch_that_it_would_choose_where_that_is_allowed() -> None:
+    """Triton's is 8, which makes it the point of 8; requests of 16 samples ask for more than that."""
+    varied = {"instances": [1, 2], "max_batch": [1, 8, 32]}
+    small = told(space=varied, backend="triton")
+    large = told(space=varied, backend="triton", set={"batch_size": 16})
+
+    assert small.default == {"instances": 1, "max_batch": 8}
+    assert large.default == {"instances": 1}
+
+
 def test_the_default_names_its_backend_where_that_is_varied() -> None:
     """The default is one of the points, and not compared with itself."""
     study = told(space={"backend": ["onnxruntime"], "batch_size": [1, 8]})

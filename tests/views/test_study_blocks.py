@@ -72,7 +72,7 @@ def test_the_sentence_has_the_winner_its_gain_and_its_certainty() -> None:
 
     assert "measurements over 3 configurations: batch_size=4 gives throughput 400/s" in text
     assert "4 times that of the default, at latency.mean" in text
-    assert text.endswith("99% certain.")
+    assert text.endswith("; over 99% certain to be the best or within 5% of it.")
 
 
 def test_less_is_told_as_less() -> None:

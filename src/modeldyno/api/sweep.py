@@ -96,7 +96,8 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
         max_time: time limit in seconds, or text such as ``"10m"``; None: until nothing more can be learned.
         max_trials: maximum number of measurements, including verification.
         curves: number of best configurations to measure at all loads after the search, within the budget.
-        certain: required confidence in the best configuration, a fraction; 0.95 if None.
+        certain: required confidence that the answer is the best or within 5 % of it, a fraction; 0.95 if
+            None.
         example: inputs of a live object.
         backend: what runs or serves it.
         inputs: shapes or files, as ``--input`` takes them.

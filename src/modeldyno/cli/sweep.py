@@ -75,7 +75,7 @@ def budget_options(command: cli_options.Command) -> cli_options.Command:
             "--until",
             metavar="'certain >= S'",
             callback=_check_certainty,
-            help="Required confidence in the best configuration; 95% by default.",
+            help="Required confidence that the answer is the best or within 5% of it; 95% by default.",
         ),
         click.option(
             "--curves",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from modeldyno.sweeps.point_to_job import BACKEND, canonical_name, knob_of
 from modeldyno.sweeps.schema import AXIS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from modeldyno.documents.yaml_file import FileConfig
 
@@ -81,20 +82,37 @@ def _fixes_batch_size(text: str) -> bool:
 
 
 def default_point(
-    space: Space, backend: str, knobs: Iterable[Knob], settings: Mapping[str, KnobValue]
+    space: Space,
+    backend: str,
+    knobs: Iterable[Knob],
+    settings: Mapping[str, KnobValue],
+    check: Callable[[Mapping[str, KnobValue]], None],
 ) -> Point:
     """Return the point that others are compared with: the settings, or else the backend's defaults.
 
     An axis without a known default is left out, and so are loads.
+
+    Args:
+        space: the axes.
+        backend: its name.
+        knobs: those of the backend.
+        settings: what was set.
+        check: raises RequestError where knobs exclude each other, so that one is not what it usually is.
     """
     table = {knob.name: knob for knob in knobs}
     values: Point = {}
+    usual: Point = {}
     for spec in space.axes:
         knob = table.get(spec.name)
-        usual_value = None if knob is None else knob.default if knob.default is not None else knob.usual
-        value = backend if spec.name == BACKEND else settings.get(spec.name, usual_value)
+        value = backend if spec.name == BACKEND else settings.get(spec.name, knob.default if knob else None)
         if value is not None:
             values[spec.name] = value
+        elif knob is not None and knob.usual is not None:
+            usual[spec.name] = knob.usual
+    for name, value in usual.items():
+        with suppress(RequestError):
+            check({**settings, **values, name: value})
+            values[name] = value
     return space.named(values)
 
 

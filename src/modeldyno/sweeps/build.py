@@ -114,7 +114,7 @@ def build_study(
         space=space,
         goal=goal,
         settings=settings,
-        default=axes.default_point(space, backend, knobs, settings),
+        default=axes.default_point(space, backend, knobs, settings, plugins.backend(backend).check),
         strategy=_read_strategy(words),
         seed=plan.seed,
         budget=read_budget(words, Budget()),

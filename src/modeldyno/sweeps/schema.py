@@ -71,7 +71,9 @@ BUDGET = {
     "max_time": _described(_QUANTITY, "Time limit of the whole sweep, such as 10m."),
     "max_trials": _described(_COUNT, "Largest number of measurements, verification included."),
     "curves": _described(_COUNT, "Best configurations to measure at all loads after the search."),
-    "certain": _described(_QUANTITY, "Share of resamples in which the best must be best; 95% by default."),
+    "certain": _described(
+        _QUANTITY, "Required confidence that the answer is the best or within 5% of it; 95% by default."
+    ),
 }
 PLAN = _of_table(options.PLAN)
 LOAD = {

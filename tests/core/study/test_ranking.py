@@ -255,6 +255,23 @@ class TestCertainty:
         assert sum(row.share for row in found.rows) == pytest.approx(1.0)
         assert [row.point["batch_size"] for row in found.rivals] == [3]
 
+    def test_an_answer_that_is_hardly_worse_than_the_best_is_right(self) -> None:
+        """Each of two equals is the best in half of the resamples, and within 5 % of it in nearly all."""
+        pairs = batches(50, 100, 100)
+        well = [*pairs, *(t for _ in range(4) for t in batches(50, 100, 100, stage=TrialPurpose.VERIFY))]
+        found = ranking(in_process(*well))
+
+        assert found.certainty < 0.7
+        assert found.near_best > 0.97
+        assert 0.7 < ranking(in_process(*pairs)).near_best < found.near_best
+
+    def test_an_answer_that_may_break_its_bound_is_not_near_the_best(self) -> None:
+        """Where nothing else is near, it is as certain as that the bounds hold."""
+        trials = [tried({"batch_size": 1}, 100), tried({"batch_size": 2}, 900, 0.00995)]
+        found = ranking(in_process(*trials, goal=WITHIN))
+
+        assert found.near_best == pytest.approx(found.certainty)
+
     def test_a_chance_to_break_a_bound_takes_from_it(self) -> None:
         """What holds its bound in half of the cases cannot be certain."""
         trials = [tried({"batch_size": 1}, 100), tried({"batch_size": 2}, 900, 0.00995)]

@@ -17,7 +17,7 @@ from tests.support.sample_trials import a_trial, add_trials, an_answer
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.study.goal import Goal, Objective, Rank
-from modeldyno.core.study.ranking import Ranking, ranking
+from modeldyno.core.study.ranking import NEAR, Ranking, ranking
 from modeldyno.core.study.search_space import Key, Point, key
 from modeldyno.core.study.study import LOADS, Budget, Study, Trial, TrialPurpose, TrialRequest, TrialState
 from modeldyno.core.study.verification import (
@@ -93,8 +93,8 @@ class TestRounds:
 
     def test_what_lost_its_chance_is_dropped(self) -> None:
         """One that two rounds have shown to be behind is not measured in the later ones."""
-        study = searched(100, 200, 197, budget=Budget(certain=0.997))
-        means = {1: 100.0, 2: 200.0, 3: 188.0}
+        study = searched(100, 200, 197, budget=Budget(certain=0.9999))
+        means = {1: 100.0, 2: 200.0, 3: 191.0}
         found = again(answered(study, lambda p: means[int(p["batch_size"])]))
 
         assert found.count(2) > found.count(3) == 2
@@ -109,9 +109,9 @@ class TestRounds:
 
     def test_rounds_come_to_an_end(self) -> None:
         """What is nearly certain is measured in all rounds, and no more."""
-        source = np.random.default_rng(3)
+        source = np.random.default_rng(4)
         study = searched(100, 200, 197, budget=Budget(certain=0.999))
-        means = {1: 100.0, 2: 200.0, 3: 185.0}
+        means = {1: 100.0, 2: 200.0, 3: 194.0}
         found = again(
             answered(study, lambda p: means[int(p["batch_size"])] * math.exp(source.normal(0, 0.03)))
         )
@@ -121,10 +121,10 @@ class TestRounds:
     @pytest.mark.parametrize(
         ("error", "second", "searching", "rounds"),
         [
-            (0.01, 185.0, 1.0, ROUNDS),
-            (0.1, 160.0, 1.0, TWICE),
-            (0.1, 160.0, 2.2, TWICE),
-            (0.1, 160.0, 100.0, TWICE + 1),
+            (0.01, 194.0, 1.0, ROUNDS),
+            (0.1, 168.0, 1.0, TWICE),
+            (0.1, 168.0, 2.2, TWICE),
+            (0.1, 168.0, 100.0, TWICE + 1),
         ],
     )
     def test_looks_that_err_by_much_verify_for_no_longer_than_was_searched(
@@ -532,7 +532,12 @@ def simulated(kind: Kind, noise: float, seed: int) -> tuple[Study, Truth]:
 class Tally:
     """What came of many studies."""
 
+    certainty: float = 0.0
+    """The sum of what the studies say."""
+    answers: int = 0
+    """How many are right, whatever they say."""
     claims: int = 0
+    """How many say that they are certain, and how many of these are right."""
     right: int = 0
     intervals: int = 0
     covered: int = 0
@@ -548,9 +553,12 @@ class Tally:
         assert best is not None
         self.studies += 1
         self.trials += sum(trial.stage is TrialPurpose.VERIFY for trial in study.trials)
-        if found.certainty >= study.budget.certain:
+        right = (1 + NEAR) * reachable(truth, best.point) >= max(map(allowed, truth.values()))
+        self.certainty += found.near_best
+        self.answers += right
+        if found.near_best >= study.budget.certain:
             self.claims += 1
-            self.right += reachable(truth, best.point) >= 0.99 * max(map(allowed, truth.values()))
+            self.right += right
         self._count_intervals(found, truth)
 
     def _count_intervals(self, found: Ranking, truth: Truth) -> None:
@@ -568,6 +576,7 @@ class Tally:
     def __str__(self) -> str:
         return (
             f"{self.studies} studies: {self.claims} certain, {self.right} of them right; "
+            f"{self.certainty / self.studies:.1%} certain on average, {self.answers} right; "
             f"intervals cover {self.covered / self.intervals:.1%}, of gains {self.gained / self.gains:.1%}; "
             f"{self.trials / self.studies:.1f} trials to verify"
         )
@@ -616,15 +625,17 @@ def test_a_few_studies_are_honest(kind: Kind) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_certainty_is_honest(kind: Kind) -> None:
-    """Over noise of 2, 5 and 10 % that nobody knows of: 93 % of what is certain is right, within 1 %.
+    """Over noise of 2, 5 and 10 % that nobody knows of: 95 % of what is certain is right, within 5 %.
 
-    At each noise the intervals cover the truth in 90 to 99 %, and at most one study in thirty is wrong.
+    On average as many are right as they say. At each noise the intervals cover the truth in 90 to 99 %, and
+    at most one study in thirty claims wrongly.
     """
     tallies = {noise: tallied(kind, noise, 300) for noise in (0.02, 0.05, 0.1)}
     for noise, tally in tallies.items():
         print(f"\n{kind.name}, noise {noise:.0%}: {tally}")
 
-    assert sum(t.right for t in tallies.values()) >= 0.93 * sum(t.claims for t in tallies.values())
+    assert sum(t.right for t in tallies.values()) >= 0.95 * sum(t.claims for t in tallies.values())
     for tally in tallies.values():
+        assert tally.answers >= 0.97 * tally.certainty
         assert tally.claims - tally.right <= tally.studies / 30
         assert 0.9 <= tally.covered / tally.intervals <= 0.99

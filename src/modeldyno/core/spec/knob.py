@@ -34,7 +34,7 @@ class Knob:
     """None leaves it to the backend."""
     sentence: str
     usual: KnobValue | None = None
-    """The value that None leads to, if it is the same for every model and machine."""
+    """The value that None leads to, unless another knob demands more of it."""
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()

@@ -186,6 +186,19 @@ class Resamples:
         own = load_numpy().isin(self._winners(), team)
         return float((own & self.holds[:, place]).mean())
 
+    def near_best(self, place: int, team: Sequence[int], margin: float) -> float:
+        """Return the share of resamples in which a team is at most this much worse than the best.
+
+        Args:
+            place: the contender that must hold its bounds in them.
+            team: the contenders of which the best that holds its bounds counts.
+            margin: the largest difference of two scores, a logarithm.
+        """
+        np = load_numpy()
+        allowed = np.where(self.holds, self.scores, -np.inf)
+        near = allowed[:, list(team)].max(axis=1) >= allowed.max(axis=1) - margin
+        return float((near & self.holds[:, place]).mean())
+
     def above(self, place: int, other: int) -> float:
         """Return the share of resamples in which one scores higher than another, ignoring bounds."""
         return float((self.scores[:, place] > self.scores[:, other]).mean())

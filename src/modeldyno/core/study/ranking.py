@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 RESAMPLES = 1000
 ALIKE = 0.03
 """Smallest relative difference that matters: a cheaper candidate may be this much worse."""
+NEAR = 0.05
+"""How much worse than the best an answer may be and still count as right, see `Ranking.near_best`."""
 MOST_LOADS = 2
 """Most loads of a configuration that are worth verifying."""
 BESIDE = 0.005
@@ -110,6 +112,9 @@ class Ranking:
     """The first row; None if no candidate holds the bounds."""
     certainty: float = 0.0
     """Share of resamples in which its configuration is the best and it holds its bounds."""
+    near_best: float = 0.0
+    """Share of resamples in which its configuration is the best, or less than `NEAR` worse, and it holds its
+    bounds; a verification ends by it."""
     rivals: tuple[RankedConfiguration, ...] = ()
     """Rows that are tied with the best."""
     cheaper: RankedConfiguration | None = None
@@ -327,6 +332,7 @@ def _with_conclusions(
         result,
         best=best,
         certainty=field.draws.certainty(index, team),
+        near_best=field.draws.near_best(index, team, math.log1p(NEAR)),
         rivals=tuple(row for row, _ in near),
         cheaper=min(cheaper, key=lambda row: (*costs[row.rank], row.rank), default=None),
         safe=None if best.verdict is Verdict.HELD else _safe_row(result, field),

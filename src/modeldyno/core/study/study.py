@@ -159,7 +159,7 @@ class Budget:
     max_trials: int | None = None
     """Most measurements, verification included."""
     certain: float = 0.95
-    """Verification ends when the best is best in this share of resamples."""
+    """Verification ends when the answer is the best, or hardly worse, in this share of resamples."""
     curves: int = 0
     """Number of best configurations that are measured at all loads after the search."""
 

@@ -146,15 +146,15 @@ def _lacking(study: Study, rows: Sequence[RankedConfiguration]) -> list[RankedCo
 def _decisive_rows(study: Study, part: Ranking) -> list[RankedConfiguration]:
     """Return the rows of a ranking whose measurement may decide it.
 
-    If more rounds would hardly make the best certain, or there is only one configuration, these are the ones
-    that lack samples: what those will show is open.
+    If more rounds would hardly make the answer certain, or there is only one configuration, these are the
+    ones that lack samples: what those will show is open.
     """
     rivals, certain = _rival_rows(part) or _only_configuration(study, part), study.budget.certain
     if not _is_verified(part):
         return rivals
     if _is_noise_limited(study):
         return []
-    if part.certainty >= certain:
+    if part.near_best >= certain:
         return _lacking(study, _only_configuration(study, part))
     return _lacking(study, rivals) if _is_futile(part, certain) else rivals
 
@@ -201,7 +201,7 @@ def _is_noise_limited(study: Study) -> bool:
 
 
 def _is_futile(result: Ranking, certain: float) -> bool:
-    """Return whether the remaining rounds would hardly make the best certain.
+    """Return whether the remaining rounds would hardly make the answer certain.
 
     The score z of a comparison of n measurements, with n growing to N, is expected to become normal with
     mean z sqrt(N / n) and variance N / n - 1 (conditional power; Lan, Simon and Halperin 1982).
@@ -209,7 +209,7 @@ def _is_futile(result: Ranking, certain: float) -> bool:
     done = min(row.verified for row in result.rows if row.share >= CHANCE or row == result.best)
     if not TWICE <= done < ROUNDS:
         return False
-    now, wanted = (NORMAL.inv_cdf(min(max(p, _LEAST), 1 - _LEAST)) for p in (result.certainty, certain))
+    now, wanted = (NORMAL.inv_cdf(min(max(p, _LEAST), 1 - _LEAST)) for p in (result.near_best, certain))
     growth = ROUNDS / done
     return NORMAL.cdf((now * growth**0.5 - wanted) / (growth - 1) ** 0.5) < POWER
 

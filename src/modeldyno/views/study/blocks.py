@@ -11,7 +11,7 @@ from modeldyno.core.metrics.doubt import CODES
 from modeldyno.core.report.blocks import Block, Notice, Severity, clean, shorten
 from modeldyno.core.stats.units import format_estimate, format_quantity
 from modeldyno.core.study.goal import Rank
-from modeldyno.core.study.ranking import ranking
+from modeldyno.core.study.ranking import NEAR, ranking
 from modeldyno.core.study.search_space import key
 from modeldyno.views.study.configurations import configuration_rows, configuration_summary
 from modeldyno.views.study.rows import (
@@ -112,9 +112,8 @@ def brief(study: Study, ranked: Ranking | None = None) -> str:
         failed = ranked.measurements > 0 and all(row.failure for row in ranked.rows)
         return "all failed" if failed else _none_holds(ranked) if ranked.rows else "nothing measured"
     values = ", ".join(_values(study, best))
-    return f"{values}: {format_point(best.point)}" + (
-        f", {_certainty_text(ranked)}" if not ranked.rivals else ""
-    )
+    certain = f", {_percent(ranked.near_best)} certain" if ranked.configurations > 1 else ""
+    return f"{values}: {format_point(best.point)}{certain}"
 
 
 def _answer(study: Study, ranked: Ranking, best: RankedConfiguration) -> str:
@@ -128,8 +127,11 @@ def _answer(study: Study, ranked: Ranking, best: RankedConfiguration) -> str:
         what += f", {_gain_text(best, best.gain, study, ranked.default)}"
     held = [f"{j.constraint.query}{_value(j)} {_bound_text(j)}" for j in best.judgements]
     what += f", at {' and '.join(held)}" if held else ""
-    certain = "" if alone else _rivals_text(study, ranked, best) if ranked.rivals else _certainty_text(ranked)
-    return "; ".join(filter(None, (what, certain, _safe_alternative(study, ranked))))
+    certain = (
+        "" if alone else f"{_percent(ranked.near_best)} certain to be the best or within {NEAR:.0%} of it"
+    )
+    rivals = _rivals_text(study, ranked, best) if ranked.rivals and not alone else ""
+    return "; ".join(filter(None, (what, certain, rivals, _safe_alternative(study, ranked))))
 
 
 def _row_name(row: RankedConfiguration) -> str:
@@ -175,9 +177,9 @@ def _gain_text(
     return f"{abs(ratio - 1):.0%} {'more' if ratio > 1 else 'less'} than the default"
 
 
-def _certainty_text(ranked: Ranking) -> str:
-    """Format the share of resamples as a certainty, which is never 100%."""
-    return f"{'over 99' if ranked.certainty > _NEARLY else f'{100 * ranked.certainty:.0f}'}% certain"
+def _percent(certainty: float) -> str:
+    """Format a share of resamples as a certainty, which is never 100%."""
+    return f"{'over 99' if certainty > _NEARLY else f'{100 * certainty:.0f}'}%"
 
 
 _NEARLY = 0.995

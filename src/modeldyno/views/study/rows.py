@@ -160,7 +160,7 @@ def best_by_load_table(study: Study, ranked: Ranking) -> Table:
             *(format_figure(study, row, query) for query in study.goal.queries),
             *(str(row.verdict) for _ in bounds),
             _gain(row),
-            f"{at_load.certainty:.0%}",
+            f"{at_load.near_best:.0%}",
             _row_text(row, list(study.configuration(row.point)), _remark(at_load, row)),
         )
         for at_load in ranked.each

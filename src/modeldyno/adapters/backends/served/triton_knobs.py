@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from modeldyno.servers.triton_config import Config
 
 _CONVENTIONAL_PORTS = tcp_ports.CONVENTIONAL["trt", False]
+_DEFAULT_MAX_BATCH = 8
 knobs = (
     base.knob(
         "protocol",
@@ -39,6 +40,7 @@ knobs = (
     base.knob(
         "max_batch",
         default=None,
+        usual=_DEFAULT_MAX_BATCH,
         low=0,
         sentence="Maximum samples in one call; 8, or batch_size if larger, if not set; 0: no batching.",
     ),
@@ -149,7 +151,6 @@ space = (
     "max_batch=8,32 if dynamic_batching=true",
     "queue_delay=0,1000,5000 if dynamic_batching=true",
 )
-_DEFAULT_MAX_BATCH = 8
 CLIENTS = {"http-binary": "kserve-http", "http-json": "kserve-http", "grpc": "kserve-grpc"}
 _LOCAL_ONLY = ("program", "flags")
 _OF_A_PROGRAM = ("server", "grpc_port", "flags", "ports", "image", "compression")
