@@ -97,7 +97,7 @@ def test_every_command_has_help(modeldyno: Callable[..., CommandResult], command
         (
             ("profile", STEADY, "-b", "8,16"),
             2,
-            "--batch-size takes a whole number, not '8,16'; modeldyno sweep MODEL --space batch_size=1,8",
+            "--batch-size takes a whole number, not '8,16'; modeldyno sweep MODEL --space batch_size=8,16",
         ),
         (("profile", STEADY, "--processes", "two"), 2, "--processes takes a whole number, not 'two'."),
         (("profile", "--model", "m.onnx"), 2, "no option --model; MODEL stands without an option"),

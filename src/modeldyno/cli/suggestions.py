@@ -35,7 +35,7 @@ _WEIGHTS = (
 )
 _MODEL_REPOSITORY = "modeldyno sweep DIRECTORY#MODEL sweeps a model of a repository"
 _RUNS = "as many calls are made as the precision needs; --min-runs {value} asks for so many at least"
-_SEVERAL_BATCHES = "modeldyno sweep MODEL --space batch_size=1,8 measures several, -b 8 one"
+_SEVERAL_BATCHES = "modeldyno sweep MODEL --space batch_size={value} measures several, -b 8 one"
 _SWEEP_FILE = "modeldyno sweep SWEEP.yaml reads one, as modeldyno schema sweep describes it"
 _WARM_UP = "warm-up ends by evidence; --min-warmup {value} leaves out so many calls at least"
 _OPTIONS = {
@@ -156,7 +156,9 @@ def explain_bad_number(error: click.BadParameter) -> str:
     if not rest or error.param is None:
         return ""
     option = error.param.opts[-1]
-    several = f"; {_SEVERAL_BATCHES}" if option == "--batch-size" and "," in value else ""
+    several = ""
+    if option == "--batch-size" and "," in value:
+        several = "; " + _SEVERAL_BATCHES.format(value=value.strip("'"))
     return f"{option} takes a whole number, not {value}{several}."
 
 
