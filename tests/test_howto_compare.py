@@ -45,7 +45,7 @@ def test_every_option_that_is_named_is_one() -> None:
 
 def test_the_numbers_are_those_of_the_code() -> None:
     """Rounds, and what matters."""
-    assert RoundSchedule(sides=2).looks == (5, 10, 20)
+    assert RoundSchedule(side_count=2).interim_rounds == (5, 10, 20)
     assert SMALLEST_EFFECT == 0.03
     loading, answers = ("load_time", "first_call"), ("accuracy", "top_5", "f1")
     assert {

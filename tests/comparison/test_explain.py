@@ -76,7 +76,7 @@ def run(track: SimulatedRuns, *jobs: Job, why: bool = True) -> Comparison:
     """Compare two sides in one round."""
     compared = run_comparison(
         [replace(job, inputs=()) for job in jobs],
-        RoundSchedule(sides=len(jobs), first=5, most=5),
+        RoundSchedule(side_count=len(jobs), first=5, most=5),
         CompareOptions(metrics=("latency",), why=why),
         RunSession(execute=track),
     )
@@ -216,7 +216,7 @@ def test_what_was_interrupted_is_not_looked_at() -> None:
     count: list[Job] = []
 
     bench = RunSession(execute=SimulatedRuns(hook=count.append), interrupted=lambda: len(count))
-    compared = run_comparison(SLOWER, RoundSchedule(sides=2), CompareOptions(), bench)
+    compared = run_comparison(SLOWER, RoundSchedule(side_count=2), CompareOptions(), bench)
 
     assert compared is None
 
@@ -258,7 +258,7 @@ def test_the_time_is_for_all_that_is_done(
 ) -> None:
     """Depending on the time, models are watched twice, once, with fewer probes, or not; a doubt says so."""
     track = Slow(clock)
-    turns = RoundSchedule(sides=2, first=5, most=5, max_time=limit)
+    turns = RoundSchedule(side_count=2, first=5, most=5, max_time=limit)
 
     compared = run_comparison(SLOWER, turns, CompareOptions(metrics=("latency",)), RunSession(execute=track))
 
@@ -277,7 +277,7 @@ def test_the_time_is_for_all_that_is_done(
 def test_a_single_round_may_take_all_the_time(clock: list[float]) -> None:
     """It is run in any case; then not even the outputs are compared."""
     track = Slow(clock)
-    turns = RoundSchedule(sides=2, first=5, most=5, max_time=15.0)
+    turns = RoundSchedule(side_count=2, first=5, most=5, max_time=15.0)
 
     compared = run_comparison(SLOWER, turns, CompareOptions(metrics=("latency",)), RunSession(execute=track))
 
@@ -295,7 +295,7 @@ def test_no_run_is_planned_longer_than_the_time_allows(
 ) -> None:
     """The timing probes share what the starts of three rounds leave; the first round is run in any case."""
     track = Slow(clock)
-    turns = RoundSchedule(sides=2, first=5, most=5, max_time=limit)
+    turns = RoundSchedule(side_count=2, first=5, most=5, max_time=limit)
     run_comparison(SLOWER, turns, CompareOptions(metrics=("latency",), why=False), RunSession(execute=track))
 
     assert {job.plan.max_time for job in track.jobs} == {longest}
@@ -308,7 +308,7 @@ def test_without_a_limit_everything_is_looked_at(clock: list[float]) -> None:
 
     compared = run_comparison(
         SLOWER,
-        RoundSchedule(sides=2, first=5, most=5),
+        RoundSchedule(side_count=2, first=5, most=5),
         CompareOptions(metrics=("latency",)),
         RunSession(execute=track),
     )
@@ -324,7 +324,7 @@ def test_progress_says_that_causes_are_looked_for() -> None:
 
     run_comparison(
         SLOWER,
-        RoundSchedule(sides=2, first=1, most=1),
+        RoundSchedule(side_count=2, first=1, most=1),
         CompareOptions(metrics=("latency",)),
         RunSession(execute=Looked(EQUAL), watch=seen.append),
     )

@@ -41,7 +41,7 @@ def run(
 ) -> list[Comparison]:
     """Run sides in turns; return the comparison after each test."""
     return list(
-        run_rounds(jobs, turns or RoundSchedule(sides=len(jobs)), question, RunSession(execute=track))
+        run_rounds(jobs, turns or RoundSchedule(side_count=len(jobs)), question, RunSession(execute=track))
     )
 
 
@@ -67,7 +67,7 @@ def test_rounds_are_added_while_it_is_undecided() -> None:
         SimulatedRuns(noise=0.2),
         a_side("a"),
         a_side("b", 1.04e-3),
-        turns=RoundSchedule(sides=2, first=3, most=12),
+        turns=RoundSchedule(side_count=2, first=3, most=12),
     )
 
     assert [len(look.sequence) for look in compared] == [6, 12, 24]
@@ -81,7 +81,7 @@ def test_the_time_ends_the_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def rounds(max_time: float, *, block: bool = False) -> list[int]:
         noisy = SimulatedRuns(noise=0.2, hook=lambda _job: now.__setitem__(0, now[0] + 5.0))
-        turns = RoundSchedule(sides=2, first=4, most=64, max_time=max_time, block=block)
+        turns = RoundSchedule(side_count=2, first=4, most=64, max_time=max_time, block=block)
         compared = run(noisy, a_side("a"), a_side("b", 1.04e-3), turns=turns)
         return [len(look.sequence) // 2 for look in compared]
 
@@ -102,7 +102,7 @@ def test_a_round_that_is_cut_off_is_left_out() -> None:
                 raise OutOfTime("Nothing could be measured.")
             return track(job, watch=watch)
 
-        turns = RoundSchedule(sides=2, first=4, most=64, max_time=60.0)
+        turns = RoundSchedule(side_count=2, first=4, most=64, max_time=60.0)
         return list(
             run_rounds([a_side("a"), a_side("b", 1.04e-3)], turns, LATENCY, RunSession(execute=execute))
         )
@@ -118,7 +118,7 @@ def test_a_model_is_analysed_in_the_first_round_only(*, block: bool) -> None:
     jobs: list[Job] = []
     noisy = SimulatedRuns(hook=jobs.append)
     sides = [replace(a_side(name), probes=("static", "latency")) for name in "ab"]
-    turns = RoundSchedule(sides=2, first=3, most=3, block=block)
+    turns = RoundSchedule(side_count=2, first=3, most=3, block=block)
     (compared,) = run(noisy, *sides, turns=turns)
 
     for name in "ab":
@@ -131,7 +131,7 @@ def test_a_model_is_analysed_in_the_first_round_only(*, block: bool) -> None:
 
 def test_a_block_design_runs_one_side_after_the_other() -> None:
     """The order says so; its processes are not paired."""
-    turns = RoundSchedule(sides=2, first=3, most=3, block=True)
+    turns = RoundSchedule(side_count=2, first=3, most=3, block=True)
 
     (compared,) = run(SimulatedRuns(), a_side("a"), a_side("b", 1.2e-3), turns=turns)
 
@@ -208,7 +208,7 @@ def test_progress_says_which_run_it_is() -> None:
     list(
         run_rounds(
             jobs,
-            RoundSchedule(sides=3, first=1, most=1),
+            RoundSchedule(side_count=3, first=1, most=1),
             LATENCY,
             RunSession(execute=SimulatedRuns(), watch=seen.append),
         )
@@ -227,7 +227,7 @@ def test_a_number_of_rounds_that_time_may_cut_is_no_promise(
     first: int, most: int, max_time: float | None, text: str
 ) -> None:
     """With a time limit fewer rounds than the first look takes may be run, so only the most are named."""
-    assert describe_rounds(RoundSchedule(sides=2, first=first, most=most, max_time=max_time)) == text
+    assert describe_rounds(RoundSchedule(side_count=2, first=first, most=most, max_time=max_time)) == text
 
 
 def test_other_events_are_passed_on() -> None:
@@ -240,7 +240,7 @@ def test_other_events_are_passed_on() -> None:
         return SimulatedRuns()(job, watch=lambda _event: None)
 
     list(run_rounds(
-        (a_side("a"), a_side("b")), RoundSchedule(sides=2, first=1, most=1), LATENCY,
+        (a_side("a"), a_side("b")), RoundSchedule(side_count=2, first=1, most=1), LATENCY,
         RunSession(execute=doubting, watch=seen.append),  # type: ignore[arg-type]
     ))  # fmt: skip
 
@@ -254,7 +254,7 @@ def test_an_interruption_ends_it_with_what_there_is(after: int, made: int) -> No
     track = SimulatedRuns(hook=count.append)
 
     compared = list(run_rounds(
-        (a_side("a"), a_side("b", 1.2e-3)), RoundSchedule(sides=2), LATENCY,
+        (a_side("a"), a_side("b", 1.2e-3)), RoundSchedule(side_count=2), LATENCY,
         RunSession(execute=track, interrupted=lambda: int(len(count) >= after)),
     ))  # fmt: skip
 

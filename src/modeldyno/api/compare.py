@@ -194,7 +194,7 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
             return build_comparison(results, question)
         jobs = [side for side in operands if not isinstance(side, Result)]
         turns = RoundSchedule(
-            sides=len(jobs),
+            side_count=len(jobs),
             first=min(min_rounds, max_rounds),
             most=max_rounds,
             max_time=max_time,

@@ -164,7 +164,7 @@ class AdviseSession:
         settings = (_UNCHANGED, *(tried.candidate for tried in affordable_candidates))
         comparisons = run_rounds(
             [self._timed_job(candidate) for candidate in settings],
-            RoundSchedule(sides=sides, first=round_count, most=round_count, max_time=seconds),
+            RoundSchedule(side_count=sides, first=round_count, most=round_count, max_time=seconds),
             self.question,
             self.campaign,
         )

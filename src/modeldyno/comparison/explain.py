@@ -209,7 +209,9 @@ def _watch_each(
         runs_by_side: list[list[Result]] = [[] for _ in jobs]
         try:
             sides = [
-                side for _, order in RoundSchedule(sides=len(jobs)).rounds(0, int(times)) for side in order
+                side
+                for _, order in RoundSchedule(side_count=len(jobs)).rounds(0, int(times))
+                for side in order
             ]
             for number, side in enumerate(sides, 1):
                 label = f"looking for causes, {number} of {len(sides)}, {side_label(side, len(jobs))}"

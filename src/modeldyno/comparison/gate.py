@@ -262,7 +262,7 @@ class _RoundRunner:
         jobs = {1: self.job} if self.rival is None else {0: self.rival, 1: self.job}
         if number:
             jobs = {place: without_evaluation(job) for place, job in jobs.items()}
-        ((_, order),) = RoundSchedule(sides=_SIDES).rounds(number, number + 1)
+        ((_, order),) = RoundSchedule(side_count=_SIDES).rounds(number, number + 1)
         places = [place for place in order if place in jobs]
         results = self.campaign.run_round(
             [(f"round {number + 1}, {side_label(place, _SIDES)}", jobs[place]) for place in places]

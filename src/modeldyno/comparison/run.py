@@ -111,7 +111,7 @@ def run_rounds(
     sequence: list[int] = []
     done = 0
     later_jobs = list(map(without_analysis, jobs))
-    for look in turns.looks:
+    for look in turns.interim_rounds:
         end = min(look, _affordable_rounds(turns, len(sequence), time.monotonic() - started))
         if end <= done:
             return
@@ -195,7 +195,7 @@ def _raise_if_failed(runs: Sequence[Sequence[Result]], jobs: Sequence[Job]) -> N
 
 def _affordable_rounds(turns: RoundSchedule, runs: int, spent: float) -> int:
     """Return how many rounds fit into the time, judging by the runs so far."""
-    return turns.affordable_rounds(turns.sides * spent / runs if runs else 0.0)
+    return turns.affordable_rounds(turns.side_count * spent / runs if runs else 0.0)
 
 
 def describe_rounds(turns: RoundSchedule) -> str:

@@ -168,5 +168,5 @@ def _state(made: Converted) -> VariantState:
 
 def _why(made: Converted) -> str:
     if made.agreement is not None:
-        return made.agreement.told
+        return made.agreement.full_sentence
     return "" if made.failure is None else f"{made.failure.kind}: {made.failure.message}"

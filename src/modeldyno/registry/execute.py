@@ -150,7 +150,7 @@ def compare(task: Task, registry: Registry, device: str, *, guard: Region, inter
     names = (f"{task.model}/{task.number} {task.recipe}", *task.measure.beside)
     try:
         jobs = [_job_of(name, task.measure, registry, device) for name in names]
-        turns = RoundSchedule(sides=len(jobs), max_time=task.measure.max_time)
+        turns = RoundSchedule(side_count=len(jobs), max_time=task.measure.max_time)
         with guard(), subprocess_executor(interrupts, limit=UNLIMITED) as execute:
             bench = RunSession(
                 execute=execute,

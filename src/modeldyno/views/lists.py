@@ -93,7 +93,7 @@ def _other_size_rows(result: Result) -> Iterator[tuple[str, Row]]:
 def _number_rows(measurement: Measurement) -> Iterator[Row]:
     metric, unit = measurement.metric, measurement.row.unit
     if not isinstance(measurement.value, Distribution):
-        told, ends = measurement.told, _interval_cells(measurement.interval)
+        told, ends = measurement.reported_statistic, _interval_cells(measurement.interval)
         scope, note = ("", "reported without samples") if told else (measurement.scope, "")
         n = str(len(measurement.runs)) if measurement.runs else ""
         yield metric, scope, told, exact_text(measurement.value), *ends, unit, n, note

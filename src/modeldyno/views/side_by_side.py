@@ -62,7 +62,10 @@ def _told(result: Result) -> Iterator[tuple[str, str]]:
 def _figures(measurement: Measurement) -> Iterator[tuple[str, str]]:
     name, value = measurement.metric, measurement.value
     if not isinstance(value, Distribution):
-        yield f"{name}.{measurement.told}" if measurement.told else name, format_measurement(measurement)
+        yield (
+            f"{name}.{measurement.reported_statistic}" if measurement.reported_statistic else name,
+            format_measurement(measurement),
+        )
         return
     for statistic in _STATISTICS:
         told = format_quantity(value.statistic(statistic), measurement.row.unit, 3)

@@ -462,8 +462,8 @@ def test_what_is_told_names_the_first_layer_that_differs() -> None:
     found = judged(values(SAMPLES, 2), values(SAMPLES, 2, seed=1))
     located = replace(found, first=FirstDifference(sentence="first differs at b"))
 
-    assert found.told == found.sentence
-    assert located.told == f"{found.sentence}; first differs at b"
+    assert found.full_sentence == found.sentence
+    assert located.full_sentence == f"{found.sentence}; first differs at b"
 
 
 def test_a_conversion_is_named_by_its_source_if_that_could_not_be_loaded() -> None:

@@ -141,7 +141,7 @@ def test_rounds_are_bought_while_it_is_undecided_and_not_beyond() -> None:
 def test_the_error_of_the_looks_is_that_of_the_whole(most: int) -> None:
     """What all looks together may err is what a single one might, and the first one errs least."""
     rule = GateRule(most=most)
-    errors = [1 - rule.level(look) for look in rule.looks]
+    errors = [1 - rule.level(look) for look in rule.interim_rounds]
     assert sum(errors) == pytest.approx(1 - rule.passing)
     assert errors[0] == min(errors)
 

@@ -228,9 +228,9 @@ def test_a_number_of_another_scope_is_no_statistic() -> None:
 
     assert Answer.to(Query.parse("latency@p50"), told).value == 1.0
     assert Answer.to(Query.parse("throughput"), told).value == 2.0
-    assert [m.told for m in told] == ["p50", ""]
-    assert Measurement(metric="latency", value=Distribution.of([1.0]), scope="p50").told == ""
-    assert observed_number("latency", 1.0, scope="encoder").told == ""
+    assert [m.reported_statistic for m in told] == ["p50", ""]
+    assert Measurement(metric="latency", value=Distribution.of([1.0]), scope="p50").reported_statistic == ""
+    assert observed_number("latency", 1.0, scope="encoder").reported_statistic == ""
 
 
 def test_a_comparison_with_an_import_is_marked() -> None:

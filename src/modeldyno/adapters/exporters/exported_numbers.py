@@ -68,8 +68,8 @@ def _queries(measurement: Measurement) -> Iterator[Query]:
     if isinstance(measurement.value, Distribution):
         for statistic in _STATISTICS:
             yield Query(metric=measurement.metric, statistic=statistic, scope=measurement.scope)
-    elif measurement.told:
-        yield Query(metric=measurement.metric, statistic=measurement.told)
+    elif measurement.reported_statistic:
+        yield Query(metric=measurement.metric, statistic=measurement.reported_statistic)
     else:
         yield Query(metric=measurement.metric, scope=measurement.scope)
 

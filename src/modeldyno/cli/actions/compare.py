@@ -53,7 +53,7 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
     operands = resolve_operands(_requests(ctx, options), run=options["run"])
     targets = _output_targets(options)
     turns = RoundSchedule(
-        sides=len(operands),
+        side_count=len(operands),
         first=min(options["min_rounds"], options["max_rounds"]),
         most=options["max_rounds"],
         max_time=options["max_time"],

@@ -114,8 +114,8 @@ def candidates(
         if "batch_size" in settings and not batches:
             return
         key = tuple(sorted(settings.items()))
-        known = chosen.get(key)
-        codes = (code,) if known is None else tuple(dict.fromkeys((*known.codes, code)))
+        earlier = chosen.get(key)
+        codes = (code,) if earlier is None else tuple(dict.fromkeys((*earlier.codes, code)))
         chosen[key] = CandidateSettings(codes=codes, settings=settings)
 
     for finding in all_findings:

@@ -62,8 +62,8 @@ def bottleneck(case: Case) -> Bottleneck | None:
 
 
 def _served_bottleneck(case: Case) -> Bottleneck | None:
-    if seen := case.doubted(CLIENT_LIMITED):
-        return Bottleneck(limit=Limit.CLIENT, share=None, seen=seen)
+    if evidence := case.doubted(CLIENT_LIMITED):
+        return Bottleneck(limit=Limit.CLIENT, share=None, seen=evidence)
     total = case.number("service_time")
     stages = {name: time for name in _STAGES if (time := case.number(name))}
     if not total or not stages:
@@ -85,8 +85,8 @@ def _local_bottleneck(case: Case) -> Bottleneck | None:
         ("steal", Limit.NEIGHBOURS),
     ):
         taken = case.number("foreign_cpu") if code == "interference" else None
-        if (seen := case.doubted(code)) and (taken is None or taken >= _FOREIGN_CORES):
-            return Bottleneck(limit=limit, share=None, seen=seen)
+        if (evidence := case.doubted(code)) and (taken is None or taken >= _FOREIGN_CORES):
+            return Bottleneck(limit=limit, share=None, seen=evidence)
     if not case.result.environment.on_cpu and (host := _host_bottleneck(case)):
         return host
     place, latency = case.place, case.latency

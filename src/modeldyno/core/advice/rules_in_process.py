@@ -196,11 +196,11 @@ def threads(case: Case) -> Iterator[Finding]:
 
 def spinning(case: Case) -> Iterator[Finding]:
     """Propose to let idle threads sleep if other processes need the cores."""
-    job, seen = case.trial(spinning=False), case.doubted("interference")
-    if case.served or job is None or not seen or case.cores < 2:  # noqa: PLR2004 - one core has nobody to wait
+    job, evidence = case.trial(spinning=False), case.doubted("interference")
+    if case.served or job is None or not evidence or case.cores < 2:  # noqa: PLR2004 - one core has nobody to wait
         return
     yield Finding(
-        seen=seen,
+        seen=evidence,
         why="ONNX Runtime's idle threads spin for work, and take the cores that others want; without, waking "
         "them costs some microseconds",
         job=job,

@@ -23,11 +23,11 @@ _LARGEST = 8
 
 def client(case: Case) -> Iterator[Finding]:
     """Propose another driver process if the client sets the pace."""
-    seen, job = case.doubted(CLIENT_LIMITED), case.result.job
-    if not seen or job.load is None:
+    evidence, job = case.doubted(CLIENT_LIMITED), case.result.job
+    if not evidence or job.load is None:
         return
     yield Finding(
-        seen=seen,
+        seen=evidence,
         why="what was measured is the client, and nothing is known of the server",
         job=replace(job, load=replace(job.load, drivers=job.load.drivers + 1)),
     )
@@ -88,11 +88,11 @@ def protocol(case: Case) -> Iterator[Finding]:
 
 def saturated(case: Case) -> Iterator[Finding]:
     """Propose to search for the largest load that holds."""
-    seen = case.doubted(SATURATED)
-    if not seen:
+    evidence = case.doubted(SATURATED)
+    if not evidence:
         return
     yield Finding(
-        seen=seen,
+        seen=evidence,
         why="the queue grows as long as the load lasts, so that no latency is a property of the server",
         do=f"modeldyno load {case.result.job.model} `find_load` `require=latency.p99 <= 100ms`, with a "
         "bound of yours",

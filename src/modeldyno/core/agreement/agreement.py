@@ -133,7 +133,7 @@ class ModelAgreement:
     """Where it first differs, of one that does."""
 
     @property
-    def told(self) -> str:
+    def full_sentence(self) -> str:
         """The sentence, and where it first differs."""
         return self.sentence if self.first is None else f"{self.sentence}; {self.first.sentence}"
 
@@ -165,30 +165,30 @@ _LEVEL = 0.9
 
 
 def judge_task(
-    metric: str, source: Evaluation, found: Evaluation, samples: int, rule: AgreementRule
+    metric: str, source: Evaluation, converted: Evaluation, samples: int, rule: AgreementRule
 ) -> TaskMetric:
     """Judge a metric of the same labelled samples: sample by sample, unless it is no mean, as F1.
 
     Args:
         metric: its name.
         source: of the source.
-        found: of the converted model.
+        converted: of the converted model.
         samples: how many there are.
         rule: how much worse the metric may be.
     """
     from modeldyno.core.stats.evaluation import independent_difference, paired_difference  # noqa: PLC0415 - numpy is slow to import
 
-    if source.scores is not None and found.scores is not None:
-        change, low, high = paired_difference(metric, source.scores, found.scores, _LEVEL)
-        same = bool((source.scores == found.scores).all())
+    if source.scores is not None and converted.scores is not None:
+        change, low, high = paired_difference(metric, source.scores, converted.scores, _LEVEL)
+        same = bool((source.scores == converted.scores).all())
     else:
-        change, low, high = independent_difference(source, found, _LEVEL)
+        change, low, high = independent_difference(source, converted, _LEVEL)
         same = False
     sign = -1.0 if METRICS[metric].better is Better.HIGHER else 1.0
     harm = 0.0 if same else max(sign * low, sign * high)
     allowed = rule.inferior * abs(source.value)
     inferior = harm > allowed
-    told = f"{metric} {found.value:.4g}, of the source {source.value:.4g}, on {samples:,} samples"
+    values = f"{metric} {converted.value:.4g}, of the source {source.value:.4g}, on {samples:,} samples"
     if same:
         why = "no sample differs"
     elif not inferior:
@@ -199,18 +199,20 @@ def judge_task(
     return TaskMetric(
         metric=metric,
         source=source.value,
-        value=found.value,
+        value=converted.value,
         low=low,
         high=high,
         samples=samples,
         inferior=inferior,
-        sentence=f"{told} ({why})",
+        sentence=f"{values} ({why})",
     )
 
 
 def with_task(agreement: ModelAgreement, metrics: Sequence[TaskMetric]) -> ModelAgreement:
     """Add the metrics of the task: a model that may be inferior in one differs."""
-    found = replace(agreement, metrics=tuple(metrics))
+    with_metrics = replace(agreement, metrics=tuple(metrics))
     if (worse := next((metric for metric in metrics if metric.inferior), None)) is not None:
-        return replace(found, verdict=Sameness.DIFFERS, sentence=f"differs: {worse.sentence}")
-    return replace(found, sentence="; ".join([found.sentence, *(metric.sentence for metric in metrics)]))
+        return replace(with_metrics, verdict=Sameness.DIFFERS, sentence=f"differs: {worse.sentence}")
+    return replace(
+        with_metrics, sentence="; ".join([with_metrics.sentence, *(metric.sentence for metric in metrics)])
+    )

@@ -85,10 +85,10 @@ def _floor_of(reference: ndarray, again: ndarray, batch: int | None) -> float:
     if reference.dtype.kind not in "fc" or reference.shape != again.shape:
         return 0.0
     first, second = _rows(reference, batch), _rows(again, batch)
-    known = np.isfinite(first) & np.isfinite(second)
+    finite = np.isfinite(first) & np.isfinite(second)
     with np.errstate(invalid="ignore", over="ignore"):
-        errors = np.where(known, np.abs(first - second), 0.0).max(axis=1, initial=0.0)
-    scales = np.where(known, np.abs(first), 0.0).max(axis=1, initial=0.0)
+        errors = np.where(finite, np.abs(first - second), 0.0).max(axis=1, initial=0.0)
+    scales = np.where(finite, np.abs(first), 0.0).max(axis=1, initial=0.0)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         shares = np.where(errors > 0, errors / scales, 0.0)
     return float(np.where(np.isfinite(shares), shares, 0.0).max(initial=0.0))
@@ -199,9 +199,9 @@ def _unlike_pattern(reference: ndarray, candidate: ndarray) -> str:
         parts = _unlike_pattern(reference.real, candidate.real)
         return parts or _unlike_pattern(reference.imag, candidate.imag)
     for what, test in (("NaN", np.isnan), ("infinity", np.isposinf), ("minus infinity", np.isneginf)):
-        found, expected = test(candidate), test(reference)
-        if bool((found != expected).any()):
-            counts = int(found.sum()), int(expected.sum())
+        actual, expected = test(candidate), test(reference)
+        if bool((actual != expected).any()):
+            counts = int(actual.sum()), int(expected.sum())
             return f"it has {counts[0]:,} {what} of {candidate.size:,} values, the source {counts[1]:,}"
     return ""
 
@@ -246,7 +246,7 @@ class _Allowed:
         return min(self.rule.noise * self.floor, self.bound.digits)
 
     @property
-    def asked(self) -> float:
+    def tolerated(self) -> float:
         """The share of a sample's largest value that a person allows."""
         return 0.0 if self.rule.tolerance is None else self.rule.tolerance.relative
 
@@ -257,13 +257,13 @@ def _compare_floats(
     import numpy as np  # noqa: PLC0415 - slow to import
 
     first, second = _rows(reference, batch), _rows(candidate, batch)
-    known = np.isfinite(first)
-    first, second = np.where(known, first, 0.0), np.where(known, second, 0.0)
+    finite = np.isfinite(first)
+    first, second = np.where(finite, first, 0.0), np.where(finite, second, 0.0)
     errors = np.abs(first - second)
     scales = np.abs(first).max(axis=1, initial=0.0)[:, np.newaxis]
     dtype_bound = allowed.bound.relative * np.abs(first) + allowed.bound.absolute * np.minimum(1.0, scales)
     ruled = np.maximum(dtype_bound, allowed.share * scales)
-    bounds = np.maximum(ruled, allowed.asked * scales)
+    bounds = np.maximum(ruled, allowed.tolerated * scales)
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = np.where(errors > 0, errors / bounds, 0.0)
         unruled = np.where(errors > 0, errors / ruled, 0.0)
@@ -344,7 +344,7 @@ def conclude(
     outputs = tuple(_figures([t for t in tallies if t.output == name], rule) for name in names)
     verdict = worst_verdict(tuple(figures.verdict for figures in outputs))
     calls = tuple(dict.fromkeys(tally.call for tally in tallies))
-    found = ModelAgreement(
+    agreement = ModelAgreement(
         verdict=verdict,
         sentence="",
         outputs=outputs,
@@ -354,7 +354,7 @@ def conclude(
         notes=notes,
         tolerance=rule.tolerance,
     )
-    return replace(found, sentence=_sentence(found))
+    return replace(agreement, sentence=_sentence(agreement))
 
 
 def _figures(tallies: Sequence[CallTally], rule: AgreementRule) -> OutputFigures:
@@ -387,12 +387,12 @@ def _verdict(
 ) -> tuple[Sameness, str]:
     if worst.worst <= 1:
         return Sameness.AGREES, ""
-    asked = "" if rule.tolerance is None or worst.products is None else " as asked"
+    source = "" if rule.tolerance is None or worst.products is None else " as asked"
     if worst.products is None:
         assert top is not None
         off = f"{top.of - top.same} of {top.of} samples differ, first at {worst.call}"
     else:
-        off = f"it is off by {worst.error:.2g} where {worst.bound:.2g} is allowed{asked}, at {worst.call}"
+        off = f"it is off by {worst.error:.2g} where {worst.bound:.2g} is allowed{source}, at {worst.call}"
     if not rule.lossy:
         return Sameness.DIFFERS, off
     if angle is not None and angle < rule.cosine:
@@ -427,24 +427,26 @@ def _finite(value: float) -> float | None:
     return value if isfinite(value) else None
 
 
-def _sentence(found: ModelAgreement) -> str:
+def _sentence(agreement: ModelAgreement) -> str:
     """Return the verdict in one sentence."""
-    worst = found.worst
+    worst = agreement.worst
     assert worst is not None
-    samples = f"{found.samples} sample{'' if found.samples == 1 else 's'}"
-    how = f"{samples}, {len(found.calls)} {'way' if len(found.calls) == 1 else 'ways'} of calling"
-    match found.verdict:
+    samples = f"{agreement.samples} sample{'' if agreement.samples == 1 else 's'}"
+    how = f"{samples}, {len(agreement.calls)} {'way' if len(agreement.calls) == 1 else 'ways'} of calling"
+    match agreement.verdict:
         case Sameness.DIFFERS:
             return f"differs: output '{worst.output}': {worst.reason}"
         case Sameness.CLOSE:
             angle = "" if worst.cosine is None else f"; cosine {worst.cosine:.5f}"
             top = "" if worst.top is None else f"; same largest element in {worst.top.same} of {worst.top.of}"
             return f"close, as declared ({how}): output '{worst.output}': {worst.reason}{angle}{top}"
-    loosest = max((f for f in found.outputs if f.ruled is not None), key=lambda f: f.error or 0, default=None)
-    if found.tolerance is not None and loosest is not None:
-        asked = f"within {found.tolerance.relative:g} as {found.tolerance.by} asked"
+    loosest = max(
+        (f for f in agreement.outputs if f.ruled is not None), key=lambda f: f.error or 0, default=None
+    )
+    if agreement.tolerance is not None and loosest is not None:
+        limit = f"within {agreement.tolerance.relative:g} as {agreement.tolerance.by} asked"
         error = f"error {loosest.error:.2g} where {loosest.bound:.2g} is allowed"
-        return f"agrees {asked} ({how}): {error}; {loosest.ruled:.2g} is the rule"
+        return f"agrees {limit} ({how}): {error}; {loosest.ruled:.2g} is the rule"
     if not worst.error:
         return f"agrees exactly ({how})"
     return f"agrees ({how}): largest error {worst.error:.2g} where {worst.bound:.2g} is allowed"

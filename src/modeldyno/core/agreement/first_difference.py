@@ -22,7 +22,7 @@ Found = Mapping[tuple[str, End], Sequence[InnerValue]]
 
 def find_first(
     moments: Sequence[Moment],
-    found: Found,
+    converted: Found,
     again: Found,
     *,
     rule: AgreementRule,
@@ -33,7 +33,7 @@ def find_first(
 
     Args:
         moments: the run of the source.
-        found: the values of the converted model, as far as they are known.
+        converted: the values of the converted model, as far as they are known.
         again: the values of the source computed in float64, for the noise floor; empty if it cannot.
         rule: what is asked of the converted model.
         batch: samples of the call; None if its first axis is no batch.
@@ -41,25 +41,25 @@ def find_first(
     """
     layers = {moment.layer: moment.kind for moment in moments}
     entered: dict[str, tuple[InnerValue, ...]] = {}
-    given: set[str] = set()
+    agreeing_inputs: set[str] = set()
     compared: dict[str, None] = {}
     unseen: list[str] = []
     after = ""
     for moment in moments:
-        tallies = _tallies(moment, found, again, rule, batch)
+        tallies = _tallies(moment, converted, again, rule, batch)
         worst = conclude(tallies, replace(rule, argmax=0.0), samples=batch or 1).worst if tallies else None
         differs = worst is not None and worst.verdict is Sameness.DIFFERS
         if tallies and not (differs and moment.end is End.INPUT and unseen):  # that is not its own input
             compared[moment.layer] = None
             if differs:
                 assert worst is not None
-                agree = moment.end is End.OUTPUT and moment.layer in given
-                told = _told(moment, worst, layers, after, () if agree else tuple(unseen))
-                return _with_basis(told, compared, layers, call, inputs_agree=agree)
+                agree = moment.end is End.OUTPUT and moment.layer in agreeing_inputs
+                difference = _told(moment, worst, layers, after, () if agree else tuple(unseen))
+                return _with_basis(difference, compared, layers, call, inputs_agree=agree)
         if moment.end is End.INPUT:
             entered[moment.layer] = moment.values
             if not differs and len(tallies) == len(moment.values):
-                given.add(moment.layer)
+                agreeing_inputs.add(moment.layer)
         elif tallies:
             after, unseen = moment.layer, []
         elif not _same(moment.values, entered.get(moment.layer, ())):
@@ -75,12 +75,12 @@ def _same(one: Sequence[InnerValue], other: Sequence[InnerValue]) -> bool:
 
 
 def _tallies(
-    moment: Moment, found: Found, again: Found, rule: AgreementRule, batch: int | None
+    moment: Moment, converted: Found, again: Found, rule: AgreementRule, batch: int | None
 ) -> list[CallTally]:
     """Compare the values of one moment that are known of both."""
     tallies: list[CallTally] = []
     exactly = again.get((moment.layer, moment.end), ())
-    for position, one, other in pair_values(moment.values, found.get((moment.layer, moment.end), ())):
+    for position, one, other in pair_values(moment.values, converted.get((moment.layer, moment.end), ())):
         name = str(position)
         if one.shape != other.shape:
             fault = f"it is {_shape(other)} instead of {_shape(one)}"
@@ -90,13 +90,13 @@ def _tallies(
         exact = exactly[position].values if position < len(exactly) else one.values
         if one.values.dtype.kind not in "fc":
             exact = one.values
-        expected, given = one.values, other.values.astype(one.values.dtype)
+        expected, actual = one.values, other.values.astype(one.values.dtype)
         if rule.lossy and rows and one.values.dtype.kind == "f":
-            expected, given, exact = _evened(expected, given, exact)
+            expected, actual, exact = _evened(expected, actual, exact)
         values = {name: expected}
         tallies += compare_call(
             values,
-            {name: given},
+            {name: actual},
             call=moment.layer,
             batch=rows,
             floors=relative_floor(values, {name: exact}, rows),
@@ -161,17 +161,17 @@ def _nothing(compared: Mapping[str, None], layers: Mapping[str, str], after: str
 
 
 def _with_basis(
-    told: FirstDifference,
+    difference: FirstDifference,
     compared: Mapping[str, None],
     layers: Mapping[str, str],
     call: str,
     *,
     inputs_agree: bool = False,
 ) -> FirstDifference:
-    known = " (its inputs agree)" if inputs_agree else ""
+    inputs = " (its inputs agree)" if inputs_agree else ""
     return replace(
-        told,
-        sentence=told.sentence + known,
+        difference,
+        sentence=difference.sentence + inputs,
         inputs_agree=inputs_agree,
         compared=len(compared),
         layers=len(layers),

@@ -137,30 +137,30 @@ def match_layers(layers: Sequence[str], scopes: Collection[str]) -> dict[str, st
     )
     if not prefixes:
         return {}
-    prefix = min(prefixes, key=lambda found: (-prefixes[found], len(found)))
+    prefix = min(prefixes, key=lambda one: (-prefixes[one], len(one)))
     return {layer: prefix + layer for layer in layers if layer and prefix + layer in scopes}
 
 
 def pair_values(
-    source: Sequence[InnerValue], found: Sequence[InnerValue]
+    source: Sequence[InnerValue], converted: Sequence[InnerValue]
 ) -> Iterator[tuple[int, InnerValue, InnerValue]]:
     """Yield the values of one end that are certainly the same ones, with their position in the source.
 
     Values are known by their shape. An only one is known by its place, too: another size is then a
     difference, but the same numbers in another shape are only laid out otherwise.
     """
-    if len(source) == len(found) == 1:
-        first, second = source[0], found[0]
+    if len(source) == len(converted) == 1:
+        first, second = source[0], converted[0]
         alike = first.shape == second.shape or prod(first.shape) != prod(second.shape)
         if alike and _kind(first) == _kind(second):
             yield 0, first, second
         return
     shapes = Counter((value.shape, _kind(value)) for value in source)
-    others = Counter((value.shape, _kind(value)) for value in found)
+    others = Counter((value.shape, _kind(value)) for value in converted)
     for position, value in enumerate(source):
         key = value.shape, _kind(value)
         if shapes[key] == others[key] == 1:
-            yield position, value, next(other for other in found if (other.shape, _kind(other)) == key)
+            yield position, value, next(other for other in converted if (other.shape, _kind(other)) == key)
 
 
 def _kind(value: InnerValue) -> str:

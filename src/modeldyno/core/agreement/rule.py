@@ -82,7 +82,7 @@ class AgreementRule:
 
 def bound_of(dtype: str, rule: AgreementRule) -> DtypeBound | None:
     """Return the bound of an output; None for one that must be equal."""
-    known = [name for name in (dtype, rule.computed) if name in BOUNDS]
+    bounded = [name for name in (dtype, rule.computed) if name in BOUNDS]
     if dtype not in BOUNDS:
         return None
-    return BOUNDS[min(known, key=PRECISION.index)]
+    return BOUNDS[min(bounded, key=PRECISION.index)]

@@ -193,7 +193,7 @@ def _parse_sizes(name: str, texts: Iterable[str], mistake: Callable[[float], str
     return effects if ALL in effects else {**SMALLEST, **effects}
 
 
-def with_second_pass(result: Result, look: Result) -> Result:
+def with_second_pass(result: Result, second_pass: Result) -> Result:
     """Add to a Result what a second pass over the same job measured: layers, operators, memory."""
     measured = {(measurement.metric, measurement.scope) for measurement in result.measurements}
     codes = {doubt.code for doubt in result.doubts}
@@ -203,13 +203,13 @@ def with_second_pass(result: Result, look: Result) -> Result:
             *result.measurements,
             *(
                 measurement
-                for measurement in look.measurements
+                for measurement in second_pass.measurements
                 if (measurement.metric, measurement.scope) not in measured
             ),
         ),
-        outline=look.outline or result.outline,
-        activity=look.activity or result.activity,
-        doubts=(*result.doubts, *(doubt for doubt in look.doubts if doubt.code not in codes)),
+        outline=second_pass.outline or result.outline,
+        activity=second_pass.activity or result.activity,
+        doubts=(*result.doubts, *(doubt for doubt in second_pass.doubts if doubt.code not in codes)),
     )
 
 

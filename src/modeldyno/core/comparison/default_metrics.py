@@ -52,8 +52,8 @@ def shared_queries(baseline: Result, candidate: Result) -> tuple[Query, ...]:
         row, other = measurement.row, candidate.find(measurement.metric, measurement.scope)
         if other is None or _is_spread(measurement) is not _is_spread(other):
             continue
-        whole = measurement.scope in _WHOLE and _has_direction(row)
-        if _is_of_region(measurement, other) if own_code else whole:
+        comparable = measurement.scope in _WHOLE and _has_direction(row)
+        if _is_of_region(measurement, other) if own_code else comparable:
             statistic = _default_statistic(measurement)
             queries.append(Query(metric=row.name, scope=measurement.scope, statistic=statistic))
     return tuple(queries)
@@ -86,11 +86,11 @@ def _is_spread(measurement: Measurement) -> bool:
     return isinstance(measurement.value, Distribution)
 
 
-def count_families(found: Iterable[tuple[Query, Measurement | None, Measurement | None]]) -> int:
+def count_families(measured: Iterable[tuple[Query, Measurement | None, Measurement | None]]) -> int:
     """Count the independent metrics judged together: a family counts once, and counts do not err."""
     return len({
         (metric_family(query), query.scope)
-        for query, before, after in found
+        for query, before, after in measured
         if before is not None and after is not None and not (is_count(before) and is_count(after))
     })  # fmt: skip
 
@@ -105,7 +105,7 @@ def is_count(measurement: Measurement) -> bool:
     return not _is_spread(measurement) and not measurement.runs
 
 
-def smallest_effect(query: Query, given: Mapping[str, float]) -> float:
+def smallest_effect(query: Query, effects: Mapping[str, float]) -> float:
     """Return the smallest effect that matters, by query, by metric, or for all."""
     usual = METRICS[query.metric].smallest or SMALLEST_EFFECT
-    return given.get(str(query), given.get(query.metric, given.get(ALL, usual)))
+    return effects.get(str(query), effects.get(query.metric, effects.get(ALL, usual)))

@@ -64,8 +64,8 @@ def rehearse_gate(
         slowdown: relative slowdown of every time of the candidate.
         smallest: smallest effects that matter.
     """
-    sides = {query: _split_rounds(values) for query, values in numbers.items()}
-    rounds = min(len(before) for before, _ in sides.values())
+    halves = {query: _split_rounds(values) for query, values in numbers.items()}
+    rounds = min(len(before) for before, _ in halves.values())
     families = len({metric_family(query) for query in numbers})
 
     def compare(first: int, end: int, level: float) -> tuple[Change, ...] | None:
@@ -81,7 +81,7 @@ def rehearse_gate(
                 level=level_each,
                 paired=True,
             )
-            for query, (before, after) in sides.items()
+            for query, (before, after) in halves.items()
             for factor in [1 + slowdown if query.unit == SECONDS else 1.0]
         )
 

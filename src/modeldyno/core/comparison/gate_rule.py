@@ -53,17 +53,17 @@ class GateRule:
     """Joint confidence of the intervals of all looks at which everything holds (one-sided, 95 %)."""
 
     @property
-    def looks(self) -> tuple[int, ...]:
+    def interim_rounds(self) -> tuple[int, ...]:
         """Number of rounds at each look."""
-        looks = [self.first]
-        while looks[-1] < self.most:
-            looks.append(min(self.most, max(looks[-1] + 1, round(self.growth * looks[-1]))))
-        return tuple(looks)
+        counts = [self.first]
+        while counts[-1] < self.most:
+            counts.append(min(self.most, max(counts[-1] + 1, round(self.growth * counts[-1]))))
+        return tuple(counts)
 
-    def level(self, look: int) -> float:
+    def level(self, rounds: int) -> float:
         """Return the confidence of the intervals for passing at one of the looks."""
-        previous = max((n for n in self.looks if n < look), default=0)
-        return 1 - (1 - self.passing) * (look**2 - previous**2) / self.looks[-1] ** 2
+        previous = max((n for n in self.interim_rounds if n < rounds), default=0)
+        return 1 - (1 - self.passing) * (rounds**2 - previous**2) / self.interim_rounds[-1] ** 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,24 +94,24 @@ class GateDecision:
 def decide_gate(compare: Compare, rule: GateRule) -> GateDecision:
     """Run rounds until there is a decision, or no more rounds are available."""
     decision = GateDecision(verdict=Verdict.UNDECIDED, changes=(), rounds=0)
-    for look in rule.looks:
-        if look <= decision.rounds:
+    for rounds in rule.interim_rounds:
+        if rounds <= decision.rounds:
             continue
-        changes = compare(0, look, rule.suspicion)
+        changes = compare(0, rounds, rule.suspicion)
         if changes is None:
             break
-        decision = replace(decision, changes=changes, rounds=look)
+        decision = replace(decision, changes=changes, rounds=rounds)
         suspects = {change.query for change in changes if change.outcome is ChangeVerdict.WORSE}
-        end = min(2 * look, max(rule.most, look + rule.first))
+        end = min(2 * rounds, max(rule.most, rounds + rule.first))
         if suspects:
-            repeat, combined = compare(look, end, rule.suspicion), compare(0, end, rule.alarm)
+            repeat, combined = compare(rounds, end, rule.suspicion), compare(0, end, rule.alarm)
             if repeat is None or combined is None:
                 return replace(decision, why="something is worse, and no second run could confirm it")
             decision = replace(decision, changes=combined, rounds=end, confirmation=repeat)
             if suspects.intersection(worse_in_both(combined, repeat)):
                 return replace(decision, verdict=Verdict.BROKEN, why="a second run confirms it")
             continue
-        decision = replace(decision, changes=compare(0, look, rule.level(look)) or ())
+        decision = replace(decision, changes=compare(0, rounds, rule.level(rounds)) or ())
         if all_held(decision.changes):
             return replace(decision, verdict=Verdict.HELD)
     few = "too few rounds could be run"
@@ -144,7 +144,7 @@ def _inverse_change(change: Change) -> float:
 
 
 def decide_gate_on_stored(
-    alarm: tuple[Change, ...], passing: tuple[Change, ...], known: Collection[Query] = ()
+    alarm: tuple[Change, ...], passing: tuple[Change, ...], known_queries: Collection[Query] = ()
 ) -> GateDecision:
     """Decide on stored measurements from different times, without further runs.
 
@@ -154,9 +154,9 @@ def decide_gate_on_stored(
     Args:
         alarm: the changes at the confidence for failing.
         passing: the changes at the confidence for passing.
-        known: queries whose intervals include the machine's variation over such a time.
+        known_queries: queries whose intervals include the machine's variation over such a time.
     """
-    if any(is_evident(change, 0.0 if change.query in known else MOMENTS) for change in alarm):
+    if any(is_evident(change, 0.0 if change.query in known_queries else MOMENTS) for change in alarm):
         verdict, why = Verdict.BROKEN, ""
     elif any(change.outcome is ChangeVerdict.WORSE for change in alarm):
         verdict = Verdict.UNDECIDED

@@ -32,7 +32,7 @@ PLAN = Plan(max_time=5.0, min_time=0.5)
 class RoundSchedule:
     """Number of rounds and their layout."""
 
-    sides: int
+    side_count: int
     """Baseline and candidates."""
     first: int = FEWEST_ROUNDS
     """Rounds before the first look."""
@@ -59,12 +59,12 @@ class RoundSchedule:
         return BLOCK if self.block else ALTERNATING
 
     @property
-    def looks(self) -> tuple[int, ...]:
-        """After how many rounds it is looked whether that is enough."""
-        found = [self.first]
-        while found[-1] < self.most:
-            found.append(min(self.most, 2 * found[-1]))
-        return tuple(found)
+    def interim_rounds(self) -> tuple[int, ...]:
+        """After how many rounds it is judged whether that is enough."""
+        counts = [self.first]
+        while counts[-1] < self.most:
+            counts.append(min(self.most, 2 * counts[-1]))
+        return tuple(counts)
 
     def affordable_rounds(self, cost: float) -> int:
         """Return how many rounds of `cost` seconds fit into the time."""
@@ -72,13 +72,13 @@ class RoundSchedule:
             return self.most
         return max(int(self.share * self.max_time / cost), min(VERDICT_ROUNDS, int(self.max_time / cost)))
 
-    def level(self, whole: float) -> float:
-        """Return the confidence at each look that leaves that of all looks together at `whole`."""
-        return 1 - (1 - whole) / len(self.looks)
+    def level(self, joint_level: float) -> float:
+        """Return the confidence at each look that leaves that of all looks together at `joint_level`."""
+        return 1 - (1 - joint_level) / len(self.interim_rounds)
 
     def rounds(self, begin: int, end: int) -> Iterator[tuple[int, tuple[int, ...]]]:
         """Yield each round from `begin` up to `end`, and the order of its sides; in blocks, one at a time."""
-        there = tuple(range(self.sides))
+        there = tuple(range(self.side_count))
         if self.block:
             yield from ((number, (side,)) for side in there for number in range(begin, end))
             return

@@ -394,10 +394,10 @@ def _candidate_loads(
 ) -> Iterator[float]:
     """Yield the loads below and above the crossing, within the bracket, that are worth a measurement."""
     resolution = math.log1p(search.resolution)
-    rest = resolution - math.log(failed / crossing), resolution - math.log(crossing / passed)
+    remaining = resolution - math.log(failed / crossing), resolution - math.log(crossing / passed)
     gaps = (
         max(gap, min(max(candidate, resolution / 4), resolution / 2))
-        for gap, candidate in zip(apart, rest, strict=True)
+        for gap, candidate in zip(apart, remaining, strict=True)
     )
     below, above = (crossing * math.exp(sign * gap) for sign, gap in zip((-1, 1), gaps, strict=True))
     for load in (below, above):

@@ -51,18 +51,20 @@ def parse_endpoint(url: str) -> tuple[Endpoint, Transport]:
     Raises:
         RequestError: it is not such a URL, contains a secret, or has a setting without effect.
     """
-    shown = _USER.sub("//", url)
+    without_password = _USER.sub("//", url)
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise RequestError(f"'{shown}' is not a URL: its host or port cannot be read.") from None
+        raise RequestError(f"'{without_password}' is not a URL: its host or port cannot be read.") from None
     if parts.scheme not in SCHEMES or not host:
-        raise RequestError(f"'{shown}' is not the URL of a server; write for example http://host:8000#model.")
+        raise RequestError(
+            f"'{without_password}' is not the URL of a server; write for example http://host:8000#model."
+        )
     transport, encrypted, default_port = SCHEMES[parts.scheme]
     port = port or default_port
     if port is None:
-        raise RequestError(f"'{shown}' has no port; write for example grpc://{host}:8001#model.")
+        raise RequestError(f"'{without_password}' has no port; write for example grpc://{host}:8001#model.")
     if parts.username is not None or parts.password is not None:
         raise RequestError(
             f"The URL of {host} contains a user or password, which would be stored with every result; "
@@ -114,11 +116,11 @@ def parse_headers(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(headers)
 
 
-def unknown_model(name: str, version: str, known: Sequence[str]) -> str:
+def unknown_model(name: str, version: str, names: Sequence[str]) -> str:
     """Return the phrase that a server has no such model, with the models it has if it lists them."""
     which = f"'{name}'" + (f" of version {version}" if version else "")
-    more = ", ..." if len(known) > _MOST_LISTED else ""
-    has = f" (it has: {', '.join(known[:_MOST_LISTED])}{more})" if known else ""
+    more = ", ..." if len(names) > _MOST_LISTED else ""
+    has = f" (it has: {', '.join(names[:_MOST_LISTED])}{more})" if names else ""
     return f"the server has no model {which}; check the name after #{has}"
 
 

@@ -181,9 +181,9 @@ class Explanation(Presented):
 
     def __getitem__(self, name: str) -> float:
         """Return the seconds of a hop by its label, such as ``"framework"``, or of a level; KeyError."""
-        found = {hop.label: hop.time for hop in self.hops}
-        found |= {str(level.level): level.whole for level in self.levels}
-        time = found[name]
+        times = {hop.label: hop.time for hop in self.hops}
+        times |= {str(level.level): level.whole for level in self.levels}
+        time = times[name]
         if time is None:
             raise KeyError(f"{name} is not known")
         return time.seconds
@@ -213,8 +213,8 @@ def explain_levels(results: Mapping[str, Result], statistic: str = MEAN) -> Iter
     stages_before: Mapping[HopName, TimeEstimate] = {}
     for level in RunLevel:
         result = results.get(level)
-        whole = None if result is None else measured_time(result, "latency", statistic)
-        if result is None or whole is None:
+        total = None if result is None else measured_time(result, "latency", statistic)
+        if result is None or total is None:
             continue
         if level is RunLevel.IN_PROCESS:
             hops = tuple(_hops_in_process(result, statistic))
@@ -222,12 +222,12 @@ def explain_levels(results: Mapping[str, Result], statistic: str = MEAN) -> Iter
             stages = server_stages(result)
             hops = tuple(_hops_served(level, result, results, before, stages, stages_before))
             stages_before = stages
-        known = sum(hop.time.seconds for hop in hops if hop.time is not None)
+        known_seconds = sum(hop.time.seconds for hop in hops if hop.time is not None)
         start = 0.0 if before is None else before.whole.seconds
-        time, how = _rest_estimate(level, whole, before, hops, results, statistic)
-        time = time.moved_to(whole.seconds - start - known)
+        time, how = _rest_estimate(level, total, before, hops, results, statistic)
+        time = time.moved_to(total.seconds - start - known_seconds)
         rest = Hop(name=HopName.REST, level=level, time=time, how=how)
-        before = LevelHops(level=level, whole=whole, hops=(*hops, rest))
+        before = LevelHops(level=level, whole=total, hops=(*hops, rest))
         yield before
 
 
@@ -288,11 +288,11 @@ def _time_between(seconds: float, least: TimeEstimate, *most: TimeEstimate) -> T
 def server_stages(result: Result) -> dict[HopName, TimeEstimate]:
     """Return the mean time of each stage that the server reports, and the client's wait; network included."""
     named = {**_STAGE_HOPS, "send_lag": HopName.CLIENT}
-    found = {hop: measured_time(result, metric, MEAN) for metric, hop in named.items()}
+    times = {hop: measured_time(result, metric, MEAN) for metric, hop in named.items()}
     network = measured_time(result, NETWORK, MEAN)
     if network is not None:
-        found[HopName.PROTOCOL] = network
-    return {hop: time for hop, time in found.items() if time is not None}
+        times[HopName.PROTOCOL] = network
+    return {hop: time for hop, time in times.items() if time is not None}
 
 
 def _hops_served(
@@ -357,7 +357,7 @@ def _exact(seconds: float) -> TimeEstimate:
 
 def _rest_estimate(
     level: RunLevel,
-    whole: TimeEstimate,
+    total: TimeEstimate,
     before: LevelHops | None,
     hops: tuple[Hop, ...],
     results: Mapping[str, Result],
@@ -372,11 +372,11 @@ def _rest_estimate(
     if level is RunLevel.IN_PROCESS:
         plain = measured_time(result, "unwatched_time", statistic, _WATCHED)
         if plain is not None:
-            return whole - plain, "the timed pass, less unwatched calls of the second pass"
-        return _independent(whole, before, hops), "all that is above what is known"
+            return total - plain, "the timed pass, less unwatched calls of the second pass"
+        return _independent(total, before, hops), "all that is above what is known"
     network = measured_time(result, NETWORK, MEAN)
     if network is None:
-        return _independent(whole, before, hops), "network, protocol, client, and the server as a whole"
+        return _independent(total, before, hops), "network, protocol, client, and the server as a whole"
     alone, echo = (results.get(name) for name in (RunLevel.ALONE, ECHO))
     if level is RunLevel.LOADED and alone is not None and (other := measured_time(alone, NETWORK, MEAN)):
         return network - other, "network, protocol and client, less those of a request alone"
@@ -385,9 +385,9 @@ def _rest_estimate(
     return network, "network, protocol and client: what the server's account leaves"
 
 
-def _independent(whole: TimeEstimate, before: LevelHops | None, hops: tuple[Hop, ...]) -> TimeEstimate:
+def _independent(total: TimeEstimate, before: LevelHops | None, hops: tuple[Hop, ...]) -> TimeEstimate:
     parts = [hop.time for hop in hops if hop.time is not None]
-    return whole - sum_times([*([] if before is None else [before.whole]), *parts])
+    return total - sum_times([*([] if before is None else [before.whole]), *parts])
 
 
 # --- doubts ------------------------------------------------------------------------------------------
@@ -425,8 +425,8 @@ def unexplained_share(levels: tuple[LevelHops, ...]) -> float:
     rests = [
         hop.time.seconds for level in levels for hop in level.hops if hop.name is HopName.REST and hop.time
     ]
-    whole = levels[-1].whole.seconds
-    return sum(map(abs, rests)) / whole if whole > 0 and isfinite(whole) else 0.0
+    total = levels[-1].whole.seconds
+    return sum(map(abs, rests)) / total if total > 0 and isfinite(total) else 0.0
 
 
 # --- two explanations --------------------------------------------------------------------------------

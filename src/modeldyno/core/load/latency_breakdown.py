@@ -37,20 +37,26 @@ def measurements(windows: Sequence[ServedWindow]) -> Iterator[Measurement]:
         windows: what was counted between one reading of the counters and the next, with answers in all of
             them. From their variation follow the intervals, unless there are too few.
     """
-    whole = reduce(ServedWindow.joined, windows)
-    account, service_time = whole.account, whole.service / whole.answers
+    all_windows = reduce(ServedWindow.joined, windows)
+    account, service_time = all_windows.account, all_windows.service / all_windows.answers
     parts = _countable_windows(windows)
     if len(parts) < FEWEST_WINDOWS:
-        parts = [whole]
+        parts = [all_windows]
     stage_means = _stage_means(account)
     requests = [part.account.requests for part in parts]
     for metric in stage_means:
         yield _mean(metric, [getattr(part.account, STAGES[metric]) for part in parts], requests)
     if stage_means:
-        scale = account.requests / whole.answers  # of its requests, some may have been answered elsewhere
+        scale = (
+            account.requests / all_windows.answers
+        )  # of its requests, some may have been answered elsewhere
         outside = [part.service * scale - _stage_sum(part.account, stage_means) for part in parts]
-        rest = service_time - sum(stage_means.values())
-        yield _mean("network_time", outside, requests) if rest > 0 else observed_number("network_time", 0.0)
+        remaining = service_time - sum(stage_means.values())
+        yield (
+            _mean("network_time", outside, requests)
+            if remaining > 0
+            else observed_number("network_time", 0.0)
+        )
     yield from _formed_batch(parts)
     for size, count in sorted(account.batches.items()):
         yield observed_number("executions", count, scope=f"batch {size}")
@@ -62,11 +68,11 @@ def _composing_model(name: str, windows: Sequence[ServedWindow]) -> Iterator[Mea
     """Yield the stages of a mean request to one of the models that answer together, and its batches."""
     own = [window.account.models[name] for window in windows]
     own_windows = [ServedWindow(account=each, answers=each.requests, service=0.0) for each in own]
-    whole = reduce(ServedWindow.joined, own_windows)
+    all_windows = reduce(ServedWindow.joined, own_windows)
     parts = _countable_windows(own_windows)
     if len(parts) < FEWEST_WINDOWS:
-        parts = [whole]
-    for metric in _stage_means(whole.account):
+        parts = [all_windows]
+    for metric in _stage_means(all_windows.account):
         amounts = [getattr(part.account, STAGES[metric]) for part in parts]
         yield _mean(metric, amounts, [part.account.requests for part in parts])
     yield from _formed_batch(parts)

@@ -204,8 +204,8 @@ def _is_ok(part: Records) -> Column:
     return part.fine
 
 
-def doubts(window: SteadyWindow, said: str = "") -> Iterator[Doubt]:
-    """Yield the reasons to doubt a load; `said` is the server's message about a failure."""
+def doubts(window: SteadyWindow, server_message: str = "") -> Iterator[Doubt]:
+    """Yield the reasons to doubt a load; `server_message` is the server's message about a failure."""
     limits = list(_client_limits(window))
     yield from limits
     growth = "" if limits else _backlog_growth(window)
@@ -226,7 +226,7 @@ def doubts(window: SteadyWindow, said: str = "") -> Iterator[Doubt]:
         yield Doubt(
             code="failed-requests",
             seen=f"{sum(wrong.values()):,} of {sum(ends.values()):,} requests failed: {named}; "
-            f"they are not in the latency{said and f' ({said})'}",
+            f"they are not in the latency{server_message and f' ({server_message})'}",
             advice="read the error rate together with the latency",
         )
     if not limits and not growth:
@@ -461,9 +461,9 @@ def _late_sends(window: SteadyWindow) -> Iterator[Doubt]:
         )
 
 
-def _client_limited(seen: str) -> Doubt:
+def _client_limited(evidence: str) -> Doubt:
     return Doubt(
         code=CLIENT_LIMITED,
-        seen=f"{seen}: what was measured is the client, and tells nothing of the server",
+        seen=f"{evidence}: what was measured is the client, and tells nothing of the server",
         advice="add processes with `drivers`, give the client its own cores, or lower the load",
     )

@@ -72,8 +72,8 @@ class LoadPoint:
 
     def find(self, metric: str, statistic: str | None = None, part: str | None = None) -> Answer | None:
         """Return the value of a metric, or None."""
-        wanted = (metric, statistic, part)
-        matches = (a for a in self.answers if (a.query.metric, a.query.statistic, a.query.part) == wanted)
+        query = (metric, statistic, part)
+        matches = (a for a in self.answers if (a.query.metric, a.query.statistic, a.query.part) == query)
         return next(matches, None)
 
 

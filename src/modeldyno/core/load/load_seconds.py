@@ -87,8 +87,8 @@ class LiveLoad:
     """Seconds since it was heard of."""
 
 
-def add_second(load: LiveLoad, words: str, second: LiveSecond) -> LiveLoad:
+def add_second(load: LiveLoad, label: str, second: LiveSecond) -> LiveLoad:
     """Return a load with one more second; a fresh process, whose seconds count from 0 again, begins anew."""
     goes_on = bool(load.seconds) and second.at > load.seconds[-1].at
     before = load.seconds[1 - SECONDS_KEPT :] if goes_on else ()
-    return replace(load, load=words, seconds=(*before, second))
+    return replace(load, load=label, seconds=(*before, second))

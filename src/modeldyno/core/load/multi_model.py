@@ -50,13 +50,13 @@ class CoHostedModelSpec:
             RequestError: there is no model, or a word after it is not ``name=value``.
         """
         try:
-            model, *words = shlex.split(text)
+            model, *assignments = shlex.split(text)
         except ValueError:
             raise RequestError(
                 f"`beside` '{text}' names no model; write 'model.onnx concurrency=4'."
             ) from None
         values_by_name: dict[str, list[str]] = {}
-        for word in words:
+        for word in assignments:
             name, separator, value = word.partition("=")
             if not (name and separator):
                 raise RequestError(f"`beside` '{text}': '{word}' is not name=value, such as concurrency=4.")
@@ -120,14 +120,14 @@ def check_names(own: str, others: Sequence[CoHostedModelSpec]) -> None:
     Raises:
         RequestError: two models have the same name.
     """
-    seen = {own}
+    names = {own}
     for model in others:
-        if model.name in seen:
+        if model.name in names:
             raise RequestError(
                 f"Two models are called '{model.name}'; give one another name: "
                 f"`beside={model.model} name=another`."
             )
-        seen.add(model.name)
+        names.add(model.name)
 
 
 def with_model_scope(name: str, value: _Value) -> _Value:

@@ -105,15 +105,15 @@ def reconcile(report: ForeignLoad, ours: Result) -> Reconciliation:
         ours: a load of ModelDyno on the same server, at the same load.
     """
     records = foreign_records(report.requests) if report.requests else None
-    whole = {} if records is None else _times(records, report)
+    spreads = {} if records is None else _times(records, report)
     latency = ours.find("latency")
     warmup = latency.value.warmup_time if latency and isinstance(latency.value, Distribution) else 0.0
     dropped = warmup if records is not None and report.window is None else 0.0
     steady = {} if records is None else _times(_after(records, report, dropped), report)
     reported = _reported_times(report)
-    rules, unlike = _matching_rules(reported, whole)
-    figures = _figures(reported, whole, rules).items()
-    made = (_row(metric, name, value, whole, steady, ours) for (metric, name), value in figures)
+    rules, unlike = _matching_rules(reported, spreads)
+    figures = _figures(reported, spreads, rules).items()
+    made = (_row(metric, name, value, spreads, steady, ours) for (metric, name), value in figures)
     rows = [row for row in made if row is not None]
     no_client = _missing_account(report, ours)
     if not no_client:
@@ -125,7 +125,7 @@ def reconcile(report: ForeignLoad, ours: Result) -> Reconciliation:
         rules=rules,
         dropped=dropped,
         no_client=no_client,
-        sent_late=(_lateness(whole), _mean_of(ours, "send_lag")),
+        sent_late=(_lateness(spreads), _mean_of(ours, "send_lag")),
         rows=tuple(rows),
         notes=(
             *(f"{metric}: no rule gives its percentiles from the reported requests" for metric in unlike),
@@ -138,7 +138,7 @@ def _row(
     metric: str,
     statistic: str,
     theirs: float,
-    whole: Mapping[str, Distribution],
+    spreads: Mapping[str, Distribution],
     steady: Mapping[str, Distribution],
     ours: Result,
 ) -> DifferenceRow | None:
@@ -152,8 +152,8 @@ def _row(
     alike, end = same.value.statistic(statistic), final.value.statistic(statistic)
     rule = warmup = interval = None
     last = theirs
-    if metric in steady and metric in whole:
-        by_rank, last = whole[metric].statistic(statistic), steady[metric].statistic(statistic)
+    if metric in steady and metric in spreads:
+        by_rank, last = spreads[metric].statistic(statistic), steady[metric].statistic(statistic)
         rule, warmup = theirs - by_rank, by_rank - last
         interval = _difference(same.value, steady[metric], statistic)
     return DifferenceRow(
@@ -179,8 +179,8 @@ _OUTSIDE = "network_time"
 def _missing_account(report: ForeignLoad, ours: Result) -> str:
     """Return why the server's own time is not known of both sides; empty if it is."""
     theirs = _single_figures(report).keys()
-    known = {m.metric for m in ours.measurements if not m.scope}
-    for name, metrics in ((f"the report of {report.tool}", theirs), ("this result", known)):
+    own_metrics = {m.metric for m in ours.measurements if not m.scope}
+    for name, metrics in ((f"the report of {report.tool}", theirs), ("this result", own_metrics)):
         if _OUTSIDE not in metrics or not metrics & {*_SERVER}:
             return f"{name} has no time of the server itself (queue, compute)"
     return ""
@@ -209,16 +209,20 @@ def _excess(metrics: Sequence[str], theirs: Mapping[str, float], ours: Result) -
     return sum(theirs.get(name, 0.0) - (ours.number(name) or 0.0) for name in metrics)
 
 
-def _lateness(whole: Mapping[str, Distribution]) -> float | None:
+def _lateness(spreads: Mapping[str, Distribution]) -> float | None:
     """Return how long after they were due requests were sent, on average."""
-    if not {"latency", "service_time"} <= whole.keys():
+    if not {"latency", "service_time"} <= spreads.keys():
         return None
-    return whole["latency"].statistic("mean") - whole["service_time"].statistic("mean")
+    return spreads["latency"].statistic("mean") - spreads["service_time"].statistic("mean")
 
 
 def _mean_of(ours: Result, metric: str) -> float | None:
-    found = ours.find(metric)
-    return found.value.statistic("mean") if found and isinstance(found.value, Distribution) else None
+    measurement = ours.find(metric)
+    return (
+        measurement.value.statistic("mean")
+        if measurement and isinstance(measurement.value, Distribution)
+        else None
+    )
 
 
 def _difference(ours: Distribution, theirs: Distribution, statistic: str) -> Interval:
@@ -233,17 +237,17 @@ def _difference(ours: Distribution, theirs: Distribution, statistic: str) -> Int
 
 
 def _figures(
-    reported: Mapping[tuple[str, str], float], whole: Mapping[str, Distribution], rules: tuple[str, ...]
+    reported: Mapping[tuple[str, str], float], spreads: Mapping[str, Distribution], rules: tuple[str, ...]
 ) -> dict[tuple[str, str], float]:
     """Return the figures to explain: those reported, or else what its requests give by its rule."""
     rule = RULES[rules[0] if rules else NEAREST]
-    found = {key: value for key, value in reported.items() if key[1] in STATISTICS}
-    for metric, spread in whole.items():
+    figures = {key: value for key, value in reported.items() if key[1] in STATISTICS}
+    for metric, spread in spreads.items():
         if all(metric != other for other, _ in reported):
             for name in STATISTICS:
                 p = fraction_of(name)
-                found[metric, name] = spread.statistic(name) if p is None else rule(spread.samples(), p)
-    return {key: found[key] for key in sorted(found, key=_place)}
+                figures[metric, name] = spread.statistic(name) if p is None else rule(spread.samples(), p)
+    return {key: figures[key] for key in sorted(figures, key=_place)}
 
 
 def _place(key: tuple[str, str]) -> tuple[int, int]:
@@ -253,9 +257,11 @@ def _place(key: tuple[str, str]) -> tuple[int, int]:
 def _reported_times(report: ForeignLoad) -> dict[tuple[str, str], float]:
     """Return the reported statistics of times; the latency only where it is not the service time."""
     return {
-        (figure.metric, figure.told): float(figure.value)
+        (figure.metric, figure.reported_statistic): float(figure.value)
         for figure in report.figures
-        if figure.told and figure.metric in _TIMES and not isinstance(figure.value, Distribution)
+        if figure.reported_statistic
+        and figure.metric in _TIMES
+        and not isinstance(figure.value, Distribution)
         if figure.metric != "latency" or _has_due_times(report)
     }
 
@@ -270,14 +276,14 @@ def _times(records: Records, report: ForeignLoad) -> dict[str, Distribution]:
     fine = fine.at(fine.sent.argsort(kind="stable"))
     if not len(fine):
         return {}
-    found = {"service_time": Distribution.of((fine.end - fine.sent) * NANO)}
+    spreads = {"service_time": Distribution.of((fine.end - fine.sent) * NANO)}
     if report.requests and _has_due_times(report):
-        found["latency"] = Distribution.of((fine.end - fine.due) * NANO)
+        spreads["latency"] = Distribution.of((fine.end - fine.due) * NANO)
     if fine.pieces and all(fine.pieces):
         first = load_numpy().array([pieces[0] for pieces in fine.pieces])
-        found["time_to_first_token"] = Distribution.of((first - fine.sent) * NANO)
-    assert found.keys() <= METRICS.keys()
-    return found
+        spreads["time_to_first_token"] = Distribution.of((first - fine.sent) * NANO)
+    assert spreads.keys() <= METRICS.keys()
+    return spreads
 
 
 def _after(records: Records, report: ForeignLoad, dropped: float) -> Records:
@@ -287,7 +293,7 @@ def _after(records: Records, report: ForeignLoad, dropped: float) -> Records:
 
 
 def _matching_rules(
-    reported: Mapping[tuple[str, str], float], whole: Mapping[str, Distribution]
+    reported: Mapping[tuple[str, str], float], spreads: Mapping[str, Distribution]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the rules that give all percentiles of each metric, and the metrics that no rule gives.
 
@@ -296,8 +302,8 @@ def _matching_rules(
     fitting: dict[str, set[str]] = {}
     for (metric, statistic), value in reported.items():
         p = fraction_of(statistic)
-        if metric in whole and p is not None:
-            times = whole[metric].samples()
+        if metric in spreads and p is not None:
+            times = spreads[metric].samples()
             fits = {name for name, rule in RULES.items() if _is_reproduced(value, rule(times, p))}
             fitting[metric] = fitting.get(metric, fits) & fits
     common = [fits for fits in fitting.values() if fits]

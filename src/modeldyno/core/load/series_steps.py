@@ -81,12 +81,12 @@ def add_load(series: AnySeries, step: NextLoad, result: Result, *, refused: bool
         refused: whether the server refused every request of it as wrong.
     """
     point = LoadPoint.of(result, step.load, bounds_of(series), care=step.care)
-    known = series.model is not None or result.model is None
+    has_origin = series.model is not None or result.model is None
     series = replace(
         series,
         name=result.name,
-        model=series.model if known else result.model,
-        environment=series.environment if known else result.environment,
+        model=series.model if has_origin else result.model,
+        environment=series.environment if has_origin else result.environment,
     )
     if isinstance(series, LoadCurve):
         return replace(series, rungs=(*series.rungs, point))

@@ -34,12 +34,12 @@ def limits_load(bound: Constraint) -> bool:
     return bound.at_most if metric.better is Better.LOWER else not (metric.unit == RATE or bound.at_most)
 
 
-def bonferroni_z(looks: int) -> float:
-    """Return the standard errors that make a verdict sure, if `looks` verdicts are to be right together.
+def bonferroni_z(tests: int) -> float:
+    """Return the standard errors that make a verdict sure, if `tests` verdicts are to be right together.
 
     At a given load a verdict can be wrong in one direction only; the error is split by Bonferroni's rule.
     """
-    return NORMAL.inv_cdf(1 - _ERROR / looks)
+    return NORMAL.inv_cdf(1 - _ERROR / tests)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,8 +134,8 @@ def _log_excess(bound: Constraint, answer: Answer) -> tuple[float, float]:
     if value is None or value <= 0 or bound.bound <= 0:
         return -math.inf, math.inf
     sign = 1 if bound.at_most else -1
-    sides = [abs(end - value) for end in (ends.low, ends.high) if math.isfinite(end)]
-    half = sum(sides) / len(sides) if sides else math.inf
+    half_widths = [abs(end - value) for end in (ends.low, ends.high) if math.isfinite(end)]
+    half = sum(half_widths) / len(half_widths) if half_widths else math.inf
     return sign * math.log(value / bound.bound), min(half / Z / value, _UNKNOWN)
 
 
@@ -152,10 +152,10 @@ def _pooled_answer(answers: Sequence[Answer], cares: Sequence[float]) -> Answer:
     weighted = [(a, a.value, care) for a, care in zip(answers, cares, strict=True) if a.value is not None]
     if len(weighted) < 2 or any(a.interval is None for a, _, _ in weighted):  # noqa: PLR2004 - nothing to join
         return weighted[-1][0] if weighted else answers[-1]
-    whole = sum(care for _, _, care in weighted)
-    mean = sum(care * value for _, value, care in weighted) / whole
-    below = math.hypot(*(care * (value - a.bounds().low) for a, value, care in weighted)) / whole
-    above = math.hypot(*(care * (a.bounds().high - value) for a, value, care in weighted)) / whole
+    total = sum(care for _, _, care in weighted)
+    mean = sum(care * value for _, value, care in weighted) / total
+    below = math.hypot(*(care * (value - a.bounds().low) for a, value, care in weighted)) / total
+    above = math.hypot(*(care * (a.bounds().high - value) for a, value, care in weighted)) / total
     spread = sum(
         ((value - mean) / (a.bounds().half_width() / Z or math.inf)) ** 2 for a, value, _ in weighted
     )
@@ -242,9 +242,9 @@ def _estimated_saturation(points: Sequence[LoadVerdict]) -> float | None:
     greatest = max(load for load, _, _ in known_points)
 
     def misfit(most: float) -> float:
-        rest = [e + math.log1p(-load / most) for load, e, _ in known_points]
-        mean = sum(w * r for w, r in zip(weights, rest, strict=True)) / sum(weights)
-        return sum(w * (r - mean) ** 2 for w, r in zip(weights, rest, strict=True))
+        offsets = [e + math.log1p(-load / most) for load, e, _ in known_points]
+        mean = sum(w * r for w, r in zip(weights, offsets, strict=True)) / sum(weights)
+        return sum(w * (r - mean) ** 2 for w, r in zip(weights, offsets, strict=True))
 
     return min((greatest * (1 + math.exp(-step / 4)) for step in range(-8, 20)), key=misfit)
 

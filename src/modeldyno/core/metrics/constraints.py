@@ -257,11 +257,13 @@ def _reported_statistic(query: Query, measurements: Sequence[Measurement]) -> An
 
     A percentile counts as certified only if enough requests were answered.
     """
-    wanted = (query.metric, query.statistic)
-    measurement = next((m for m in measurements if (m.metric, m.told) == wanted and not query.scope), None)
+    key = (query.metric, query.statistic)
+    measurement = next(
+        (m for m in measurements if (m.metric, m.reported_statistic) == key and not query.scope), None
+    )
     if measurement is None or isinstance(measurement.value, Distribution):
         return None
-    fraction = fraction_of(measurement.told)
+    fraction = fraction_of(measurement.reported_statistic)
     answered = next((m.value for m in measurements if (m.metric, m.scope) == ("requests", "ok")), 0)
     assert not isinstance(answered, Distribution)
     uncertified = query.part != "raw" and fraction is not None and answered < certified_floor(fraction)

@@ -332,9 +332,9 @@ def unasked_precision_doubt(dtype: str) -> Doubt:
     )
 
 
-def thread_doubts(asked: Iterable[int], cores: int) -> Iterator[Doubt]:
+def thread_doubts(counts: Iterable[int], cores: int) -> Iterator[Doubt]:
     """Yield a doubt if more threads are requested than there are cores."""
-    thread_count = max(asked, default=0)
+    thread_count = max(counts, default=0)
     if thread_count > cores:
         yield Doubt(
             code="oversubscribed",

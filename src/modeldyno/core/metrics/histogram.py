@@ -33,19 +33,19 @@ class Histogram:
     factor."""
 
 
-def histogram(found: Distribution) -> Histogram | None:
+def histogram(spread: Distribution) -> Histogram | None:
     """Cut the samples into bins; return None if there is no shape to show."""
-    if len(found) < FEWEST:
+    if len(spread) < FEWEST:
         return None
-    low, high = _robust_range(*map(found.statistic, ("p0.5", "p5", "p50", "p95", "p99.5")))
+    low, high = _robust_range(*map(spread.statistic, ("p0.5", "p5", "p50", "p95", "p99.5")))
     if not 0 < low < high * (1 - FINEST) or high == math.inf:
         return None
     even = high < HEAVY * low
     edges = _even_edges(low, high) if even else _growing_edges(low, high)
-    samples = found.samples()
+    samples = spread.samples()
     beyond = [int((samples >= edge).sum()) for edge in edges]
     counts = tuple(a - b for a, b in itertools.pairwise(beyond))
-    return Histogram(edges=edges, counts=counts, below=len(found) - beyond[0], above=beyond[-1], even=even)
+    return Histogram(edges=edges, counts=counts, below=len(spread) - beyond[0], above=beyond[-1], even=even)
 
 
 def _robust_range(

@@ -272,7 +272,7 @@ class Measurement:
         return METRICS[self.metric]
 
     @property
-    def told(self) -> str:
+    def reported_statistic(self) -> str:
         """The statistic that this number is, if another tool reported it without samples; else empty."""
         is_statistic = self.scope in STATISTICS or fraction_of(self.scope) is not None
         return (

@@ -601,8 +601,8 @@ def canonical_statistic(text: str) -> str:
         return text
     if fraction_of(text) is None:
         raise UnknownName.among("statistic", text, (*STATISTICS, "median", "p90", "p95", "p99", "p99.9"))
-    whole, point, rest = text[1:].partition(".")
-    return f"p{int(whole)}{point}{rest}".rstrip("0").rstrip(".") if point else f"p{int(whole)}"
+    digits, point, decimals = text[1:].partition(".")
+    return f"p{int(digits)}{point}{decimals}".rstrip("0").rstrip(".") if point else f"p{int(digits)}"
 
 
 def fraction_of(statistic: str) -> float | None:

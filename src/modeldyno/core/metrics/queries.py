@@ -35,13 +35,15 @@ def list_numbers(measurements: Sequence[Measurement]) -> Iterator[tuple[Query, f
                 part = "raw" if measurement.value.certified(name) is None else None
                 query = Query(metric=measurement.metric, statistic=name, part=part, scope=measurement.scope)
                 yield query, measurement.value.statistic(name)
-        elif measurement.told:  # by another tool: certified if enough requests were answered
-            fraction = fraction_of(measurement.told)
+        elif measurement.reported_statistic:  # by another tool: certified if enough requests were answered
+            fraction = fraction_of(measurement.reported_statistic)
             assert not isinstance(answered, Distribution)
             uncertified = fraction is not None and answered < certified_floor(fraction)
             yield (
                 Query(
-                    metric=measurement.metric, statistic=measurement.told, part="raw" if uncertified else None
+                    metric=measurement.metric,
+                    statistic=measurement.reported_statistic,
+                    part="raw" if uncertified else None,
                 ),
                 measurement.value,
             )
@@ -51,14 +53,14 @@ def list_numbers(measurements: Sequence[Measurement]) -> Iterator[tuple[Query, f
 
 def format_main_figures(measurements: Sequence[Measurement]) -> tuple[str, ...]:
     """Format the main figures, such as ``latency.p50 4.10 ms``; if there are none, the first few."""
-    whole = [measurement for measurement in measurements if not measurement.scope]
-    numbers = dict(list_numbers(whole or measurements))
+    unscoped = [measurement for measurement in measurements if not measurement.scope]
+    numbers = dict(list_numbers(unscoped or measurements))
     rows = {query: METRICS[query.metric] for query in numbers}
-    shown = [query for query, row in rows.items() if row.main and query.statistic == row.statistic]
-    shown.sort(key=lambda query: rows[query].main)
+    main = [query for query, row in rows.items() if row.main and query.statistic == row.statistic]
+    main.sort(key=lambda query: rows[query].main)
     return tuple(
         f"{query} {format_quantity(numbers[query], query.unit, 3)}"
-        for query in shown or list(numbers)[:_MOST_FIGURES]
+        for query in main or list(numbers)[:_MOST_FIGURES]
     )
 
 

@@ -172,11 +172,11 @@ def to_plain(value: object) -> Plain:
 
 def at(part: Mapping[str, Plain], key: str) -> dict[str, Plain]:
     """Return the object under a key of an object of JSON; empty if it is none."""
-    found = part.get(key)
-    return found if isinstance(found, dict) else {}
+    value = part.get(key)
+    return value if isinstance(value, dict) else {}
 
 
 def objects(part: Mapping[str, Plain], key: str) -> list[dict[str, Plain]]:
     """Return the objects in the array under a key of an object of JSON."""
-    found = part.get(key)
-    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+    value = part.get(key)
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

@@ -107,7 +107,9 @@ def check_comparison(written: Mapping[str, Plain], comparison: Comparison) -> It
             paired=turned and comparison.order != "block" and len(both) == 1,
         )
         for change in contrast.changes:
-            other = next((found for found in again.changes if found.query == change.query), None)
+            other = next(
+                (new_change for new_change in again.changes if new_change.query == change.query), None
+            )
             place = f"{name} change of {change.query}"
             if other is not None and _is_of_older_rule(change, other):
                 yield kept(f"{place} outcome", change.outcome, _OLDER_RULE)
@@ -152,9 +154,9 @@ def _check_rung(
     yield from _check_parts(place, rung, again, ("answers", "judgements", "doubts", "failure"))
 
 
-def _check_parts(place: str, found: object, again: object, names: Sequence[str]) -> Iterator[FigureCheck]:
+def _check_parts(place: str, written: object, again: object, names: Sequence[str]) -> Iterator[FigureCheck]:
     for name in names:
-        plain = to_plain(getattr(found, name))
+        plain = to_plain(getattr(written, name))
         yield from compare(f"{place} {name}", plain, getattr(again, name), "its result")
 
 

@@ -88,15 +88,15 @@ def _check_measurement(
             }
             yield from compare(name, dict(certificate), replace(recomputed, intervals=intervals), SAMPLES)
         return
-    found = _recomputed_number(measurement, derived)
-    if found is None:
+    number_and_why = _recomputed_number(measurement, derived)
+    if number_and_why is None:
         ends = measurement.interval is not None
         why = ESTIMATE if ends else OBSERVED if measurement.runs else COUNT
         yield kept(name, measurement.value, why)
         if ends:
             yield from (kept(f"{name} interval {end}", at(plain, "interval")[end], why) for end in _ENDS)
         return
-    number, why = found
+    number, why = number_and_why
     yield from compare(name, plain.get("value"), number.value, why)
     yield from compare(f"{name} interval", plain.get("interval"), number.interval, why)
     yield from compare(f"{name} of process", plain.get("runs"), number.runs, why)
@@ -116,8 +116,8 @@ def _recomputed_number(
     """Return a number with its interval, recomputed, and what from; None if it is kept as it is."""
     if measurement.windows:
         runs = tuple(sums.ratio() for sums in measurement.windows)
-        whole = measurement.windows[0].interval() if len(runs) == 1 else interval_over_processes(runs)
-        return _number(measurement, sum(runs) / len(runs), whole, runs), WINDOWS
+        interval = measurement.windows[0].interval() if len(runs) == 1 else interval_over_processes(runs)
+        return _number(measurement, sum(runs) / len(runs), interval, runs), WINDOWS
     if measurement.scores is not None:
         scores = unpack_samples(measurement.scores.values)
         low, high = (
@@ -147,11 +147,11 @@ def _derived_measurements(result: Result) -> dict[tuple[str, str], Measurement]:
     """Return the measurements of one process that follow from others."""
     if result.job.backend == BACKEND:
         return {}
-    found = [m for m in energy_per_call(result.measurements) if isinstance(m, Measurement)]
-    found += _error_rate(result)
-    found += _count_answers(result)
-    found += _costs(result)
-    return {(m.metric, m.scope): m for m in found}
+    measurements = [m for m in energy_per_call(result.measurements) if isinstance(m, Measurement)]
+    measurements += _error_rate(result)
+    measurements += _count_answers(result)
+    measurements += _costs(result)
+    return {(m.metric, m.scope): m for m in measurements}
 
 
 def _outcomes(result: Result) -> dict[RequestOutcome, float]:
@@ -190,9 +190,9 @@ def _costs(result: Result) -> list[Measurement]:
     traffic = (result.number("bytes_read") or 0) + (result.number("bytes_written") or 0)
     numbers |= {"arithmetic_intensity": numbers["flops"] / traffic} if traffic else {}
     return [
-        Measurement(metric=name, value=value, interval=found.interval)
+        Measurement(metric=name, value=value, interval=cost.interval)
         for name, value in numbers.items()
-        if (found := result.find(name)) is not None
+        if (cost := result.find(name)) is not None
     ]
 
 
@@ -205,7 +205,7 @@ def _check_request_times(result: Result) -> Iterator[FigureCheck]:
 def _check_call_stages(result: Result) -> Iterator[FigureCheck]:
     """Check that the time of each call end to end is that of its stages."""
     scopes = (END_TO_END, *CallStage)
-    parts = [found for scope in scopes if (found := result.find("latency", scope)) is not None]
+    parts = [part for scope in scopes if (part := result.find("latency", scope)) is not None]
     if parts and parts[0].scope == END_TO_END:
         yield from _check_sums("call end to end", parts, "its stages")
 
@@ -216,15 +216,15 @@ def _check_sums(of: str, parts: Sequence[Measurement | None], why: str) -> Itera
     if len(spreads) != len(parts) or len({tuple(map(len, spread.runs)) for spread in spreads}) != 1:
         return
     np = load_numpy()
-    whole, *others = (spread.samples() for spread in spreads)
+    sums, *others = (spread.samples() for spread in spreads)
     total = np.sum(others, axis=0)
-    wrong = np.flatnonzero(~np.isclose(whole, total, rtol=1e-9, atol=1e-12))
+    wrong = np.flatnonzero(~np.isclose(sums, total, rtol=1e-9, atol=1e-12))
     first = int(wrong[0]) if wrong.size else 0
     more = f" and {wrong.size - 1:,} more" if wrong.size > 1 else ""
     yield FigureCheck(
         place=f"latency of {of} {first + 1:,}{more}" if wrong.size else f"latency of each {of}",
         state=CheckState.WRONG if wrong.size else CheckState.HOLDS,
-        written=float(whole[first]),
+        written=float(sums[first]),
         recomputed=float(total[first]),
         why=why,
     )
@@ -242,15 +242,15 @@ _FIGURES = "the figures that it is about"
 def _check_doubts(result: Result) -> Iterator[FigureCheck]:
     """Check the doubts that follow from figures: those that should be there, and those that should not."""
     lacking = {(raised.code, raised.seen) for raised in _expected_doubts(result)}
-    for found in result.doubts:
-        place, key = f"doubt {found.code}", (found.code, found.seen)
-        if key in lacking or found.seen in _texts_of_code(result, found.code):
+    for reported in result.doubts:
+        place, key = f"doubt {reported.code}", (reported.code, reported.seen)
+        if key in lacking or reported.seen in _texts_of_code(result, reported.code):
             lacking.discard(key)
-            yield FigureCheck(place=place, state=CheckState.HOLDS, written=found.seen, why=_FIGURES)
-        elif _follows_from_figures(result, found):
-            yield groundless(place, found.seen, _FIGURES)
+            yield FigureCheck(place=place, state=CheckState.HOLDS, written=reported.seen, why=_FIGURES)
+        elif _follows_from_figures(result, reported):
+            yield groundless(place, reported.seen, _FIGURES)
         else:
-            yield kept(place, found.seen, SEEN)
+            yield kept(place, reported.seen, SEEN)
     yield from (missing(f"doubt {code}", seen, _FIGURES) for code, seen in sorted(lacking))
     yield from _check_void(result)
 
@@ -278,9 +278,9 @@ def _expected_doubts(result: Result) -> Iterator[Doubt]:
 
 def _noise(result: Result) -> tuple[float, float] | None:
     """Return the busy time of other processes and the stolen time, in cores, of one process."""
-    found = [result.find(metric) for metric in ("foreign_cpu", "steal")]
-    numbers = [m.value for m in found if m is not None and not isinstance(m.value, Distribution)]
-    alone = all(m is not None and len(m.runs) == 1 for m in found)
+    measurements = [result.find(metric) for metric in ("foreign_cpu", "steal")]
+    numbers = [m.value for m in measurements if m is not None and not isinstance(m.value, Distribution)]
+    alone = all(m is not None and len(m.runs) == 1 for m in measurements)
     return (numbers[0], numbers[1]) if alone else None
 
 
@@ -292,15 +292,17 @@ def _texts_of_code(result: Result, code: str) -> set[str]:
     return set()
 
 
-def _follows_from_figures(result: Result, found: Doubt) -> bool:
+def _follows_from_figures(result: Result, reported: Doubt) -> bool:
     """Return whether a doubt would be raised again from the figures, if they gave rise to it."""
-    if found.code in _OF_LATENCY:
+    if reported.code in _OF_LATENCY:
         return (
-            _timed_latency(result) is not None and found.seen.startswith("latency") and result.processes == 1
+            _timed_latency(result) is not None
+            and reported.seen.startswith("latency")
+            and result.processes == 1
         )
-    if found.code in _OF_NOISE:
+    if reported.code in _OF_NOISE:
         return _noise(result) is not None
-    return found.code == "inconsistent" and _timed_latency(result) is not None
+    return reported.code == "inconsistent" and _timed_latency(result) is not None
 
 
 def _check_void(result: Result) -> Iterator[FigureCheck]:
@@ -308,7 +310,7 @@ def _check_void(result: Result) -> Iterator[FigureCheck]:
     latency, alone = _timed_latency(result), not result.job.beside
     if latency is None or result.job.load is None:
         return
-    raised = {found.code for found in result.doubts}
+    raised = {reported.code for reported in result.doubts}
     for code in (SATURATED, CLIENT_LIMITED):
         if (latency.void == code) is not (code in raised) and (alone or latency.void == code):
             yield FigureCheck(
@@ -323,11 +325,11 @@ def _check_void(result: Result) -> Iterator[FigureCheck]:
     if result.processes > 1 or not outcomes:
         return
     start = f"{wrong:,.0f} of {sum(outcomes.values()):,.0f} requests failed: "
-    said = [found.seen for found in result.doubts if found.code == _FAILED]
-    if wrong and not any(seen.startswith(start) for seen in said):
+    messages = [reported.seen for reported in result.doubts if reported.code == _FAILED]
+    if wrong and not any(message.startswith(start) for message in messages):
         yield missing(f"doubt {_FAILED}", start.rstrip(": "), "the requests by how they ended")
-    elif said and not wrong and alone:
-        yield groundless(f"doubt {_FAILED}", said[0], "the requests by how they ended")
+    elif messages and not wrong and alone:
+        yield groundless(f"doubt {_FAILED}", messages[0], "the requests by how they ended")
 
 
 # --- verdicts ----------------------------------------------------------------------------------------

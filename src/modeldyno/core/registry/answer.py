@@ -127,10 +127,10 @@ def judge_figure(  # noqa: PLR0913 - the parts of a question
     else:
         return AnswerCandidate(figure=figure, target=target, out="its result is no longer in the store")
     answers = [(bound, ask(bound.query)) for bound in bounds]
-    missing = [str(bound) for bound, found in answers if found is None]
+    missing = [str(bound) for bound, answer in answers if answer is None]
     if missing:
         return AnswerCandidate(figure=figure, target=target, out=f"not measured: {', '.join(missing)}")
-    judgements = tuple(bound.on(found) for bound, found in answers if found is not None)
+    judgements = tuple(bound.on(answer) for bound, answer in answers if answer is not None)
     rate, interval = _rate(ask)
     out = "; ".join(j.sentence() for j in judgements if j.verdict is not Verdict.HELD)
     errors = [0.0] if out else [_chance_of_error(j, result, among) for j in judgements]
@@ -202,8 +202,8 @@ def choose(  # noqa: PLR0913 - the parts of a question
 
 def _chance_of_error(judgement: Judgement, result: Result | None, among: int) -> float:
     query = judgement.constraint.query
-    found = None if result is None else result.find(query.metric, query.scope)
-    value = None if found is None else found.value
+    measurement = None if result is None else result.find(query.metric, query.scope)
+    value = None if measurement is None else measurement.value
     return chance_of_error(judgement, value if isinstance(value, Distribution) else None, among)
 
 

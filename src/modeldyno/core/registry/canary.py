@@ -63,20 +63,20 @@ def machine_change(earlier: Sequence[CanaryReading], now: Sequence[CanaryReading
         earlier: the oldest first; only those since the last change count, and at least `ENOUGH` of them.
         now: at least two, one directly after the other: all must show the change.
     """
-    known = baseline(earlier)
-    changes = [_change(known, reading) for reading in now]
+    usual = baseline(earlier)
+    changes = [_change(usual, reading) for reading in now]
     factors = [factor for factor in changes if factor is not None]
     if len(factors) < len(changes) or not factors or len({factor > 1 for factor in factors}) > 1:
         return None
-    return MachineChange(since=known[-1].at, factor=median(factors))
+    return MachineChange(since=usual[-1].at, factor=median(factors))
 
 
-def _change(known: Sequence[CanaryReading], reading: CanaryReading) -> float | None:
+def _change(earlier: Sequence[CanaryReading], reading: CanaryReading) -> float | None:
     """Return the factor of a reading over the known ones, if it is too far from them."""
-    if len(known) < ENOUGH:
+    if len(earlier) < ENOUGH:
         return None
-    usual = median(each.seconds for each in known)
-    deviation = _TO_DEVIATION * median(abs(each.seconds - usual) for each in known)
+    usual = median(each.seconds for each in earlier)
+    deviation = _TO_DEVIATION * median(abs(each.seconds - usual) for each in earlier)
     if abs(reading.seconds - usual) <= max(_SHARE * usual, _WIDTH * deviation):
         return None
     return reading.seconds / usual

@@ -64,5 +64,5 @@ def confirmation(before: Result, after: Result) -> Confirmation:
         outcome = Confirmed.CHANGED
     else:
         outcome = Confirmed.CONFIRMED if outcomes == {ChangeVerdict.SAME} else Confirmed.UNDECIDED
-    told = "; ".join(f"{change.query}: {describe_change(change)}" for change in changes)
-    return Confirmation(outcome=outcome, before=before.id, change=told or "nothing was measured in both")
+    sentence = "; ".join(f"{change.query}: {describe_change(change)}" for change in changes)
+    return Confirmation(outcome=outcome, before=before.id, change=sentence or "nothing was measured in both")

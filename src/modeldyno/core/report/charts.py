@@ -190,12 +190,12 @@ class Waterfall(Printable):
     @property
     def spans(self) -> tuple[tuple[float, float], ...]:
         """Begin and end of each step on the axis."""
-        found, at = [], 0.0
+        spans, at = [], 0.0
         for step in self.steps:
             begin = 0.0 if step.is_sum else at
             at = begin + (step.size or 0.0)
-            found.append((begin, at))
-        return tuple(found)
+            spans.append((begin, at))
+        return tuple(spans)
 
 
 Picture = Plot | Bins | Stack | Tree | Forest | Parallel | Waterfall

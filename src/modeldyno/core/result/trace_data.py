@@ -181,9 +181,9 @@ class TraceReport:
 
     def joined(self, other: TraceReport) -> TraceReport:
         """Add the parts that another Activity has."""
-        seen = {part.name: getattr(other, part.name) for part in fields(other)}
-        unseen = {part.name: part.default for part in fields(other)}
-        return replace(self, **{name: part for name, part in seen.items() if part != unseen[name]})
+        parts = {part.name: getattr(other, part.name) for part in fields(other)}
+        defaults = {part.name: part.default for part in fields(other)}
+        return replace(self, **{name: part for name, part in parts.items() if part != defaults[name]})
 
 
 def join_reports(activities: Iterable[TraceReport]) -> TraceReport | None:

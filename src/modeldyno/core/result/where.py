@@ -125,8 +125,8 @@ def _queries(measurement: Measurement) -> Iterator[Query]:
     if isinstance(measurement.value, Distribution):
         for name in STATISTICS_SHOWN:
             yield Query(metric=measurement.metric, statistic=name, scope=measurement.scope)
-    elif measurement.told:
-        yield Query(metric=measurement.metric, statistic=measurement.told)
+    elif measurement.reported_statistic:
+        yield Query(metric=measurement.metric, statistic=measurement.reported_statistic)
     else:
         yield Query(metric=measurement.metric, scope=measurement.scope)
 
@@ -218,8 +218,8 @@ def _holds(condition: Condition, result: Result, tags: Collection[str]) -> bool:
             value = None if number is None else getattr(number, bound_side(condition))
             return value is not None and _compares(value, sign_of(constraint), constraint.bound)
         case Worded(field=field, text=text, contained=contained):
-            words = tags if field == "tag" else (result.name if field == "name" else result.job.backend,)
-            return any(_is_worded(word, text, contained=contained) for word in words)
+            texts = tags if field == "tag" else (result.name if field == "name" else result.job.backend,)
+            return any(_is_worded(word, text, contained=contained) for word in texts)
         case Set(name=name):
             fact = facts(result).get(name)
             return fact is not None and _is_set(fact, condition)

@@ -94,7 +94,7 @@ def parse(text: str, *, now: datetime) -> Expression:
 
 
 def _tokens(text: str) -> list[_Token]:
-    found, at, end = [], 0, len(text.rstrip())
+    tokens, at, end = [], 0, len(text.rstrip())
     while at < end:
         match = _TOKEN.match(text, at)
         if match is None:
@@ -106,9 +106,9 @@ def _tokens(text: str) -> list[_Token]:
         kind, word = str(match.lastgroup), match[str(match.lastgroup)]
         if kind == "mark" or (kind == "word" and word.lower() in _KEYWORDS):
             kind = word.lower()
-        found.append(_Token(kind, word, match.start(str(match.lastgroup))))
+        tokens.append(_Token(kind, word, match.start(str(match.lastgroup))))
         at = match.end()
-    return [*found, _Token("end", "", end)]
+    return [*tokens, _Token("end", "", end)]
 
 
 class _Reader:
@@ -164,8 +164,8 @@ class _Reader:
 
     def _condition(self, name: _Token, *, surely: bool) -> Expression:
         if name.kind != "word":
-            found = f"before '{name.text}'" if name.text else "here"
-            raise _Mistake(name.at, f"a condition is missing {found}, such as latency.p99 < 20ms; {_FIELDS}.")
+            place = f"before '{name.text}'" if name.text else "here"
+            raise _Mistake(name.at, f"a condition is missing {place}, such as latency.p99 < 20ms; {_FIELDS}.")
         if self._next.kind != "sign":
             if name.text == "failed" and not surely:
                 return HasFailed()

@@ -68,7 +68,7 @@ def find_device(name: str) -> DevicePeaks:
     Raises:
         UnknownName: it is not there. No other is suggested, because similar names are different devices.
     """
-    devices = {_normalised_name(known): device for known, device in DEVICES.items()}
+    devices = {_normalised_name(each): device for each, device in DEVICES.items()}
     device = devices.get(_normalised_name(name))
     if device is None:
         known_names = ", ".join((*DEVICES, "here"))

@@ -167,17 +167,17 @@ def format_sequence(sequence: tuple[int, int]) -> str:
     return str(fewest) if fewest == most else f"{fewest}..{most}"
 
 
-def parse_sequence(given: object) -> tuple[int, int] | None:
+def parse_sequence(value: object) -> tuple[int, int] | None:
     """Read the length of sequences: ``20``, ``10..30``, or ``data``; None stays None.
 
     Raises:
         RequestError: it is none of these.
     """
-    if given is None:
+    if value is None:
         return None
-    if given == _STREAMS:
+    if value == _STREAMS:
         return 0, 0
-    text = "..".join(map(str, given)) if isinstance(given, tuple | list) else str(given)
+    text = "..".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
     match = re.fullmatch(r"(\d{1,9})(?:\.\.(\d{1,9}))?", text.strip())
     fewest, most = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if not 1 <= fewest <= most:

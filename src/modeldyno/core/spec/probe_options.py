@@ -41,9 +41,9 @@ class Observation:
         """Return whether a module is selected."""
         return not self.layers or any(part in path or part.lower() in kind.lower() for part in self.layers)
 
-    def unmatched(self, seen: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-        """Return the requested names that match no path or class; `seen` are pairs of these."""
-        pairs = list(seen)
+    def unmatched(self, modules: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+        """Return the requested names that match no path or class; `modules` are pairs of these."""
+        pairs = list(modules)
         return tuple(
             part
             for part in self.layers

@@ -41,20 +41,20 @@ Choices = tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]
 
 def guess_sizes(
     inputs: Iterable[InputSpec],
-    given: Mapping[str, int],
+    known_sizes: Mapping[str, int],
     expected: Mapping[str, int] = _NO_SIZES,
 ) -> Iterator[dict[str, int]]:
     """Yield sizes for all free dimensions, the likeliest combination first.
 
     Args:
         inputs: as the model declares them; ``batch`` is not guessed.
-        given: known sizes; these dimensions are not guessed.
+        known_sizes: known sizes; these dimensions are not guessed.
         expected: sizes that the model itself suggests for dimensions; they are tried first.
     """
     groups: list[Choices] = []
-    covered = {BATCH, *given}
+    covered = {BATCH, *known_sizes}
     for spec in inputs:
-        for names, choices in _choices_for_input(spec, given):
+        for names, choices in _choices_for_input(spec, known_sizes):
             if not covered.intersection(names):
                 covered.update(names)
                 groups.append((names, _with_expected_first(names, choices, expected)))
@@ -95,13 +95,15 @@ def _indices_with_sum(lengths: Sequence[int], total: int) -> Iterator[tuple[int,
             yield (first_index, *other_indices)
 
 
-def _choices_for_input(spec: InputSpec, given: Mapping[str, int]) -> Iterator[Choices]:
+def _choices_for_input(spec: InputSpec, known_sizes: Mapping[str, int]) -> Iterator[Choices]:
     shape = spec.shape or ()
     axes = image_axes(spec)
     if axes is not None:
         channels, height, width = axes
         yield from _single_choice(shape[channels], _CHANNELS)
-        yield from _choices_for_image(*(given.get(str(shape[axis]), shape[axis]) for axis in (height, width)))
+        yield from _choices_for_image(
+            *(known_sizes.get(str(shape[axis]), shape[axis]) for axis in (height, width))
+        )
     for dimension in shape:
         yield from _single_choice(dimension, _sizes_for_dimension(spec, str(dimension)))
 

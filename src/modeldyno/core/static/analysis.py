@@ -67,12 +67,12 @@ def analyse_model(
         devices: returns the devices whose roofline to estimate, for products in a dtype.
     """
     analysed = AnalysedGraph.of(trace({name: sizes[0] for name, sizes in inspection.vary.items()}), formulas)
-    whole = analysed.totals()
+    totals = analysed.totals()
     dtype = dominant_product_dtype(analysed)
     roofline_devices = devices(dtype)
-    yield from total_measurements(analysed, whole)
+    yield from total_measurements(analysed, totals)
     for device in roofline_devices:
-        yield from _roofline_estimates(analysed, whole, device, dtype)
+        yield from _roofline_estimates(analysed, totals, device, dtype)
     if inspection.modules:
         yield from _module_measurements(analysed)
     traces = TraceCache(trace, formulas, analysed.graph.sizes, (analysed.graph, analysed.counts))
@@ -102,7 +102,7 @@ def analyse_model(
         domain="" if symbolic is None else symbolic.domain(),
         traced=symbolic is None,
     )
-    yield from _graph_doubts(analysed, whole)
+    yield from _graph_doubts(analysed, totals)
     if refused:
         yield _sizes_left_out(refused, len(points))
 
@@ -110,28 +110,28 @@ def analyse_model(
 # -- numbers ------------------------------------------------------------------------------------------
 
 
-def total_measurements(analysed: AnalysedGraph, whole: Totals) -> Iterator[Measurement]:
+def total_measurements(analysed: AnalysedGraph, totals: Totals) -> Iterator[Measurement]:
     """Yield the totals as measurements of the whole model."""
     uncounted = uncounted_macs_bound(analysed.counts)
-    yield _exact("macs", whole.macs, interval=_upper_interval(whole.macs, uncounted))
-    if whole.skippable:
-        yield _exact("causal_macs", whole.causal_macs)
+    yield _exact("macs", totals.macs, interval=_upper_interval(totals.macs, uncounted))
+    if totals.skippable:
+        yield _exact("causal_macs", totals.causal_macs)
     if (dense := dense_macs(analysed)) is not None:
         yield _exact("dense_macs", dense)
-    yield _exact("elementwise", whole.elementwise)
-    yield _exact("flops", whole.flops, interval=_upper_interval(whole.flops, 2 * uncounted))
-    yield _exact("coverage", whole.coverage)
+    yield _exact("elementwise", totals.elementwise)
+    yield _exact("flops", totals.flops, interval=_upper_interval(totals.flops, 2 * uncounted))
+    yield _exact("coverage", totals.coverage)
     for name in ("bytes_read", "bytes_written", "input_bytes", "output_bytes", "activation_peak"):
-        yield _exact(name, getattr(whole, name))
-    yield _exact("memory_peak", whole.memory_peak)
-    if whole.arithmetic_intensity is not None:
-        yield _exact("arithmetic_intensity", whole.arithmetic_intensity)
+        yield _exact(name, getattr(totals, name))
+    yield _exact("memory_peak", totals.memory_peak)
+    if totals.arithmetic_intensity is not None:
+        yield _exact("arithmetic_intensity", totals.arithmetic_intensity)
     tokens = analysed.graph.sizes.get(BATCH, 1) * analysed.graph.sizes.get(SEQUENCE, 0)
     if (cache := _cache_bytes(analysed)) is not None and tokens:
         yield _exact("kv_cache_per_token", cache / tokens)
     if _is_training(analysed):
-        yield _exact("gradient_bytes", whole.gradient_bytes)
-        yield _exact("optimizer_bytes", whole.optimizer_bytes)
+        yield _exact("gradient_bytes", totals.gradient_bytes)
+        yield _exact("optimizer_bytes", totals.optimizer_bytes)
         for phase in Phase:
             macs = sum(
                 c.macs for op, c in zip(analysed.graph.ops, analysed.counts, strict=True) if op.phase is phase
@@ -339,12 +339,12 @@ def format_call_shapes(op: Op) -> str:
     return f"{operands or unknown} -> {', '.join(str(tensor.shape) for tensor in op.outputs) or unknown}"
 
 
-def _graph_doubts(analysed: AnalysedGraph, whole: Totals) -> Iterator[Doubt]:
-    if missing := whole.calls - whole.counted_calls:
+def _graph_doubts(analysed: AnalysedGraph, totals: Totals) -> Iterator[Doubt]:
+    if missing := totals.calls - totals.counted_calls:
         kinds = list(dict.fromkeys(row.kind for row in sum_by_operator(analysed) if not row.counted))
         named = ", ".join([*kinds[:_MOST_NAMED], *(["..."] if kinds[_MOST_NAMED:] else [])])
         yield _uncounted_doubt(
-            f"{missing:,} of {whole.calls:,} calls", named, uncounted_macs_bound(analysed.counts)
+            f"{missing:,} of {totals.calls:,} calls", named, uncounted_macs_bound(analysed.counts)
         )
     for assumption in analysed.graph.assumptions:
         yield Doubt(
@@ -403,8 +403,8 @@ def _largest_batch(batch: SizeExtrapolator, memory: int) -> Iterator[Measurement
         )
 
 
-def _no_largest_batch(seen: str, advice: str) -> Doubt:
-    return Doubt(code="largest-batch", seen=f"no largest batch was found: {seen}", advice=advice)
+def _no_largest_batch(reason: str, advice: str) -> Doubt:
+    return Doubt(code="largest-batch", seen=f"no largest batch was found: {reason}", advice=advice)
 
 
 def _grid_points(
@@ -418,13 +418,13 @@ def _grid_points(
     for sizes in product(*inspection.vary.values()):
         point = dict(zip(inspection.vary, sizes, strict=True))
         try:
-            whole, costs = extrapolator.at(point)
+            totals, costs = extrapolator.at(point)
         except RequestError as error:
             refused.append(f"{', '.join(f'{name} {size:,}' for name, size in point.items())}: {error}")
             continue
-        values: dict[str, float] = {name: getattr(whole, name) for name in _SHOWN}
+        values: dict[str, float] = {name: getattr(totals, name) for name in _SHOWN}
         for device in devices:
-            values[f"roofline_latency@{device.name}"] = roofline.estimate_ideal(whole, device, dtype)
+            values[f"roofline_latency@{device.name}"] = roofline.estimate_ideal(totals, device, dtype)
             values[f"eager_latency@{device.name}"] = roofline.estimate_eager(costs, device, dtype)
         yield SizePoint(sizes=point, values=values)
 
@@ -442,14 +442,14 @@ def _sizes_left_out(refused: Sequence[str], answered: int) -> Doubt:
 
 
 def _roofline_estimates(
-    analysed: AnalysedGraph, whole: Totals, device: DevicePeaks, dtype: str
+    analysed: AnalysedGraph, totals: Totals, device: DevicePeaks, dtype: str
 ) -> Iterator[Measurement]:
-    yield _exact("roofline_latency", roofline.estimate_ideal(whole, device, dtype), scope=device.name)
+    yield _exact("roofline_latency", roofline.estimate_ideal(totals, device, dtype), scope=device.name)
     eager = roofline.estimate_eager(Counter(analysed.counts), device, dtype)
     yield _exact("eager_latency", eager, scope=device.name)
     if (cache := _cache_bytes(analysed)) is not None and not _is_training(analysed):
         read = sum(item.bytes for item in analysed.graph.storages if item.role is Role.WEIGHT)
-        seconds = roofline.estimate_decode_seconds(min(read, whole.moved), cache, device)
+        seconds = roofline.estimate_decode_seconds(min(read, totals.moved), cache, device)
         yield _exact("decode_latency", seconds, scope=device.name)
     if (rate := device.peak(dtype)) != inf:
         yield _exact("peak_flops", rate, scope=device.name)

@@ -35,7 +35,7 @@ def flow_between_modules(graph: Graph) -> tuple[tuple[ModuleLink, ...], tuple[Mo
         if len(flow.links) + len(flow.joins) > _MOST:
             return (), ()
     ends = (flow.latest.get(at, ()) for at, storage in enumerate(graph.storages) if storage.output)
-    flow.link((source for found in ends for source in found if source), "")
+    flow.link((source for sources in ends for source in sources if source), "")
     return tuple(flow.links), tuple(flow.joins)
 
 
@@ -54,8 +54,8 @@ class _Flow:
 
     def follow(self, op: Op) -> None:
         """Follow an operator."""
-        found = (self.made.get(_key(t)) or self.latest.get(t.storage, ()) for t in op.tensors())
-        sources = tuple(dict.fromkeys(source for makers in found for source in makers))
+        makers_by_input = (self.made.get(_key(t)) or self.latest.get(t.storage, ()) for t in op.tensors())
+        sources = tuple(dict.fromkeys(source for makers in makers_by_input for source in makers))
         makers = self._makers(op, sources)
         if makers != sources:
             self.link(sources, makers[0])

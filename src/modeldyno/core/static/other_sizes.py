@@ -38,13 +38,13 @@ class TraceCache:
     """
 
     def __init__(
-        self, trace: Trace, formulas: Mapping[str, Formula], base: Mapping[str, int], *known: CountedGraph
+        self, trace: Trace, formulas: Mapping[str, Formula], base: Mapping[str, int], *traced: CountedGraph
     ) -> None:
-        """Start with the `known` graphs; dimensions without a size are as in `base`."""
+        """Start with the `traced` graphs; dimensions without a size are as in `base`."""
         self.trace, self.formulas, self.base = trace, formulas, dict(base)
         self.graphs: dict[frozenset[tuple[str, int]], CountedGraph] = {}
         self.sums: dict[frozenset[tuple[str, int]], SummedCosts] = {}
-        for graph, counts in known:
+        for graph, counts in traced:
             self.graphs[self._key(graph.sizes)] = graph, counts
 
     def graph(self, sizes: Mapping[str, int]) -> CountedGraph:

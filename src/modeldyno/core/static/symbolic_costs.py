@@ -49,8 +49,8 @@ def sizes_to_trace(dimensions: Mapping[str, Sequence[int]]) -> tuple[dict[str, i
         tuple(axis.first for axis in axes.values()),
         tuple(axis.spare for axis in axes.values()),
     )
-    wanted = _CHECKS + any(axis.needs_spare for axis in axes.values())
-    checks = [corner for corner in dict.fromkeys(corners) if corner not in grid][:wanted]
+    count = _CHECKS + any(axis.needs_spare for axis in axes.values())
+    checks = [corner for corner in dict.fromkeys(corners) if corner not in grid][:count]
     return tuple(dict(zip(axes, point, strict=True)) for point in (*grid, *checks))
 
 
@@ -172,13 +172,13 @@ class SymbolicTotals:
         held = [size.at(products) for size in self.sizes]
         length = max(self.ops, 1)
         working = sum_live_spans(((born, died, held[i]) for born, died, i in self.working), length)
-        given = sum_live_spans(((born, died, held[i]) for born, died, i in self.given), length)
+        given_bytes = sum_live_spans(((born, died, held[i]) for born, died, i in self.given), length)
         return Totals(
             calls=self.ops,
             counted_calls=self.counted,
             moved=sum(_bytes_moved(size, parts, products) * times for size, parts, times in self.moved),
             activation_peak=max(working),
-            memory_peak=max(map(int.__add__, working, given)),
+            memory_peak=max(map(int.__add__, working, given_bytes)),
             **{name: self.sums[name].at(products) for name in _ADDITIVE},
         )
 
@@ -190,10 +190,10 @@ class SymbolicTotals:
         """
         products = self._monomials(sizes)
         counts_by_cost: Counter[CountedOp] = Counter()
-        for work, known, times in self.costs:
+        for work, is_counted, times in self.costs:
             macs, elementwise, skippable, read, written = (polynomial.at(products) for polynomial in work)
             counts_by_cost[
-                CountedOp(macs, elementwise, skippable, read, written, known, 0 if known else None)
+                CountedOp(macs, elementwise, skippable, read, written, is_counted, 0 if is_counted else None)
             ] += times
         return counts_by_cost
 
@@ -217,10 +217,10 @@ class SymbolicTotals:
 def _bytes_moved(
     size: Polynomial, parts: Sequence[tuple[Polynomial, Polynomial]] | None, products: tuple[int, ...]
 ) -> int:
-    whole = size.at(products)
+    total = size.at(products)
     if parts is None:
-        return whole
-    return least_read_bytes(whole, ((held.at(products), read.at(products)) for held, read in parts))
+        return total
+    return least_read_bytes(total, ((held.at(products), read.at(products)) for held, read in parts))
 
 
 def fit_totals(
@@ -348,7 +348,7 @@ def _symbolic_totals(
         ops=len(first.ops),
         counted=totals_by_graph[0].counted_calls,
         sums={
-            name: grid.through([getattr(whole, name) for whole in totals_by_graph])
+            name: grid.through([getattr(totals, name) for totals in totals_by_graph])
             for name in (*_ADDITIVE, "flops")
         },
         costs=tuple(

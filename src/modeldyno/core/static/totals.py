@@ -128,10 +128,10 @@ def reads_by_storage(graph: Graph, counted: Sequence[CountedOp]) -> dict[int, li
         held: Counter[int] = Counter()
         for tensor in set(op.tensors()):
             held[tensor.storage] += tensor.bytes
-        rest = cost.read - held.total()
+        unheld = cost.read - held.total()
         for index, size in held.items():
             if index >= 0 and graph.storages[index].born < 0:
-                parts_by_storage[index].append((size, size + rest))
+                parts_by_storage[index].append((size, size + unheld))
     return dict(parts_by_storage)
 
 
@@ -192,5 +192,5 @@ def _cost_from_row(row: Sequence[int]) -> AdditiveCost:
     return AdditiveCost(**dict(zip(names, row, strict=True)))
 
 
-def _sum_bytes(storages: Iterable[Storage], wanted: Callable[[Storage], bool]) -> int:
-    return sum(item.bytes for item in storages if wanted(item))
+def _sum_bytes(storages: Iterable[Storage], holds: Callable[[Storage], bool]) -> int:
+    return sum(item.bytes for item in storages if holds(item))

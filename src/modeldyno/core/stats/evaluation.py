@@ -94,15 +94,15 @@ def absolute_errors(outputs: ndarray, targets: ndarray) -> ndarray:
     Raises:
         RequestError: the shapes differ, which would otherwise broadcast into a number.
     """
-    values, wanted = np.asarray(outputs, dtype=float), np.asarray(targets, dtype=float)
-    if values.size == wanted.size and len(values) == len(wanted):
-        wanted = wanted.reshape(values.shape)
-    if values.shape != wanted.shape or not values.size:
+    values, expected = np.asarray(outputs, dtype=float), np.asarray(targets, dtype=float)
+    if values.size == expected.size and len(values) == len(expected):
+        expected = expected.reshape(values.shape)
+    if values.shape != expected.shape or not values.size:
         raise RequestError(
             f"The targets have the shape {np.shape(targets)}, but the outputs {np.shape(outputs)}; "
             "give one target for each output."
         )
-    return np.asarray(np.abs(values - wanted).reshape(len(values), -1).mean(axis=1))
+    return np.asarray(np.abs(values - expected).reshape(len(values), -1).mean(axis=1))
 
 
 def macro_f1(predicted: ndarray, labels: ndarray) -> float:

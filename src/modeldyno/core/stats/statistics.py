@@ -134,10 +134,10 @@ def _thinned_time(events: Samples, share: float) -> float:
     (r / s)^2 c, and the time t becomes 1 + (t - 1) (r / s) (1 - s) / (1 - r). Rarer events may be more
     clustered than that, hardly less.
     """
-    whole = float(events.mean())
-    if not share <= whole < 1:
+    overall_share = float(events.mean())
+    if not share <= overall_share < 1:
         return 1.0
-    return 1 + (_correlation_time(events) - 1) * share / whole * (1 - whole) / (1 - share)
+    return 1 + (_correlation_time(events) - 1) * share / overall_share * (1 - overall_share) / (1 - share)
 
 
 def _correlation_time(series: Samples) -> float:
@@ -168,8 +168,8 @@ def _is_correlated(series: Samples) -> bool:
 
 def _block_means(series: Samples, length: int) -> Samples:
     """Return the means of consecutive blocks; a shorter rest is left out."""
-    whole = series.size // length
-    means: Samples = series[: whole * length].reshape(whole, length).mean(axis=1)
+    blocks = series.size // length
+    means: Samples = series[: blocks * length].reshape(blocks, length).mean(axis=1)
     return means
 
 
@@ -322,13 +322,13 @@ def ratio_interval(amounts: Samples, counts: Samples) -> IntervalEnds:
     if scale == math.inf:
         return least, math.inf
     of_counts, joint, of_amounts = _second_moments(amounts - amount, counts - count)
-    known = count**2 - scale * of_counts
+    curvature = count**2 - scale * of_counts
     spread = count**2 * float(excess @ excess) / (n - 1) - scale * (of_amounts * of_counts - joint**2)
     middle, root = amount * count - scale * joint, math.sqrt(scale * max(0.0, spread))
-    if known <= 0:
-        bounded = least == 0 and spread > 0 and known < 0
-        return (max(0.0, (middle - root) / known) if bounded else least), math.inf
-    return max(least, min(ratio, (middle - root) / known)), max(ratio, (middle + root) / known)
+    if curvature <= 0:
+        bounded = least == 0 and spread > 0 and curvature < 0
+        return (max(0.0, (middle - root) / curvature) if bounded else least), math.inf
+    return max(least, min(ratio, (middle - root) / curvature)), max(ratio, (middle + root) / curvature)
 
 
 def _second_moments(amounts: Samples, counts: Samples) -> tuple[float, float, float]:

@@ -138,13 +138,13 @@ def format_quantity(value: float | None, unit: str, digits: int | None = 4) -> s
     if value == 0:
         return _ZERO[unit]
     scale, suffix = _suitable_unit(abs(value), unit, digits or _EXACT)
-    shown = value / scale
+    scaled = value / scale
     if digits is None:
         decimal = (_format_exact(value / 10.0**power) + f" {name}" for power, name in _DECIMAL.get(unit, ()))
-        return min((_format_exact(shown) + suffix, *decimal), key=len)
+        return min((_format_exact(scaled) + suffix, *decimal), key=len)
     if scale == 1 and unit in _WHOLE and float(value).is_integer():
         return f"{value:,.0f}{suffix}"
-    return _format_places(shown, _decimal_places(shown, digits)) + suffix
+    return _format_places(scaled, _decimal_places(scaled, digits)) + suffix
 
 
 def format_estimate(value: float | None, low: float, high: float, unit: str) -> tuple[str, str]:

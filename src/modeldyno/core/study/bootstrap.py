@@ -91,17 +91,20 @@ def _joint_estimate(candidate: Candidate, query: Query, between: Spread) -> Esti
     return pool_answers(certified_answers(candidate.quoted_trials, query), between)
 
 
-def scores(found: Sequence[Sequence[Estimate | None]], goal: Goal) -> list[float]:
+def scores(estimates: Sequence[Sequence[Estimate | None]], goal: Goal) -> list[float]:
     """Return for each contender the weighted mean of the logarithms of its objectives; more is better.
 
     Args:
-        found: the estimates of each contender; each has a value of every objective.
+        estimates: the estimates of each contender; each has a value of every objective.
         goal: the goal with these objectives.
     """
-    whole = sum(objective.weight for objective in goal.objectives)
+    total_weight = sum(objective.weight for objective in goal.objectives)
     columns = (
-        [o.weight / whole * o.sign * log for log in _logarithms([e for e in column if e is not None], o)]
-        for o, column in zip(goal.objectives, zip(*found, strict=True), strict=False)
+        [
+            o.weight / total_weight * o.sign * log
+            for log in _logarithms([e for e in column if e is not None], o)
+        ]
+        for o, column in zip(goal.objectives, zip(*estimates, strict=True), strict=False)
     )
     return [sum(row) for row in zip(*columns, strict=True)]
 
@@ -145,14 +148,14 @@ class Resamples:
         """Draw; the same study gives the same draws, and independent ones in another stream."""
         np, goal = load_numpy(), study.goal
         source = np.random.default_rng([study.seed, *stream])
-        whole = sum(objective.weight for objective in goal.objectives)
+        total_weight = sum(objective.weight for objective in goal.objectives)
         scores = np.zeros((resamples, len(contenders)))
         for index, objective in enumerate(goal.objectives):
             estimates = [e for c in contenders if (e := c.objectives[index]) is not None]
             logs = draw_logarithms(
                 estimates, objective, run_to_run_spread(study, objective.query), resamples, source
             )
-            scores += objective.weight / whole * objective.sign * logs
+            scores += objective.weight / total_weight * objective.sign * logs
         chances = np.array([contender.chance for contender in contenders])
         return cls(scores=scores, holds=source.random(scores.shape) < chances)
 

@@ -78,11 +78,11 @@ def _next_index(count: int, tried: Mapping[int, Trial], goal: Goal) -> int | Non
     below = max((index for index in tried if index < best), default=-1)
     above = min((index for index in tried if index > best), default=count)
     padded = {-1: math.inf, count: math.inf, **dict.fromkeys(tried, -math.inf), **scores}
-    sides = [
+    intervals = [
         (above - best, padded[above], (best + above) // 2),
         (best - below, padded[below], (below + best) // 2),
     ]
-    gaps = [side for side in sides if side[0] > 1]
+    gaps = [side for side in intervals if side[0] > 1]
     return max(gaps)[2] if gaps else None
 
 
@@ -90,10 +90,10 @@ def _trial_score(trial: Trial, goal: Goal) -> float | None:
     """Return the weighted mean of logarithms; None if the trial failed, broke a bound or lacks values."""
     broken = any(judgement.verdict is Verdict.BROKEN for judgement in trial.judgements)
     values = {o.query: value_or_raw(trial, o.query) for o in goal.objectives}
-    known = {query: value for query, value in values.items() if value is not None}
-    if trial.state is not TrialState.DONE or broken or len(known) < len(values):
+    known_values = {query: value for query, value in values.items() if value is not None}
+    if trial.state is not TrialState.DONE or broken or len(known_values) < len(values):
         return None
-    score = goal.gain(known, dict.fromkeys(known, 1.0))
+    score = goal.gain(known_values, dict.fromkeys(known_values, 1.0))
     return None if math.isnan(score) or score == -math.inf else score
 
 

@@ -65,9 +65,9 @@ class Objective:
                 f"{query.metric} has no better direction; say `maximize` or `minimize={query.metric}`."
             )
         if maximize is not None and better is (Better.LOWER if maximize else Better.HIGHER):
-            asked, meant = ("maximize", "minimize") if maximize else ("minimize", "maximize")
+            refused, meant = ("maximize", "minimize") if maximize else ("minimize", "maximize")
             raise RequestError(
-                f"{query.metric} is better the {better} it is, so there is nothing to {asked}; "
+                f"{query.metric} is better the {better} it is, so there is nothing to {refused}; "
                 f"write {meant}: {head} (`{meant}={text}`), or objectives: {{{head}: {weight:g}}}, "
                 "which takes the direction of each metric from the table of metrics."
             )

@@ -113,14 +113,14 @@ def _value_and_error(answer: Answer | None) -> tuple[float, float, bool] | None:
         return None
     value, ends = answer.value, answer.bounds()
     if value > 0:
-        sides = (
+        widths = (
             abs(math.log(end / value)) if end > 0 else (value - end) / value
             for end in (ends.low, ends.high)
             if math.isfinite(end)
         )
     else:
-        sides = (abs(end - value) for end in (ends.low, ends.high) if math.isfinite(end))
-    half_widths = list(sides)
+        widths = (abs(end - value) for end in (ends.low, ends.high) if math.isfinite(end))
+    half_widths = list(widths)
     return value, sum(half_widths) / len(half_widths) / Z if half_widths else 0.0, answer.exact
 
 
@@ -177,21 +177,21 @@ def _certification_share(trials: Sequence[Trial], query: Query) -> float | None:
 
 def pool_answers(answers: Iterable[Answer | None], between: Spread) -> Estimate | None:
     """Pool the answers of several runs, each weighted by 1 / (own error^2 + run-to-run error^2)."""
-    known = [answer for answer in answers if answer is not None and answer.value is not None]
-    parts = [part for answer in known if (part := _value_and_error(answer)) is not None]
+    known_answers = [answer for answer in answers if answer is not None and answer.value is not None]
+    parts = [part for answer in known_answers if (part := _value_and_error(answer)) is not None]
     if not parts:
         return None
     values = [value for value, _, _ in parts]
     if all(exact for _, _, exact in parts) and len(set(values)) == 1:  # more runs would say no more
-        ends = known[0].bounds()
+        ends = known_answers[0].bounds()
         return Estimate(value=values[0], low=ends.low, high=ends.high, error=parts[0][1])
     if min(values) <= 0:
         return _pooled_mean(parts)
     weights = [1 / (error**2 + between.relative**2) for _, error, _ in parts]
-    whole = sum(weights)
-    centre = sum(w * math.log(value) for w, value in zip(weights, values, strict=True)) / whole
-    error = 1 / math.sqrt(whole)
-    runs = between.relative * math.sqrt(sum(w**2 for w in weights)) / whole
+    total = sum(weights)
+    centre = sum(w * math.log(value) for w, value in zip(weights, values, strict=True)) / total
+    error = 1 / math.sqrt(total)
+    runs = between.relative * math.sqrt(sum(w**2 for w in weights)) / total
     half = student_t.upper_tail_quantile(0.025, _degrees(error, runs, between)) * error
     return Estimate(
         value=math.exp(centre),
@@ -207,8 +207,8 @@ def _pooled_mean(parts: Sequence[tuple[float, float, bool]]) -> Estimate:
     n = len(parts)
     mean = sum(value for value, _, _ in parts) / n
     own = sum((error * value if value > 0 else error) ** 2 for value, error, _ in parts) / n**2
-    seen = sum((value - mean) ** 2 for value, _, _ in parts) / max(1, n - 1) / n
-    error = math.sqrt(max(own, seen))
+    between = sum((value - mean) ** 2 for value, _, _ in parts) / max(1, n - 1) / n
+    error = math.sqrt(max(own, between))
     least = 0.0 if min(value for value, _, _ in parts) >= 0 else -math.inf
     low, high = max(least, mean - Z * error), mean + Z * error
     return Estimate(value=mean, low=low, high=high, error=error / mean if mean > 0 else error)
@@ -336,9 +336,9 @@ def bound_miss(candidate: Candidate, bound: Constraint) -> float:
     """Return the share by which a bound is missed; 0 if it holds or nothing is known."""
     value = search_hint(candidate, bound.query)
     ends = [judge_trial(trial, bound).answer.bounds() for trial in candidate.quoted_trials]
-    known = [end for e in ends if math.isfinite(end := e.low if bound.at_most else e.high)]
-    if value is None and known:  # void: the true value is at least this bad
-        value = sum(known) / len(known)
+    finite_ends = [end for e in ends if math.isfinite(end := e.low if bound.at_most else e.high)]
+    if value is None and finite_ends:  # void: the true value is at least this bad
+        value = sum(finite_ends) / len(finite_ends)
     if value is None:
         return 0.0
     beyond = (value - bound.bound) * (1 if bound.at_most else -1)

@@ -256,9 +256,9 @@ def _standing(study: Study, row: RankedConfiguration) -> int:
     if row.feasible:
         return 0
     candidate = study.candidates[key(row.point)]
-    seen = all(search_hint(candidate, bound.query) is not None for bound in study.goal.constraints)
+    measured = all(search_hint(candidate, bound.query) is not None for bound in study.goal.constraints)
     works = all(trial.state is TrialState.DONE for trial in candidate.trials)
-    if row.verdict is Verdict.UNDECIDED and not row.miss and seen and works:
+    if row.verdict is Verdict.UNDECIDED and not row.miss and measured and works:
         return 0
     return 2 if row.verdict is Verdict.BROKEN else 1
 
@@ -388,10 +388,10 @@ def find_configuration(study: Study, ranked: Ranking, name: str) -> RankedConfig
     numbers = {configuration_number(study, row.point): row for row in reversed(ranked.rows)}
     if match is not None and match["number"] in numbers and match["model"] in {None, base_name(study)}:
         return numbers[match["number"]]
-    known = [f"{base_name(study)}_{number}" for number in sorted(numbers, key=_order)]
-    more = f" and {len(known) - _MOST} more" if len(known) > _MOST else ""
+    names = [f"{base_name(study)}_{number}" for number in sorted(numbers, key=_order)]
+    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
     raise RequestError(
-        f"The study {study.id[:6]} has no configuration '{name}'; it has {', '.join(known[:_MOST])}{more}."
+        f"The study {study.id[:6]} has no configuration '{name}'; it has {', '.join(names[:_MOST])}{more}."
     )
 
 

@@ -66,8 +66,10 @@ class ConsistencyGuard:
 
     def _compare_models(self, before: str, now: str) -> None:
         if before != now:
-            seen = f"the model is another one ({now[:19]}) than in the {self.part}s so far ({before[:19]})"
-            self._reject_or_doubt("model-changed", seen)
+            difference = (
+                f"the model is another one ({now[:19]}) than in the {self.part}s so far ({before[:19]})"
+            )
+            self._reject_or_doubt("model-changed", difference)
 
     def _compare_hardware(self, before: Mapping[str, Fact], now: Mapping[str, Fact]) -> None:
         if differences := _differences(before, now, before.keys() | now.keys()):
@@ -83,14 +85,18 @@ class ConsistencyGuard:
                 )
             )
 
-    def _reject_or_doubt(self, code: str, seen: str) -> None:
+    def _reject_or_doubt(self, code: str, difference: str) -> None:
         if not self.force:
             raise StaleStudy(
-                f"The {self.kind} cannot be resumed: {seen}. Begin a new one, or resume it anyway with "
+                f"The {self.kind} cannot be resumed: {difference}. Begin a new one, or resume it anyway with "
                 "`force`."
             )
         self._raise_doubt(
-            Doubt(code=code, seen=seen, advice=f"compare only {self.part}s with the same model and machine")
+            Doubt(
+                code=code,
+                seen=difference,
+                advice=f"compare only {self.part}s with the same model and machine",
+            )
         )
 
     def _raise_doubt(self, doubt: Doubt) -> None:

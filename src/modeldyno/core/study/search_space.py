@@ -56,23 +56,23 @@ class Space:
 
     def __post_init__(self) -> None:
         """Refuse an invalid space with one sentence."""
-        seen: dict[str, Axis] = {}
+        earlier: dict[str, Axis] = {}
         for axis in self.axes:
-            if axis.name in seen:
+            if axis.name in earlier:
                 raise RequestError(f"The space has the axis {axis.name} twice; give all its values at once.")
             if not axis.values:
                 raise RequestError(f"The axis {axis.name} has no values.")
-            if axis.where is not None and axis.where not in seen:
+            if axis.where is not None and axis.where not in earlier:
                 raise RequestError(
                     f"The axis {axis.name} depends on {axis.where}, which is no axis before it; put it first."
                 )
-            if axis.where is not None and (odd := set(axis.equals).difference(seen[axis.where].values)):
+            if axis.where is not None and (odd := set(axis.equals).difference(earlier[axis.where].values)):
                 raise RequestError(
                     f"The axis {axis.name} depends on {axis.where}={_format_value(min(odd, key=str))}, "
                     f"which it never is; {axis.where} may be "
-                    f"{', '.join(map(_format_value, seen[axis.where].values))}."
+                    f"{', '.join(map(_format_value, earlier[axis.where].values))}."
                 )
-            seen[axis.name] = axis
+            earlier[axis.name] = axis
 
     @property
     def size(self) -> int:

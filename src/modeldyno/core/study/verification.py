@@ -209,9 +209,9 @@ def _is_futile(result: Ranking, certain: float) -> bool:
     done = min(row.verified for row in result.rows if row.share >= CHANCE or row == result.best)
     if not TWICE <= done < ROUNDS:
         return False
-    now, wanted = (NORMAL.inv_cdf(min(max(p, _LEAST), 1 - _LEAST)) for p in (result.near_best, certain))
+    now, needed = (NORMAL.inv_cdf(min(max(p, _LEAST), 1 - _LEAST)) for p in (result.near_best, certain))
     growth = ROUNDS / done
-    return NORMAL.cdf((now * growth**0.5 - wanted) / (growth - 1) ** 0.5) < POWER
+    return NORMAL.cdf((now * growth**0.5 - needed) / (growth - 1) ** 0.5) < POWER
 
 
 def _only_configuration(study: Study, result: Ranking) -> list[RankedConfiguration]:

@@ -91,8 +91,8 @@ def with_carbon(result: Result, emission: Emission) -> Result:
     interval = Interval(
         low=grams * low / fast if isfinite(fast) else 0.0, high=grams * high / slow if slow > 0 else inf
     )
-    known = interval.low < interval.high  # else neither power nor rate has an interval
-    carbon = observed_number("carbon", grams * value / usual, interval=interval if known else None)
+    has_interval = interval.low < interval.high  # else neither power nor rate has an interval
+    carbon = observed_number("carbon", grams * value / usual, interval=interval if has_interval else None)
     doubts = result.doubts if read else (*result.doubts, _assumed(emission))
     return replace(result, measurements=(*result.measurements, carbon), doubts=doubts)
 

@@ -113,11 +113,11 @@ class DataFlow:
 def sum_lines(flow: DataFlow) -> tuple[ExecutedOp, ...]:
     """Sum the steps of each line of the user's code; the slowest first. Steps of no line are left out."""
     rows: dict[tuple[str, str], ExecutedOp] = {}
-    seen: set[int] = set()
+    stored: set[int] = set()
     for step in flow.steps:
-        before = {value.storage for value in step.inputs} | seen
+        before = {value.storage for value in step.inputs} | stored
         made = {value.storage: value.bytes for value in step.outputs if value.storage not in before}
-        seen |= made.keys()
+        stored |= made.keys()
         if not step.line:
             continue
         key = (step.scope, step.line)
@@ -297,15 +297,17 @@ class MemoryHistory:
         """Whether memory allocated in the call outlives it."""
         return storage in self.flow.outputs or storage in self.flow.kept
 
-    def replaceable(self, copy: CopyStep, seen: DataLocation) -> bool:
+    def replaceable(self, copy: CopyStep, earlier: DataLocation) -> bool:
         """Whether all users of a copy could use the earlier location of the data."""
-        if self.changes(copy.result.storage, copy.index) or self.changes(seen.storage, seen.since):
+        if self.changes(copy.result.storage, copy.index) or self.changes(earlier.storage, earlier.since):
             return False
         if not self.lives_on(copy.result.storage):
             return True
-        own = seen.storage in self.made and not self.lives_on(seen.storage)
-        whole = seen.capacity == copy.result.capacity  # part of a large tensor is copied to free the rest
-        return own and whole and copy.result.storage not in self.flow.kept
+        own = earlier.storage in self.made and not self.lives_on(earlier.storage)
+        all_of_it = (
+            earlier.capacity == copy.result.capacity
+        )  # part of a large tensor is copied to free the rest
+        return own and all_of_it and copy.result.storage not in self.flow.kept
 
     def earlier_locations(self, copy: CopyStep) -> Iterator[DataLocation]:
         """Yield earlier locations of a copy's data, as long as it is certainly the same data."""

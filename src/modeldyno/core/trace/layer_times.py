@@ -158,9 +158,9 @@ def _subtract_overhead(spans: Sequence[Span], toll: HookOverhead) -> _Calibrated
     for index in range(len(spans) - 1, -1, -1):
         span = spans[index]
         overhead = hooked_within[index] * toll.whole + (0.0 if span.parent is None else toll.inside)
-        rest = span.end - span.begin - overhead - children[index]
-        cut += max(0.0, -rest)
-        own[index] = max(0.0, rest)
+        own_time = span.end - span.begin - overhead - children[index]
+        cut += max(0.0, -own_time)
+        own[index] = max(0.0, own_time)
         times[index] = children[index] + own[index]
         if span.parent is not None:
             hooked_within[span.parent] += hooked_within[index] + 1
@@ -215,13 +215,13 @@ def _make_parts(calls: Sequence[Sequence[Span]], rows: Sequence[_SumsByPath]) ->
         )
 
 
-def _in_call_order(calls: Sequence[Sequence[Span]], known: set[str]) -> Iterable[str]:
+def _in_call_order(calls: Sequence[Sequence[Span]], known_paths: set[str]) -> Iterable[str]:
     """Return paths in the order of their first span, parents before their children."""
     order: dict[str, None] = {}
     for spans in calls:
         for span in spans:
             if span.path not in order:
-                order.update(dict.fromkeys(path for path in _parent_paths(span.path) if path in known))
+                order.update(dict.fromkeys(path for path in _parent_paths(span.path) if path in known_paths))
                 order[span.path] = None
     return order
 

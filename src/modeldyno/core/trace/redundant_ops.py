@@ -65,8 +65,8 @@ def _needless_copy(memory: MemoryHistory, copy: CopyStep) -> RedundantOp | None:
     """Check for a copy of data that already exists in the same layout."""
     if copy.source.dtype != copy.result.dtype or copy.source.device != copy.result.device:
         return None
-    for depth, seen in enumerate(memory.earlier_locations(copy)):
-        if seen.axes == copy.result.axes and memory.replaceable(copy, seen):
+    for depth, earlier in enumerate(memory.earlier_locations(copy)):
+        if earlier.axes == copy.result.axes and memory.replaceable(copy, earlier):
             return _copy_waste(memory, copy) if not depth else _round_trip(memory, copy)
     return None
 
@@ -117,16 +117,16 @@ def _cast_back(memory: MemoryHistory, copy: CopyStep) -> RedundantOp | None:
         return None
     middle = before.result.storage
     sole = memory.read[middle] == [copy.index] and not memory.lives_on(middle)
-    seen = DataLocation(
+    original = DataLocation(
         storage=before.source.storage,
         offset=0,
         capacity=before.source.capacity,
         axes=(),
         since=before.index,
     )
-    whole = copy.source.size == before.result.size and before.source.device == copy.result.device
+    same_tensor = copy.source.size == before.result.size and before.source.device == copy.result.device
     changed = memory.changes(middle, before.index)
-    if not (sole and whole and not changed and memory.replaceable(copy, seen)):
+    if not (sole and same_tensor and not changed and memory.replaceable(copy, original)):
         return None
     outer, inner = before.source.dtype, before.result.dtype
     loss = ", which loses precision" if _is_lossy(outer, inner) else ""

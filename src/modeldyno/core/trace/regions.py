@@ -197,12 +197,12 @@ def split_region_scope(scope: str) -> tuple[str, str]:
 
 def region_operators(executed: Iterable[ExecutedOp]) -> dict[str, dict[str, list[ExecutedOp]]]:
     """Return the operators by region and by name, those of the modules in the region among them."""
-    found: dict[str, dict[str, list[ExecutedOp]]] = {}
+    operators: dict[str, dict[str, list[ExecutedOp]]] = {}
     for row in executed:
         if row.kind is EventKind.OPERATOR:
             region = row.scope.partition(WITHIN)[0]
-            found.setdefault(region, {}).setdefault(row.name, []).append(row)
-    return found
+            operators.setdefault(region, {}).setdefault(row.name, []).append(row)
+    return operators
 
 
 def operator_measurements(executed: Iterable[ExecutedOp]) -> Iterator[Measurement]:

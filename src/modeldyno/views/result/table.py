@@ -113,7 +113,7 @@ def _rows(
             "",
             describe_total(result, measurement),
         )
-    elif measurement.told:
+    elif measurement.reported_statistic:
         yield _foreign_row(result, measurement)
     elif measurement.value or measurement.metric not in {"trainable_parameters", "buffers"}:
         yield (
@@ -156,7 +156,7 @@ def _distribution_row(
 
 def _foreign_row(result: Result, measurement: Measurement) -> tuple[str, str, str, str]:
     """Return the row of a statistic that another tool reported; an uncertified one by its raw query."""
-    query = Query(metric=measurement.metric, statistic=measurement.told)
+    query = Query(metric=measurement.metric, statistic=measurement.reported_statistic)
     claimed = result.ask(query).value is not None
     name = str(query if claimed else replace(query, part="raw"))
     note = "reported without samples" if claimed else "no samples, not certified"

@@ -51,12 +51,12 @@ def masked_pairs(queries: int, keys: int, left: int | None, right: int | None, s
     None is no limit. Causal is ``right=0``, with `shift` 0 where the first query sees only the first key,
     and keys - queries where the last query sees the last key.
     """
-    seen = 0
+    visible = 0
     for i in range(queries):
         first = 0 if left is None else max(0, i + shift - left)
         last = keys - 1 if right is None else min(keys - 1, i + shift + right)
-        seen += max(0, last - first + 1)
-    return queries * keys - seen
+        visible += max(0, last - first + 1)
+    return queries * keys - visible
 
 
 def count_attention(

@@ -78,14 +78,14 @@ def _selected_elements(op: Op) -> int:
         values = op.tensor("values").size
         return values if values > 1 else target.size
     chosen: tuple[int, ...] = ()
-    rest = 1
+    others = 1
     for dim, length in enumerate(target.shape):
         index = indices[dim] if dim < len(indices) else None
         if isinstance(index, Tensor):
             chosen = broadcast_shape(chosen, index.shape)
         else:
-            rest *= length
-    return prod(chosen) * rest
+            others *= length
+    return prod(chosen) * others
 
 
 def broadcast_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:

@@ -141,8 +141,8 @@ def count_trilinear(op: Op) -> Count:
         shapes.append(tuple(shape))
     pair = broadcast_shape(*shapes[:2])
     summed = set(op.arguments["sumdim"]) & set(op.arguments["expand3"])
-    rest = tuple(1 if dim in summed else size for dim, size in enumerate(pair))
-    return Count(macs=prod(pair) + prod(broadcast_shape(rest, shapes[2])))
+    left_shape = tuple(1 if dim in summed else size for dim, size in enumerate(pair))
+    return Count(macs=prod(pair) + prod(broadcast_shape(left_shape, shapes[2])))
 
 
 def count_bilinear(op: Op) -> Count:
