@@ -134,10 +134,10 @@ def _run_stages(trial: AdviseSession) -> Iterator[Advice]:
     yield replace(advice, finals=finals, best=chosen, command=command)
 
 
-def _reserve(trial: AdviseSession, whole: float) -> float:
+def _reserve(trial: AdviseSession, available: float) -> float:
     """Return the seconds reserved for rounds: enough to confirm one candidate, or else none."""
-    reserve = max((1 - _FIRST_LOOK_SHARE) * whole, 2 * FEWEST * trial.cost)
-    return reserve if whole - reserve >= _MIN_FIRST_LOOKS * trial.cost else 0.0
+    reserve = max((1 - _FIRST_LOOK_SHARE) * available, 2 * FEWEST * trial.cost)
+    return reserve if available - reserve >= _MIN_FIRST_LOOKS * trial.cost else 0.0
 
 
 def _most_promising(looked: Sequence[TriedSetting], tolerance: float) -> tuple[CandidateSettings, ...]:
@@ -177,7 +177,7 @@ def _inspect_baseline(trial: AdviseSession) -> Advice:
     Raises:
         RunFailed: it failed.
     """
-    result = trial.look(trial.job, BASELINE, BASELINE)
+    result = trial.run_once(trial.job, BASELINE, BASELINE)
     if failure := result.failure:
         advice = ""
         if failure.kind is FailureKind.OOM and (batch := _batch_that_fits(trial, result)):
@@ -209,7 +209,7 @@ def _batch_that_fits(trial: AdviseSession, result: Result) -> int:
     while batch and trial.left > 0 and not trial.campaign.interrupted():
         smaller = trial.job.at({BATCH_SIZE.name: batch})
         try:
-            tried = trial.look(smaller, "smaller", f"a batch of {batch}", timeout=trial.left)
+            tried = trial.run_once(smaller, "smaller", f"a batch of {batch}", timeout=trial.left)
         except OutOfTime:
             return 0
         if tried.failure is None:
@@ -225,7 +225,7 @@ def _with_watched_run(trial: AdviseSession, result: Result) -> Result:
         if times * trial.cost > _WATCH_SHARE * trial.wish.max_time or trial.campaign.interrupted():
             continue
         try:
-            watched = trial.look(job, "watched", "baseline, watched", probes=probes, timeout=trial.left)
+            watched = trial.run_once(job, "watched", "baseline, watched", probes=probes, timeout=trial.left)
         except RequestError:
             continue  # the backend cannot be watched with these probes
         except OutOfTime:

@@ -90,7 +90,7 @@ class AdviseSession:
         """Return the Job with the settings of a candidate."""
         return self.job.at(candidate.settings)
 
-    def look(
+    def run_once(
         self, job: Job, name: str, label: str, *, probes: tuple[str, ...] = (), timeout: float | None = None
     ) -> Result:
         """Run a Job once, and save its outputs.
@@ -102,14 +102,14 @@ class AdviseSession:
             probes: in addition to those that time calls.
             timeout: seconds after which it is given up, if its Plan sets none.
         """
-        look_job = replace(
+        job_with_outputs = replace(
             job,
             probes=(*probes, *TIMED, "outputs"),
             plan=replace(job.plan, timeout=job.plan.timeout or timeout),
             observation=replace(job.observation, outputs=str(self.folder / f"{name}.npz")),
         )
         started = time.monotonic()
-        result = self.campaign.execute(look_job, watch=self.campaign.label_progress(label))
+        result = self.campaign.execute(job_with_outputs, watch=self.campaign.label_progress(label))
         if not probes:
             self.times.append(time.monotonic() - started)
         artifacts = tuple(
@@ -130,7 +130,7 @@ class AdviseSession:
         """
         try:
             timeout = max(_MIN_TIMEOUT, min(self.patience, self.left))
-            result = self.look(self.of(candidate), name, label, timeout=timeout)
+            result = self.run_once(self.of(candidate), name, label, timeout=timeout)
         except ModelDynoError as error:  # this model or machine does not support the setting
             return TriedSetting(candidate=candidate, failure=str(error))
         if result.failure:
@@ -157,14 +157,14 @@ class AdviseSession:
         """
         affordable = seconds / max(self.cost, _MIN_COST)
         affordable_candidates = chosen[: max(0, int(affordable / FEWEST) - 1)]
-        sides = 1 + len(affordable_candidates)
-        round_count = min(rounds, int(affordable / sides))
+        side_count = 1 + len(affordable_candidates)
+        round_count = min(rounds, int(affordable / side_count))
         if not affordable_candidates or self.campaign.interrupted():
             return ()
         settings = (_UNCHANGED, *(tried.candidate for tried in affordable_candidates))
         comparisons = run_rounds(
             [self._timed_job(candidate) for candidate in settings],
-            RoundSchedule(side_count=sides, first=round_count, most=round_count, max_time=seconds),
+            RoundSchedule(side_count=side_count, first=round_count, most=round_count, max_time=seconds),
             self.question,
             self.campaign,
         )

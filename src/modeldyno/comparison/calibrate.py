@@ -140,8 +140,8 @@ class MachineCheckup(Presented):
         )
         changes = self.improvements
         for change in changes:
-            seen, advice = spell_for_command_line(change.seen), spell_for_command_line(change.advice)
-            yield Notice(severity=Severity.DOUBT, code=change.code, text=seen, advice=advice)
+            text, advice = spell_for_command_line(change.seen), spell_for_command_line(change.advice)
+            yield Notice(severity=Severity.DOUBT, code=change.code, text=text, advice=advice)
         if not changes:
             yield note("no change to this machine is advised")
 

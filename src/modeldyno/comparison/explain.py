@@ -127,9 +127,9 @@ class _Budget:
         """Seconds left."""
         return self.end - time.monotonic()
 
-    def runs(self, cost: float, sides: int) -> float:
+    def runs(self, cost: float, side_count: int) -> float:
         """Return how often there is time to run all sides, at `cost` times the cost of a run."""
-        seconds = cost * self.run * sides
+        seconds = cost * self.run * side_count
         return self.left // seconds if isfinite(self.left) and seconds else inf
 
 
@@ -208,13 +208,13 @@ def _watch_each(
             continue
         runs_by_side: list[list[Result]] = [[] for _ in jobs]
         try:
-            sides = [
+            run_order = [
                 side
                 for _, order in RoundSchedule(side_count=len(jobs)).rounds(0, int(times))
                 for side in order
             ]
-            for number, side in enumerate(sides, 1):
-                label = f"looking for causes, {number} of {len(sides)}, {side_label(side, len(jobs))}"
+            for number, side in enumerate(run_order, 1):
+                label = f"looking for causes, {number} of {len(run_order)}, {side_label(side, len(jobs))}"
                 job = _watch_job(jobs[side], paths[side], probes, budget.left)
                 try:
                     watched = campaign.execute(job, watch=campaign.label_progress(label))
@@ -279,9 +279,10 @@ def _with_outputs(
     if not unlike:
         return compared
     worst = max(unlike, key=lambda agreement: agreement.relative)
-    seen = f"its output '{worst.output}' differs by {worst.relative:.2g} of the largest value"
+    difference = f"its output '{worst.output}' differs by {worst.relative:.2g} of the largest value"
     return replace(
-        compared, doubts=(*compared.doubts, _outputs_doubt(f"{seen} (cosine {worst.cosine:.4f})", known=True))
+        compared,
+        doubts=(*compared.doubts, _outputs_doubt(f"{difference} (cosine {worst.cosine:.4f})", compared=True)),
     )
 
 
@@ -315,7 +316,7 @@ def _run_with_inputs(
     return actual, returned
 
 
-def _outputs_doubt(why: str, *, known: bool = False) -> Doubt:
-    seen = why if known else f"the outputs could not be compared: {why}"
+def _outputs_doubt(why: str, *, compared: bool = False) -> Doubt:
+    text = why if compared else f"the outputs could not be compared: {why}"
     advice = "check with your data whether the candidate's outputs are good enough"
-    return Doubt(code="unlike-outputs", seen=seen, advice=advice)
+    return Doubt(code="unlike-outputs", seen=text, advice=advice)

@@ -344,9 +344,9 @@ def run_gate(
         rival=rerunnable_baseline(baseline, job),
     )
     if runner.buy(1):
-        sides = runner.side(0, 0, 1), runner.side(1, 0, 1)
-        compare_results(*sides, question)  # refuses incomparable results
-        _check_work(*sides, question)
+        pair = runner.side(0, 0, 1), runner.side(1, 0, 1)
+        compare_results(*pair, question)  # refuses incomparable results
+        _check_work(*pair, question)
     if runner.spent and max_time < inf:  # now that the cost of a round is known, limit their number
         affordable = int(max_time / runner.spent) * len(runner.runs[1])
         rule = replace(rule, most=max(rule.first, min(rule.most, affordable)))

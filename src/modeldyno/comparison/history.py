@@ -112,8 +112,13 @@ def trend_of_entries(
     newest, first = _newest_with_metric(store, entries, query, read)
     requested = query or first.query
     same_config = [e for e in entries if (e.backend, e.config) == (newest.backend, newest.config)]
-    found = [first, *(read(store, entry.id, requested) for entry in same_config if entry.id != newest.id)]
-    readings = [one.reading for one in found if one.setup == first.setup and one.reading is not None]
+    stored_readings = [
+        first,
+        *(read(store, entry.id, requested) for entry in same_config if entry.id != newest.id),
+    ]
+    readings = [
+        one.reading for one in stored_readings if one.setup == first.setup and one.reading is not None
+    ]
     if not readings:
         raise RequestError(_no_readings_message(name, requested, store.get(newest.id)))
     return trend(
@@ -142,18 +147,18 @@ def scatter_of(baseline: Result, candidate: Result, queries: Iterable[Query]) ->
     for query in queries:
         readings = [reading for result in comparable if (reading := Reading.of(result, query)) is not None]
         if len(readings) > FEWEST and min(reading.value for reading in readings) > 0:
-            whole = trend(baseline.name, query, readings)
-            scatter_estimate = scatter(_split_by_version(whole), baseline, candidate)
-            scatter_estimate = scatter_estimate or scatter([whole], baseline, candidate)
+            whole_trend = trend(baseline.name, query, readings)
+            scatter_estimate = scatter(_split_by_version(whole_trend), baseline, candidate)
+            scatter_estimate = scatter_estimate or scatter([whole_trend], baseline, candidate)
             scatters |= {} if scatter_estimate is None else {query: scatter_estimate}
     return scatters
 
 
-def _split_by_version(whole: Trend) -> list[Trend]:
+def _split_by_version(whole_trend: Trend) -> list[Trend]:
     """Split a history by the digest of the model; results without a digest are left out."""
-    digests = {reading.digest for reading in whole.readings} - {""}
-    parts = [[r for r in whole.readings if r.digest == digest] for digest in sorted(digests)]
-    return [trend(whole.name, whole.query, part) for part in parts]
+    digests = {reading.digest for reading in whole_trend.readings} - {""}
+    parts = [[r for r in whole_trend.readings if r.digest == digest] for digest in sorted(digests)]
+    return [trend(whole_trend.name, whole_trend.query, part) for part in parts]
 
 
 _SCATTER_RESULTS = 100
@@ -189,8 +194,8 @@ def _newest_with_metric(
     read: Callable[[Store, str, Query | None], StoredReading],
 ) -> tuple[Entry, StoredReading]:
     """Return the newest result that has the metric: an inspection, say, has no times."""
-    found = ((entry, read(store, entry.id, query)) for entry in entries)
-    with_metric = ((entry, one) for entry, one in found if one.reading is not None)
+    stored_readings = ((entry, read(store, entry.id, query)) for entry in entries)
+    with_metric = ((entry, one) for entry, one in stored_readings if one.reading is not None)
     return next(with_metric, None) or (entries[0], read(store, entries[0].id, query))
 
 

@@ -28,19 +28,19 @@ Asked = Request | Stored
 """An operand as the user gives it; the `model` of a Request may name a document."""
 
 
-def resolve_operands(asked: Sequence[Asked], *, run: bool) -> tuple[Job, ...] | tuple[Result, ...]:
+def resolve_operands(given_operands: Sequence[Asked], *, run: bool) -> tuple[Job, ...] | tuple[Result, ...]:
     """Return a Job for each operand, if all are models, or a Result for each, if all were measured.
 
     Args:
-        asked: baseline and candidates.
+        given_operands: baseline and candidates.
         run: make Jobs of measured operands, too, to run them again.
 
     Raises:
         RequestError: there is only one, models and results are mixed, or one cannot be found.
     """
-    if len(asked) < FEWEST:
+    if len(given_operands) < FEWEST:
         raise RequestError("A comparison needs a baseline and a candidate; name two models or two results.")
-    operands = tuple(map(_resolve, asked))
+    operands = tuple(map(_resolve, given_operands))
     models = [operand for operand in operands if isinstance(operand, Request)]
     results = tuple(operand for operand in operands if isinstance(operand, Result))
     if not models and not run:
@@ -55,11 +55,11 @@ def resolve_operands(asked: Sequence[Asked], *, run: bool) -> tuple[Job, ...] | 
     )
 
 
-def _resolve(asked: Asked) -> Request | Result:
+def _resolve(operand: Asked) -> Request | Result:
     """Return a model as it is, and a document as its Result."""
-    if not isinstance(asked, Request):
-        return result_of(asked)
-    return asked if names_model(asked.model) else result_of(find_any(asked.model))
+    if not isinstance(operand, Request):
+        return result_of(operand)
+    return operand if names_model(operand.model) else result_of(find_any(operand.model))
 
 
 def result_of(document: Stored) -> Result:

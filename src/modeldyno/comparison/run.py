@@ -111,20 +111,20 @@ def run_rounds(
     sequence: list[int] = []
     done = 0
     later_jobs = list(map(without_analysis, jobs))
-    for look in turns.interim_rounds:
-        end = min(look, _affordable_rounds(turns, len(sequence), time.monotonic() - started))
+    for rounds in turns.interim_rounds:
+        end = min(rounds, _affordable_rounds(turns, len(sequence), time.monotonic() - started))
         if end <= done:
             return
-        for number, sides in turns.rounds(done, end):
+        for number, turn_order in turns.rounds(done, end):
             if number >= end:
                 continue
             label = f"round {number + 1} of {describe_rounds(turns)}"
-            labelled = _labelled(label, later_jobs if number else jobs, sides)
+            labelled = _labelled(label, later_jobs if number else jobs, turn_order)
             results = _run_in_time(campaign, labelled, first=not all(runs))
             too_late = results is None
             if results is None:
                 break
-            for side, result in _uninterrupted(sides, results, jobs):
+            for side, result in _uninterrupted(turn_order, results, jobs):
                 runs[side].append(result)
                 sequence.append(side)
             if any(map(is_over, results)) or campaign.interrupted():
@@ -161,16 +161,16 @@ def _run_in_time(
         return None
 
 
-def _labelled(label: str, jobs: Sequence[Job], sides: Sequence[int]) -> list[tuple[str, Job]]:
+def _labelled(label: str, jobs: Sequence[Job], order: Sequence[int]) -> list[tuple[str, Job]]:
     """Return the Job of each side in a round, with its label for the progress line."""
-    return [(f"{label}, {side_label(side, len(jobs))}", jobs[side]) for side in sides]
+    return [(f"{label}, {side_label(side, len(jobs))}", jobs[side]) for side in order]
 
 
 def _uninterrupted(
-    sides: Sequence[int], results: Sequence[Result | ModelDynoError], jobs: Sequence[Job]
+    order: Sequence[int], results: Sequence[Result | ModelDynoError], jobs: Sequence[Job]
 ) -> Iterator[tuple[int, Result]]:
     """Yield the uninterrupted runs of a round, with their sides; raise the error of a wrong request."""
-    for side, result in zip(sides, results, strict=False):
+    for side, result in zip(order, results, strict=False):
         if isinstance(result, InputRefused):
             raise InputRefused(name_refusing_side(str(result), side, jobs))
         if isinstance(result, ModelDynoError):
@@ -245,11 +245,11 @@ def without_analysis(job: Job) -> Job:
     return replace(job, probes=timed or job.probes)
 
 
-def side_label(side: int, sides: int) -> str:
+def side_label(side: int, side_count: int) -> str:
     """Name a side for the progress line."""
     if not side:
         return "baseline"
-    return "candidate" if sides == 2 else f"candidate {side}"  # noqa: PLR2004 - a pair
+    return "candidate" if side_count == 2 else f"candidate {side}"  # noqa: PLR2004 - a pair
 
 
 def _pool_sides(
