@@ -77,9 +77,9 @@ class CheckPlan:
             model = replace(model, inputs=varied, example=None)
         assumed = data.assume_sizes(model, requested, batch_size=None, sizes={}, prove=False)
         resolved = data.resolve_inputs(assumed, requested, batch_size=None, sizes={})
-        known = {*assumed.assumed, *(size for spec in requested for size in spec.shape or ())}
+        known_sizes = {*assumed.assumed, *(size for spec in requested for size in spec.shape or ())}
         usual = {
-            name: min(size, _USUAL_LENGTH) if is_sequence(name) and not {name, size} & known else size
+            name: min(size, _USUAL_LENGTH) if is_sequence(name) and not {name, size} & known_sizes else size
             for name, size in resolved.bound.items()
             if name != BATCH
         }
@@ -100,10 +100,10 @@ class CheckPlan:
         number = 0
         for batch in BATCHES if self.batched else (None,):
             feeds = self._feeds(batch, self.usual, seed + number)
-            wanted = len(feeds) if self.files and not number else self._wanted(feeds[0], batch)
-            while not (self.files or self.fixed) and len(feeds) < wanted:
+            count = len(feeds) if self.files and not number else self._wanted(feeds[0], batch)
+            while not (self.files or self.fixed) and len(feeds) < count:
                 feeds += self._feeds(batch, self.usual, seed + 1000 + len(feeds))[:1]
-            for feed in feeds[:wanted]:
+            for feed in feeds[:count]:
                 yield self._call(feed, self.usual, batch)
                 number += 1
         if not scaled or self.files or self.fixed:
@@ -138,9 +138,9 @@ class CheckPlan:
             yield name, calls
 
     def _call(self, feed: Feed, sizes: Mapping[str, int], batch: int | None) -> CheckCall:
-        words = [f"{name}={size}" for name, size in ((BATCH, batch), *sizes.items()) if size]
+        sizes_text = [f"{name}={size}" for name, size in ((BATCH, batch), *sizes.items()) if size]
         return CheckCall(
-            feed=feed, batch=batch or first_axis(feed), words=" ".join(words) or "its fixed sizes"
+            feed=feed, batch=batch or first_axis(feed), words=" ".join(sizes_text) or "its fixed sizes"
         )
 
     def _feeds(
@@ -191,23 +191,23 @@ def _with_free_batch(model: Model, requested: tuple[InputSpec, ...]) -> tuple[Mo
     shapes = {r.name: r for r in requested if r.shape is not None}
     declared = []
     for spec in model.inputs or tuple(shapes.values()):
-        asked = shapes.get(spec.name) or shapes.get("")
-        if spec.shape is None and asked is not None and asked.shape:
+        template = shapes.get(spec.name) or shapes.get("")
+        if spec.shape is None and template is not None and template.shape:
             spec = replace(  # noqa: PLW2901 - completed
                 spec,
-                shape=(BATCH, *asked.shape[1:]),
-                dtype=spec.dtype or asked.dtype,
-                low=asked.low if spec.low is None else spec.low,
-                high=asked.high if spec.high is None else spec.high,
+                shape=(BATCH, *template.shape[1:]),
+                dtype=spec.dtype or template.dtype,
+                low=template.low if spec.low is None else spec.low,
+                high=template.high if spec.high is None else spec.high,
             )
         declared.append(spec)
-    rest = tuple(
+    remaining = tuple(
         replace(r, shape=(BATCH, *r.shape[1:]))
         if r.shape and isinstance(r.shape[0], int) and _is_free(r, declared)
         else r
         for r in requested
     )
-    return replace(model, inputs=tuple(declared)), rest
+    return replace(model, inputs=tuple(declared)), remaining
 
 
 def _is_free(request: InputSpec, declared: list[InputSpec]) -> bool:
@@ -253,11 +253,11 @@ def _measured(spec: InputSpec, bound: Mapping[str, int], samples: Feed, real: Fe
         array = samples[spec.name]
         return InputSpec(name=spec.name, dtype=spec.dtype or str(array.dtype), source=SAMPLES_FILE)
     shape = spec.shape and tuple(d if d == BATCH else bound.get(str(d), d) for d in spec.shape)
-    given = real.get(spec.name)
+    real_values = real.get(spec.name)
     if (
-        given is not None and given.size == 1 and given.dtype.kind in "iuf"
+        real_values is not None and real_values.size == 1 and real_values.dtype.kind in "iuf"
     ):  # a rate, say: the same in each call
-        return replace(spec, shape=shape, low=float(given.item()), high=float(given.item()))
+        return replace(spec, shape=shape, low=float(real_values.item()), high=float(real_values.item()))
     return replace(spec, shape=shape)
 
 

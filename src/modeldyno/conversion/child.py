@@ -120,10 +120,10 @@ class _Child:
         """Read what the child says; return its answer, the end of its log, and its stage if it is late."""
         assert self._process.stdout is not None
         assert self._process.stderr is not None
-        said, log, stage = bytearray(), bytearray(), "starting"
+        output, log, stage = bytearray(), bytearray(), "starting"
         deadline = monotonic() + timeout
         with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ, said)
+            selector.register(self._process.stdout, selectors.EVENT_READ, output)
             selector.register(self._process.stderr, selectors.EVENT_READ, log)
             while selector.get_map():
                 for key, _ in selector.select(_LOOK):
@@ -132,9 +132,9 @@ class _Child:
                         selector.unregister(key.fileobj)
                     key.data.extend(data)
                 del log[:-_LOG]
-                while b"\n" in said:
-                    line, _, rest = bytes(said).partition(b"\n")
-                    said[:] = rest
+                while b"\n" in output:
+                    line, _, rest = bytes(output).partition(b"\n")
+                    output[:] = rest
                     if not line.startswith(_STAGE):
                         return line, bytes(log), ""
                     stage = str(json.loads(line)["stage"])

@@ -72,9 +72,15 @@ def failure_of(error: BaseException) -> ConversionFailure:
         return failure(ConversionFailureKind.OUT_OF_MEMORY, "memory ran out", log=log)
     if operators := _operators("\n".join(texts)):
         named = ", ".join(operators)
-        found = failure(ConversionFailureKind.UNSUPPORTED_OPERATOR, f"{named} is not supported", log=log)
+        unsupported = failure(
+            ConversionFailureKind.UNSUPPORTED_OPERATOR, f"{named} is not supported", log=log
+        )
         return ConversionFailure(
-            kind=found.kind, message=found.message, advice=found.advice, operators=operators, log=found.log
+            kind=unsupported.kind,
+            message=unsupported.message,
+            advice=unsupported.advice,
+            operators=operators,
+            log=unsupported.log,
         )
     if isinstance(error, RequestError):
         return failure(ConversionFailureKind.ERROR, str(error), advice=" ", log=log)
@@ -85,10 +91,10 @@ def failure_of(error: BaseException) -> ConversionFailure:
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
     """Yield an exception and its causes, the first cause last."""
-    seen: BaseException | None = error
-    while seen is not None:
-        yield seen
-        seen = seen.__cause__ or seen.__context__
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
 def _operators(text: str) -> tuple[str, ...]:

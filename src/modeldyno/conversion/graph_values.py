@@ -109,12 +109,12 @@ def _of_program(model: Model, backend: str) -> InnerGraph:
     nodes = {node.name: node for node in graph.nodes}
 
     def record(names: Sequence[str], feed: Feed, keep: Keep) -> dict[str, InnerValue]:
-        found: dict[str, InnerValue] = {}
+        values: dict[str, InnerValue] = {}
 
         def hand_over(name: str, value: Any) -> None:
             arrays = list(arrays_of(value))
             if len(arrays) == 1:
-                found[name] = keep(arrays[0])
+                values[name] = keep(arrays[0])
 
         added = []
         for name in names:
@@ -128,7 +128,7 @@ def _of_program(model: Model, backend: str) -> InnerGraph:
             for node in added:
                 graph.erase_node(node)
             model.value.recompile()
-        return found
+        return values
 
     return InnerGraph(
         steps=tuple(_step_of_program(node) for node in graph.nodes if node.op == "call_function"),

@@ -71,22 +71,22 @@ def locate(
         ends = ends_of_scopes(graph.steps, graph.returned)
         layers = list(dict.fromkeys(moment.layer for moment in moments))
         scopes = match_layers(layers, ends)
-        wanted = {
+        selected = {
             (moment.layer, moment.end): ends[scopes[moment.layer]].at(moment.end)
             for moment in moments
             if moment.layer in scopes
         }
         most = most_values(len(layers))
         values: dict[str, InnerValue] = {}
-        for names in _groups(moments, wanted):
+        for names in _groups(moments, selected):
             values |= graph.record(
                 names, fitted(feed, made), lambda array: keep_value(array, call.batch, most)
             )
-        found = {
+        converted = {
             key: tuple(values[name] for name in names if name in values)  # sizes are no arrays
-            for key, names in wanted.items()
+            for key, names in selected.items()
         }
-        return find_first(moments, found, again, rule=rule, batch=call.batch, call=call.words)
+        return find_first(moments, converted, again, rule=rule, batch=call.batch, call=call.words)
     except Exception as error:  # noqa: BLE001 - the verdict stands, whatever a foreign graph does
         return FirstDifference(sentence=_unknown(failure_of(error).message))
 
@@ -125,13 +125,13 @@ def _followed(
 
 
 def _groups(
-    moments: Sequence[Moment], wanted: Mapping[tuple[str, End], tuple[str, ...]]
+    moments: Sequence[Moment], selected: Mapping[tuple[str, End], tuple[str, ...]]
 ) -> Iterator[tuple[str, ...]]:
     """Yield the names of values in groups, each of no more numbers than may be held at once."""
     group: dict[str, None] = {}
     size = 0
     for moment in moments:
-        names = wanted.get((moment.layer, moment.end), ())
+        names = selected.get((moment.layer, moment.end), ())
         numbers = sum(prod(value.shape) for value in moment.values)
         if group and size + numbers > MOST_VALUES:
             yield tuple(group)

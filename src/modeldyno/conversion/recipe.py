@@ -267,21 +267,21 @@ def _with_task(agreement: ModelAgreement, model: Model, check: _Check) -> ModelA
         return agreement
     check.watch("evaluating")
     expected = read_arrays(check.folder / _LABELLED)["outputs"]
-    found = _task_outputs(model, check.converter.backend, check.reference, order)
+    outputs = _task_outputs(model, check.converter.backend, check.reference, order)
     return with_task(
-        agreement, list(task_metrics(order.evaluate, order.labelled, expected, found, check.rule))
+        agreement, list(task_metrics(order.evaluate, order.labelled, expected, outputs, check.rule))
     )
 
 
 def _differs(agreement: ModelAgreement, reference: Reference, tallies: list[CallTally]) -> ConversionFailure:
     """Return the failure of other outputs; another shape at some sizes only is a frozen size."""
-    words = agreement.sentence.removeprefix("differs: ")
+    reason = agreement.sentence.removeprefix("differs: ")
     shapes = {
         tally.call for tally in tallies if tally.fault.startswith("it is ") and " instead of " in tally.fault
     }
     if shapes and len(shapes) < len({call.words for call in reference.calls}):
-        return failure(ConversionFailureKind.DYNAMIC_SHAPE, words)
-    return failure(ConversionFailureKind.OUTPUT_DIFFERS, words)
+        return failure(ConversionFailureKind.DYNAMIC_SHAPE, reason)
+    return failure(ConversionFailureKind.OUTPUT_DIFFERS, reason)
 
 
 def _unchecked(made: Converted, path: Path) -> Converted:
@@ -313,13 +313,13 @@ def compare_model(
         for call in reference.calls:
             inputs, expected, unsteady = read_call(folder, call)
             try:
-                found = run(fitted(inputs, model))
+                outputs = run(fitted(inputs, model))
             except Exception as error:  # noqa: BLE001 - a runtime may raise anything for a size it does not know
                 refused.setdefault(call.words, failure_of(error).message)
                 continue
             tallies += compare_call(
                 expected,
-                found,
+                outputs,
                 call=call.words,
                 batch=call.batch,
                 floors=reference.floors,
@@ -360,7 +360,7 @@ def task_outputs(model: Model, backend: str, like: Feed, source: str, *, batched
 
 
 def task_metrics(
-    metrics: Sequence[str], source: str, expected: ndarray, found: ndarray, rule: AgreementRule
+    metrics: Sequence[str], source: str, expected: ndarray, converted: ndarray, rule: AgreementRule
 ) -> Iterator[TaskMetric]:
     """Yield each metric of the outputs of both models for the labelled samples.
 
@@ -371,5 +371,5 @@ def task_metrics(
 
     _, labels = labelled_samples.read_labels(source)
     for metric in metrics:
-        before, after = (evaluate(metric, outputs, labels) for outputs in (expected, found))
+        before, after = (evaluate(metric, outputs, labels) for outputs in (expected, converted))
         yield judge_task(metric, before, after, len(labels), rule)

@@ -115,8 +115,8 @@ def run_reference(
                 notes.append(f"{name} was checked at {1 + len(accepted)} sizes: the source accepts no others")
         floors, names, unsteady = _noise(plan.model, backend, run, calls)
     files = tuple(
-        _write(folder, number, call, found, unsteady.get(number, {}))
-        for number, (call, found) in enumerate(calls)
+        _write(folder, number, call, returned, unsteady.get(number, {}))
+        for number, (call, returned) in enumerate(calls)
     )
     write_arrays(folder / "example.npz", {f"{_INPUT}{name}": array for name, array in example.items()})
     write_arrays(folder / SAMPLES_FILE, example_samples(model, requested))
@@ -179,9 +179,9 @@ FULL_PRECISION: dict[str, dict[str, str]] = {"openvino": {"precision": "f32"}}
 
 def steady_config(backend: str, **settings: Any) -> dict[str, Any]:
     """Return the configuration in which outputs are compared: on the CPU, in full precision."""
-    known = {name for knob in plugins.backend(backend).knobs for name in knob.names}
-    wanted = {"device": "cpu"} | FULL_PRECISION.get(backend, {}) | settings
-    return configure(plugins.backend(backend).knobs, {n: v for n, v in wanted.items() if n in known})
+    knob_names = {name for knob in plugins.backend(backend).knobs for name in knob.names}
+    config = {"device": "cpu"} | FULL_PRECISION.get(backend, {}) | settings
+    return configure(plugins.backend(backend).knobs, {n: v for n, v in config.items() if n in knob_names})
 
 
 @contextmanager
@@ -229,13 +229,13 @@ def _valid(outputs: Feed) -> Feed:
 
 def _accepted(run: Run, calls: Sequence[CheckCall]) -> Iterator[tuple[CheckCall, Feed]]:
     """Yield the first calls of other sizes that the source accepts."""
-    found = 0
+    accepted = 0
     for call in calls:
-        if found == _OTHER_SIZES:
+        if accepted == _OTHER_SIZES:
             return
         with suppress(Exception):  # the sizes are ours: what the source refuses is no fault
             outputs = _valid(run(call.feed))
-            found += 1
+            accepted += 1
             yield call, outputs
 
 
@@ -263,9 +263,9 @@ def _noise(
                     floors[output] = max(floors.get(output, 0.0), floor)
                 for output, array in reference.items():
                     if array.dtype.kind not in "fc":
-                        known = unsteady.setdefault(number, {})
-                        found = unstable(array, outputs[output])
-                        known[output] = known[output] | found if output in known else found
+                        of_call = unsteady.setdefault(number, {})
+                        mask = unstable(array, outputs[output])
+                        of_call[output] = of_call[output] | mask if output in of_call else mask
     return floors, tuple(dict.fromkeys(names)), unsteady
 
 
@@ -345,19 +345,19 @@ def _in_parts(run: Run, feed: Feed) -> Feed:
 def _computed(model: Model) -> str:
     """Return the coarsest dtype of the floating weights."""
     dtypes = {weight.dtype for weight in (model.weights() if model.weights is not None else ())}
-    known = dtypes & BOUNDS.keys()
-    return min(known, key=PRECISION.index) if known else ""
+    bounded = dtypes & BOUNDS.keys()
+    return min(bounded, key=PRECISION.index) if bounded else ""
 
 
 def _distinct(feeds: Sequence[Feed]) -> int:
     """Count distinct samples."""
-    seen = set()
+    contents = set()
     for feed in feeds:
         rows = first_axis(feed) or 1
-        whole = first_axis(feed) is None
+        unbatched = first_axis(feed) is None
         for row in range(rows):
-            seen.add(tuple((array if whole else array[row]).tobytes() for array in feed.values()))
-    return len(seen)
+            contents.add(tuple((array if unbatched else array[row]).tobytes() for array in feed.values()))
+    return len(contents)
 
 
 def _blind(calls: Sequence[tuple[CheckCall, Feed]]) -> Iterator[str]:

@@ -99,8 +99,8 @@ def _split(locator: str) -> tuple[str, str, str]:
     if Path(locator).exists():
         return locator, "", ""
     for mark in (":", "#"):
-        path, found, rest = locator.rpartition(mark)
-        if found and Path(path).exists():
+        path, separator, rest = locator.rpartition(mark)
+        if separator and Path(path).exists():
             return path, mark, rest
     return locator, "", ""
 

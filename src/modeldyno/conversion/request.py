@@ -70,10 +70,10 @@ class ConversionRequest:
         """
         if not self.to:
             raise RequestError("Nothing to convert to; name a form, such as onnx.")
-        known = (*plugins.names("converter"), *ELSEWHERE, ALL)
+        recipes = (*plugins.names("converter"), *ELSEWHERE, ALL)
         for recipe in self.to:
-            if recipe not in known:
-                raise UnknownName.among("form to convert to", recipe, known)
+            if recipe not in recipes:
+                raise UnknownName.among("form to convert to", recipe, recipes)
         self._check_data()
         if self.timeout <= 0:
             raise RequestError("A recipe needs a time limit above 0 s.")
@@ -132,9 +132,9 @@ class ConversionRequest:
         """
         names = plugins.names("converter")
         chosen: list[str] = []
-        for asked in self.to:
-            if asked != ALL:
-                chosen.append(asked)
+        for recipe in self.to:
+            if recipe != ALL:
+                chosen.append(recipe)
                 continue
             chosen += [name for name in names if not _precision(name) and _is_possible(name, kind)]
         added: list[str] = []

@@ -72,8 +72,8 @@ def convert(
             evaluate=request.metrics(),
             labelled=request.labelled(),
         )
-        known = stored_reference(Path(scratch))
-        first = run(order) if known is None else OrderAnswer(reference=known)
+        stored = stored_reference(Path(scratch))
+        first = run(order) if stored is None else OrderAnswer(reference=stored)
         if first.refusal:
             raise RequestError(first.refusal)
         reference = first.reference
@@ -127,14 +127,14 @@ def _runner(
 ) -> Iterator[Callable[[ConversionOrder], OrderAnswer]]:
     """Yield a function that carries out an order, here or in a process of its own."""
 
-    def told(order: ConversionOrder) -> Callable[[str], None]:
+    def stage_watcher(order: ConversionOrder) -> Callable[[str], None]:
         return lambda stage: watch(order.recipe, stage)
 
     if in_process:
-        yield lambda order: carry_out(order, told(order))
+        yield lambda order: carry_out(order, stage_watcher(order))
         return
     with order_processes(request.timeout) as run:
-        yield lambda order: run(order, told(order))
+        yield lambda order: run(order, stage_watcher(order))
 
 
 def _one(
@@ -151,8 +151,8 @@ def _one(
         return replace(blank, failure=failure(Kind.UNSUPPORTED_SOURCE, ELSEWHERE[recipe]))
     converter = plugins.converter(recipe)
     if reference.kind not in converter.sources:
-        known = ", ".join(converter.sources)
-        message = f"nothing converts a model of {reference.kind} to {recipe}, only one of {known}"
+        kinds = ", ".join(converter.sources)
+        message = f"nothing converts a model of {reference.kind} to {recipe}, only one of {kinds}"
         return replace(blank, failure=failure(Kind.UNSUPPORTED_SOURCE, message))
     if lacking := plugins.missing(converter.sources[reference.kind]):
         message = f"converting {reference.kind} to {recipe} needs {', '.join(lacking)}"
