@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from modeldyno.documents.yaml_file import FileConfig
 
 
-def read_axes(words: FileConfig, backend: str, beside: Sequence[str] = ()) -> tuple[Axis, ...]:
+def read_axes(config: FileConfig, backend: str, beside: Sequence[str] = ()) -> tuple[Axis, ...]:
     """Read the named axes; `beside` are the names of the other models on the server.
 
     Raises:
         RequestError: an axis is malformed, or its knob does not accept a value.
     """
     result: list[Axis] = []
-    for name, definition in words.tree.get("space", {}).items():
-        with words.at("space", name):
+    for name, definition in config.tree.get("space", {}).items():
+        with config.at("space", name):
             result.append(read_axis(name, definition))
     backends = next((spec.values for spec in result if spec.name == BACKEND), (backend,))
     knobs = [
@@ -42,7 +42,7 @@ def read_axes(words: FileConfig, backend: str, beside: Sequence[str] = ()) -> tu
         for knob in multi_model.all_models_knobs(plugins.backend(str(name)).knobs, beside)
     ]
     for place, spec in enumerate(result):
-        with words.at("space", spec.name):
+        with config.at("space", spec.name):
             result[place] = _typed_axis(spec, knobs)
     return tuple(result)
 
@@ -116,17 +116,17 @@ def default_point(
     return space.named(values)
 
 
-def read_axis(name: str, given: Any) -> Axis:
+def read_axis(name: str, definition: Any) -> Axis:
     """Read one axis: a list, text for `search_space.parse_axis`, or a mapping with a range or a condition.
 
     Raises:
         RequestError: it is none of these.
     """
-    if isinstance(given, str):
-        return parse_axis(f"{name}={given}")
-    if isinstance(given, Mapping):
-        return _axis_from_mapping(name, given)
-    values = list(given) if isinstance(given, Iterable) else [given]
+    if isinstance(definition, str):
+        return parse_axis(f"{name}={definition}")
+    if isinstance(definition, Mapping):
+        return _axis_from_mapping(name, definition)
+    values = list(definition) if isinstance(definition, Iterable) else [definition]
     return axis(name, [_list_value(value) for value in values])
 
 
@@ -155,20 +155,20 @@ def _axis_from_mapping(name: str, definition: Mapping[str, Any]) -> Axis:
     return result if "if" not in definition else replace(result, **_read_condition(name, definition["if"]))
 
 
-def _single_key(given: Mapping[str, Any], *names: str) -> Any:
-    present = [name for name in names if name in given]
+def _single_key(mapping: Mapping[str, Any], *names: str) -> Any:
+    present = [name for name in names if name in mapping]
     if len(present) > 1:
         raise RequestError(f"{' and '.join(present)} mean the same; give one of them.")
-    return given[present[0]] if present else None
+    return mapping[present[0]] if present else None
 
 
-def _read_condition(name: str, given: Any) -> dict[str, Any]:
+def _read_condition(name: str, definition: Any) -> dict[str, Any]:
     """Read ``{dynamic_batching: true}`` or ``dynamic_batching=true``."""
-    if isinstance(given, Mapping) and len(given) == 1:
-        other, values = next(iter(given.items()))
+    if isinstance(definition, Mapping) and len(definition) == 1:
+        other, values = next(iter(definition.items()))
         return {"where": other, "equals": read_axis(other, values).values}
-    if isinstance(given, str):
-        condition = parse_axis(given)
+    if isinstance(definition, str):
+        condition = parse_axis(definition)
         return {"where": condition.name, "equals": condition.values}
     raise RequestError(f"The condition of the axis {name} names one other axis: if: {{other: value}}.")
 

@@ -51,12 +51,12 @@ _OFFLINE, _OFFLINE_BATCHES, _OFFLINE_LOADS = "offline", f"{BATCH_SIZE.name}=1..6
 
 
 def build_study(
-    words: FileConfig, *, trust: bool = False, observation: Observation | None = None
+    config: FileConfig, *, trust: bool = False, observation: Observation | None = None
 ) -> tuple[Study, tuple[Axis, ...]]:
     """Resolve every name and check every value; return the Study, and the axes that were chosen by default.
 
     Args:
-        words: the configuration.
+        config: the configuration.
         trust: allow files that run code when loaded.
         observation: has the functions around the model, where they are objects of this process.
 
@@ -64,39 +64,39 @@ def build_study(
         RequestError: the configuration is wrong; nothing was measured.
         MissingExtra: an optional package is not installed.
     """
-    _check_names(words)
-    tree = words.tree
+    _check_names(config)
+    tree = config.tree
     if "models" in tree:
         raise RequestError("These are several models; sweep each by itself, or all with sweep_models.")
     if not tree.get("model"):
-        raise RequestError(f"{words.origin or 'A sweep'} names no model; add model: model.onnx.")
-    beside = tuple(_read_neighbours(words))
+        raise RequestError(f"{config.origin or 'A sweep'} names no model; add model: model.onnx.")
+    beside = tuple(_read_neighbours(config))
     names = tuple(neighbour.name for neighbour in beside)
-    goal = read_goal(words)
-    with words.at("model"):
+    goal = read_goal(config)
+    with config.at("model"):
         model = str(tree["model"])
         backend = str(tree.get("backend") or _default_backend(model, tree))
-    with words.at("backend"):
+    with config.at("backend"):
         knobs = multi_model.all_models_knobs(plugins.backend(backend).knobs, names)
-    named = axes.read_axes(words, backend, names)
-    settings = {**_neighbour_settings(beside, knobs), **_read_settings(words, knobs)}
-    default_axes = () if named else _suggested_axes(words, backend, settings, beside)
-    default_axes = (*default_axes, *_default_load_axes(words, backend, (*named, *default_axes), beside))
+    named = axes.read_axes(config, backend, names)
+    settings = {**_neighbour_settings(beside, knobs), **_read_settings(config, knobs)}
+    default_axes = () if named else _suggested_axes(config, backend, settings, beside)
+    default_axes = (*default_axes, *_default_load_axes(config, backend, (*named, *default_axes), beside))
     space = Space(axes=(*named, *default_axes))
     if not space.axes:
         raise RequestError(
             f"There is nothing to vary; give --space, with a knob of: modeldyno plugins {backend}"
         )
-    plan = _read_plan(words)
+    plan = _read_plan(config)
     job_request = request.Request(
         model=model,
         backend=backend,
         settings=multi_model.split_config(settings, names)[0],
-        inputs=_read_inputs(words),
-        probes=_select_probes(words, goal, served=plugins.serves(backend)),
-        load=_read_load(words, space) if plugins.serves(backend) else None,
-        observation=_read_observation(words, goal, observation or Observation()),
-        require=tuple(map(str, _read_constraints(words))),
+        inputs=_read_inputs(config),
+        probes=_select_probes(config, goal, served=plugins.serves(backend)),
+        load=_read_load(config, space) if plugins.serves(backend) else None,
+        observation=_read_observation(config, goal, observation or Observation()),
+        require=tuple(map(str, _read_constraints(config))),
         percentiles=tuple(
             o.percentile for o in goal.objectives if o.percentile and o.query.metric == "latency"
         ),
@@ -105,7 +105,7 @@ def build_study(
         trust=trust,
         beside=tuple(map(str, value_parsers.as_list(tree.get("beside")))),
     )
-    with words.at("beside"):
+    with config.at("beside"):
         job = job_request.job()
     goal = goal_for_all_models(goal, job)
     result = Study(
@@ -115,23 +115,23 @@ def build_study(
         goal=goal,
         settings=settings,
         default=axes.default_point(space, backend, knobs, settings, plugins.backend(backend).check),
-        strategy=_read_strategy(words),
+        strategy=_read_strategy(config),
         seed=plan.seed,
-        budget=read_budget(words, Budget()),
+        budget=read_budget(config, Budget()),
         name=value_parsers.as_text(tree.get("name")) or _study_name(job.model),
-        plots=tuple(_read_plots(words)),
+        plots=tuple(_read_plots(config)),
     )
-    with words.at("space"):
+    with config.at("space"):
         check_axes(result)
         for name in backends(result):
             request.check_stages(job.probes, name)
     return result, default_axes
 
 
-def _read_plots(words: FileConfig) -> Iterator[ChosenPlot]:
+def _read_plots(config: FileConfig) -> Iterator[ChosenPlot]:
     """Read the charts that the page of the study shall have."""
-    for name, parts in (words.tree.get("plots") or {}).items():
-        with words.at("plots", name):
+    for name, parts in (config.tree.get("plots") or {}).items():
+        with config.at("plots", name):
             if not isinstance(parts, Mapping):
                 raise RequestError(f"The plot '{name}' needs x and y: {{x: latency.p99, y: throughput}}.")
             texts = {str(part): str(value) for part, value in parts.items()}
@@ -147,17 +147,17 @@ def _study_name(model: ModelRef) -> str:
 # --- names -----------------------------------------------------------------------------------------
 
 
-def _check_names(words: FileConfig) -> None:
+def _check_names(config: FileConfig) -> None:
     """Refuse an unknown name, suggesting the nearest known one."""
-    for name, value in words.tree.items():
-        with words.at(name):
+    for name, value in config.tree.items():
+        with config.at(name):
             if name not in KEYS:
                 raise _unknown(name, KEYS)
             parts: dict[str, Any] = KEYS[name].get("properties", {})
             if KEYS[name].get("type") == "object" and not isinstance(value, dict):
                 raise RequestError(f"'{name}' holds names with values, such as {_EXAMPLES[name]}.")
         for part in value if parts else ():
-            with words.at(name, part):
+            with config.at(name, part):
                 if part not in parts:
                     raise _unknown(part, parts, within=name)
 
@@ -168,17 +168,17 @@ _EXAMPLES = {
 }  # fmt: skip
 
 
-def _unknown(name: str, known: Iterable[str], within: str = "") -> RequestError:
+def _unknown(name: str, names: Iterable[str], within: str = "") -> RequestError:
     if not within and name in FOREIGN:
-        whole = "; --from-model-analyzer FILE translates a whole file" if name in ANALYZER_KEYS else ""
-        return RequestError(f"There is no '{name}' in a sweep; {FOREIGN[name]}{whole}.")
-    return UnknownName.among(f"'{within}' part" if within else "part of a sweep", name, known)
+        translator = "; --from-model-analyzer FILE translates a whole file" if name in ANALYZER_KEYS else ""
+        return RequestError(f"There is no '{name}' in a sweep; {FOREIGN[name]}{translator}.")
+    return UnknownName.among(f"'{within}' part" if within else "part of a sweep", name, names)
 
 
 # --- goal ------------------------------------------------------------------------------------------
 
 
-def read_goal(words: FileConfig) -> Goal:
+def read_goal(config: FileConfig) -> Goal:
     """Read objectives, constraints and the ranking rule; the default objective is throughput.
 
     Raises:
@@ -187,23 +187,23 @@ def read_goal(words: FileConfig) -> Goal:
     aims = [
         objective
         for name, maximize in AIMS.items()
-        for objective in _read_objectives(words, name, maximize=maximize)
+        for objective in _read_objectives(config, name, maximize=maximize)
     ]
     aims = aims or [Objective.parse(THROUGHPUT)]
-    with words.at("rank"):
+    with config.at("rank"):
         rank = value_parsers.parse_choice(
-            "rank", words.tree.get("rank", Rank.BEST), [str(rank) for rank in Rank]
+            "rank", config.tree.get("rank", Rank.BEST), [str(rank) for rank in Rank]
         )
-    return Goal(objectives=tuple(aims), constraints=tuple(_read_constraints(words)), rank=Rank(rank))
+    return Goal(objectives=tuple(aims), constraints=tuple(_read_constraints(config)), rank=Rank(rank))
 
 
-def override_goal(words: FileConfig, before: Goal, job: Job) -> Goal:
+def override_goal(config: FileConfig, before: Goal, job: Job) -> Goal:
     """Return the goal of a study, with the parts replaced that the configuration contains.
 
     Raises:
         RequestError: one of them is wrong.
     """
-    new, configured = goal_for_all_models(read_goal(words), job), words.tree.keys()
+    new, configured = goal_for_all_models(read_goal(config), job), config.tree.keys()
     return Goal(
         objectives=new.objectives if configured & AIMS.keys() else before.objectives,
         constraints=new.constraints or before.constraints,
@@ -217,31 +217,31 @@ def goal_for_all_models(goal: Goal, job: Job) -> Goal:
     return goal_of_each_model(goal, str(job.name), names) if names else goal
 
 
-def _read_objectives(words: FileConfig, name: str, *, maximize: bool | None) -> Iterator[Objective]:
-    value = words.tree.get(name)
+def _read_objectives(config: FileConfig, name: str, *, maximize: bool | None) -> Iterator[Objective]:
+    value = config.tree.get(name)
     if isinstance(value, Mapping):
         for metric, weight in value.items():
-            with words.at(name, metric):
+            with config.at(name, metric):
                 yield replace(
                     Objective.parse(metric, maximize=maximize), weight=value_parsers.parse_number(weight)
                 )
         return
     for number, text in enumerate(value_parsers.as_list(value)):
-        with words.at(name, str(number)):
+        with config.at(name, str(number)):
             yield Objective.parse(str(text), maximize=maximize)
 
 
-def _read_constraints(words: FileConfig) -> Iterator[Constraint]:
-    for number, text in enumerate(value_parsers.as_list(words.tree.get("require"))):
-        with words.at("require", str(number)):
+def _read_constraints(config: FileConfig) -> Iterator[Constraint]:
+    for number, text in enumerate(value_parsers.as_list(config.tree.get("require"))):
+        with config.at("require", str(number)):
             yield Constraint.parse(str(text))
-    with words.at("mode"):
-        if "mode" in words.tree:
-            value_parsers.parse_choice("mode", words.tree["mode"], KEYS["mode"]["enum"])
+    with config.at("mode"):
+        if "mode" in config.tree:
+            value_parsers.parse_choice("mode", config.tree["mode"], KEYS["mode"]["enum"])
     for name, (query, at_most, unit) in _SHORTHANDS.items():
-        if name in words.tree:
-            with words.at(name):
-                bound = value_parsers.read_quantity(words.tree[name], unit, parse_bound)
+        if name in config.tree:
+            with config.at(name):
+                bound = value_parsers.read_quantity(config.tree[name], unit, parse_bound)
                 yield Constraint(query=Query.parse(query), at_most=at_most, bound=bound)
 
 
@@ -259,13 +259,13 @@ def _default_backend(model: str, tree: Tree) -> str:
     return (request.server_for(model) if loads else None) or own
 
 
-def _read_settings(words: FileConfig, knobs: Iterable[Knob]) -> dict[str, KnobValue]:
+def _read_settings(config: FileConfig, knobs: Iterable[Knob]) -> dict[str, KnobValue]:
     """Check the fixed knobs one by one, and return them under their canonical names."""
     all_knobs = tuple(knobs)
     defaults = configure(all_knobs, {})
     values: dict[str, KnobValue] = {}
-    for name, value in words.tree.get("set", {}).items():
-        with words.at("set", name):
+    for name, value in config.tree.get("set", {}).items():
+        with config.at("set", name):
             if isinstance(value, dict | list):
                 raise RequestError(f"The knob {name} takes one value; to vary it, move it below space:.")
             parsed = configure(all_knobs, {name: value})
@@ -276,10 +276,10 @@ def _read_settings(words: FileConfig, knobs: Iterable[Knob]) -> dict[str, KnobVa
     return values
 
 
-def _read_neighbours(words: FileConfig) -> Iterator[CoHostedModelSpec]:
+def _read_neighbours(config: FileConfig) -> Iterator[CoHostedModelSpec]:
     """Read the other models of the server."""
-    for number, text in enumerate(value_parsers.as_list(words.tree.get("beside"))):
-        with words.at("beside", str(number)):
+    for number, text in enumerate(value_parsers.as_list(config.tree.get("beside"))):
+        with config.at("beside", str(number)):
             yield CoHostedModelSpec.parse(str(text))
 
 
@@ -294,56 +294,56 @@ def _neighbour_settings(beside: Iterable[CoHostedModelSpec], knobs: tuple[Knob, 
 
 
 def _suggested_axes(
-    words: FileConfig, backend: str, settings: Mapping[str, KnobValue], beside: Sequence[CoHostedModelSpec]
+    config: FileConfig, backend: str, settings: Mapping[str, KnobValue], beside: Sequence[CoHostedModelSpec]
 ) -> tuple[Axis, ...]:
     """Return the axes that the backend suggests, for every model."""
     cores, names = len(machine.allowed_cores()), [neighbour.name for neighbour in beside]
     own, *others = multi_model.split_config(settings, names)
-    suggested = axes.suggested_axes(backend, own, cores, _read_inputs(words))
+    suggested = axes.suggested_axes(backend, own, cores, _read_inputs(config))
     for neighbour, neighbour_settings in zip(beside, others, strict=True):
         suggested += axes.suggested_axes(backend, neighbour_settings, cores, neighbour.inputs, neighbour.name)
     return suggested
 
 
-def _read_inputs(words: FileConfig) -> tuple[str, ...]:
-    return tuple(map(str, value_parsers.as_list(words.tree.get("input"))))
+def _read_inputs(config: FileConfig) -> tuple[str, ...]:
+    return tuple(map(str, value_parsers.as_list(config.tree.get("input"))))
 
 
-def _read_names(words: FileConfig, key: str) -> list[str]:
+def _read_names(config: FileConfig, key: str) -> list[str]:
     """Return names: in a list, or in text with commas."""
-    texts = value_parsers.as_list(words.tree.get(key))
+    texts = value_parsers.as_list(config.tree.get(key))
     return list(dict.fromkeys(name.strip() for text in texts for name in str(text).split(",")))
 
 
-def _read_observation(words: FileConfig, goal: Goal, given: Observation) -> Observation:
+def _read_observation(config: FileConfig, goal: Goal, observation: Observation) -> Observation:
     """Add the functions around the model, and what is evaluated: what is named, and what the goal needs."""
     functions: dict[str, Any] = {}
     for name, field in (("pre", "preprocess"), ("post", "postprocess")):
-        if name in words.tree:
-            with words.at(name):
-                functions[field] = request.parse_function(str(words.tree[name]), name)
-    data = value_parsers.as_text(words.tree.get("data"))
-    requested = _read_names(words, "evaluate")
+        if name in config.tree:
+            with config.at(name):
+                functions[field] = request.parse_function(str(config.tree[name]), name)
+    data = value_parsers.as_text(config.tree.get("data"))
+    requested = _read_names(config, "evaluate")
     needed = [query.metric for query in goal.queries if is_evaluation(query.metric)]
     return replace(
-        given,
+        observation,
         **functions,
         evaluate=tuple(dict.fromkeys((*requested, *needed))),
         data=None if data is None else str(Path(data).absolute()),
     )
 
 
-def _select_probes(words: FileConfig, goal: Goal, *, served: bool) -> tuple[str, ...]:
+def _select_probes(config: FileConfig, goal: Goal, *, served: bool) -> tuple[str, ...]:
     """Return the requested probes, or those of a run, with the static analysis if the goal needs it."""
-    if requested := _read_names(words, "probe"):
+    if requested := _read_names(config, "probe"):
         return tuple(requested)
     static = any(METRICS[query.metric].computed for query in goal.queries)
     return (*(("static",) if static else ()), *(("load",) if served else ("latency", "throughput")))
 
 
-def _read_strategy(words: FileConfig) -> str:
-    with words.at("strategy"):
-        name = str(words.tree.get("strategy") or STRATEGY)
+def _read_strategy(config: FileConfig) -> str:
+    with config.at("strategy"):
+        name = str(config.tree.get("strategy") or STRATEGY)
         plugins.require(getattr(plugins.resolve("strategy", name), "requires", ()), f"strategy '{name}'")
         return name
 
@@ -351,23 +351,23 @@ def _read_strategy(words: FileConfig) -> str:
 # --- how carefully, and how long -------------------------------------------------------------------
 
 
-def _read_plan(words: FileConfig) -> Plan:
+def _read_plan(config: FileConfig) -> Plan:
     values: dict[str, Any] = {}
-    for name, value in words.tree.get("plan", {}).items():
-        with words.at("plan", name):
+    for name, value in config.tree.get("plan", {}).items():
+        with config.at("plan", name):
             values[name] = value_parsers.PLANNED[name](value)
-    with words.at("plan"):
+    with config.at("plan"):
         try:
             return replace(PLAN, **values)
         except ValueError as error:
             raise RequestError(f"{error}.") from None
 
 
-def read_budget(words: FileConfig, before: Budget) -> Budget:
+def read_budget(config: FileConfig, before: Budget) -> Budget:
     """Read the budget of a sweep; keep what is not configured."""
     values: dict[str, Any] = {}
-    for name, value in words.tree.get("budget", {}).items():
-        with words.at("budget", name):
+    for name, value in config.tree.get("budget", {}).items():
+        with config.at("budget", name):
             values[name] = value_parsers.BUDGETED[name](value)
             if not values[name] > 0 or (name == "certain" and values[name] >= 1):
                 share = str(value).rpartition("=")[2].strip()
@@ -384,19 +384,19 @@ _VALID_RANGE = {
 
 
 def _default_load_axes(
-    words: FileConfig, backend: str, varied: Iterable[Axis], beside: Iterable[CoHostedModelSpec]
+    config: FileConfig, backend: str, varied: Iterable[Axis], beside: Iterable[CoHostedModelSpec]
 ) -> tuple[Axis, ...]:
     """Vary the concurrency of each model of a server whose load is not configured."""
     if not plugins.serves(backend):
         return ()
     names = {axis.name for axis in varied}
-    configured = {"": bool(words.tree.get("load", {}).keys() & set(LOADS))}
+    configured = {"": bool(config.tree.get("load", {}).keys() & set(LOADS))}
     configured |= {
         f"{neighbour.name}.": neighbour.rate is not None or neighbour.concurrency is not None
         for neighbour in beside
     }
-    fixed = {*names, *words.tree.get("set", ())}
-    offline = words.tree.get("mode") == _OFFLINE
+    fixed = {*names, *config.tree.get("set", ())}
+    offline = config.tree.get("mode") == _OFFLINE
     batches = [_OFFLINE_BATCHES] if offline and not {BATCH_SIZE.name, *BATCH_SIZE.aliases} & fixed else []
     loads = [
         f"{prefix}concurrency={_OFFLINE_LOADS if offline else _DEFAULT_LOADS}"
@@ -406,20 +406,20 @@ def _default_load_axes(
     return tuple(map(parse_axis, (*batches, *loads)))
 
 
-def _read_load(words: FileConfig, space: Space) -> Load:
+def _read_load(config: FileConfig, space: Space) -> Load:
     values: dict[str, Any] = {}
-    configured = words.tree.get("load", {})
+    configured = config.tree.get("load", {})
     for name, value in configured.items():
         if name not in {"rate", "arrivals"}:
-            with words.at("load", name):
+            with config.at("load", name):
                 values[name] = value_parsers.LOADED[name](value)
     rates = next((axis.values for axis in space.axes if axis.name == "rate"), ())
-    with words.at("load", "rate"):
+    with config.at("load", "rate"):
         if "rate" in configured:
             values["rate"], values["arrivals"], values["burst"] = parse_rate(str(configured["rate"]))
         elif rates:
             values |= {"rate": float(rates[0]), "arrivals": Arrivals.CONSTANT}
-    with words.at("load", "arrivals"):
+    with config.at("load", "arrivals"):
         if "arrivals" in configured:
             values["arrivals"] = Arrivals(
                 value_parsers.parse_choice(

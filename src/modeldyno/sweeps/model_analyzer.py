@@ -118,8 +118,8 @@ def _reference(config: Mapping[str, Any], name: str) -> str:
 
 def _models(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return the models to profile, with what stands below each."""
-    given = config.get("profile_models")
-    items = [given] if isinstance(given, Mapping) else as_list(given)
+    listed = config.get("profile_models")
+    items = [listed] if isinstance(listed, Mapping) else as_list(listed)
     models: dict[str, Mapping[str, Any]] = {}
     for item in items:
         for name, given_below in (item if isinstance(item, Mapping) else {str(item): None}).items():
@@ -168,7 +168,7 @@ def _join(config: Mapping[str, Any], drafts: Sequence[Draft]) -> TranslatedSweep
     return TranslatedSweep(
         tree={key: tree[key] for key in SWEEP_KEYS if key in tree},
         options=tuple(
-            word for words in dict.fromkeys(w for part in parts for w in part.options) for word in words
+            word for option in dict.fromkeys(w for part in parts for w in part.options) for word in option
         ),
         environment=tuple(dict.fromkeys(word for part in parts for word in part.environment)),
         dropped=tuple(dict.fromkeys(item for part in parts for item in part.dropped)),
@@ -192,7 +192,7 @@ def _side_by_side(drafts: Sequence[Draft]) -> dict[str, Any]:
     first, *others = drafts
     tree: dict[str, Any] = {**first.tree, "beside": []}
     for draft in others:
-        words = [
+        settings = [
             *(
                 f"{name}={value}"
                 for section in ("set", "load")
@@ -200,7 +200,7 @@ def _side_by_side(drafts: Sequence[Draft]) -> dict[str, Any]:
             ),
             *(f"input={text}" for text in draft.tree.get("input", ())),
         ]
-        tree["beside"].append(shlex.join([draft.tree["model"], *words]))
+        tree["beside"].append(shlex.join([draft.tree["model"], *settings]))
         if draft.tree.get("space"):
             tree["space"] = {
                 **tree.get("space", {}),
@@ -228,34 +228,34 @@ def _side_by_side(drafts: Sequence[Draft]) -> dict[str, Any]:
 
 def _draft_common(config: Mapping[str, Any]) -> Draft:
     """Translate the server, the search and what is written."""
-    draft, rest = Draft(), _Rest(config)
-    rest.take(
+    draft, unread = Draft(), _Rest(config)
+    unread.take(
         "model_repository", "profile_models", "run_config_profile_models_concurrently_enable", *OWN, *SEARCH
     )
-    mode = rest.take("run_config_search_mode")
+    mode = unread.take("run_config_search_mode")
     if mode is not None:
         draft.tree["strategy"] = _STRATEGIES.get(str(mode), str(mode))
-    if (budget := rest.take("latency_budget")) is not None:
+    if (budget := unread.take("latency_budget")) is not None:
         draft.tree["latency_budget"] = f"{as_number(budget)}ms"
-    if (least := rest.take("min_throughput")) is not None:
+    if (least := unread.take("min_throughput")) is not None:
         draft.tree["min_throughput"] = as_number(least)
-    if (trials := rest.take("optuna_max_trials")) is not None:
+    if (trials := unread.take("optuna_max_trials")) is not None:
         draft.put("budget", "max_trials", trials)
-    if (seconds := rest.take("perf_analyzer_timeout")) is not None:
+    if (seconds := unread.take("perf_analyzer_timeout")) is not None:
         draft.put("plan", "timeout", f"{as_number(seconds)}s")
-    if rest.take("client_protocol") != "http":
+    if unread.take("client_protocol") != "http":
         draft.put("set", "protocol", "grpc")
-    _translate_launch(draft, rest)
-    if (called := rest.take("bls_composing_models")) is not None:
+    _translate_launch(draft, unread)
+    if (called := unread.take("bls_composing_models")) is not None:
         draft.put("set", "calls", ",".join(as_names(called)))
     if isinstance(called, Mapping):
         draft.drop(
             "bls_composing_models", "what stands below its models: write space: with composing.NAME.instances"
         )
-    _translate_composing(draft, rest.take("ensemble_composing_models"))
-    _translate_plots(draft, rest.take("plots"))
-    _translate_output(draft, rest)
-    for key in rest.left():
+    _translate_composing(draft, unread.take("ensemble_composing_models"))
+    _translate_plots(draft, unread.take("plots"))
+    _translate_output(draft, unread)
+    for key in unread.left():
         draft.drop(key)
     return draft
 
@@ -275,22 +275,22 @@ class _Rest:
         return [key for key in self._config if key not in self._taken]
 
 
-def _translate_launch(draft: Draft, rest: _Rest) -> None:
+def _translate_launch(draft: Draft, unread: _Rest) -> None:
     """Translate how the server is started; what another way of starting it needs is dropped."""
-    mode = str(rest.take("triton_launch_mode") or "local")
+    mode = str(unread.take("triton_launch_mode") or "local")
     if mode not in _LAUNCHES:
         raise UnknownName.among("triton_launch_mode", mode, _LAUNCHES)
     if mode == "docker":
         draft.put("set", "launch", "docker")
     elif mode == "c_api":
         draft.put("set", "launch", "in-process")
-    address = rest.take("triton_http_endpoint")
+    address = unread.take("triton_http_endpoint")
     if mode == "remote":
         draft.put("set", "server", f"http://{str(address or 'localhost:8000').removeprefix('http://')}")
     elif address is not None:
         draft.drop("triton_http_endpoint", f"triton_launch_mode is {mode}, where free ports are used")
     for key, (knob, needed) in _LAUNCH_KEYS.items():
-        value = rest.take(key)
+        value = unread.take(key)
         if value is not None and mode == needed:
             draft.put("set", knob, _port(value) if knob == "grpc_port" else _text(value))
         elif value is not None:
@@ -337,8 +337,8 @@ def _translate_composing(draft: Draft, models: Any) -> None:
 
 def _translate_plots(draft: Draft, plots: Any) -> None:
     """Translate the charts that a report shall have."""
-    for name, given in plots.items() if isinstance(plots, Mapping) else ():
-        plot = as_section(f"plots.{name}", given)
+    for name, section in plots.items() if isinstance(plots, Mapping) else ():
+        plot = as_section(f"plots.{name}", section)
         axes = {axis: str(plot.get(f"{axis}_axis")) for axis in ("x", "y")}
         unknown = [axis for axis in axes.values() if axis not in METRICS and axis not in _PLOT_AXES]
         if unknown:
@@ -354,15 +354,15 @@ def _translate_plots(draft: Draft, plots: Any) -> None:
 _PLOT_AXES = ("batch_size", "concurrency")
 
 
-def _translate_output(draft: Draft, rest: _Rest) -> None:
+def _translate_output(draft: Draft, unread: _Rest) -> None:
     """Translate what is written, into options of the command."""
-    if (top := rest.take("num_configs_per_model")) is not None:
+    if (top := unread.take("num_configs_per_model")) is not None:
         draft.options.append(("--top", str(top)))
-    if (top := rest.take("num_top_model_configs")) not in (None, 0):
+    if (top := unread.take("num_top_model_configs")) not in (None, 0):
         draft.options.append(("--top-models", str(top)))
-    if (folder := rest.take("output_model_repository_path")) is not None:
+    if (folder := unread.take("output_model_repository_path")) is not None:
         draft.options.append(("--export-configs", str(folder)))
-    if rest.take("override_output_model_repository"):
+    if unread.take("override_output_model_repository"):
         draft.options.append(("--overwrite",))
-    if (folder := rest.take("export_path")) is not None:
+    if (folder := unread.take("export_path")) is not None:
         draft.options.append(("-o", str(Path(str(folder)) / "report.html")))

@@ -54,13 +54,13 @@ class TranslatedSweep:
 
     def command(self, file: str = "sweep.yaml") -> str:
         """Return the command line that measures the sweep in a file."""
-        words = ("env", *self.environment) if self.environment else ()
-        return shlex.join([*words, "modeldyno", "sweep", file, *self.options])
+        prefix = ("env", *self.environment) if self.environment else ()
+        return shlex.join([*prefix, "modeldyno", "sweep", file, *self.options])
 
     def command_line(self) -> str:
         """Return the command line that measures the sweep without a file, if it has one model."""
-        words = ("env", *self.environment) if self.environment else ()
-        return shlex.join([*words, "modeldyno", "sweep", *command_words(self.tree), *self.options])
+        prefix = ("env", *self.environment) if self.environment else ()
+        return shlex.join([*prefix, "modeldyno", "sweep", *command_words(self.tree), *self.options])
 
 
 @dataclass(slots=True, kw_only=True)

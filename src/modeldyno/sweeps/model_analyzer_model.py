@@ -71,8 +71,8 @@ def _has_batch(reference: str) -> bool:
 
 
 def _translate_goal(draft: Draft, config: Mapping[str, Any], below: Mapping[str, Any]) -> None:
-    given = below.get("objectives", config.get("objectives"))
-    objectives = given if isinstance(given, Mapping) else dict.fromkeys(map(str, as_list(given)), 1)
+    weights = below.get("objectives", config.get("objectives"))
+    objectives = weights if isinstance(weights, Mapping) else dict.fromkeys(map(str, as_list(weights)), 1)
     for name, weight in objectives.items():
         if query := _query(draft, f"objectives.{name}", str(name)):
             draft.put("objectives", query[0], as_number(weight))
@@ -89,9 +89,9 @@ def _query(draft: Draft, key: str, name: str) -> tuple[str, str] | None:
     if name in METRICS:
         return METRICS[name]
     if name not in METRICS_WITHOUT_COUNTERPART:
-        known = {**METRICS, **METRICS_WITHOUT_COUNTERPART}
+        metrics = {**METRICS, **METRICS_WITHOUT_COUNTERPART}
         raise UnknownName.among(
-            "metric of Model Analyzer", name, known, listed="its docs/metrics.md lists them all."
+            "metric of Model Analyzer", name, metrics, listed="its docs/metrics.md lists them all."
         )
     draft.drop(key, METRICS_WITHOUT_COUNTERPART[name])
     return None
@@ -138,9 +138,9 @@ def _translate_space(draft: Draft, config: Mapping[str, Any], below: Mapping[str
         or any(config.get(f"run_config_search_{end}_request_rate") is not None for end in ("min", "max"))
     )
     load = "rate" if rate else "concurrency"
-    given = parameters.get("request_rate" if rate else "concurrency")
-    if given is not None:
-        draft.vary(load, as_values(given))
+    values = parameters.get("request_rate" if rate else "concurrency")
+    if values is not None:
+        draft.vary(load, as_values(values))
     elif named:
         draft.vary(load, 1 if disabled and not rate else _range(config, load))
     if (sizes := parameters.get("batch_sizes")) is not None and as_values(sizes) != 1:
@@ -168,9 +168,9 @@ def translate_model_config(draft: Draft, parameters: Mapping[str, Any]) -> None:
             _translate_field(draft, f"config.{name}", value)
 
 
-def _translate_batching(draft: Draft, given: Any) -> None:
-    fields = given if isinstance(given, Mapping) else {}
-    draft.put("set", "dynamic_batching", given is not False)
+def _translate_batching(draft: Draft, batching: Any) -> None:
+    fields = batching if isinstance(batching, Mapping) else {}
+    draft.put("set", "dynamic_batching", batching is not False)
     for name, value in fields.items():
         if name == "max_queue_delay_microseconds":
             draft.vary("queue_delay", as_values(value))
@@ -182,9 +182,9 @@ def _translate_batching(draft: Draft, given: Any) -> None:
             _translate_field(draft, f"config.dynamic_batching.{name}", value)
 
 
-def _translate_instances(draft: Draft, given: Any) -> None:
+def _translate_instances(draft: Draft, instances: Any) -> None:
     """Translate instance groups: ``[{kind, count}]`` is one choice, and ``[[...], [...]]`` are several."""
-    groups = as_list(given)
+    groups = as_list(instances)
     choices = groups if any(isinstance(group, list) for group in groups) else [groups]
     counts: list[Any] = []
     devices: list[str] = []
@@ -242,8 +242,10 @@ def _translate_flags(
     _translate_perf_flags(draft, flags("perf_analyzer_flags"), batched=batched)
     _translate_genai_flags(draft, flags("genai_perf_flags"))
     if server := flags("triton_server_flags"):
-        words = [f"--{str(name).replace('_', '-')}={_flag_value(value)}" for name, value in server.items()]
-        draft.put("set", "flags", shlex.join(words))
+        arguments = [
+            f"--{str(name).replace('_', '-')}={_flag_value(value)}" for name, value in server.items()
+        ]
+        draft.put("set", "flags", shlex.join(arguments))
     draft.environment += [f"{name}={value}" for name, value in flags("triton_server_environment").items()]
     contained = config.get("triton_launch_mode") == "docker"
     for key, prefix in (("triton_docker_labels", "container.label"), ("triton_docker_args", "container")):

@@ -35,18 +35,18 @@ def split_models(config: FileConfig) -> tuple[FileConfig, ...]:
     return tuple(_of_model(config, common, name, below) for name, below in models.items())
 
 
-def _models(given: Any) -> dict[str, Mapping[str, Any]]:
+def _models(models: Any) -> dict[str, Mapping[str, Any]]:
     """Return what stands below each model, by its name."""
-    if isinstance(given, list) and given and all(isinstance(item, str) for item in given):
-        return {item: {"model": item} for item in given}
-    if not isinstance(given, dict) or not given:
+    if isinstance(models, list) and models and all(isinstance(item, str) for item in models):
+        return {item: {"model": item} for item in models}
+    if not isinstance(models, dict) or not models:
         raise RequestError(
             "'models' holds models: [a.onnx, b.onnx], or names with keys below: {a: {model: a.onnx}}."
         )
-    for name, below in given.items():
+    for name, below in models.items():
         if not isinstance(below, dict):
             raise RequestError(f"Below '{name}' stand keys of a sweep, such as model: {name}.onnx.")
-    return {name: {"model": name, "name": name, **below} for name, below in given.items()}
+    return {name: {"model": name, "name": name, **below} for name, below in models.items()}
 
 
 def _of_model(config: FileConfig, common: FileConfig, name: str, below: Mapping[str, Any]) -> FileConfig:

@@ -119,16 +119,16 @@ def check_axes(study: Study) -> tuple[str, ...]:
     )
 
 
-def check_dimensions(study: Study, names: Collection[str], known: Collection[str] | None) -> None:
-    """Check that axes are dimensions of the inputs; `known` is None if these are unknown before a run.
+def check_dimensions(study: Study, names: Collection[str], dimensions: Collection[str] | None) -> None:
+    """Check that axes are dimensions of the inputs; `dimensions` is None if these are unknown before a run.
 
     Raises:
         UnknownName: an axis is neither a dimension nor a knob nor a load.
     """
     for axis in study.space.axes:
         if axis.name in names:
-            if known is not None and axis.name not in known:
-                free = [dimension for dimension in known if dimension != BATCH]
+            if dimensions is not None and axis.name not in dimensions:
+                free = [dimension for dimension in dimensions if dimension != BATCH]
                 raise UnknownName.among("axis", axis.name, (*_axis_names(study), *free))
             for value in axis.values:
                 _parse_size(axis.name, value)
@@ -166,14 +166,14 @@ def _check_axis(study: Study, axis: Axis) -> bool:
 
 def _check_duplicates(study: Study, knobs: Iterable[Knob]) -> None:
     """Refuse two axes of the same knob."""
-    seen: dict[str, str] = {}
+    axis_by_knob: dict[str, str] = {}
     for axis in study.space.axes:
         name = canonical_name(axis.name, knobs)
-        if name in seen:
+        if name in axis_by_knob:
             raise RequestError(
-                f"The axes {seen[name]} and {axis.name} are the same knob; remove one of them."
+                f"The axes {axis_by_knob[name]} and {axis.name} are the same knob; remove one of them."
             )
-        seen[name] = axis.name
+        axis_by_knob[name] = axis.name
 
 
 def _missing_knob_error(study: Study, name: str, backend: str) -> RequestError:

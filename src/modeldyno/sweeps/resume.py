@@ -63,9 +63,9 @@ def _add_values(study: Study, config: FileConfig) -> Study:
     Raises:
         RequestError: an axis is new, or a value is invalid.
     """
-    given = axes.read_axes(config, study.job.backend, [str(model.name) for model in study.job.beside])
+    new_axes = axes.read_axes(config, study.job.backend, [str(model.name) for model in study.job.beside])
     own = {axis.name: axis for axis in study.space.axes}
-    for axis in given:
+    for axis in new_axes:
         if axis.name not in own:
             raise RequestError(
                 f"The study {study.id[:6]} does not vary {axis.name}, so its trials have no value of it; it "

@@ -39,10 +39,10 @@ def as_text(value: Any) -> str | None:
     return None if value is None or value == "" else str(value)
 
 
-def parse_choice(name: str, value: Any, known: Iterable[str]) -> str:
+def parse_choice(name: str, value: Any, choices: Iterable[str]) -> str:
     """Return one of the known words; UnknownName for any other."""
-    if str(value) not in known:
-        raise UnknownName.among(f"value of {name}:", str(value), known)
+    if str(value) not in choices:
+        raise UnknownName.among(f"value of {name}:", str(value), choices)
     return str(value)
 
 
@@ -71,7 +71,7 @@ def parse_number(value: Any) -> float:
 
 def quantity_parser(unit: str) -> Callable[[Any], float]:
     """Return a function that parses quantities of a base unit."""
-    return lambda given: read_quantity(given, unit)
+    return lambda value: read_quantity(value, unit)
 
 
 # --- parsers by key --------------------------------------------------------------------------------
@@ -79,11 +79,11 @@ def quantity_parser(unit: str) -> Callable[[Any], float]:
 _PARSERS: dict[str, Callable[[Any], Any]] = {
     SECONDS: quantity_parser(SECONDS),
     FRACTION: quantity_parser(FRACTION),
-    BYTES: lambda given: int(read_quantity(given, BYTES)),
+    BYTES: lambda value: int(read_quantity(value, BYTES)),
     options.COUNT: parse_integer,
-    options.STATISTIC: lambda given: canonical_statistic(str(given)),
+    options.STATISTIC: lambda value: canonical_statistic(str(value)),
     options.SEQUENCE: parse_sequence,
-    options.CORES: lambda given: given if isinstance(given, tuple) else request.parse_cores(str(given)),
+    options.CORES: lambda value: value if isinstance(value, tuple) else request.parse_cores(str(value)),
 }
 """Parser of each kind of option."""
 PLANNED = {row.field: _PARSERS[row.kind] for row in options.PLAN if row.in_file}
@@ -92,5 +92,5 @@ BUDGETED: dict[str, Callable[[Any], Any]] = {
     "max_time": quantity_parser(SECONDS),
     "max_trials": parse_integer,
     "curves": parse_integer,
-    "certain": lambda given: read_quantity(given, FRACTION, lambda text, _unit: parse_certainty(text)),
+    "certain": lambda value: read_quantity(value, FRACTION, lambda text, _unit: parse_certainty(text)),
 }
