@@ -85,7 +85,7 @@ def test_of_100_broken_models_100_are_flagged(first: int) -> None:
         stage = RunStage(watch=lambda _event: None)
         payload = Payload(feeds=({},), samples=1, used=())
         opened = first_call(Session(model), payload, a_model(), stage, Load())
-        events = [*opened.found, *check_outputs(opened, "last call", stage)]
+        events = [*opened.events, *check_outputs(opened, "last call", stage)]
         found = {event.failure.kind for event in events if isinstance(event, Failed)}
         codes = {event.doubt.code for event in events if isinstance(event, Doubted)}
 

@@ -239,7 +239,7 @@ def test_the_device_may_come_before_the_sizes() -> None:
             profiler.diagnose_all_batches(*wrong)
 
 
-ANY_LOAD = IdleRule(looks=0)
+ANY_LOAD = IdleRule(samples=0)
 
 
 @pytest.fixture
@@ -364,7 +364,7 @@ def test_idle_devices_are_those_that_nobody_uses(monkeypatch: pytest.MonkeyPatch
     assert modeldyno.idle_devices(never_on="gpu:1", idle_cpu="5%", idle_memory="1GiB", idle_for="2s") == (
         "cpu",
     )
-    assert rules == {IdleRule(), IdleRule(cpu=0.05, memory=1 << 30, looks=2, period=1.0)}
+    assert rules == {IdleRule(), IdleRule(cpu=0.05, memory=1 << 30, samples=2, period=1.0)}
     with device_lock("cpu", "modeldyno profile"):
         assert modeldyno.idle_devices() == ("cuda:1",)
 

@@ -22,7 +22,7 @@ from modeldyno.environment.machine import allowed_cores
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-AT_ONCE = IdleRule(looks=1, period=0.0)
+AT_ONCE = IdleRule(samples=1, period=0.0)
 
 
 class TestLooks:
@@ -34,7 +34,7 @@ class TestLooks:
             looks.append((device, period))
             return None
 
-        assert why_busy("cuda:1", IdleRule(), look=look) is None
+        assert why_busy("cuda:1", IdleRule(), sample=look) is None
         assert looks == [("cuda:1", 1.0)] * 5
 
     @pytest.mark.parametrize("busy", range(5))
@@ -46,12 +46,12 @@ class TestLooks:
             looks.append("")
             return "ada trains" if len(looks) == busy + 1 else None
 
-        assert why_busy("cpu", IdleRule(), look=look) == "ada trains"
+        assert why_busy("cpu", IdleRule(), sample=look) == "ada trains"
         assert len(looks) == busy + 1
 
     def test_without_looks_nothing_is_busy(self) -> None:
         """Whoever knows better need not wait."""
-        assert why_busy("cpu", IdleRule(looks=0)) is None
+        assert why_busy("cpu", IdleRule(samples=0)) is None
 
 
 @contextmanager
@@ -98,18 +98,18 @@ class TestProcessor:
     ) -> None:
         """Two percent of the allowed cores are allowed; who uses most is told."""
         with times(monkeypatch, busy=busy, stolen=stolen, own=own) as sleep:
-            assert why_busy("cpu", IdleRule(looks=1), sleep=sleep) == told
+            assert why_busy("cpu", IdleRule(samples=1), sleep=sleep) == told
 
     def test_the_share_is_of_all_allowed_cores(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The same use is less of more cores."""
         with times(monkeypatch, busy=0.5, cores=2) as sleep:
-            assert why_busy("cpu", IdleRule(looks=1), sleep=sleep) is not None
+            assert why_busy("cpu", IdleRule(samples=1), sleep=sleep) is not None
         with times(monkeypatch, busy=0.5, cores=64) as sleep:
-            assert why_busy("cpu", IdleRule(looks=1), sleep=sleep) is None
+            assert why_busy("cpu", IdleRule(samples=1), sleep=sleep) is None
 
     def test_a_stranger_is_seen(self) -> None:
         """A process that computes and is none of our children."""
-        rule = IdleRule(looks=1, period=1.0, cpu=0.3 / len(allowed_cores()))
+        rule = IdleRule(samples=1, period=1.0, cpu=0.3 / len(allowed_cores()))
         code = "import os\nif os.fork() == 0:\n os.setsid()\n print(os.getpid(), flush=True)\n while 1: pass"
         with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
             assert parent.stdout is not None
@@ -264,8 +264,8 @@ class TestGpu:
         """A period after each look, which is not waited for once somebody was seen."""
         slept: list[float] = []
         gpus(CARD)
-        assert why_busy("cuda:0", IdleRule(looks=3, period=1.0), sleep=slept.append) is None
+        assert why_busy("cuda:0", IdleRule(samples=3, period=1.0), sleep=slept.append) is None
         assert slept == [1.0] * 3
         gpus(replace(CARD, utilization=0.5))
-        assert why_busy("cuda:0", IdleRule(looks=3, period=1.0), sleep=slept.append) is not None
+        assert why_busy("cuda:0", IdleRule(samples=3, period=1.0), sleep=slept.append) is not None
         assert slept == [1.0] * 3

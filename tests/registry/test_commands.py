@@ -194,7 +194,7 @@ def test_a_mistake_is_one_sentence(net: Callable[..., Said]) -> None:
 @pytest.mark.usefixtures("measured", "registry")
 def test_the_same_from_python(model: Path, tmp_path: Path) -> None:
     version = modeldyno.register(model, metrics={"accuracy": 0.76}, convert=False)
-    modeldyno.work(once=True, idle=IdleRule(looks=0))
+    modeldyno.work(once=True, idle=IdleRule(samples=0))
     modeldyno.move_alias("net/1", "champion")
 
     assert modeldyno.retrieve("net") == (version,)

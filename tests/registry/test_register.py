@@ -188,7 +188,7 @@ def test_metrics_and_labels_are_added(registry: Registry, model: Path) -> None:
     changed = update_version(
         registry,
         "net/1",
-        words={"task": "detection", "dataset": None},
+        texts={"task": "detection", "dataset": None},
         metrics={"f1": 0.5},
         labels={"team": "b"},
     )
@@ -202,7 +202,7 @@ def test_an_update_of_nothing_is_refused(registry: Registry, model: Path) -> Non
     added(registry, model)
 
     with pytest.raises(RequestError, match="Nothing is to be changed"):
-        update_version(registry, "net", words={}, metrics={}, labels={})
+        update_version(registry, "net", texts={}, metrics={}, labels={})
 
 
 def test_an_alias_goes_back_to_what_it_named_before(registry: Registry, model: Path) -> None:

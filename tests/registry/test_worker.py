@@ -224,11 +224,11 @@ def test_a_worker_that_waits_takes_doubtful_figures_once_more_when_the_device_is
     with_result(take)
     monkeypatch.setattr(
         "modeldyno.environment.idle.why_busy",
-        lambda _device, rule: next(seen) if rule.looks else None,
+        lambda _device, rule: next(seen) if rule.samples else None,
     )
     monkeypatch.setattr(worker_module, "_PATIENCE", 60.0 if again else 0.0)
     monkeypatch.setattr(worker_module, "_pause", lambda _seconds, _interrupts: None)
-    run_worker(replace(ONCE, waits=True, idle=IdleRule(looks=0)), tell=told.append)
+    run_worker(replace(ONCE, waits=True, idle=IdleRule(samples=0)), tell=told.append)
 
     assert len(taken) == 3 + again
     assert {each.state for each in current_figures(registered, "net")} == {
@@ -345,7 +345,7 @@ def test_it_looks_once_before_it_loads_and_by_the_whole_rule_before_it_measures(
 
     work(WorkerOptions(once=True, idle=rule))
 
-    assert asked == [replace(rule, looks=1), rule] * 3
+    assert asked == [replace(rule, samples=1), rule] * 3
 
 
 @pytest.mark.usefixtures("measured")

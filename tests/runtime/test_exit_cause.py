@@ -87,5 +87,5 @@ def test_a_limit_of_processor_time_is_the_cause_only_of_what_has_used_it_up(
 
 def test_a_limit_that_was_not_given_is_told_as_such() -> None:
     """The message explains the origin of a limit unless the user gave it."""
-    assert "the memory free" in describe_over_limit(2 * GIB, GIB, given=False)[1]
-    assert "the memory free" not in describe_over_limit(2 * GIB, GIB, given=True)[1]
+    assert "the memory free" in describe_over_limit(2 * GIB, GIB, set_by_user=False)[1]
+    assert "the memory free" not in describe_over_limit(2 * GIB, GIB, set_by_user=True)[1]

@@ -49,7 +49,7 @@ def test_no_time_is_no_limit() -> None:
 
 def test_probes_share_what_is_left(now: list[float]) -> None:
     """A probe gets its part, in each of the processes that take turns, but never more than planned."""
-    limit, plan = replace(limit_of(20), sides=2), Plan(max_time=4.0, min_time=1.0)
+    limit, plan = replace(limit_of(20), side_count=2), Plan(max_time=4.0, min_time=1.0)
 
     assert limit.shorten(plan, 2) is plan
     now[0] += 18.0
@@ -71,9 +71,9 @@ def test_what_runs_is_ended_soon_after_the_limit(now: list[float], seconds: floa
 def test_a_child_reads_what_its_parent_wrote(now: list[float]) -> None:
     """The words of the command line are the limit again."""
     del now
-    limit = replace(limit_of(2.5), name="budget", sides=3)
+    limit = replace(limit_of(2.5), name="budget", side_count=3)
 
-    assert TimeLimit.parse(limit.words()) == limit
+    assert TimeLimit.parse(limit.arguments()) == limit
 
 
 @pytest.mark.parametrize(("spent", "advised"), [(0.5, "5s"), (6.5, "25s"), (50.0, "3m")])

@@ -128,7 +128,7 @@ def register(  # noqa: PLR0913 - one parameter per option
     with plugins.store() as store:
         registered = register_model(request, store.registry)
     if wait:
-        run_worker(WorkerOptions(once=True, waits=True, idle=IdleRule(looks=0)))
+        run_worker(WorkerOptions(once=True, waits=True, idle=IdleRule(samples=0)))
     return registered.version
 
 
@@ -299,7 +299,7 @@ def update(
     words = {"task": task, "dataset": dataset, "policy": policy}
     with plugins.store() as store:
         return changes.update_version(
-            store.registry, name, words=words, metrics=metrics or {}, labels=labels or {}
+            store.registry, name, texts=words, metrics=metrics or {}, labels=labels or {}
         )
 
 

@@ -381,7 +381,7 @@ class Profiler:
         reasons: dict[str, ModelDynoError] = {}
         for device in self._devices(available_devices):
             served = not self._path
-            rule = IdleRule(looks=0) if served and device != CPU else idle or IdleRule()
+            rule = IdleRule(samples=0) if served and device != CPU else idle or IdleRule()
             try:
                 with idle_device(device, "modeldyno auto_diagnose", rule):
                     found[device] = self._diagnose_on(device, sizes, timeout)

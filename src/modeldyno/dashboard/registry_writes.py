@@ -92,7 +92,7 @@ def register_file(asked: Asked) -> str:
             model=f"{scheme}:{path}",
             name=name,
             task=asked.word("task"),
-            said=f"{scheme}:{said}",
+            public_reference=f"{scheme}:{said}",
             limits=LoadLimits(seconds=_LOAD_TIME, memory=_FEWEST_BYTES + _TIMES * path.stat().st_size),
         )
         try:

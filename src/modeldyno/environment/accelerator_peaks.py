@@ -63,7 +63,7 @@ def accelerator_peaks(
     path = cache_file(directory or cache_directory(), [hardware(), version, measured_dtype, device])
     peaks = recall_or_measure(
         path,
-        lambda: why_busy(device, IdleRule(looks=1, period=0.0)) is not None,
+        lambda: why_busy(device, IdleRule(samples=1, period=0.0)) is not None,
         lambda: (measure or measure_in_subprocess)(measured_dtype, device),
     )
     if peaks is None:

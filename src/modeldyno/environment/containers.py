@@ -71,12 +71,12 @@ def list_containers() -> tuple[Container, ...]:
 
     One that both commands know, as where one is the other, is listed once.
     """
-    found: dict[tuple[str, int | None], Container] = {}
+    containers: dict[tuple[str, int | None], Container] = {}
     for program in PROGRAMS:
         identities = _ask(program, "ps", "--quiet").split()
         for container in _inspect(program, *identities) if identities else ():
-            found.setdefault((container.name, container.pid), container)
-    published = (container for container in found.values() if container.ports)
+            containers.setdefault((container.name, container.pid), container)
+    published = (container for container in containers.values() if container.ports)
     return tuple(sorted(published, key=lambda container: container.started))
 
 
@@ -85,9 +85,9 @@ def find_container_at(port: int) -> Container | None:
     for program in PROGRAMS:
         listed = _ask(program, "ps", "--quiet", "--filter", f"publish={port}/tcp").split()
         for identity in listed:
-            found = next(_inspect(program, identity), None)
-            if found is not None and any(outside == port for _, outside in found.ports.values()):
-                return found
+            container = next(_inspect(program, identity), None)
+            if container is not None and any(outside == port for _, outside in container.ports.values()):
+                return container
     return None
 
 
@@ -99,12 +99,12 @@ def _inspect(program: str, *names: str) -> Iterator[Container]:
         return
     for document in documents:
         with suppress(ValueError, TypeError, KeyError, AttributeError):
-            found = _parse(program, document)
-            if found is not None:
-                yield found
+            container = _parse(program, document)
+            if container is not None:
+                yield container
 
 
-def _ask(program: str, *words: str) -> str:
+def _ask(program: str, *arguments: str) -> str:
     """Return what a command prints; empty if it is missing or takes too long.
 
     Of one that fails as well: of several containers, one may have ended meanwhile.
@@ -113,7 +113,7 @@ def _ask(program: str, *words: str) -> str:
         return ""
     try:
         done = subprocess.run(
-            [program, *words], capture_output=True, text=True, timeout=_TIMEOUT, check=False
+            [program, *arguments], capture_output=True, text=True, timeout=_TIMEOUT, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

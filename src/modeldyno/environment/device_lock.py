@@ -61,7 +61,7 @@ def device_lock(
 
 def _acquire(path: Path, patience: float, waiting: Callable[[str], None]) -> tuple[int, str | None]:
     """Return the open file, and None once its lock is held, or who holds it when patience is over."""
-    end, told = time.monotonic() + patience, False
+    end, reported = time.monotonic() + patience, False
     while True:
         descriptor = _open(path)
         try:
@@ -70,9 +70,9 @@ def _acquire(path: Path, patience: float, waiting: Callable[[str], None]) -> tup
             holder = os.pread(descriptor, 200, 0).decode("utf-8", "replace") or "another process"
             if time.monotonic() >= end:
                 return descriptor, holder
-            if not told:
+            if not reported:
                 waiting(holder)
-                told = True
+                reported = True
             _close(descriptor)
             time.sleep(_POLL)
             continue

@@ -113,7 +113,7 @@ def _what_is_missing(root: Path) -> str:
     package = (
         "NVML did not start" if is_nvml_installed() else "the package nvidia-ml-py (NVML) is not installed"
     )
-    others = [words for path, words in _OTHER_DRIVERS.items() if (root / path).exists()]
+    others = [description for path, description in _OTHER_DRIVERS.items() if (root / path).exists()]
     unread = f" There is {' and '.join(others)}." if others else ""
     return f"There is no NVIDIA device: {package}, and nvidia-smi is not on the path.{unread}"
 
@@ -143,17 +143,17 @@ def _nvml_devices(nvml: Any, environ: Mapping[str, str]) -> Iterable[DeviceState
     for card in cards:
         handle = query_nvml(nvml, "nvmlDeviceGetHandleByIndex", card.index)
         device = DeviceState(index=card.index, uuid=card.uuid, name=card.name, cuda=names.get(card.uuid))
-        whole = replace(
+        whole_card = replace(
             device,
             **_nvml_gauges(nvml, handle),
             **_nvml_memory(nvml, handle),
             processes=_nvml_processes(nvml, handle),
         )
-        yield whole
+        yield whole_card
         for instance, uuid in enumerate(card.parts):
             part = query_nvml(nvml, "nvmlDeviceGetHandleByUUID", uuid)
             yield replace(
-                _instance_of(whole, instance, uuid, names.get(uuid)),
+                _instance_of(whole_card, instance, uuid, names.get(uuid)),
                 **_nvml_memory(nvml, part),
                 processes=_nvml_processes(nvml, part),
             )
@@ -232,13 +232,13 @@ def _smi_devices(environ: Mapping[str, str]) -> Iterable[DeviceState]:
     processes = _smi_processes(running)
     for card in cards:
         device = DeviceState(index=card.index, uuid=card.uuid, name=card.name, cuda=names.get(card.uuid))
-        whole = replace(
+        whole_card = replace(
             device, **_smi_figures(figures_of.get(card.uuid, [])), processes=processes.get(card.uuid, ())
         )
-        yield whole
+        yield whole_card
         for instance, uuid in enumerate(card.parts):
             yield replace(
-                _instance_of(whole, instance, uuid, names.get(uuid)), processes=processes.get(uuid, ())
+                _instance_of(whole_card, instance, uuid, names.get(uuid)), processes=processes.get(uuid, ())
             )
 
 
@@ -254,14 +254,14 @@ def _smi_figures(values: Sequence[str]) -> dict[str, Any]:
 
 def _smi_processes(output: str) -> dict[str, tuple[DeviceProcess, ...]]:
     """Return the processes by the UUID of their device."""
-    found: dict[str, tuple[DeviceProcess, ...]] = {}
+    processes: dict[str, tuple[DeviceProcess, ...]] = {}
     for uuid, pid, memory, path in _rows(output, 4):
         if pid.isdecimal():
             size = parse_number(memory, _MIB)
             name = _process_name(int(pid)) or (None if path.startswith("[") else Path(path).name or None)
             process = DeviceProcess(pid=int(pid), name=name, bytes=None if size is None else int(size))
-            found[uuid] = (*found.get(uuid, ()), process)
-    return found
+            processes[uuid] = (*processes.get(uuid, ()), process)
+    return processes
 
 
 def _rows(output: str, count: int) -> list[list[str]]:

@@ -38,7 +38,7 @@ class IdleRule:
     """Largest utilization of a GPU, on which no process of others may compute at all."""
     memory: int = 500 * _MIB
     """Most bytes of a GPU's memory that others hold."""
-    looks: int = 5
+    samples: int = 5
     period: float = 1.0
     """Seconds between two looks."""
 
@@ -50,13 +50,13 @@ class IdleRule:
             RequestError: one of them cannot be read.
         """
         seconds = parse_quantity(period, SECONDS)
-        looks = max(1, round(seconds))
+        samples = max(1, round(seconds))
         return cls(
             cpu=parse_quantity(cpu, FRACTION),
             utilization=parse_quantity(utilization, FRACTION),
             memory=int(parse_quantity(memory, BYTES)),
-            looks=looks,
-            period=seconds / looks,
+            samples=samples,
+            period=seconds / samples,
         )
 
 
@@ -75,7 +75,7 @@ def why_busy(
     rule: IdleRule,
     *,
     sleep: Callable[[float], None] = time.sleep,
-    look: Callable[[str, float], str | None] | None = None,
+    sample: Callable[[str, float], str | None] | None = None,
 ) -> str | None:
     """Return who or what uses a device; None if each look found it idle.
 
@@ -83,10 +83,10 @@ def why_busy(
         device: ``cpu``, or a GPU such as ``cuda:0``.
         rule: the thresholds, and how often to look.
         sleep: waits for some seconds.
-        look: takes a look that begins now and lasts a period; by default at the real device.
+        sample: takes a look that begins now and lasts a period; by default at the real device.
     """
-    take = look or (lambda name, period: _look(name, rule, period, sleep))
-    for _ in range(rule.looks):
+    take = sample or (lambda name, period: _look(name, rule, period, sleep))
+    for _ in range(rule.samples):
         if (busy := take(device, rule.period)) is not None:
             return busy
     return None

@@ -55,14 +55,14 @@ def _sockets(root: Path, port: int) -> Iterator[str]:
 
 def _owners(root: Path, sockets: set[str]) -> Iterator[int]:
     """Yield the processes that hold one of the sockets."""
-    wanted = {f"socket:[{number}]" for number in sockets}
-    for entry in root.iterdir() if wanted and root.is_dir() else ():
+    links = {f"socket:[{number}]" for number in sockets}
+    for entry in root.iterdir() if links and root.is_dir() else ():
         if not entry.name.isdecimal():
             continue
         with suppress(OSError):
             for file in (entry / "fd").iterdir():
                 with suppress(OSError):
-                    if str(file.readlink()) in wanted:
+                    if str(file.readlink()) in links:
                         yield int(entry.name)
                         break
 

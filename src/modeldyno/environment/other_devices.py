@@ -57,13 +57,13 @@ def read_other_devices(environ: Mapping[str, str]) -> tuple[tuple[DeviceState, .
     return tuple(devices), tuple(tools)
 
 
-def _ask(*words: str) -> Any:
+def _ask(*command: str) -> Any:
     """Run a tool and return the JSON that it prints; None if it fails, takes too long or prints none."""
     import json  # noqa: PLC0415 - takes long to import, and most machines have none of the tools
     import subprocess  # noqa: PLC0415 - as above
 
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     begin = min((at for mark in "[{" if (at := done.stdout.find(mark)) >= 0), default=-1)
@@ -76,7 +76,7 @@ def _ask_all(questions: Sequence[Sequence[str]]) -> list[Any]:
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - only where there is a tool to ask
 
     with ThreadPoolExecutor(len(questions)) as pool:  # each takes a good part of a second
-        return list(pool.map(lambda words: _ask(*words), questions))
+        return list(pool.map(lambda command: _ask(*command), questions))
 
 
 def _number(value: Any, scale: float = 1.0) -> float | None:
@@ -85,8 +85,8 @@ def _number(value: Any, scale: float = 1.0) -> float | None:
         return _number(value.get("value"), _UNITS.get(str(value.get("unit", "")).upper(), scale))
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value * scale
-    found = _NUMBER.search(value) if isinstance(value, str) else None
-    return None if found is None else float(found[0]) * scale
+    match = _NUMBER.search(value) if isinstance(value, str) else None
+    return None if match is None else float(match[0]) * scale
 
 
 def _bytes(value: Any, scale: float = 1.0) -> int | None:
@@ -203,8 +203,8 @@ def _rocm_devices(environ: Mapping[str, str]) -> Iterator[DeviceState]:
 
 def _intel_devices() -> Iterator[DeviceState]:
     listed, running = _ask_all([(XPU_SMI, "discovery", "-j"), (XPU_SMI, "ps", "-j")])
-    found = _at(listed, "device_list")
-    devices = [entry for entry in found if isinstance(_at(entry, "device_id"), int)] if found else []
+    entries = _at(listed, "device_list")
+    devices = [entry for entry in entries if isinstance(_at(entry, "device_id"), int)] if entries else []
     numbers = [str(entry["device_id"]) for entry in devices]
     answers = _ask_all(
         [(XPU_SMI, topic, "-d", number, "-j") for number in numbers for topic in ("stats", "discovery")]
@@ -230,13 +230,13 @@ def _intel_devices() -> Iterator[DeviceState]:
 
 
 def _intel_gauges(entries: Iterable[Any]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    gauges: dict[str, float] = {}
     for entry in entries:
         name, scale = _XPU_GAUGES.get(str(_at(entry, "metrics_type")), ("", 1.0))
         value = _number(_at(entry, "value"), scale)
         if name and value is not None:
-            found[name] = value
-    return found
+            gauges[name] = value
+    return gauges
 
 
 def _intel_processes(entries: Iterable[Any], device: int) -> Iterator[DeviceProcess]:

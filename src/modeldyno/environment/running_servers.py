@@ -153,8 +153,8 @@ def _create(path: Path, server: ServerRecord) -> bool:
 
 def list_running() -> tuple[ServerRecord, ...]:
     """Return the servers that run, in the order in which they were started; forget those that are gone."""
-    found = (_read(path) for path in state_folder().glob("*.json"))
-    return tuple(sorted((server for server in found if server), key=lambda server: server.started))
+    records = (_read(path) for path in state_folder().glob("*.json"))
+    return tuple(sorted((server for server in records if server), key=lambda server: server.started))
 
 
 def find_running(name: str) -> ServerRecord:
@@ -188,11 +188,11 @@ def named(names: Sequence[str], *, all_servers: bool) -> tuple[ServerRecord, ...
 
 def list_other_containers(servers: Sequence[ServerRecord]) -> tuple[Container, ...]:
     """Return the running containers that publish a port, without those of the given servers."""
-    known = {port for server in servers for port in server.ports.values()}
+    known_ports = {port for server in servers for port in server.ports.values()}
     return tuple(
         container
         for container in list_containers()
-        if known.isdisjoint(port for _, port in container.ports.values())
+        if known_ports.isdisjoint(port for _, port in container.ports.values())
     )
 
 
@@ -265,8 +265,8 @@ def _read(path: Path) -> ServerRecord | None:
 def _load(path: Path) -> ServerRecord | None:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        known = {field.name for field in fields(ServerRecord)}
+        field_names = {field.name for field in fields(ServerRecord)}
         document["inputs"] = tuple(document.get("inputs", ()))
-        return ServerRecord(**{name: value for name, value in document.items() if name in known})
+        return ServerRecord(**{name: value for name, value in document.items() if name in field_names})
     except (OSError, ValueError, TypeError, AttributeError):
         return None

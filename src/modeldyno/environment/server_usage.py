@@ -92,15 +92,15 @@ def _usage(root: int | None, cores: float, held: Mapping[int, int]) -> ServerUsa
             network_received=None, network_sent=None,
         )  # fmt: skip
     disk = [disk_traffic(pid) for pid in family]
-    known = [pair for pair in disk if pair is not None]
-    complete = len(known) == len(disk)
+    readable = [pair for pair in disk if pair is not None]
+    complete = len(readable) == len(disk)
     network = network_traffic(family[-1])
     return ServerUsage(
         cores=max(0.0, cores),
         memory=tree_memory(family) or None,
         threads=sum(int(fields[_THREADS]) for pid in family if (fields := stat_fields(pid))),
-        disk_read=sum(read for read, _ in known) if complete else None,
-        disk_written=sum(written for _, written in known) if complete else None,
+        disk_read=sum(read for read, _ in readable) if complete else None,
+        disk_written=sum(written for _, written in readable) if complete else None,
         network_received=None if network is None else network[0],
         network_sent=None if network is None else network[1],
         device_memory=sum(held.get(pid, 0) for pid in family) if held.keys() & set(family) else None,

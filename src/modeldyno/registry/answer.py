@@ -51,15 +51,15 @@ def answer(
     number = newest.number if parsed.number is not None or parsed.alias is not None else None
     bounds = tuple(map(Constraint.parse, require))
     targets = {target.id: target for target in registry.targets()}
-    wanted = None
+    target_ids = None
     if on is not None:
-        wanted = {t.id for t in targets.values() if on in {t.name, t.id}}
-        if not wanted:
+        target_ids = {t.id for t in targets.values() if on in {t.name, t.id}}
+        if not target_ids:
             raise UnknownName.among("target", on, (t.name for t in targets.values()))
     figures = [
         figure
         for figure in current_figures(registry, newest.model, number)
-        if wanted is None or figure.target in wanted
+        if target_ids is None or figure.target in target_ids
     ]
 
     def judge(
@@ -81,7 +81,7 @@ def answer(
     waiting = [
         task
         for task in registry.tasks(states=_WAITING, model=newest.model, number=number)
-        if wanted is None or not task.target or task.target in wanted
+        if target_ids is None or not task.target or task.target in target_ids
     ]
     return choose(
         newest.model,

@@ -28,7 +28,7 @@ def update_version(
     registry: Registry,
     name: str,
     *,
-    words: Mapping[str, str | None],
+    texts: Mapping[str, str | None],
     metrics: Mapping[str, float],
     labels: Mapping[str, str],
 ) -> Version:
@@ -39,7 +39,7 @@ def update_version(
     Args:
         registry: that has it.
         name: of the version.
-        words: ``task``, ``dataset`` and ``policy``; None leaves one as it is.
+        texts: ``task``, ``dataset`` and ``policy``; None leaves one as it is.
         metrics: to be added.
         labels: to be added.
 
@@ -47,7 +47,7 @@ def update_version(
         RequestError: there is no such version or policy, or nothing is to be changed.
     """
     version = registry.version(VersionName.parse(name))
-    changes: dict[str, Any] = {key: value for key, value in words.items() if value is not None}
+    changes: dict[str, Any] = {key: value for key, value in texts.items() if value is not None}
     if "policy" in changes:
         find_policy(registry, changes["policy"])
     if metrics:
@@ -161,11 +161,11 @@ def queue_comparison(
     different = len(set(variants))
     if different < len(variants) or not FEWEST <= different <= MOST_COMPARED:
         raise RequestError(f"{FEWEST} to {MOST_COMPARED} different ones are compared; choose them.")
-    found = [
+    compared = [
         usable_variant(registry, registry.version(VersionName.parse(version)), recipe)
         for version, recipe in variants
     ]
-    task = compare_task(found, measure, known_target(registry, target))
+    task = compare_task(compared, measure, known_target(registry, target))
     return task, bool(registry.enqueue((task,)))
 
 
@@ -175,9 +175,9 @@ MOST_COMPARED = 5
 
 def known_target(registry: Registry, target: str) -> str:
     """Return the id of a target; raise UnknownName if there is none."""
-    known = [each.id for each in registry.targets()]
-    if target not in known:
-        raise UnknownName.among("target", target, known)
+    ids = [each.id for each in registry.targets()]
+    if target not in ids:
+        raise UnknownName.among("target", target, ids)
     return target
 
 

@@ -197,10 +197,10 @@ def _knobs(figure: VariantFigure, result: Result, text: str) -> dict[str, KnobVa
         raise RequestError(
             f"It was measured with {', '.join(lost)}, which a configuration of Triton does not express."
         )
-    given = result.job.config
-    knobs = {name: given[name] for name in _EXPRESSED if name in figure.measure.settings}
-    if "device" in given:
-        knobs["device"] = given["device"]
+    config = result.job.config
+    knobs = {name: config[name] for name in _EXPRESSED if name in figure.measure.settings}
+    if "device" in config:
+        knobs["device"] = config["device"]
     return knobs
 
 

@@ -65,17 +65,17 @@ def usable_variant(registry: Registry, version: Version, recipe: str) -> Variant
 def convert(task: Task, registry: Registry) -> Outcome:
     """Convert a version by a recipe, and say whether the result is still the model."""
     version = _version(task, registry)
-    wanted = Variant(
+    pending = Variant(
         model=version.model, number=version.number, recipe=task.recipe, state=VariantState.CONVERTING
     )
-    registry.put_variant(wanted, version.creator, task=task)
+    registry.put_variant(pending, version.creator, task=task)
     conversion: Conversion | None = None
     try:
         variant, conversion = conversions.convert_version(
             version, located(version, registry), task.recipe, registry
         )
     except ModelDynoError as error:
-        variant = replace(wanted, state=VariantState.FAILED, why=str(error))
+        variant = replace(pending, state=VariantState.FAILED, why=str(error))
     next_tasks: tuple[Task, ...] = ()
     if variant.usable:
         policy = find_policy(registry, version.policy)
@@ -157,15 +157,15 @@ def compare(task: Task, registry: Registry, device: str, *, guard: Region, inter
                 interrupted=lambda: len(interrupts),
                 together=InterleavedRunner(interrupts=interrupts),
             )
-            found = run_comparison(jobs, turns, CompareOptions(), bench)
+            comparison = run_comparison(jobs, turns, CompareOptions(), bench)
     except DeviceInUse:
         raise
     except ModelDynoError as error:
         return Outcome(state=TaskState.FAILED, why=str(error))
-    if found is None:
+    if comparison is None:
         return Outcome(state=TaskState.FAILED, why="it was interrupted before anything could be compared")
-    said = kind_of(found).brief(found)
-    return Outcome(state=TaskState.DONE, why=said, comparison=found, headline=said)
+    sentence = kind_of(comparison).brief(comparison)
+    return Outcome(state=TaskState.DONE, why=sentence, comparison=comparison, headline=sentence)
 
 
 def _job_of(name: str, measure: Measure, registry: Registry, device: str) -> Job:

@@ -86,17 +86,17 @@ def _checked(
 ) -> VariantFigure:
     if figure.state is not FigureState.FRESH:
         return figure
-    known = software.get(figure.target, figure.software)
-    why = stale_because(figure, known, now=datetime.now(UTC), max_age=max_age)
+    software_now = software.get(figure.target, figure.software)
+    why = stale_because(figure, software_now, now=datetime.now(UTC), max_age=max_age)
     return figure if why is None else replace(figure, state=FigureState.STALE, why=why)
 
 
 def _software_by_target(registry: Registry, targets: set[str]) -> dict[str, Mapping[str, Fact]]:
-    known: dict[str, Mapping[str, Fact]] = {w.target: w.software for w in registry.workers()}
+    by_target: dict[str, Mapping[str, Fact]] = {w.target: w.software for w in registry.workers()}
     here = target_here().id
     if here in targets:
-        known[here] = software_here()
-    return known
+        by_target[here] = software_here()
+    return by_target
 
 
 def _ages(registry: Registry, numbers: set[int], model: str) -> dict[int, float]:

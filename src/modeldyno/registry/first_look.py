@@ -24,17 +24,17 @@ def tasks_missing_on(registry: Registry, target: str) -> Iterator[Task]:
     Of each model, the newest version and those with an alias are wanted, unless they were registered without
     measurements.
     """
-    asked = registry.asked_for(target)
+    queued = registry.asked_for(target)
     policies: dict[str, Policy] = {}
     for version in _current_versions(registry):
-        if (version.model, version.number) not in asked.versions:
+        if (version.model, version.number) not in queued.versions:
             continue
         if version.policy not in policies:
             policies[version.policy] = find_policy(registry, version.policy)
         for variant in registry.variants(version):
             if variant.usable:
                 tasks = profile_tasks(variant, policies[version.policy], target, version.evaluation)
-                yield from (task for task in tasks if task.key not in asked.keys)
+                yield from (task for task in tasks if task.key not in queued.keys)
 
 
 def _current_versions(registry: Registry) -> Iterator[Version]:

@@ -25,13 +25,13 @@ _KEPT = 4096
 
 def newest_speeds(registry: Registry, models: Iterable[str]) -> Iterator[SpeedRow]:
     """Yield a row for each target of each model, for the newest version that was measured there."""
-    known, names = _Known(registry), tuple(models)
+    cache, names = _Known(registry), tuple(models)
     figures = registry.figures_of(names)
     for model in names:
-        shown: set[str] = set()
-        for row in _speeds(known, model, figures.get(model, ())):
-            if row.target.id not in shown:
-                shown.add(row.target.id)
+        target_ids: set[str] = set()
+        for row in _speeds(cache, model, figures.get(model, ())):
+            if row.target.id not in target_ids:
+                target_ids.add(row.target.id)
                 yield row
 
 
@@ -42,8 +42,8 @@ def version_speeds(
 
     `numbers` are those of the versions; None is all.
     """
-    wanted = (None,) if numbers is None else numbers
-    figures = [figure for number in wanted for figure in registry.figures(model, number)]
+    chosen = (None,) if numbers is None else numbers
+    figures = [figure for number in chosen for figure in registry.figures(model, number)]
     return _speeds(_Known(registry), model, figures)
 
 
@@ -56,22 +56,22 @@ class _Known:
         self.require = {DEFAULT.name: DEFAULT.require} | {p.name: p.require for p in registry.policies()}
 
 
-def _speeds(known: _Known, model: str, found: Iterable[VariantFigure]) -> Iterator[SpeedRow]:
+def _speeds(cache: _Known, model: str, variant_figures: Iterable[VariantFigure]) -> Iterator[SpeedRow]:
     def place(figure: VariantFigure) -> tuple[int, str]:
         return -figure.number, figure.target
 
-    figures = [figure for figure in found if figure.target in known.targets]
-    bounds = _bounds(known, model, {figure.number for figure in figures})
+    figures = [figure for figure in variant_figures if figure.target in cache.targets]
+    bounds = _bounds(cache, model, {figure.number for figure in figures})
     for (number, target), group in groupby(sorted(figures, key=place), key=place):
-        yield _row(known.registry, list(group), known.targets[target], bounds.get(-number, ()))
+        yield _row(cache.registry, list(group), cache.targets[target], bounds.get(-number, ()))
 
 
-def _bounds(known: _Known, model: str, numbers: set[int]) -> dict[int, tuple[str, ...]]:
+def _bounds(cache: _Known, model: str, numbers: set[int]) -> dict[int, tuple[str, ...]]:
     """Return the bounds of each version's policy by its number; none where no policy has any."""
-    if not numbers or not any(known.require.values()):
+    if not numbers or not any(cache.require.values()):
         return {}
-    versions = known.registry.versions(model, limit=max(numbers))
-    return {version.number: known.require.get(version.policy, ()) for version in versions}
+    versions = cache.registry.versions(model, limit=max(numbers))
+    return {version.number: cache.require.get(version.policy, ()) for version in versions}
 
 
 def _row(
@@ -99,17 +99,17 @@ def _row(
 
 def figure_speed(registry: Registry, result: str, require: tuple[str, ...] = ()) -> FigureSpeed:
     """Return the speed that a Result of a figure tells; nothing if it is no longer stored."""
-    found = registry.result(result)
-    if found is None:
+    figure = registry.result(result)
+    if figure is None:
         return FigureSpeed()
-    latency = found.find("latency")
+    latency = figure.find("latency")
     times = latency.value if latency is not None and isinstance(latency.value, Distribution) else None
-    verdicts = [found.judge(bound).verdict for bound in require]
+    verdicts = [figure.judge(bound).verdict for bound in require]
     return FigureSpeed(
         p50=None if times is None or times.missing("p50") else times.statistic("p50"),
         p99=None if times is None or times.missing("p99") else times.statistic("p99"),
         p50_interval=None if times is None else times.interval("p50"),
-        rate=next((found.number(name) for name in RATES if found.find(name) is not None), None),
+        rate=next((figure.number(name) for name in RATES if figure.find(name) is not None), None),
         bounds=next((v for v in (Verdict.BROKEN, Verdict.UNDECIDED, Verdict.HELD) if v in verdicts), None),
     )
 

@@ -33,7 +33,7 @@ def version_overview(registry: Registry, name: VersionName) -> VersionOverview:
         for figure in current_figures(registry, version.model, version.number)
     )
     digests = tuple({version.digest, *(variant.digest for variant in variants if variant.digest)})
-    shown = {measured.figure.result for measured in figures}
+    measured_ids = {measured.figure.result for measured in figures}
     named = registry.aliases(version.model)
     numbers = tuple(v.number for v in registry.versions(version.model, limit=_NUMBERS))
     return VersionOverview(
@@ -46,18 +46,22 @@ def version_overview(registry: Registry, name: VersionName) -> VersionOverview:
         tasks=tuple(registry.tasks(states=tuple(OPEN), model=version.model, number=version.number)),
         failed=tuple(_failed(registry, version, {measured.figure.key for measured in figures})),
         workers=len(registry.workers()),
-        results=tuple(result for result in registry.results_of(digests) if result not in shown),
+        results=tuple(result for result in registry.results_of(digests) if result not in measured_ids),
         studies=tuple(registry.studies_of(digests)),
         speeds=tuple(_speeds(registry, version.model, numbers)) if len(numbers) > 1 else (),
     )
 
 
-def _failed(registry: Registry, version: Version, known: set[str]) -> Iterator[Task]:
+def _failed(registry: Registry, version: Version, measured_keys: set[str]) -> Iterator[Task]:
     """Yield the measurements of which nothing came; one that is to be done again has not failed yet."""
     tasks = registry.tasks(states=(*OPEN, TaskState.FAILED), model=version.model, number=version.number)
     again = {task.key for task in tasks if task.state in OPEN}
     for task in tasks:
-        if task.state is TaskState.FAILED and task.measure is not None and task.key not in known | again:
+        if (
+            task.state is TaskState.FAILED
+            and task.measure is not None
+            and task.key not in measured_keys | again
+        ):
             yield task
 
 

@@ -55,12 +55,12 @@ def read_policy(path: Path) -> Policy:
         RequestError: the file cannot be read, or a key or value in it is wrong; it names the line.
     """
     config = yaml_file.read_yaml_file(path)
-    known = {field.name for field in fields(Policy)} - {"tolerated_by"}
+    field_names = {field.name for field in fields(Policy)} - {"tolerated_by"}
     values: dict[str, Any] = {"name": path.stem}
     for key, value in config.tree.items():
         with config.at(key):
-            if key not in known:
-                raise UnknownName.among("key of a policy", key, known)
+            if key not in field_names:
+                raise UnknownName.among("key of a policy", key, field_names)
             values[key] = _PARSERS[key](value)
     if "tolerance" in values:
         values["tolerated_by"] = actor()

@@ -71,8 +71,8 @@ def push_version(registry: Registry, name: str, *, to: str | None = None) -> Pus
     """
     uri = None if to is None else _uri(to)
     version = registry.version(VersionName.parse(name))
-    found = answer(registry, version.name, require=(), cost=CostOptions())
-    fresh = [candidate for candidate in (found.best, *found.others) if candidate is not None]
+    answered = answer(registry, version.name, require=(), cost=CostOptions())
+    fresh = [candidate for candidate in (answered.best, *answered.others) if candidate is not None]
     best = _best_by_target(fresh)
     tags = {_DIGEST: version.digest, "modeldyno.version": version.name}
     for target, candidate in best.items():
@@ -97,7 +97,7 @@ def push_version(registry: Registry, name: str, *, to: str | None = None) -> Pus
         tags=tags,
         aliases=aliases,
         targets=tuple(best),
-        stale=len(found.fell_out),
+        stale=len(answered.fell_out),
     )
 
 
@@ -141,10 +141,10 @@ def _text(result: Result, query: Query) -> str:
     """Return a number with its interval and certainty; why there is none; or nothing if none was measured."""
     if result.find(query.metric, query.scope) is None:
         return ""
-    found = Answer.to(query, result.measurements)
-    value, interval = estimate(found.value, found.interval, query.unit)
+    answered = Answer.to(query, result.measurements)
+    value, interval = estimate(answered.value, answered.interval, query.unit)
     if not value:
-        return found.why
+        return answered.why
     return f"{value} ({interval} with 95% certainty)" if interval else value
 
 
@@ -153,8 +153,8 @@ def _version_there(client: Any, version: Version) -> tuple[Any, bool]:
     if (origin := _origin(client, version)) is not None:
         return origin, False
     condition = f"name = '{version.model}' and tags.`{_DIGEST}` = '{version.digest}'"
-    if found := client.search_model_versions(condition, max_results=1):
-        return found[0], False
+    if versions := client.search_model_versions(condition, max_results=1):
+        return versions[0], False
     if not client.search_registered_models(f"name = '{version.model}'", max_results=1):
         client.create_registered_model(version.model)
     source = f"modeldyno:{quote(version.name)}"
@@ -169,10 +169,10 @@ def _origin(client: Any, version: Version) -> Any | None:
     from mlflow.exceptions import MlflowException  # noqa: PLC0415 - slow to import
 
     try:
-        found = client.get_model_version(match["name"], match["number"])
+        original = client.get_model_version(match["name"], match["number"])
     except MlflowException as error:
         if error.error_code == "RESOURCE_DOES_NOT_EXIST":
             return None
         raise
-    same_run = (found.run_id or "") == version.labels.get(RUN_LABEL, "")
-    return found if same_run and created_at(found) == version.labels.get(CREATED_LABEL) else None
+    same_run = (original.run_id or "") == version.labels.get(RUN_LABEL, "")
+    return original if same_run and created_at(original) == version.labels.get(CREATED_LABEL) else None

@@ -43,7 +43,7 @@ class NodeReport:
     """Itself, as a worker without a task."""
     target: HardwareTarget
     done: tuple[TaskDone, ...] = ()
-    told: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
     """Sentences about the machine."""
     refused: str = ""
     """Why it cannot work."""
@@ -57,18 +57,20 @@ def do_next(options: WorkerOptions, store: str) -> NodeReport:
     target = target_here(options.device, options.target_name)
     worker = new_worker(target)
     done: list[TaskDone] = []
-    told: list[str] = []
+    messages: list[str] = []
     refused = ""
     try:
         with plugins.store() as own:
             place = own.place
         if place == store:
-            run_worker(options, done=lambda one: done.append(_without_documents(one)), tell=told.append)
+            run_worker(options, done=lambda one: done.append(_without_documents(one)), tell=messages.append)
         else:
             refused = f"its MODELDYNO_STORE is {place}, not {store}"
     except ModelDynoError as error:
         refused = str(error)
-    return NodeReport(worker=worker, target=target, done=tuple(done), told=tuple(told), refused=refused)
+    return NodeReport(
+        worker=worker, target=target, done=tuple(done), messages=tuple(messages), refused=refused
+    )
 
 
 def _without_documents(done: TaskDone) -> TaskDone:
@@ -270,7 +272,7 @@ class _Cluster:
 
     def _take_report(self, node: _Node, report: NodeReport) -> None:
         node.report = report if node.report is None else replace(report, worker=node.report.worker)
-        for sentence in report.told:
+        for sentence in report.messages:
             self.tell(f"{node.name}: {sentence}")
         for one in report.done:
             self.done(one)

@@ -63,7 +63,7 @@ class Registration:
     profile: bool = True
     trust: bool = False
     creator: str = ""
-    said: str = ""
+    public_reference: str = ""
     """The reference that is told, where its path says nothing; by default its own."""
     limits: LoadLimits | None = None
     """What loading it may take."""
@@ -84,7 +84,7 @@ class Registered:
     """Workers that are there to do them."""
 
 
-def read_registration(path: Path, given: Mapping[str, Any]) -> Registration:
+def read_registration(path: Path, overrides: Mapping[str, Any]) -> Registration:
     """Read what is said of a model from a YAML file; what is given otherwise comes before the file.
 
     The keys are those of `Registration`, and ``version`` for its number.
@@ -93,24 +93,23 @@ def read_registration(path: Path, given: Mapping[str, Any]) -> Registration:
         RequestError: the file cannot be read, or a key or value in it is wrong; it names the line.
     """
     config = yaml_file.read_yaml_file(path)
-    known = {field.name for field in fields(Registration)} - {"number", "creator", "said", "limits"} | {
-        "version"
-    }
-    words: dict[str, Any] = {}
+    keys = {field.name for field in fields(Registration)} | {"version"}
+    keys -= {"number", "creator", "public_reference", "limits"}
+    values: dict[str, Any] = {}
     for key, value in config.tree.items():
         with config.at(key):
-            if key not in known:
-                raise UnknownName.among("key of a registration", key, known)
-            words["number" if key == "version" else key] = _value(key, value)
-    words |= given
-    if "model" not in words:
+            if key not in keys:
+                raise UnknownName.among("key of a registration", key, keys)
+            values["number" if key == "version" else key] = _value(key, value)
+    values |= overrides
+    if "model" not in values:
         raise RequestError(f"{path} names no model; add the line model: path/to/model.onnx.")
-    return Registration(**words)
+    return Registration(**values)
 
 
-def named_metrics(given: str | Sequence[Any]) -> tuple[str, ...]:
+def named_metrics(value: str | Sequence[Any]) -> tuple[str, ...]:
     """Return the names of metrics, given as a list or separated by commas."""
-    texts = given.split(",") if isinstance(given, str) else map(str, given)
+    texts = value.split(",") if isinstance(value, str) else map(str, value)
     return tuple(text.strip() for text in texts if text.strip())
 
 
@@ -163,7 +162,7 @@ def register(request: Registration, registry: Registry) -> Registered:
         number=0,
         created=new_identity()["created"],
         creator=request.creator or actor(),
-        reference=request.said or str(_absolute(ref)),
+        reference=request.public_reference or str(_absolute(ref)),
         digest=identified.identity.digest,
         framework=identified.identity.framework,
         kind=identified.kind,

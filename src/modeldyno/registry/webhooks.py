@@ -42,14 +42,14 @@ def read_hooks(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
     for text in texts:
         name, _, command = text.partition("=")
         try:
-            words = tuple(shlex.split(command))
+            arguments = tuple(shlex.split(command))
         except ValueError as error:
             raise RequestError(f"The command of the hook '{name}' cannot be read: {error}.") from None
-        if not words:
+        if not arguments:
             raise RequestError(
                 f"'{text}' is no hook; write NAME='command', such as tell='notify-send model'."
             )
-        hooks[check_hook(name.strip())] = words
+        hooks[check_hook(name.strip())] = arguments
     return hooks
 
 
@@ -112,7 +112,7 @@ def post_message(delivery: Delivery) -> str:
     return "" if status in _GOOD else f"{delivery.webhook.url} answered {status}"
 
 
-def run_hook(words: Sequence[str], delivery: Delivery) -> str:
+def run_hook(command: Sequence[str], delivery: Delivery) -> str:
     """Run a command with a message on its standard input; return why it has failed, or nothing.
 
     What it prints to standard output is dropped.
@@ -120,7 +120,7 @@ def run_hook(words: Sequence[str], delivery: Delivery) -> str:
     variables = {"MODELDYNO_EVENT": delivery.event.kind, "MODELDYNO_DELIVERY": str(delivery.id)}
     try:
         process = subprocess.Popen(
-            words,
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -128,7 +128,7 @@ def run_hook(words: Sequence[str], delivery: Delivery) -> str:
             start_new_session=True,  # Ctrl-C is for the worker
         )
     except OSError as error:
-        return f"{delivery.webhook.url} cannot run {words[0]}: {error.strerror}"
+        return f"{delivery.webhook.url} cannot run {command[0]}: {error.strerror}"
     try:
         _, complaint = process.communicate(message(delivery.event), timeout=_HOOK_PATIENCE)
     except subprocess.TimeoutExpired:

@@ -290,7 +290,7 @@ def _glance(post: _Post, what: str, interrupts: Sized) -> None:
         DeviceInUse: somebody else uses it.
     """
     rule = post.options.idle
-    with _device_held(post, what, interrupts, replace(rule, looks=min(1, rule.looks))):
+    with _device_held(post, what, interrupts, replace(rule, samples=min(1, rule.samples))):
         pass
 
 
@@ -301,7 +301,7 @@ def _device_held(post: _Post, what: str, interrupts: Sized, rule: IdleRule | Non
     Raises:
         DeviceInUse: somebody else uses it.
     """
-    options, told = post.options, ""
+    options, reported = post.options, ""
     with ExitStack() as held:
         while True:
             try:
@@ -312,9 +312,9 @@ def _device_held(post: _Post, what: str, interrupts: Sized, rule: IdleRule | Non
             except DeviceInUse as error:
                 if not options.waits or interrupts:
                     raise
-                if told != str(error):
+                if reported != str(error):
                     post.tell(f"{what} waits for {options.device}: {error}")
-                    told = str(error)
+                    reported = str(error)
             _pause(_LOOK_AGAIN, interrupts)
         yield
 
@@ -326,7 +326,7 @@ def _is_doubtful(outcome: Outcome) -> bool:
 def _why_busy(post: _Post) -> str:
     """Look once whether the device is idle now; return who uses it, or nothing."""
     try:
-        with idle_device(post.options.device, "modeldyno worker", IdleRule(looks=1)):
+        with idle_device(post.options.device, "modeldyno worker", IdleRule(samples=1)):
             return ""
     except DeviceInUse as error:
         return str(error)
@@ -334,15 +334,15 @@ def _why_busy(post: _Post) -> str:
 
 def _becomes_idle(post: _Post, doubtful: Sequence[Task], interrupts: Sized) -> bool:
     """Wait a while for an idle device, and tell for what and how long; return whether it is idle."""
-    device, end, told = post.options.device, time.monotonic() + _PATIENCE, False
+    device, end, reported = post.options.device, time.monotonic() + _PATIENCE, False
     while not interrupts and (busy := _why_busy(post)):
-        if not told:
+        if not reported:
             labels = ", ".join(task.label for task in doubtful)
             post.tell(
                 f"{labels}: doubtful; waits up to {_PATIENCE:.0f} s for an idle {device} to measure again, "
                 f"else a later worker does: {busy}"
             )
-            told = True
+            reported = True
         if time.monotonic() >= end:
             return False
         _pause(_LOOK_AGAIN, interrupts)

@@ -115,11 +115,11 @@ def _execute(
 class _Limits:
     seconds: float
     memory: int
-    given: bool
+    set_by_user: bool
     """Whether the Plan sets the memory limit."""
 
 
-def _limits(job: Job, sides: int, held: int) -> _Limits:
+def _limits(job: Job, side_count: int, held: int) -> _Limits:
     """Limit a child that runs interleaved with others to its share of the free memory.
 
     Bytes that it holds already, as a warm child does after its first Job, count as available to it.
@@ -127,8 +127,8 @@ def _limits(job: Job, sides: int, held: int) -> _Limits:
     plan = job.plan
     return _Limits(
         seconds=plan.timeout or _LOADING_TIME + 2 * plan.max_time * len(job.probes),
-        memory=plan.memory_limit or machine.spare_memory(held) // sides,
-        given=plan.memory_limit is not None,
+        memory=plan.memory_limit or machine.spare_memory(held) // side_count,
+        set_by_user=plan.memory_limit is not None,
     )
 
 
@@ -185,7 +185,7 @@ class ChildProcess:
         options += ["--baton", *map(str, token_fds)] if token_fds else []
         gate_fds = () if gate is None else (gate.theirs,)
         options += ["--region", str(gate.theirs)] if gate is not None else []
-        options += ["--limit", *limit.words()] if limit is not None else []
+        options += ["--limit", *limit.arguments()] if limit is not None else []
         with ExitStack() as failed:
             for end in (read_end, log_read):
                 failed.callback(os.close, end)
@@ -216,14 +216,16 @@ class ChildProcess:
         seat.taken()
         return cls(process=process, pipe=read_end, log=log_read, warm=warm, clock=seat.clock, limit=limit)
 
-    def run_job(self, job: Job, watch: Callable[[Event], None], interrupts: Sized, *, sides: int = 1) -> None:
+    def run_job(
+        self, job: Job, watch: Callable[[Event], None], interrupts: Sized, *, side_count: int = 1
+    ) -> None:
         """Send it a Job and collect its events until the Job ends or the child is ended.
 
         Args:
             job: what to run.
             watch: called with each event.
             interrupts: grows with each interruption.
-            sides: number of children that take turns, this one included.
+            side_count: number of children that take turns, this one included.
         """
         self.watch, self.events, self.stage = watch, [], ""
         self.tail.clear()
@@ -231,7 +233,7 @@ class ChildProcess:
         with suppress(BrokenPipeError):
             self.process.stdin.write(codec.encode_job(job) + b"\n")
             self.process.stdin.flush() if self.warm else self.process.stdin.close()
-        limits = _limits(job, sides, held=tree_memory(self._update_family()))
+        limits = _limits(job, side_count, held=tree_memory(self._update_family()))
         self.witness = ExitObserver.begin(limits.memory)
         try:
             self.collect_events(limits, interrupts)
@@ -294,7 +296,7 @@ class ChildProcess:
             if now - checked_at >= _POLL_INTERVAL:
                 checked_at = now
                 if (size := self._family_bytes(limits.memory)) > limits.memory:
-                    self.ended = describe_over_limit(size, limits.memory, given=limits.given)
+                    self.ended = describe_over_limit(size, limits.memory, set_by_user=limits.set_by_user)
                     break
 
     def _exceeds_time(self, limits: _Limits, started: float) -> bool:

@@ -38,7 +38,7 @@ _SHOWN = 19
 class CoHostedModels:
     """The additional models of a server, each ready to be put under load."""
 
-    found: list[Event] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
     subjects: dict[str, Subject] = field(default_factory=dict)
 
     def with_loads(self, job: Job, interrupted: Callable[[], bool]) -> tuple[tuple[str, Subject], ...]:
@@ -78,7 +78,7 @@ def load_cohosted(
             guest = stack.enter_context(session.host(model, spec.config))
         with stage(f"first call {name}"):
             opened = first_call(guest, payload, model, stage, job.load or Load())
-        guests.found += _labelled(name, opened.found)
+        guests.events += _labelled(name, opened.events)
         guests.subjects[name] = Subject(
             model=model,
             session=guest,
@@ -89,13 +89,13 @@ def load_cohosted(
         )
         software[f"model {name}"] = f"{model.identity.framework} {model.identity.digest[:_SHOWN]}"
     if job.beside:
-        guests.found.append(Located(environment=replace(place, software=software)))
+        guests.events.append(Located(environment=replace(place, software=software)))
     return guests
 
 
-def _labelled(name: str, found: Iterable[Event]) -> Iterator[Event]:
+def _labelled(name: str, events: Iterable[Event]) -> Iterator[Event]:
     """Label events with the model they belong to, including the names of its files."""
-    for event in found:
+    for event in events:
         match event:
             case Found(measurement=measurement):
                 yield Found(measurement=with_model_scope(name, measurement))

@@ -250,19 +250,19 @@ class OpenSession:
         if self.ready is not None:
             self.ready.opened = None
 
-    def subtract_baseline(self, seen: list[Measurement | Doubt]) -> list[Measurement | Doubt]:
+    def subtract_baseline(self, sampled: list[Measurement | Doubt]) -> list[Measurement | Doubt]:
         """Count memory from the baseline of the first run, since the model was loaded before this one."""
-        memory = {m.scope: m for m in seen if isinstance(m, Measurement) and m.metric == "process_memory"}
+        memory = {m.scope: m for m in sampled if isinstance(m, Measurement) and m.metric == "process_memory"}
         sizes = memory[""].value if "" in memory else None
         if not isinstance(sizes, Distribution):
-            return seen
+            return sampled
         first = "baseline" in memory
         above_base = sizes.samples() - (0.0 if first else self.others)
         self.held = float(above_base[-1])
         if first:
             self.others = tree_memory(list_process_tree(os.getpid())) - self.held
         above_baseline = replace(memory[""], value=replace(sizes, runs=(pack(above_base),)))
-        kept = (sample for sample in seen if sample is not memory.get(WatchStage.IDLE))
+        kept = (sample for sample in sampled if sample is not memory.get(WatchStage.IDLE))
         return [above_baseline if sample is memory[""] else sample for sample in kept]
 
     def reset_baseline(self) -> None:
@@ -501,9 +501,9 @@ def _opening_events(job: Job, stage: RunStage, stack: ExitStack, ready: _Ready) 
     if opened.payload is not payload:
         yield Loaded(model=identity(job, model), inputs=opened.payload.used)
     yield Located(environment=environment)
-    yield from opened.found
+    yield from opened.events
     ready.guests = load_cohosted(job, opened.session, environment, stage, stack)
-    yield from ready.guests.found
+    yield from ready.guests.events
     if opened.model is not ready.subject.model:  # its first call needed other sizes than those analysed
         ready.subject = replace(ready.subject, model=opened.model)
         static_probes = {name: probe for name in job.probes if (probe := plugins.probe(name)).needs is None}
@@ -580,12 +580,12 @@ def _run_probes(
             stream: Iterator[Event] = map(event_of, probe.measure(subject, plan))
             if probe.needs is not None:
                 stream = _keep_earlier_measurements(stream, name, stage)
-            known = list(subject.known)
+            measurements = list(subject.known)
             for event in stream:
                 yield event
                 if isinstance(event, Found) and _is_small(event.measurement):
-                    known.append(event.measurement)
-            subject = replace(subject, known=tuple(known))
+                    measurements.append(event.measurement)
+            subject = replace(subject, known=tuple(measurements))
     if limit is not None and left_out:
         yield Doubted(doubt=limit.left_out(left_out))
 

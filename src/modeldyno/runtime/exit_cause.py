@@ -86,16 +86,16 @@ class ExitObserver:
             if now > self.kills:
                 return FailureKind.OOM, "the kernel killed it because memory ran out (SIGKILL)"
         elif self.largest > _NEAR_LIMIT * self.limit:
-            seen, limit = (format_quantity(size, BYTES) for size in (self.largest, self.limit))
+            used, limit = (format_quantity(size, BYTES) for size in (self.largest, self.limit))
             return FailureKind.OOM, (
-                f"it was killed (SIGKILL) when it used {seen} of {limit}, most likely because memory ran out"
+                f"it was killed (SIGKILL) when it used {used} of {limit}, most likely because memory ran out"
             )
         return FailureKind.KILLED, ("another process killed it (SIGKILL); no lack of memory was observed")
 
 
-def describe_over_limit(size: int, limit: int, *, given: bool) -> tuple[FailureKind, str]:
+def describe_over_limit(size: int, limit: int, *, set_by_user: bool) -> tuple[FailureKind, str]:
     """Describe a child over its memory limit, which the user gave or which was the free memory."""
-    origin = "" if given else " (the memory free when it started, less a reserve)"
+    origin = "" if set_by_user else " (the memory free when it started, less a reserve)"
     return FailureKind.OOM, (
         f"it used {format_quantity(size, BYTES)} of memory, more than the limit of "
         f"{format_quantity(limit, BYTES)}{origin}; raise it with --memory-limit"

@@ -26,14 +26,14 @@ def failure_of(error: BaseException, where: str) -> Failure:
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_ours(Path(f.filename))]
     kind = FailureKind.OOM if is_out_of_memory(error) else FailureKind.ERROR
     user_frame = innermost_user_frame(frames)
-    shown = (
+    last_frames = (
         frames[-_FRAMES:]
         if user_frame is None or user_frame in frames[-_FRAMES:]
         else [user_frame, *frames[1 - _FRAMES :]]
     )
     if frames:
         text += f" ({format_frame_location(user_frame or frames[-1])})"
-    places = [f"{short_path(f.filename)}:{f.lineno} {f.line}" for f in shown]
+    places = [f"{short_path(f.filename)}:{f.lineno} {f.line}" for f in last_frames]
     return Failure(where=where, kind=kind, message=text, log="\n".join([*lines[1:], *places])[:2000])
 
 

@@ -85,12 +85,12 @@ def identify_model(ref: ModelRef, *, trust: bool, limits: LoadLimits | None = No
     """
     observer = ExitObserver.begin(machine.memory_limit())
     # Files, not pipes: a process that the model has started, and that stays, would keep a pipe open.
-    with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as words:
+    with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as errors:
         child = subprocess.Popen(
             [sys.executable, "-m", "modeldyno.runtime.identify"],
             stdin=subprocess.PIPE,
             stdout=answer,
-            stderr=words,
+            stderr=errors,
         )
         with child:
             assert child.stdin is not None
@@ -103,13 +103,15 @@ def identify_model(ref: ModelRef, *, trust: bool, limits: LoadLimits | None = No
                 _end(child)
         if over:
             raise RequestError(f"{ref} cannot be loaded: {over}.")
-        told, said = _decoded(answer), _last_line(words)
-    if told is None:
+        reply, last_line = _decoded(answer), _last_line(errors)
+    if reply is None:
         _, how = observer.outcome(child.returncode)
-        raise RequestError(f"{ref} cannot be loaded: {how}" + (f"; it said: {said}" if said else "."))
-    if "error" in told:
-        raise _ERRORS.get(told["kind"], RequestError)(told["error"])
-    return msgspec.convert(told, IdentifiedModel)
+        raise RequestError(
+            f"{ref} cannot be loaded: {how}" + (f"; it said: {last_line}" if last_line else ".")
+        )
+    if "error" in reply:
+        raise _ERRORS.get(reply["kind"], RequestError)(reply["error"])
+    return msgspec.convert(reply, IdentifiedModel)
 
 
 def _wait(child: subprocess.Popen[bytes], limits: LoadLimits) -> str:
@@ -159,15 +161,15 @@ def main() -> None:
     order = msgspec.json.decode(sys.stdin.buffer.read(), type=dict[str, Any])
     ref = msgspec.convert(order["ref"], ModelRef)
     try:
-        told = msgspec.json.encode(_identify(ref, trust=order["trust"]))
+        reply = msgspec.json.encode(_identify(ref, trust=order["trust"]))
     except ModelDynoError as error:
-        told = msgspec.json.encode({"kind": type(error).__name__, "error": str(error)})
+        reply = msgspec.json.encode({"kind": type(error).__name__, "error": str(error)})
     except Exception as error:  # noqa: BLE001 - whatever the model's code raises is told
         what = " ".join(f"{type(error).__name__}: {error}".split())[:_LAST_WORDS]
         text = f"{ref} cannot be loaded: its code raised {what}"
-        told = msgspec.json.encode({"kind": "RequestError", "error": text})
+        reply = msgspec.json.encode({"kind": "RequestError", "error": text})
     with os.fdopen(answer, "wb") as stream:
-        stream.write(told)
+        stream.write(reply)
 
 
 def _identify(ref: ModelRef, *, trust: bool) -> IdentifiedModel:

@@ -95,7 +95,7 @@ def _run_interleaved(
     jobs: Sequence[Job], watches: Sequence[Watch], interrupts: Sized, limit: TimeLimit
 ) -> list[Result | ModelDynoError]:
     stopped, lock = _StopSignal(interrupts=interrupts), threading.Lock()
-    limit = replace(limit, sides=len(jobs))
+    limit = replace(limit, side_count=len(jobs))
     seats = [TurnGranter.made() for _ in jobs]
     futures: list[Future[Result | ModelDynoError]] = []
     live: list[TurnGranter] = []
@@ -133,11 +133,11 @@ def _synchronized(watch: Watch, lock: threading.Lock) -> Watch:
 
 
 def _run_child(
-    child: ChildProcess, job: Job, watch: Watch, interrupts: Sized, sides: int
+    child: ChildProcess, job: Job, watch: Watch, interrupts: Sized, side_count: int
 ) -> Result | ModelDynoError:
     try:
         try:
-            child.run_job(job, watch, interrupts, sides=sides)
+            child.run_job(job, watch, interrupts, side_count=side_count)
         finally:
             child.end()
         return child.result(job, interrupts)

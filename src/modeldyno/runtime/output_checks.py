@@ -46,17 +46,17 @@ def check_outputs(opened: OpenedModel, where: str, stage: RunStage) -> Iterator[
     """
     if not isinstance(opened.session, CanCall):
         return
-    looks = OutputChecks(first=dict(opened.looks.first))
+    checks = OutputChecks(first=dict(opened.checks.first))
     with stage(where):
         try:
-            _check_repeatedly(opened, looks)
+            _check_repeatedly(opened, checks)
         except RequestError as error:  # too late to refuse: other probes have measured
             yield _invalid_output(where, str(error).rstrip("."))
-    yield from (_invalid_output(where, sentence) for sentence in looks.sentences())
-    changed = looks.vary and _changes_inputs(opened)
-    yield from map(_doubt_event, looks.doubts(changed_inputs=changed))
-    if looks.calls:
-        yield Found(measurement=observed_number("checked_calls", opened.looks.calls + looks.calls))
+    yield from (_invalid_output(where, sentence) for sentence in checks.sentences())
+    changed = checks.vary and _changes_inputs(opened)
+    yield from map(_doubt_event, checks.doubts(changed_inputs=changed))
+    if checks.calls:
+        yield Found(measurement=observed_number("checked_calls", opened.checks.calls + checks.calls))
     if isinstance(opened.session, HasAllocator):
         yield Found(measurement=observed_number("allocator_reserved", opened.session.peak_reserved()))
 
@@ -67,7 +67,7 @@ def _changes_inputs(opened: OpenedModel) -> bool:
     It does if the inputs of the first call are not what they were, or if each of several fresh copies of them
     gives its output at first and another one when used again.
     """
-    before, first, session = opened.first_inputs, opened.looks.first.get(0), opened.session
+    before, first, session = opened.first_inputs, opened.checks.first.get(0), opened.session
     if before is None or first is None or not isinstance(session, CanCall):
         return False
     feed = opened.payload.feeds[0]
@@ -84,7 +84,7 @@ def _changes_inputs(opened: OpenedModel) -> bool:
     return bool(feed)
 
 
-def _check_repeatedly(opened: OpenedModel, looks: OutputChecks) -> None:
+def _check_repeatedly(opened: OpenedModel, checks: OutputChecks) -> None:
     """Call repeatedly and check the outputs until there are enough or it takes too long."""
     begin = perf_counter()
     for number in count():
@@ -97,10 +97,10 @@ def _check_repeatedly(opened: OpenedModel, looks: OutputChecks) -> None:
         if not arrays and again:
             return
         if arrays:
-            looks.add(payload, arrays)
+            checks.add(payload, arrays)
 
 
-def find_output_faults(session: Session, output: Any, where: str, looks: OutputChecks) -> list[Event]:
+def find_output_faults(session: Session, output: Any, where: str, checks: OutputChecks) -> list[Event]:
     """Check the output of the first call and remember it; return an event for each fault.
 
     Raises:
@@ -114,8 +114,8 @@ def find_output_faults(session: Session, output: Any, where: str, looks: OutputC
         return [Doubted(doubt=first_request_failed(str(error)))]
     if not arrays:
         return [Doubted(doubt=_UNCHECKED)]
-    looks.add(0, arrays)
-    return [_invalid_output(where, sentence) for sentence in looks.sentences()]
+    checks.add(0, arrays)
+    return [_invalid_output(where, sentence) for sentence in checks.sentences()]
 
 
 def _invalid_output(where: str, message: str) -> Failed:
@@ -147,9 +147,9 @@ def check_needs(probes: dict[str, Probe], subject: Subject, job: Job) -> None:
     """Refuse probes that need what the session does not offer."""
     for name, probe in probes.items():
         if probe.needs is not None and not isinstance(subject.session, probe.needs):
-            wanted = (probe.needs.__doc__ or probe.needs.__name__).partition("\n")[0].rstrip(".")
+            need = (probe.needs.__doc__ or probe.needs.__name__).partition("\n")[0].rstrip(".")
             raise ProbeUnsupported(
-                f"The probe '{name}' needs {wanted[:1].lower()}{wanted[1:]}; the backend '{job.backend}' "
+                f"The probe '{name}' needs {need[:1].lower()}{need[1:]}; the backend '{job.backend}' "
                 "does not offer that.",
                 name,
             )
@@ -178,8 +178,8 @@ class OpenedModel:
     calls: tuple[Callable[[], Any], ...]
     model: Model
     """The model, with the input sizes that it accepted."""
-    found: list[Event] = field(default_factory=list)
-    looks: OutputChecks = field(default_factory=OutputChecks)
+    events: list[Event] = field(default_factory=list)
+    checks: OutputChecks = field(default_factory=OutputChecks)
     """What the first call returned."""
     first_inputs: Sketch | None = None
     """Its inputs, as they were before it."""

@@ -109,15 +109,17 @@ def _end_all(child: int) -> int:
     started, status = time.monotonic(), int(signal.SIGKILL)
     while True:
         status = _reap().get(child, status)
-        rest = list_process_tree(os.getpid())[1:]
+        descendants = list_process_tree(os.getpid())[1:]
         spent = time.monotonic() - started
-        if not rest or spent > _SUPERVISOR_TIMEOUT + _KILL_TIMEOUT:
+        if not descendants or spent > _SUPERVISOR_TIMEOUT + _KILL_TIMEOUT:
             return status
         supervisors = (
-            [pid for pid in rest if runs_module(pid, _SUPERVISOR)] if spent < _SUPERVISOR_TIMEOUT else []
+            [pid for pid in descendants if runs_module(pid, _SUPERVISOR)]
+            if spent < _SUPERVISOR_TIMEOUT
+            else []
         )
         spared = {pid for supervisor in supervisors for pid in list_process_tree(supervisor)}
-        for pid in rest:
+        for pid in descendants:
             if pid not in spared:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)

@@ -71,8 +71,8 @@ def start_server(job: Job, name: str, *, numbered: bool, owner: int | None) -> S
             raise
         if not line.endswith(b"\n"):
             printed.seek(0)
-            words = printed.read().decode(errors="replace").strip().splitlines() or ["no words"]
-            raise RunFailed(f"The server could not be started: its process ended with: {words[-1]}")
+            lines = printed.read().decode(errors="replace").strip().splitlines() or ["no words"]
+            raise RunFailed(f"The server could not be started: its process ended with: {lines[-1]}")
     answer = json.loads(line)
     if "error" in answer:
         raise getattr(errors, answer["error"])(answer["message"])
@@ -86,14 +86,14 @@ def main() -> None:
     answer = os.dup(1)
     os.dup2(2, 1)  # what the model prints must not mix with the answer
     try:
-        told: dict[str, Any] = asdict(_serve(order))
+        reply: dict[str, Any] = asdict(_serve(order))
     except ModelDynoError as error:
         kind = type(error).__name__ if type(error) in _TOLD else RequestError.__name__
-        told = {"error": kind, "message": str(error)}
+        reply = {"error": kind, "message": str(error)}
     except Exception as error:  # noqa: BLE001 - whatever a model, its framework or a server raises
         message = failure_of(error, "serve").message.rstrip(".")
-        told = {"error": RunFailed.__name__, "message": f"The server could not be started: {message}."}
-    os.write(answer, json.dumps(told).encode() + b"\n")
+        reply = {"error": RunFailed.__name__, "message": f"The server could not be started: {message}."}
+    os.write(answer, json.dumps(reply).encode() + b"\n")
 
 
 TEXT = "string"

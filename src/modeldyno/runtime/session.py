@@ -60,7 +60,7 @@ class RunSession:
 
         return relabel
 
-    def run_round(self, sides: Sequence[tuple[str, Job]]) -> list[Result | ModelDynoError]:
+    def run_round(self, labelled: Sequence[tuple[str, Job]]) -> list[Result | ModelDynoError]:
         """Run the Jobs of a round, each with its label for the progress line.
 
         Returns:
@@ -70,14 +70,14 @@ class RunSession:
         Raises:
             OutOfTime: the limit cut one of them off before it had measured anything.
         """
-        results = self._run_sides(sides)
+        results = self._run_sides(labelled)
         for result in results:
             if isinstance(result, OutOfTime):
                 raise result  # what the others measured has nothing beside it
         return results
 
-    def _run_sides(self, sides: Sequence[tuple[str, Job]]) -> list[Result | ModelDynoError]:
-        jobs, watches = [job for _, job in sides], [self.label_progress(label) for label, _ in sides]
+    def _run_sides(self, labelled: Sequence[tuple[str, Job]]) -> list[Result | ModelDynoError]:
+        jobs, watches = [job for _, job in labelled], [self.label_progress(label) for label, _ in labelled]
         if self.together is None:
             return self._run_sequentially(jobs, watches)
         results = self.together(jobs, watches)

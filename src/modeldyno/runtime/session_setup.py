@@ -264,14 +264,14 @@ def first_call(session: Session, payload: Payload, model: Model, stage: RunStage
         session=session, payload=payload, calls=(call, *prepared), model=model, first_inputs=inputs
     )
     doubts = session.doubts if isinstance(session, HasDoubts) else ()
-    opened.found += [Doubted(doubt=item) for item in (*payload.doubts, *doubts)]
-    opened.found += _config_files(session)
+    opened.events += [Doubted(doubt=item) for item in (*payload.doubts, *doubts)]
+    opened.events += _config_files(session)
     if failure is not None:
-        opened.found.append(failure)
+        opened.events.append(failure)
         return opened
-    opened.found += [Found(measurement=observed_number("first_call", seconds))]
-    opened.found += _prompt_tokens(session, output)
-    opened.found += find_output_faults(session, output, "first call", opened.looks)
+    opened.events += [Found(measurement=observed_number("first_call", seconds))]
+    opened.events += _prompt_tokens(session, output)
+    opened.events += find_output_faults(session, output, "first call", opened.checks)
     return opened
 
 

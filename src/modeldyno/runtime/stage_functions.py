@@ -155,8 +155,8 @@ def _make_feed(make: Callable[[], Any], names: tuple[str, ...]) -> Feed:
     if isinstance(made, Mapping):
         return {str(name): _to_array(value) for name, value in made.items()}
     values = made if isinstance(made, tuple | list) and all(hasattr(v, "shape") for v in made) else (made,)
-    known = (*names, *(f"input_{place}" for place in range(len(names), len(values))))
-    return {name: _to_array(value) for name, value in zip(known, values, strict=False)}
+    input_names = (*names, *(f"input_{place}" for place in range(len(names), len(values))))
+    return {name: _to_array(value) for name, value in zip(input_names, values, strict=False)}
 
 
 def _to_array(value: Any) -> Any:

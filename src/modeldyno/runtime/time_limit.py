@@ -32,7 +32,7 @@ class TimeLimit:
     """When it is over."""
     name: str = "max_time"
     """The argument that sets it."""
-    sides: int = 1
+    side_count: int = 1
     """Processes that measure in turns within it."""
 
     @classmethod
@@ -43,14 +43,14 @@ class TimeLimit:
         return cls(seconds=seconds, end=time.monotonic() + seconds, name=name)
 
     @classmethod
-    def parse(cls, words: Sequence[str]) -> Self:
-        """Read what `words` wrote."""
-        seconds, end, name, sides = words
-        return cls(seconds=float(seconds), end=float(end), name=name, sides=int(sides))
+    def parse(cls, arguments: Sequence[str]) -> Self:
+        """Read what the method `arguments` wrote."""
+        seconds, end, name, side_count = arguments
+        return cls(seconds=float(seconds), end=float(end), name=name, side_count=int(side_count))
 
-    def words(self) -> tuple[str, ...]:
+    def arguments(self) -> tuple[str, ...]:
         """Write it for the command line of a child."""
-        return (repr(self.seconds), repr(self.end), self.name, str(self.sides))
+        return (repr(self.seconds), repr(self.end), self.name, str(self.side_count))
 
     @property
     def left(self) -> float:
@@ -64,7 +64,7 @@ class TimeLimit:
 
     def shorten(self, plan: Plan, probes: int) -> Plan:
         """Return the Plan of the next of so many probes, so that all of them fit into what is left."""
-        seconds = max(_SHORTEST, self.left / (self.sides * probes))
+        seconds = max(_SHORTEST, self.left / (self.side_count * probes))
         if seconds >= plan.max_time:
             return plan
         return replace(plan, max_time=seconds, min_time=min(plan.min_time, seconds / 2))

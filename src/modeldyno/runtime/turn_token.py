@@ -56,8 +56,8 @@ class TurnGranter:
     def made(cls) -> Self:
         """Open both pipes."""
         granted, grants = os.pipe()
-        asks, asked = os.pipe()
-        return cls(grants=grants, asks=asks, theirs=(granted, asked))
+        asks, request_end = os.pipe()
+        return cls(grants=grants, asks=asks, theirs=(granted, request_end))
 
     def taken(self) -> None:
         """Close the child's ends in the parent."""

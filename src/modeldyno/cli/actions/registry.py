@@ -50,7 +50,7 @@ def add(given: Mapping[str, Any]) -> None:
     if not given["wait"]:
         return
     # Whoever waits has asked to measure now; what others disturb is doubtful, and measured again later.
-    worker_action.work(WorkerOptions(once=True, waits=True, idle=IdleRule(looks=0)))
+    worker_action.work(WorkerOptions(once=True, waits=True, idle=IdleRule(samples=0)))
     show(registered.version.name, None)
 
 
@@ -120,7 +120,7 @@ def update(given: Mapping[str, Any]) -> None:
         version = changes.update_version(
             store.registry,
             given["name"],
-            words={key: given[key] for key in ("task", "dataset", "policy")},
+            texts={key: given[key] for key in ("task", "dataset", "policy")},
             metrics=parse_metrics(given["metrics"]),
             labels=parse_labels(given["labels"]),
         )
