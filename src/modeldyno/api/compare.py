@@ -137,8 +137,8 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
     """
     limit = TimeLimit.begin(max_time)
     check_settings(settings)
-    given: Any = evaluate  # it may be of another type than it is declared
-    if any(map(callable, given if isinstance(given, tuple | list) else (given,))):
+    criteria: Any = evaluate  # it may be of another type than it is declared
+    if any(map(callable, criteria if isinstance(criteria, tuple | list) else (criteria,))):
         raise RequestError(
             "compare judges metrics that it knows, such as 'accuracy'; evaluate each model by a function "
             "with profile(evaluate=function, data=loader)."
@@ -149,10 +149,12 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         force=force,
         why=why,
     )
-    sides = (baseline, candidate, *more)
-    if not (data is None or isinstance(data, str | Path)) and all(isinstance(s, str | Path) for s in sides):
+    all_operands = (baseline, candidate, *more)
+    if not (data is None or isinstance(data, str | Path)) and all(
+        isinstance(s, str | Path) for s in all_operands
+    ):
         raise RequestError("Batches evaluate live models; of references, give data= a .npz file.")
-    models = [side for side in sides if not isinstance(side, Result | Study | Comparison)]
+    models = [side for side in all_operands if not isinstance(side, Result | Study | Comparison)]
     check_functions(pre, post, example, live=not any(isinstance(model, str | Path) for model in models))
     shared = Request(
         model="",
@@ -186,7 +188,7 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
                 example,
                 stack,
             )
-            for index, side in enumerate(sides)
+            for index, side in enumerate(all_operands)
         ]
         operands = resolve_operands(requests, run=run)
         results = [side for side in operands if isinstance(side, Result)]
@@ -212,8 +214,8 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
     if result is None:
         raise RunFailed("It was interrupted before anything could be compared.")
     for measured in result.results:
-        store_if(measured, wanted=store, tags=tags)
-    store_conclusion_if(result, wanted=store)
+        store_if(measured, condition=store, tags=tags)
+    store_conclusion_if(result, condition=store)
     return result
 
 

@@ -89,13 +89,13 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
         "name": name,
         "trust": trust,
     }
-    told = watch or (lambda _form, _stage: None)
+    report_stage = watch or (lambda _form, _stage: None)
     if isinstance(model, str | Path):
         request = ConversionRequest(model=str(model), **fields)
-        conversion = run_conversion(request, in_process=inline, watch=told)
+        conversion = run_conversion(request, in_process=inline, watch=report_stage)
     else:
         with offered(model, name, example) as (ref, _):
             request = ConversionRequest(model=ref, **fields)
-            conversion = run_conversion(request, in_process=True, watch=told)
-    store_conclusion_if(conversion, wanted=store)
+            conversion = run_conversion(request, in_process=True, watch=report_stage)
+    store_conclusion_if(conversion, condition=store)
     return conversion

@@ -105,9 +105,9 @@ def report(  # noqa: PLR0913 - one parameter per option
         RequestError: a document or its chart is not there, or the format cannot hold it.
         MissingExtra: the format needs a program or a package that is not installed.
     """
-    given = [documents] if isinstance(documents, Document | str | Path) else list(documents)
+    several = [documents] if isinstance(documents, Document | str | Path) else list(documents)
     write_report(
-        [_find(document) for document in given],
+        [_find(document) for document in several],
         Path(output),
         as_tuple(require, "require"),
         chart=chart,
@@ -139,9 +139,9 @@ def export(document: Result | Study | str | Path, to: str | Sequence[str]) -> tu
     for place in places:
         documents_export.resolve_target(place)  # a mistake here is told before one in the document
     name = str(document) if isinstance(document, str | Path) else ""
-    found = find_any(name) if name else document
-    assert not isinstance(found, str | Path)
-    return tuple(documents_export.export_to(found, places, name))
+    stored = find_any(name) if name else document
+    assert not isinstance(stored, str | Path)
+    return tuple(documents_export.export_to(stored, places, name))
 
 
 @reword_errors
@@ -173,7 +173,7 @@ def import_results(
     constraints = tuple(map(Constraint.parse, as_tuple(require, "require")))
     outcomes = [judge_result(result, constraints) for result in documents_import.read(Path(file), tool)]
     for outcome in outcomes:
-        store_if(outcome.result, wanted=store, tags=tags)
+        store_if(outcome.result, condition=store, tags=tags)
     return tuple(result_or_raise(outcome) for outcome in outcomes)
 
 
@@ -238,8 +238,8 @@ def rm(results: Stored | str | Sequence[Stored | str]) -> tuple[RemovedDocument,
     Raises:
         RequestError: one of them is not there, or a tag belongs to several Results.
     """
-    given = [results] if isinstance(results, Stored | str) else list(results)
-    return tuple(catalog.remove_documents([_name_of(item) for item in given]))
+    several = [results] if isinstance(results, Stored | str) else list(results)
+    return tuple(catalog.remove_documents([_name_of(item) for item in several]))
 
 
 @reword_errors
@@ -336,8 +336,8 @@ def findings(result: Result | str | Path) -> tuple[Finding, ...]:
     Raises:
         RequestError: there is no such Result.
     """
-    found = _result(result)
-    return find_findings(found, installed.knobs(found.job.backend))
+    stored = _result(result)
+    return find_findings(stored, installed.knobs(stored.job.backend))
 
 
 @reword_errors
@@ -368,12 +368,12 @@ def replicas(
     if not options.asked:
         raise RequestError("Nothing to compute; give a demand, such as '1000/s', or a price.")
     bounds = tuple(map(Constraint.parse, as_tuple(require, "require")))
-    found = _find(result)
-    if not isinstance(found, Result | LoadCurve | Capacity):
+    stored = _find(result)
+    if not isinstance(stored, Result | LoadCurve | Capacity):
         raise RequestError("Replicas follow from a result of a load, a load curve or the largest load.")
-    if bounds and not isinstance(found, Result):
+    if bounds and not isinstance(stored, Result):
         raise RequestError("--require applies to a result; a load series has bounds of its own.")
-    return options.of_document(found, bounds)
+    return options.of_document(stored, bounds)
 
 
 @reword_errors
@@ -409,8 +409,8 @@ def schema(document: str = "result") -> dict[str, Any]:
     try:
         return read_job_schema(document)
     except subprocess.CalledProcessError:
-        known = ", ".join((*_SCHEMAS, "job"))
-        raise RequestError(f"There is no schema of '{document}'; it is {known} or a command.") from None
+        names = ", ".join((*_SCHEMAS, "job"))
+        raise RequestError(f"There is no schema of '{document}'; it is {names} or a command.") from None
 
 
 def _find(document: Any) -> Any:
@@ -419,10 +419,10 @@ def _find(document: Any) -> Any:
 
 
 def _result(document: Result | str | Path) -> Result:
-    found = _find(document)
-    if not isinstance(found, Result):
+    stored = _find(document)
+    if not isinstance(stored, Result):
         raise RequestError(f"'{document}' is no result; give the id of one.")
-    return found
+    return stored
 
 
 def _name_of(document: Stored | str) -> str:

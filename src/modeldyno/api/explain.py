@@ -134,8 +134,8 @@ def explain(  # noqa: PLR0913 - one function per command, one parameter per opti
         )
     for level, result in explanation.results.items():
         if level != ECHO:
-            store_if(result, wanted=store, tags=tags)
-    store_conclusion_if(explanation, wanted=store)
+            store_if(result, condition=store, tags=tags)
+    store_conclusion_if(explanation, condition=store)
     return explanation
 
 

@@ -178,9 +178,9 @@ def _how_to_decide(before: Result, after: Result) -> str:
     ]
     if not few:
         return "To decide it, use modeldyno.gate, which runs both in turns."
-    sides = "both" if len(few) == len((before, after)) else few[0]
+    which = "both" if len(few) == len((before, after)) else few[0]
     return (
-        f"So few processes do not show the variation between processes; measure {sides} in five, with "
+        f"So few processes do not show the variation between processes; measure {which} in five, with "
         "ModelProfiler(..., processes=5) or modeldyno profile --processes 5."
     )
 
@@ -271,7 +271,7 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
     branch = BRANCH + save_as_baseline.removeprefix(BRANCH) if save_as_baseline else None
     passed = report.verdict is Verdict.HELD and not report.result.failures
     kept = (*as_tuple(tags, "tags"), *((branch,) if branch and passed else ()))
-    store_if(report.result, wanted=store, tags=kept)
+    store_if(report.result, condition=store, tags=kept)
     return report
 
 
@@ -368,7 +368,7 @@ def doctor(  # noqa: PLR0913 - one function per command, one parameter per optio
     ).job()
     with showing_progress(watch, progress=progress) as on_event, open_run_session(on_event, limit) as bench:
         result = run_against_itself(job, bench, budget=budget)
-    store_if(result, wanted=store, tags=(*as_tuple(tags, "tags"), TAG))
+    store_if(result, condition=store, tags=(*as_tuple(tags, "tags"), TAG))
     return check_machine(result, smallest=smallest)
 
 

@@ -44,8 +44,8 @@ def run_jobs(file: str | Path, *options: str) -> list[Stored | None]:
     """
     jobs = read_jobs(str(file))
     with TemporaryDirectory(prefix="modeldyno-jobs-") as folder:
-        words = (*_COMMAND, "run", "--json", folder, str(file), *options)
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        command = (*_COMMAND, "run", "--json", folder, str(file), *options)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         paths = [Path(folder) / f"{job.number}.json" for job in jobs]
         if done.returncode == _REFUSED and not any(path.exists() for path in paths):
             lines = done.stderr.strip().splitlines() or ["The jobs were refused."]

@@ -41,8 +41,8 @@ class LiveEvaluation:
         Raises:
             RequestError: a name is unknown, the model is no live object, or there is no loader.
         """
-        given = tuple(evaluate) if isinstance(evaluate, tuple | list) else (evaluate,)
-        functions = tuple(each for each in given if callable(each))
+        criteria = tuple(evaluate) if isinstance(evaluate, tuple | list) else (evaluate,)
+        functions = tuple(each for each in criteria if callable(each))
         if not functions and (data is None or isinstance(data, str | Path)):
             return None
         if isinstance(model, str | Path):
@@ -55,7 +55,7 @@ class LiveEvaluation:
                 "Functions evaluate a loader: give data= an iterable of batches (inputs, labels), such as a "
                 "DataLoader or a tf.data.Dataset."
             )
-        texts = (text.strip() for each in given if not callable(each) for text in str(each).split(","))
+        texts = (text.strip() for each in criteria if not callable(each) for text in str(each).split(","))
         names = [evaluation_name(text) for text in texts if text]
         for name in names:
             if not is_evaluation(name):
@@ -112,9 +112,11 @@ class LiveEvaluation:
             fits = labels
             if name != "mean_absolute_error":
                 fits = class_numbers(labels, outputs)
-            found = evaluate(name, outputs, fits)
+            evaluation = evaluate(name, outputs, fits)
             yield Measurement(
-                metric=name, value=found.value, interval=Interval(low=found.low, high=found.high)
+                metric=name,
+                value=evaluation.value,
+                interval=Interval(low=evaluation.low, high=evaluation.high),
             )
         yield Measurement(metric="evaluated_samples", value=len(labels))
 

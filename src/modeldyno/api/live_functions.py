@@ -55,11 +55,11 @@ def with_functions(
     """
     objects = plugins.objects()
 
-    def reference(function: Any, field: str, *given: Any) -> str | None:
+    def reference(function: Any, field: str, *arguments: Any) -> str | None:
         if function is None or isinstance(function, str):
             return parse_function(function, field)
         name = getattr(function, "__name__", type(function).__name__)
-        offer = objects.offer(partial(function, *given) if given else function, name=name)
+        offer = objects.offer(partial(function, *arguments) if arguments else function, name=name)
         stack.callback(objects.withdraw, offer)
         return str(offer)
 

@@ -122,12 +122,12 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
         MissingExtra: the server is not installed.
         BoundBroken: a bound of `require` is broken; the Result is the exception's ``result``.
     """
-    given = locals().copy()
-    request = _request(given)
+    arguments = locals().copy()
+    request = _request(arguments)
     with show_loads(wanted=store) as live:
-        with _headers_and_progress(given) as on_event:
+        with _headers_and_progress(arguments) as on_event:
             outcome = run_request(request, watch=live.follow(on_event))
-        store_if(outcome.result, wanted=store, tags=tags)
+        store_if(outcome.result, condition=store, tags=tags)
         live.end(outcome.result)
     return result_or_raise(outcome)
 
@@ -211,20 +211,20 @@ def load_curve(  # noqa: PLR0913 - one parameter per option
         MissingExtra: the server is not installed.
         RunFailed: it was interrupted before anything was measured.
     """
-    given = locals().copy()
+    arguments = locals().copy()
     text = (
         concurrency
         if concurrency is None or isinstance(concurrency, str)
         else ",".join(map(str, concurrency))
     )
     if resume is not None:
-        stored = _series_to_resume(load_curve, given, resume, search=False)
+        stored = _series_to_resume(load_curve, arguments, resume, search=False)
         curve = resume_curve(stored, concurrency=text, require=as_tuple(require, "require"))
     else:
         loads = parse_ladder(text or _LOADS)
-        request = _request({**given, "concurrency": loads[0]})
+        request = _request({**arguments, "concurrency": loads[0]})
         curve = begin_curve(request, loads, until_plateau=ends_at_plateau(text or _LOADS))
-    return _measure(curve, given)
+    return _measure(curve, arguments)
 
 
 @reword_errors
@@ -313,14 +313,14 @@ def find_load(  # noqa: PLR0913 - one parameter per option
         MissingExtra: the server is not installed.
         RunFailed: it was interrupted before anything was measured.
     """
-    given = locals().copy()
+    arguments = locals().copy()
     if resume is not None:
-        stored = _series_to_resume(find_load, given, resume, search=True)
+        stored = _series_to_resume(find_load, arguments, resume, search=True)
         bounds = as_tuple(require, "require")
         search = resume_search(stored, most=most, measurements=measurements, require=bounds)
     else:
-        search = begin_search(_request(given), most=most, measurements=measurements)
-    return _measure(search, given)
+        search = begin_search(_request(arguments), most=most, measurements=measurements)
+    return _measure(search, arguments)
 
 
 @reword_errors
@@ -341,17 +341,19 @@ def rerank_load(series: str | Path | LoadCurve | Capacity, require: str | Sequen
     return rerank_series(_find_series(series), as_tuple(require, "require"))
 
 
-def _measure(series: AnySeries, given: Mapping[str, Any]) -> AnySeries:
+def _measure(series: AnySeries, arguments: Mapping[str, Any]) -> AnySeries:
     """Measure a series to its end, storing each Result with the series before the next."""
-    wanted, tags = given["store"], given["tags"]
+    stores, tags = arguments["store"], arguments["tags"]
     if series.rungs:
-        store_conclusion_if(series, wanted=wanted)
-    with _headers_and_progress(given) as on_event, show_loads(wanted=wanted) as live:
-        emission, watch = Emission.parse(given["carbon"], given["power"]), live.follow(on_event)
-        for outcome, latest in measure_loads(series, watch=watch, force=given["force"], emission=emission):
-            store_if(outcome.result, wanted=wanted, tags=tags)
+        store_conclusion_if(series, condition=stores)
+    with _headers_and_progress(arguments) as on_event, show_loads(wanted=stores) as live:
+        emission, watch = Emission.parse(arguments["carbon"], arguments["power"]), live.follow(on_event)
+        for outcome, latest in measure_loads(
+            series, watch=watch, force=arguments["force"], emission=emission
+        ):
+            store_if(outcome.result, condition=stores, tags=tags)
             live.end(outcome.result)
-            store_conclusion_if(latest, wanted=wanted)
+            store_conclusion_if(latest, condition=stores)
             series = latest
     if not series.rungs:
         raise RunFailed("No measurement was completed.")
@@ -359,12 +361,12 @@ def _measure(series: AnySeries, given: Mapping[str, Any]) -> AnySeries:
 
 
 def _series_to_resume(
-    function: Callable[..., Any], given: Mapping[str, Any], resume: Any, *, search: bool
+    function: Callable[..., Any], arguments: Mapping[str, Any], resume: Any, *, search: bool
 ) -> LoadCurve | Capacity:
     """Return the series to resume, after refusing arguments that cannot change it."""
     parameters = signature(function).parameters.items()
-    changed = [name for name, p in parameters if name not in _OF_THE_RUN and given[name] != p.default]
-    options = (f"--{name.replace('_', '-')}" for name in (*changed, *given["settings"]))
+    changed = [name for name, p in parameters if name not in _OF_THE_RUN and arguments[name] != p.default]
+    options = (f"--{name.replace('_', '-')}" for name in (*changed, *arguments["settings"]))
     check_changes(options, search=search)
     return _find_series(resume)
 
@@ -380,41 +382,42 @@ def _find_series(series: str | Path | LoadCurve | Capacity) -> LoadCurve | Capac
 
 
 @contextmanager
-def _headers_and_progress(given: Mapping[str, Any]) -> Iterator[Callable[[Event], None]]:
+def _headers_and_progress(arguments: Mapping[str, Any]) -> Iterator[Callable[[Event], None]]:
     """Send the headers and show progress within the block, as the arguments of a function say."""
-    headers = [f"{name}: {value}" for name, value in (given["headers"] or {}).items()]
+    headers = [f"{name}: {value}" for name, value in (arguments["headers"] or {}).items()]
     with (
         headers_in_environment(headers),
-        showing_progress(given["watch"], progress=given["progress"]) as on_event,
+        showing_progress(arguments["watch"], progress=arguments["progress"]) as on_event,
     ):
         yield on_event
 
 
-def _request(given: Mapping[str, Any]) -> Request:
+def _request(arguments: Mapping[str, Any]) -> Request:
     """Build the Request from the arguments of one of the three functions."""
-    reference = _check_reference(given["model"])
-    plan, knobs = split_plan(given["plan"], given["settings"])
+    reference = _check_reference(arguments["model"])
+    plan, knobs = split_plan(arguments["plan"], arguments["settings"])
     load = Load(
-        **_arrivals(given.get("rate"), given.get("replay")),
-        concurrency=given["concurrency"],
-        **{row.field: given[row.name] for row in LOAD} | {"sequence": parse_sequence(given["sequence"])},
+        **_arrivals(arguments.get("rate"), arguments.get("replay")),
+        concurrency=arguments["concurrency"],
+        **{row.field: arguments[row.name] for row in LOAD}
+        | {"sequence": parse_sequence(arguments["sequence"])},
     )
-    records = given.get("records")
+    records = arguments.get("records")
     return Request(
         model=reference,
-        backend=given["backend"] or server_for(reference),
+        backend=arguments["backend"] or server_for(reference),
         settings=knobs,
-        inputs=as_tuple(given["inputs"], "inputs"),
-        probes=tuple(given["probes"]),
+        inputs=as_tuple(arguments["inputs"], "inputs"),
+        probes=tuple(arguments["probes"]),
         load=load,
-        require=as_tuple(given["require"], "require"),
-        percentiles=as_tuple(given["percentiles"], "percentiles"),
+        require=as_tuple(arguments["require"], "require"),
+        percentiles=as_tuple(arguments["percentiles"], "percentiles"),
         plan=plan,
         observation=Observation(records=None if records is None else str(Path(records).absolute())),
-        name=given["name"],
-        trust=given["trust"],
-        beside=as_tuple(given["beside"], "beside"),
-        emission=Emission.parse(given["carbon"], given["power"]),
+        name=arguments["name"],
+        trust=arguments["trust"],
+        beside=as_tuple(arguments["beside"], "beside"),
+        emission=Emission.parse(arguments["carbon"], arguments["power"]),
     )
 
 

@@ -250,11 +250,13 @@ class ModelProfiler:
         with self._use_inputs(input_data):
             figures = self._record("memory_profile", self._measure(("static", "memory"), num_runs=1))
         steps = _memory_steps(figures)
-        wanted: dict[str, Any] = {
+        sections: dict[str, Any] = {
             "allocations": [step for step in steps if step["bytes"] > 0] if track_allocations else [],
             "deallocations": [step for step in steps if step["bytes"] < 0] if track_deallocations else [],
         }
-        return figures.with_sections(wanted if memory_snapshots else {**wanted, "held": [], "timeline": {}})
+        return figures.with_sections(
+            sections if memory_snapshots else {**sections, "held": [], "timeline": {}}
+        )
 
     def gpu_profile(
         self,
@@ -284,7 +286,11 @@ class ModelProfiler:
         )
         rows = figures.get("operators", [])
         return figures.with_sections(
-            {name: [row for row in rows if row["kind"] == kind] for name, kind, wanted in sections if wanted}
+            {
+                name: [row for row in rows if row["kind"] == kind]
+                for name, kind, included in sections
+                if included
+            }
             | {"operators": [row for row in rows if row["kind"] == EventKind.OPERATOR]}
         )
 
@@ -503,7 +509,7 @@ class ModelProfiler:
                     layers=layers,
                 )
         result = without_files(result)
-        store_if(result, wanted=self._store)
+        store_if(result, condition=self._store)
         return Figures(result)
 
     @contextmanager

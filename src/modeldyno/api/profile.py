@@ -177,7 +177,7 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         outcome = measure_request(request, model, example, inline=inline, watch=on_event)
         if live:
             outcome = live.judge(outcome, model, settings.get("device"))
-    store_if(outcome.result, wanted=store, tags=tags)
+    store_if(outcome.result, condition=store, tags=tags)
     return result_or_raise(outcome)
 
 
@@ -260,7 +260,7 @@ def inspect(  # noqa: PLR0913 - one function per command, one parameter per opti
     )
     with showing_progress(watch, progress=progress) as on_event:
         result = measure_request(request, model, example, inline=inline, watch=on_event).result
-    store_if(result, wanted=store, tags=tags)
+    store_if(result, condition=store, tags=tags)
     return result
 
 
@@ -389,13 +389,13 @@ def store(result: Result, tags: str | Sequence[str] = ()) -> str:
     return result.id
 
 
-def store_if(result: Result, *, wanted: bool, tags: str | Sequence[str] = ()) -> None:
-    """Store a Result if `wanted`; if the store cannot be written, warn, or raise if there are tags.
+def store_if(result: Result, *, condition: bool, tags: str | Sequence[str] = ()) -> None:
+    """Store a Result if `condition`; if the store cannot be written, warn, or raise if there are tags.
 
     Raises:
         StoreError: the store cannot be written, and there are tags.
     """
-    if not wanted:
+    if not condition:
         return
     try:
         store(result, tags)
@@ -405,9 +405,9 @@ def store_if(result: Result, *, wanted: bool, tags: str | Sequence[str] = ()) ->
         _warn_not_stored(error)
 
 
-def store_conclusion_if(document: Conclusion, *, wanted: bool) -> None:
-    """Store a comparison, a load series or a conversion if `wanted`; if the store cannot be written, warn."""
-    if not wanted:
+def store_conclusion_if(document: Conclusion, *, condition: bool) -> None:
+    """Store a comparison, a load series or a conversion if `condition`; warn if it cannot be stored."""
+    if not condition:
         return
     try:
         store_conclusion(document)

@@ -58,7 +58,7 @@ def tabulate_session(steps: Sequence[SessionStep]) -> Table:
     return Table(
         title="Numbers",
         columns=(*make_columns("step", "configuration"), *columns),
-        rows=tuple((name, shown, *row) for name, shown, table in tables for row in table.rows),
+        rows=tuple((name, label, *row) for name, label, table in tables for row in table.rows),
     )
 
 
@@ -80,8 +80,10 @@ def _pages(step: SessionStep, *, details: bool) -> Iterator[Page]:
         )
         return
     for result in step.results:
-        shown = replace(result, doubts=translate_doubts(result.doubts))
-        yield Page(title=f"{step.name}: {headline(shown)}", blocks=tuple(_blocks(shown, details=details)))
+        translated = replace(result, doubts=translate_doubts(result.doubts))
+        yield Page(
+            title=f"{step.name}: {headline(translated)}", blocks=tuple(_blocks(translated, details=details))
+        )
 
 
 def _blocks(result: Result, *, details: bool) -> Iterator[Block]:

@@ -46,19 +46,19 @@ class Recommendations(tuple[Recommendation, ...]):
 
 def recommend(results: Iterable[Result]) -> Recommendations:
     """Return what the Results suggest, each rule once: by the newest Result that it speaks of."""
-    found: dict[str, Recommendation] = {}
+    by_code: dict[str, Recommendation] = {}
     for result in results:
         knobs = plugins.knobs(result.job.backend)
         for item in findings(result, knobs):
             notice = finding_notice(result, item, knobs)
-            found[item.code] = Recommendation(
+            by_code[item.code] = Recommendation(
                 code=item.code,
                 text=notice.text,
                 saving=describe_saving(item.saving),
                 command=notice.advice,
                 finding=item,
             )
-    return Recommendations(sorted(found.values(), key=lambda item: -_largest_saving(item.finding)))
+    return Recommendations(sorted(by_code.values(), key=lambda item: -_largest_saving(item.finding)))
 
 
 def _largest_saving(finding: Finding) -> float:

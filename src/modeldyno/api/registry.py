@@ -100,14 +100,14 @@ def register(  # noqa: PLR0913 - one parameter per option
     if not isinstance(model, str | Path):
         with tempfile.TemporaryDirectory(prefix="modeldyno-register-") as folder:
             named = {"class": f"{type(model).__module__}.{type(model).__qualname__}", **(labels or {})}
-            words: dict[str, Any] = {
+            options: dict[str, Any] = {
                 "version": version, "task": task, "dataset": dataset, "metrics": metrics, "labels": named,
                 "evaluate": evaluate, "data": data, "parent": parent, "policy": policy, "convert": convert,
                 "profile": profile, "wait": wait,
                 "trust": True,  # it was written here
             }  # fmt: skip
             path = _save_live_object(model, example, Path(folder))
-            return register(path, name=name or type(model).__name__, **words)
+            return register(path, name=name or type(model).__name__, **options)
     request = Registration(
         model=str(model),
         name=name,
@@ -182,7 +182,7 @@ def retrieve(
             if version not in {None, named}:
                 return ()
             version = named
-        found = store.registry.find_versions(
+        versions = store.registry.find_versions(
             parsed.model if parsed is not None else "",
             framework=framework,
             task=task,
@@ -190,7 +190,7 @@ def retrieve(
             parent=parent,
             limit=limit,
         )
-    return tuple(found)
+    return tuple(versions)
 
 
 @reword_errors
@@ -296,10 +296,10 @@ def update(
     Raises:
         RequestError: there is no such version.
     """
-    words = {"task": task, "dataset": dataset, "policy": policy}
+    texts = {"task": task, "dataset": dataset, "policy": policy}
     with plugins.store() as store:
         return changes.update_version(
-            store.registry, name, texts=words, metrics=metrics or {}, labels=labels or {}
+            store.registry, name, texts=texts, metrics=metrics or {}, labels=labels or {}
         )
 
 
@@ -374,7 +374,7 @@ def answer(  # noqa: PLR0913 - one parameter per option
     """
     deployment.check_deployment(export, output, storage)
     with plugins.store() as store:
-        found = answering.answer(
+        answered = answering.answer(
             store.registry,
             name,
             require=as_tuple(require, "require"),
@@ -382,8 +382,10 @@ def answer(  # noqa: PLR0913 - one parameter per option
             on=on,
         )
         if export is not None:
-            deployment.write_deployment(store.registry, found, export=export, output=output, storage=storage)
-        return found
+            deployment.write_deployment(
+                store.registry, answered, export=export, output=output, storage=storage
+            )
+        return answered
 
 
 @reword_errors

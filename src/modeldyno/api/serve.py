@@ -121,8 +121,8 @@ def list_servers(*, stats: bool = False) -> tuple[Any, ...]:
         ``.ports``, ``.started``. With `stats` pairs of that and a `ServerUsage`: cores used, memory, disk and
         network traffic in bytes, and threads; a figure that cannot be read is None.
     """
-    found = running.list_running()
-    return tuple(zip(found, read_usage(found), strict=True)) if stats else found
+    servers = running.list_running()
+    return tuple(zip(servers, read_usage(servers), strict=True)) if stats else servers
 
 
 def list_containers(*, stats: bool = False) -> tuple[Any, ...]:
@@ -135,8 +135,8 @@ def list_containers(*, stats: bool = False) -> tuple[Any, ...]:
         A `Container` of Docker or Podman each, without those of `list_servers`: ``.name``, ``.image``,
         ``.url``, ``.ports``, ``.started``. With `stats` pairs of that and a `ServerUsage`.
     """
-    found = running.list_other_containers(running.list_running())
-    return tuple(zip(found, read_usage(found), strict=True)) if stats else found
+    containers = running.list_other_containers(running.list_running())
+    return tuple(zip(containers, read_usage(containers), strict=True)) if stats else containers
 
 
 def stop_server(*names: str, all_servers: bool = False) -> None:

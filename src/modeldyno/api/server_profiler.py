@@ -305,10 +305,10 @@ class Profiler:
         """Return where the server is; None if only the user's client knows."""
         if isinstance(self.inspector, ServerInspector):
             return self.inspector.endpoint
-        known = self.server_name is not None and (
+        is_known = self.server_name is not None and (
             "://" in self.server_name or _find_server(self.server_name) is not None
         )
-        return self._endpoint(self.server_name) if known else None
+        return self._endpoint(self.server_name) if is_known else None
 
     def _place(self, result: Result) -> ServerPlace:
         """Return the device of the server: of this machine, or as a server elsewhere reports it."""
@@ -316,13 +316,14 @@ class Profiler:
         if served_with == CPU:  # served for this diagnosis alone
             return ServerPlace(id=CPU, name=processor_name())
         endpoint = self._server()
-        seen = [m.scope for m in result.measurements if m.metric == "device_total"]
-        if not seen:
+        device_ids = [m.scope for m in result.measurements if m.metric == "device_total"]
+        if not device_ids:
             pid = None if endpoint is None else serving_process(endpoint.host, endpoint.port)
             return ServerPlace() if pid in {None, os.getpid()} else place_of_process(pid)
         names = {device.cuda or f"gpu:{device.index}": device.name for device in read_devices().devices}
         return ServerPlace(
-            id=", ".join(seen), name=", ".join(dict.fromkeys(names.get(scope, scope) for scope in seen))
+            id=", ".join(device_ids),
+            name=", ".join(dict.fromkeys(names.get(scope, scope) for scope in device_ids)),
         )
 
     def diagnose_all_batches(
@@ -377,27 +378,27 @@ class Profiler:
             RunFailed: nothing could be measured.
         """
         sizes = tuple(_BATCH_SIZES if batch_list is None else batch_list)
-        found: dict[str, dict[int, Diagnosis]] = {}
+        by_device: dict[str, dict[int, Diagnosis]] = {}
         reasons: dict[str, ModelDynoError] = {}
         for device in self._devices(available_devices):
             served = not self._path
             rule = IdleRule(samples=0) if served and device != CPU else idle or IdleRule()
             try:
                 with idle_device(device, "modeldyno auto_diagnose", rule):
-                    found[device] = self._diagnose_on(device, sizes, timeout)
+                    by_device[device] = self._diagnose_on(device, sizes, timeout)
             except (DeviceInUse, RunFailed) as error:
                 reasons[device] = error
                 _LOG.warning("%s is left out: %s", device, error)
-        if not found and reasons:
-            told = "; ".join(f"{device}: {error}" for device, error in reasons.items())
+        if not by_device and reasons:
+            reason = "; ".join(f"{device}: {error}" for device, error in reasons.items())
             if all(isinstance(error, DeviceInUse) for error in reasons.values()):
-                raise DeviceInUse(f"No device is idle: {told}")
-            raise RunFailed(f"Nothing could be measured: {told}")
-        return found
+                raise DeviceInUse(f"No device is idle: {reason}")
+            raise RunFailed(f"Nothing could be measured: {reason}")
+        return by_device
 
-    def _devices(self, given: Iterable[str] | None) -> tuple[str, ...]:
+    def _devices(self, names: Iterable[str] | None) -> tuple[str, ...]:
         """Return the devices to measure, each of which can be told from the others."""
-        devices = None if given is None else tuple(dict.fromkeys(map(named_device, given)))
+        devices = None if names is None else tuple(dict.fromkeys(map(named_device, names)))
         if self._path:
             wrong = set(devices or ()) - set(devices_here())
             if wrong:
@@ -423,17 +424,17 @@ class Profiler:
             if not isinstance(self.inspector, ServerInspector):
                 raise RequestError("Only an inspector of servers can be sent to several; give one for each.")
             self.inspector.endpoint = self._endpoint(self.servers[device])
-        found: dict[int, Diagnosis] = {}
+        by_size: dict[int, Diagnosis] = {}
         failed: RunFailed | None = None
         for size in sizes:
             try:
-                found[size] = self._diagnose_served(size, device) or self.diagnose(size, device, timeout)
+                by_size[size] = self._diagnose_served(size, device) or self.diagnose(size, device, timeout)
             except RunFailed as error:
                 failed = error
                 _LOG.warning("batch size %d on %s is left out: %s", size, device, error)
-        if failed is not None and not found:
+        if failed is not None and not by_size:
             raise failed
-        return found
+        return by_size
 
     def _diagnose_served(self, size: int, device: str) -> Diagnosis | None:
         """Serve the model on a device and measure it; None if it is served already."""
@@ -473,15 +474,15 @@ class Profiler:
         )
         with showing_progress(progress=self.progress) as on_event:
             result = measure_request(request, inspector, None, inline=True, watch=on_event).result
-        store_if(result, wanted=self.store)
+        store_if(result, condition=self.store)
         return result
 
     def _default_inspector(self, data: Any) -> BaseModelInspector:
         engine = self._engine()
         if engine not in ENGINES:
-            asked = f"the engine '{engine}'" if engine else "a model without an engine"
+            subject = f"the engine '{engine}'" if engine else "a model without an engine"
             raise RequestError(
-                f"There is no inspector for {asked}; give inspector=, or one of the engines "
+                f"There is no inspector for {subject}; give inspector=, or one of the engines "
                 f"{', '.join(ENGINES)} in model_info."
             )
         return ENGINES[engine][0](data, batch_num=100)
@@ -677,10 +678,10 @@ _HIGHEST_PERCENTILE = 99.999
 
 def _judge_with_failures(inspector: BaseModelInspector, result: Result, failed: float) -> Verdict:
     """Judge with this share of failed requests, for which the others must compensate."""
-    wanted = inspector.percentile / (1 - failed)
-    if wanted > _HIGHEST_PERCENTILE:
+    percentile = inspector.percentile / (1 - failed)
+    if percentile > _HIGHEST_PERCENTILE:
         return Verdict.BROKEN
-    return result.judge(f"latency.p{wanted:.6g} <= {inspector.sla}s").verdict
+    return result.judge(f"latency.p{percentile:.6g} <= {inspector.sla}s").verdict
 
 
 def _means(result: Result, metric: str) -> list[float]:

@@ -61,13 +61,13 @@ class EndToEnd:
         Raises:
             RequestError: a function fails.
         """
-        given = dict(arguments)
+        options = dict(arguments)
         if self.preprocess is not None:
-            given["example"] = raw
-            given.pop("inputs", None)
+            options["example"] = raw
+            options.pop("inputs", None)
         result = profile(
             model, pre=self.preprocess, post=self.postprocess, probes="stages", inline=True, store=False,
-            progress=False, **given,
+            progress=False, **options,
         )  # fmt: skip
         if result.failure is not None:
             raise RequestError(f"A function around the model failed: {result.failure.message}.")

@@ -240,9 +240,9 @@ def export_configs(
     Raises:
         RequestError: the directory is not empty, or there is nothing to write.
     """
-    found = _find_study(study)
+    stored = _find_study(study)
     check_folder(Path(folder), overwrite=overwrite)
-    return export_configurations(found, ranking(found), Path(folder), top)
+    return export_configurations(stored, ranking(stored), Path(folder), top)
 
 
 def _to_tree(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -48,13 +48,13 @@ def sweep_models(
     """
     if not models:
         raise RequestError("There are no models to sweep; give at least one.")
-    given = models.items() if isinstance(models, Mapping) else ((None, model) for model in models)
+    named_models = models.items() if isinstance(models, Mapping) else ((None, model) for model in models)
     limits = {"max_time": max_time, "max_trials": max_trials}
     tree = {name: value for name, value in limits.items() if value is not None}
     budget = read_budget(FileConfig(tree={"budget": tree} if tree else {}), Budget())
     started = time.monotonic()
     studies: list[Study] = []
-    for name, model in given:
+    for name, model in named_models:
         own = dict(model) if isinstance(model, Mapping) else {"model": model}
         if name is not None:
             own.setdefault("name", name)

@@ -51,7 +51,7 @@ def watch(
     """
     if not period > 0:
         raise RequestError(f"watch(period={period}): it must be more than 0 seconds, such as 0.5.")
-    return WatchedBlock(period=period, name=name, keep=partial(store_if, wanted=store, tags=tags))
+    return WatchedBlock(period=period, name=name, keep=partial(store_if, condition=store, tags=tags))
 
 
 class WatchedBlock:
@@ -102,11 +102,11 @@ class WatchedBlock:
         if self._samplers is None:
             raise RequestError("watch() has not begun; call start() first, or use it in a with block.")
         samplers, self._samplers = self._samplers, None
-        seen = [item for sampler in samplers for item in sampler.stop()]
+        sampled = [item for sampler in samplers for item in sampler.stop()]
         job = script_job(WATCHED, self._name)
         total = observed_number("total_time", elapsed)
         described = replace(empty_result(job), environment=machine.describe_environment(()))
-        self._result = fold(described, map(event_of, (total, *seen)))
+        self._result = fold(described, map(event_of, (total, *sampled)))
         self._keep(self._result)
         return self._result
 

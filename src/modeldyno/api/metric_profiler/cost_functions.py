@@ -96,13 +96,13 @@ class ComputeComplexity(ProfilerFunction):
         if self._export:
             Path("layerwise_data.csv").write_text(table.to_csv(), encoding="utf-8")
             Path("layerwise_data.svg").write_text(table.to_svg(), encoding="utf-8")
-        whole = table[""]
-        weights = whole.parameter_bytes + whole.buffer_bytes
+        totals = table[""]
+        weights = totals.parameter_bytes + totals.buffer_bytes
         values = {
-            "flops": whole.macs,
-            "total_params": whole.parameters,
-            "model_size": whole.parameter_bytes,
-            "memory_footprint": whole.held_bytes + (weights if include_weights else 0),
+            "flops": totals.macs,
+            "total_params": totals.parameters,
+            "model_size": totals.parameter_bytes,
+            "memory_footprint": totals.held_bytes + (weights if include_weights else 0),
             "layerwise_summary": str(table),
             "layerwise_data": table,
         }
@@ -157,10 +157,10 @@ class ComputeExecutionTime(ProfilerFunction):
     ) -> NumberWithInterval:
         """Measure calls with random inputs like the first batch of `split`, by default the first one."""
         loader, inputs = _loader_and_inputs(data_splits, split, batch_size)
-        called, given, _ = _subject(model, loader.forward_pass, inputs)
+        called, arguments, _ = _subject(model, loader.forward_pass, inputs)
         result = profile(
             called,
-            **given,
+            **arguments,
             probes="latency",
             max_time=self._max_time,
             store=False,
@@ -176,8 +176,8 @@ class ComputeExecutionTime(ProfilerFunction):
 def _loader_and_inputs(data_splits: Any, split: str | None, batch_size: int) -> tuple[DataLoader, Any]:
     """Return the loader of a split, by default the first one, and random inputs of so many samples."""
     if not data_splits or (split is not None and split not in data_splits):
-        known = ", ".join(data_splits or ()) or "none"
-        raise InvalidStatus(f"There is no split '{split or 'train'}'; known: {known}.")
+        names = ", ".join(data_splits or ()) or "none"
+        raise InvalidStatus(f"There is no split '{split or 'train'}'; known: {names}.")
     data = data_splits[split] if split else next(iter(data_splits.values()))
     loader = data if isinstance(data, DataLoader) else DataLoader(data)
     return loader, loader.random_inputs(batch_size)
@@ -185,11 +185,11 @@ def _loader_and_inputs(data_splits: Any, split: str | None, batch_size: int) -> 
 
 def _analyse(model: Any, loader: DataLoader, inputs: Any, device: Any, num_bytes: float | None) -> LayerTable:
     """Return the costs of a model and its layers, without calling it unless modules declare theirs."""
-    called, given, prefix = _subject(model, loader.forward_pass, inputs)
+    called, arguments, prefix = _subject(model, loader.forward_pass, inputs)
     torch_module = framework_of(model) is TORCH
     declared = declared_costs(model, loader.forward_pass, inputs, device, num_bytes) if torch_module else {}
     with standing_in(model, declared):
-        result = inspect(called, **given, store=False, progress=False)
+        result = inspect(called, **arguments, store=False, progress=False)
     for doubt in noteworthy_doubts(result.doubts):
         warnings.warn(f"Complexity: {doubt.seen}; {doubt.advice}.", stacklevel=3)
     buffer_bytes = framework_of(model).buffer_bytes(model, inputs)

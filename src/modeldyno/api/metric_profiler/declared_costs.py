@@ -64,8 +64,10 @@ def declared_costs(
 
     costs: dict[str, DeclaredCost] = {}
 
-    def keep(path: str, module: Any, given: Any, output: Any) -> None:
-        cost = _read_declaration(path, module, getattr(module, _DECLARES)(given, output), output, num_bytes)
+    def keep(path: str, module: Any, arguments: Any, output: Any) -> None:
+        cost = _read_declaration(
+            path, module, getattr(module, _DECLARES)(arguments, output), output, num_bytes
+        )
         before = costs.get(path)
         forms = map_leaves(
             lambda leaf: _Form(leaf.shape, leaf.dtype) if hasattr(leaf, "device") else leaf, output
@@ -79,7 +81,7 @@ def declared_costs(
 
     hooks = [
         module.register_forward_hook(
-            lambda module, given, output, path=path: keep(path, module, given, output)
+            lambda module, arguments, output, path=path: keep(path, module, arguments, output)
         )
         for path, module in declaring.items()
     ]
@@ -108,10 +110,10 @@ def standing_in(model: Any, costs: Mapping[str, DeclaredCost]) -> Iterator[None]
                 module.forward = forward
 
 
-def _empty_outputs(outputs: Iterator[Any], *given: Any, **named: Any) -> Any:
+def _empty_outputs(outputs: Iterator[Any], *arguments: Any, **named: Any) -> Any:
     import torch  # noqa: PLC0415 - slow to import
 
-    place = next((leaf.device for leaf in leaves((given, named)) if hasattr(leaf, "device")), "cpu")
+    place = next((leaf.device for leaf in leaves((arguments, named)) if hasattr(leaf, "device")), "cpu")
 
     return map_leaves(
         lambda leaf: (
@@ -135,7 +137,7 @@ def _read_declaration(
                 f"{place} names '{min(unknown)}' in param_size, but its "
                 f"parameters and buffers are {', '.join(tensors) or 'none'}."
             )
-        rest = {
+        undeclared = {
             name: tensor.element_size() if num_bytes is None else num_bytes
             for name, tensor in parameters.items()
             if name not in sizes
@@ -143,7 +145,9 @@ def _read_declaration(
         elements = sum(leaf.numel() for leaf in leaves(output) if hasattr(leaf, "numel"))
         return DeclaredCost(
             macs=float(declared["flops"]),
-            parameter_bytes=float(sum(tensors[name].numel() * size for name, size in (sizes | rest).items())),
+            parameter_bytes=float(
+                sum(tensors[name].numel() * size for name, size in (sizes | undeclared).items())
+            ),
             activation_bytes=elements * float(declared["activation_size"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -95,11 +95,11 @@ class ForwardPass:
     def __init__(
         self, model_input_pattern: Iterable[Any] | None = None, expecting_common_inputs: bool = True
     ) -> None:
-        for given, method, otherwise in (
+        for is_covered, method, otherwise in (
             (model_input_pattern is not None, "extract_model_inputs", "give model_input_pattern="),
             (expecting_common_inputs, "create_random_model_inputs", "let expecting_common_inputs be True"),
         ):
-            if not given and getattr(type(self), method) is getattr(ForwardPass, method):
+            if not is_covered and getattr(type(self), method) is getattr(ForwardPass, method):
                 raise InvalidFunction(f"{type(self).__name__} has no {method} of its own; {otherwise}.")
         self.mip = None if model_input_pattern is None else ModelInputPattern(model_input_pattern)
         self.expecting_common_inputs = expecting_common_inputs

@@ -141,12 +141,12 @@ def _keras_evaluation(model: Any, device: Device) -> Iterator[Any]:
 
 def _keras_call(model: Any, inputs: Any) -> Any:
     """Call a model as at inference, compiled where it can be; several inputs are a list, as for Keras."""
-    given = inputs
+    argument = inputs
     if not isinstance(inputs, Mapping):
-        given = inputs[0] if len(inputs) == 1 else list(inputs)
+        argument = inputs[0] if len(inputs) == 1 else list(inputs)
     if hasattr(model, "predict_on_batch"):
-        return model.predict_on_batch(given)
-    return model(given, training=False)
+        return model.predict_on_batch(argument)
+    return model(argument, training=False)
 
 
 def _keras_settings(device: Device) -> dict[str, Any]:
@@ -206,10 +206,11 @@ def _opened_file(path: Any, device: Device) -> Iterator[Callable[..., Any]]:
     with backend.open(described, configure(backend.knobs, _file_settings(device))) as session:
         assert isinstance(session, CanCall)
 
-        def call(*given: Any, **named: Any) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
             names = (spec.name for spec in described.inputs)
             feed = {
-                name: to_array(value) for name, value in (*zip(names, given, strict=False), *named.items())
+                name: to_array(value)
+                for name, value in (*zip(names, arguments, strict=False), *named.items())
             }
             outputs = session.arrays(session.prepare(feed)())
             return next(iter(outputs.values())) if len(outputs) == 1 else tuple(outputs.values())

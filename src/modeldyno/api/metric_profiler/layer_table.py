@@ -121,17 +121,17 @@ class LayerTable:
     def to_svg(self) -> str:
         """Return a picture of the bytes that each layer, one without layers inside, writes in a call."""
         parents = {row.path.rpartition(".")[0] for row in self.rows if row.path}
-        shown = [row for row in self.rows if row.path not in parents]
-        most = max((row.written_bytes for row in shown), default=0) or 1
+        leaves = [row for row in self.rows if row.path not in parents]
+        most = max((row.written_bytes for row in leaves), default=0) or 1
         bars = "".join(
             f'<text x="190" y="{20 * i + 34}" text-anchor="end">{escape(row.path or row.kind)}</text>'
             f'<rect x="200" y="{20 * i + 22}" width="{400 * row.written_bytes / most:.1f}" height="15" '
             f'fill="#4878a8"/><text x="{205 + 400 * row.written_bytes / most:.1f}" y="{20 * i + 34}">'
             f"{format_quantity(row.written_bytes, BYTES)}</text>"
-            for i, row in enumerate(shown)
+            for i, row in enumerate(leaves)
         )
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="720" height="{20 * len(shown) + 30}" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="720" height="{20 * len(leaves) + 30}" '
             f'font-family="sans-serif" font-size="12">'
             f'<text x="10" y="14">Bytes written by layer</text>{bars}</svg>\n'
         )

@@ -216,12 +216,12 @@ class MetricProfiler:
         if other is not None:
             write_table(str(self._comparison(other, short=short_print)), print_mode)
             return
-        shown = self._shown()
+        metrics = self._shown()
         rows: list[tuple[str, ...]] = [(f"Backend: {self.backend}", "")]
-        rows += [self._row(key, metric) for key, metric in shown.items()]
+        rows += [self._row(key, metric) for key, metric in metrics.items()]
         lines = [make_table((f"Param Name ({self.name})", "Value"), rows)]
         if not short_print:
-            lines += [f"* {metric.friendly_name()}: {metric.description()}" for metric in shown.values()]
+            lines += [f"* {metric.friendly_name()}: {metric.description()}" for metric in metrics.values()]
             summary = self._entries.get("layerwise_summary")
             lines += [str(summary.status.value)] if summary and summary.computed else []
         lines += [f"{key} failed: {e.failure}" for key, e in self._entries.items() if e.failure]
@@ -312,15 +312,15 @@ class MetricProfiler:
 
     def _entry(self, key: str) -> _Entry:
         if key not in self._entries:
-            known = ", ".join(self._entries) or "none"
-            raise InvalidStatus(f"No registered function computes '{key}'; known: {known}.")
+            keys = ", ".join(self._entries) or "none"
+            raise InvalidStatus(f"No registered function computes '{key}'; known: {keys}.")
         return self._entries[key]
 
     def _check_arguments(self, arguments: Mapping[str, Any]) -> None:
-        known = {name for e in self._entries.values() for name in named_parameters(e.function)}
+        parameters = {name for e in self._entries.values() for name in named_parameters(e.function)}
         for name in arguments:
-            if name not in known:
-                listed = ", ".join(sorted(known)) or "none"
+            if name not in parameters:
+                listed = ", ".join(sorted(parameters)) or "none"
                 raise InvalidStatus(f"No registered function takes '{name}'; they take: {listed}.")
 
     def _shown(self) -> dict[str, Metric]:
@@ -336,29 +336,29 @@ class MetricProfiler:
         mine, theirs = self._shown(), other._shown()
         changes = []
         for key in {**mine, **theirs}:
-            sides = (mine.get(key), theirs.get(key))
-            metric = sides[0] or sides[1]
+            pair = (mine.get(key), theirs.get(key))
+            metric = pair[0] or pair[1]
             assert metric is not None
-            check_same_metric(*sides)
+            check_same_metric(*pair)
             texts = [
                 profiler._row(key, side) if side else ("", "-")  # noqa: SLF001 - of the same class
-                for profiler, side in zip((self, other), sides, strict=True)
+                for profiler, side in zip((self, other), pair, strict=True)
             ]
-            label, shown = metric.friendly_name(), (texts[0][1], texts[1][1])
-            if texts[0][0] == texts[1][0] or not all(sides):
+            label, values = metric.friendly_name(), (texts[0][1], texts[1][1])
+            if texts[0][0] == texts[1][0] or not all(pair):
                 label = texts[0][0] or texts[1][0]
             else:  # of other scales, so that each value has its own unit
-                shown = tuple(  # type: ignore[assignment]
+                values = tuple(  # type: ignore[assignment]
                     f"{text} {side.get_units()}" if side and side.value is not None else text
-                    for text, side in zip(shown, sides, strict=True)
+                    for text, side in zip(values, pair, strict=True)
                 )
             changes.append(
                 StatusChange(
                     key=key,
                     label=label,
-                    x=sides[0].value if sides[0] else None,
-                    y=sides[1].value if sides[1] else None,
-                    shown=shown,
+                    x=pair[0].value if pair[0] else None,
+                    y=pair[1].value if pair[1] else None,
+                    shown=values,
                     comparative=_comparative_of(metric),
                     description=metric.description(),
                 )

@@ -70,8 +70,8 @@ class Comparative(Enum):
         for member in cls:
             if str(value).lower() == member.value:
                 return member
-        known = ", ".join(member.value for member in cls)
-        raise InvalidStatus(f"There is no comparative {value!r}; known: {known}.")
+        names = ", ".join(member.value for member in cls)
+        raise InvalidStatus(f"There is no comparative {value!r}; known: {names}.")
 
 
 class StatusKey(ABC):

@@ -142,10 +142,10 @@ class StatusComparison:
     def __str__(self) -> str:
         head = ("Param Name", "Enhancement", f"Value ({self.name})", f"Value ({self.other})")
         table = make_table(head, [(c.label, c.enhancement, *c.shown) for c in self.changes])
-        said = [
+        notes = [
             (c.label, text) for c in self.changes for text in (c.direction(self.name, self.other), c.doubt)
         ]
-        lines = [f"{label}: {text}" for label, text in said if text]
+        lines = [f"{label}: {text}" for label, text in notes if text]
         lines += self.failures
         lines += (
             [] if self.short else [f"* {c.label}: {c.description}" for c in self.changes if c.description]
