@@ -95,15 +95,15 @@ class _Commands(click.Group):
             if instead := _suggest_for_model_analyzer(args) or suggestions.instead_of_command(args[0]):
                 raise RequestError(instead)
             raise UnknownName.among("command", args[0], COMMANDS)
-        name, command, words = super().resolve_command(ctx, args)
+        name, command, arguments = super().resolve_command(ctx, args)
         if command is not None and name != "run":  # the words after `run FILE` are those of the script
-            _check_values(command, words)
-        if command is not None and any(".y" in word for word in words) and not _HELP & set(words):
+            _check_values(command, arguments)
+        if command is not None and any(".y" in word for word in arguments) and not _HELP & set(arguments):
             from modeldyno.cli import job_file  # noqa: PLC0415 - only a file needs it
 
             if job_file.takes_job_files(command):
-                words = job_file.expand_job_file(command, ctx, words)
-        return name, command, words
+                arguments = job_file.expand_job_file(command, ctx, arguments)
+        return name, command, arguments
 
     def invoke(self, ctx: click.Context) -> Any:
         from modeldyno.errors import RequestError  # noqa: PLC0415 - slow at start-up
@@ -122,7 +122,7 @@ class _Commands(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-def _check_values(command: click.Command, words: Sequence[str]) -> None:
+def _check_values(command: click.Command, arguments: Sequence[str]) -> None:
     """Refuse an option that would take the option after it for its value, as click does.
 
     Raises:
@@ -134,7 +134,7 @@ def _check_values(command: click.Command, words: Sequence[str]) -> None:
         for flag in (*parameter.opts, *parameter.secondary_opts)
         if flag.startswith("-")
     }
-    for option, after in pairwise(words):
+    for option, after in pairwise(arguments):
         if option == "--":
             return
         if taking.get(option) and after.partition("=")[0] in taking:
@@ -208,33 +208,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
     typed = list(sys.argv[1:] if arguments is None else arguments)
     own_count = _own_word_count(typed)
     debug = "--debug" in typed[:own_count]
-    words = [word for word in typed[:own_count] if word != "--debug"] + typed[own_count:]
+    command_arguments = [word for word in typed[:own_count] if word != "--debug"] + typed[own_count:]
     try:
-        code = run_command(words)
+        code = run_command(command_arguments)
     except Exception as error:  # noqa: BLE001 - users get one sentence for any error
         if debug:
             import traceback  # noqa: PLC0415 - only --debug needs it
 
             traceback.print_exc()
-        code = print_error(error, words)
+        code = print_error(error, command_arguments)
     except KeyboardInterrupt:
         code = _print_interrupted(_INTERRUPTED_CODE)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def run_command(words: Sequence[str], made: list[Any] | None = None) -> Any:
+def run_command(arguments: Sequence[str], made: list[Any] | None = None) -> Any:
     """Run a command; those that measure treat SIGTERM like Ctrl-C, and exit with that signal's code.
 
     Args:
-        words: the command line without ``modeldyno``.
+        arguments: the command line without ``modeldyno``.
         made: the documents that the command makes are added to it.
 
     Returns:
         The exit code, perhaps None for 0.
     """
-    command = next((word for word in words if not word.startswith("-")), "")
-    if command not in _MEASURING or _HELP & set(words):
-        return cli.main(words, prog_name="modeldyno", standalone_mode=False, obj=made)
+    command = next((word for word in arguments if not word.startswith("-")), "")
+    if command not in _MEASURING or _HELP & set(arguments):
+        return cli.main(arguments, prog_name="modeldyno", standalone_mode=False, obj=made)
     from modeldyno.runtime.interrupts import (  # noqa: PLC0415 - only measuring needs it
         sigterm_as_interrupt,
         sigterm_received,
@@ -242,7 +242,7 @@ def run_command(words: Sequence[str], made: list[Any] | None = None) -> Any:
 
     with sigterm_as_interrupt(), _hold_device(command):
         try:
-            code = cli.main(words, prog_name="modeldyno", standalone_mode=False, obj=made)
+            code = cli.main(arguments, prog_name="modeldyno", standalone_mode=False, obj=made)
         except (KeyboardInterrupt, click.Abort):
             if sigterm_received():
                 return _print_interrupted(_TERMINATED_CODE)
@@ -274,13 +274,15 @@ def _print_interrupted(code: int) -> int:
     return code
 
 
-def _own_word_count(words: Sequence[str]) -> int:
+def _own_word_count(arguments: Sequence[str]) -> int:
     """Count the words that are options of ModelDyno: those after ``run`` belong to the script."""
-    command = next((index for index, word in enumerate(words) if not word.startswith("-")), len(words))
-    return command if words[command : command + 1] == ["run"] else len(words)
+    command = next(
+        (index for index, word in enumerate(arguments) if not word.startswith("-")), len(arguments)
+    )
+    return command if arguments[command : command + 1] == ["run"] else len(arguments)
 
 
-def print_error(error: Exception, words: Sequence[str] = ()) -> int:
+def print_error(error: Exception, arguments: Sequence[str] = ()) -> int:
     """Print an error as one sentence; return the exit code."""
     from modeldyno.errors import ModelDynoError  # noqa: PLC0415 - only on errors
 
@@ -293,7 +295,7 @@ def print_error(error: Exception, words: Sequence[str] = ()) -> int:
         case click.Abort():
             text, code = "interrupted.", _INTERRUPTED_CODE
         case click.UsageError():
-            text, code = _usage_text(error, words), error.exit_code
+            text, code = _usage_text(error, arguments), error.exit_code
         case click.ClickException():
             text, code = error.format_message(), error.exit_code
         case BrokenPipeError():
@@ -322,27 +324,27 @@ def _error_text(error: ModelDynoError) -> str:
     return spell_for_command_line(str(error)) if isinstance(error, RequestError | RunFailed) else str(error)
 
 
-def _suggest_for_model_analyzer(words: Sequence[str]) -> str:
+def _suggest_for_model_analyzer(arguments: Sequence[str]) -> str:
     """Return what to type instead of a command line of Model Analyzer; empty if it is none."""
     from modeldyno.cli.actions.model_analyzer import suggest  # noqa: PLC0415 - only on errors
 
-    return suggest(words)
+    return suggest(arguments)
 
 
-def _usage_text(error: click.UsageError, words: Sequence[str]) -> str:
+def _usage_text(error: click.UsageError, arguments: Sequence[str]) -> str:
     """Return the sentence about a line that click refuses."""
     from modeldyno.cli import suggestions  # noqa: PLC0415 - only on errors
 
     instead = ""
     command = error.ctx.command if error.ctx else cli
     if isinstance(error, click.NoSuchOption):
-        instead = _suggest_for_model_analyzer(words)
-        instead = instead or suggestions.instead_of_option(error.option_name, words, command)
+        instead = _suggest_for_model_analyzer(arguments)
+        instead = instead or suggestions.instead_of_option(error.option_name, arguments, command)
     elif isinstance(error, click.MissingParameter):
         instead = suggestions.explain_missing_argument(error.param.human_readable_name if error.param else "")
     elif isinstance(error, click.BadParameter):
         instead = suggestions.explain_bad_number(error)
-    instead = instead or suggestions.explain_stray_word(error.message, words, command)
+    instead = instead or suggestions.explain_stray_word(error.message, arguments, command)
     where = error.ctx.command_path if error.ctx else "modeldyno"
     return instead or f"{error.format_message()} See: {where} --help"
 

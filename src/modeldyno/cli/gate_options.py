@@ -44,16 +44,16 @@ class BoundsCommand(HelpCommand):
         """Repeat the flag before each further word that is a bound."""
         return super().parse_args(ctx, self.spread_flags(args))
 
-    def spread_flags(self, words: Sequence[str]) -> list[str]:
+    def spread_flags(self, arguments: Sequence[str]) -> list[str]:
         """Return a command line in which each flag has one word."""
-        return repeat_bound_flags(words)
+        return repeat_bound_flags(arguments)
 
 
-def repeat_bound_flags(words: Sequence[str]) -> list[str]:
+def repeat_bound_flags(arguments: Sequence[str]) -> list[str]:
     """Repeat a bound flag before each further word that is a bound."""
     expanded: list[str] = []
     flag = ""
-    for word in words:
+    for word in arguments:
         if word.startswith("--"):
             flag = word if word in BOUND_FLAGS else ""
         elif flag and expanded[-1] != flag:

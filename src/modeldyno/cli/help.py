@@ -20,5 +20,5 @@ def command(ctx: click.Context, name: str | None) -> None:
         return
     if name not in COMMANDS:
         raise UnknownName.among("command", name, COMMANDS)
-    shown = root.command.get_command(root, name)  # type: ignore[attr-defined]
-    click.echo(shown.get_help(click.Context(shown, parent=root, info_name=name)))
+    subcommand = root.command.get_command(root, name)  # type: ignore[attr-defined]
+    click.echo(subcommand.get_help(click.Context(subcommand, parent=root, info_name=name)))

@@ -150,11 +150,11 @@ class HelpCommand(click.Command):
             title = f"Main options (all {len(options)}: modeldyno {self.name} --help-all)"
             _write_section(title, [options[flag] for flag in (*first, *last)], ctx, formatter)
             return
-        shown = set(last)
+        listed = set(last)
         for title, flags in GROUPS:
             _write_section(title, [options[flag] for flag in flags if flag in options], ctx, formatter)
-            shown |= set(flags)
-        others = [option for flag, option in options.items() if flag not in shown]
+            listed |= set(flags)
+        others = [option for flag, option in options.items() if flag not in listed]
         _write_section("Other options", [*others, *(options[flag] for flag in last)], ctx, formatter)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

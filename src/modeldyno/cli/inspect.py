@@ -27,10 +27,10 @@ class _Command(HelpCommand):
         return super().parse_args(ctx, list(_repeat_vary(args)))
 
 
-def _repeat_vary(words: Iterable[str]) -> Iterator[str]:
+def _repeat_vary(arguments: Iterable[str]) -> Iterator[str]:
     """Repeat ``--vary`` before each further word that belongs to it."""
     belonging = 0
-    for word in words:
+    for word in arguments:
         if belonging and _SIZES.fullmatch(word):
             if belonging > 1:
                 yield "--vary"

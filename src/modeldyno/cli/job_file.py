@@ -31,38 +31,38 @@ def takes_job_files(command: click.Command) -> bool:
     return not isinstance(command, click.Group) and command.name not in _NO_JOBS
 
 
-def expand_job_file(command: click.Command, ctx: click.Context, words: Sequence[str]) -> list[str]:
+def expand_job_file(command: click.Command, ctx: click.Context, arguments: Sequence[str]) -> list[str]:
     """Replace the name of a job file among the arguments of a command by what the file holds.
 
     Args:
         command: the command.
         ctx: the context of its group, which remembers the file for `locate_mistake`.
-        words: the command line after the command.
+        arguments: the command line after the command.
 
     Raises:
         RequestError: the file is wrong; it names the line.
     """
-    if not any(map(is_job_address, words)):
-        return list(words)
-    typed: list[str] = getattr(command, "spread_flags", list)(words)
+    if not any(map(is_job_address, arguments)):
+        return list(arguments)
+    typed: list[str] = getattr(command, "spread_flags", list)(arguments)
     scratch = click.Context(command, parent=ctx, resilient_parsing=True)
     try:
-        given, further, _ = command.make_parser(scratch).parse_args(list(typed))
+        values, further, _ = command.make_parser(scratch).parse_args(list(typed))
     except click.UsageError:  # it is told when the words are parsed in earnest
-        return list(words)
-    positional = [*_positional_words(command, given), *further]
+        return list(arguments)
+    positional = [*_positional_words(command, values), *further]
     address = next(filter(is_job_address, positional), None)
     if address is None:
-        return list(words)
+        return list(arguments)
     job = read_job(address, str(command.name))
     ctx.meta[_JOB] = job
-    return _words_of_job(command, job, typed, given, address, positional)
+    return _words_of_job(command, job, typed, values, address, positional)
 
 
-def _positional_words(command: click.Command, given: Mapping[str, Any]) -> Iterable[str]:
+def _positional_words(command: click.Command, values: Mapping[str, Any]) -> Iterable[str]:
     """Yield the arguments that a parser has read, those of several words, too."""
     for argument in command.params:
-        value = given.get(str(argument.name)) if isinstance(argument, click.Argument) else None
+        value = values.get(str(argument.name)) if isinstance(argument, click.Argument) else None
         if isinstance(value, str | tuple):
             yield from (value,) if isinstance(value, str) else (word for word in value if word)
 
@@ -98,7 +98,7 @@ def _words_of_job(
     command: click.Command,
     job: FileJob,
     typed: Sequence[str],
-    given: Mapping[str, Any],
+    values: Mapping[str, Any],
     address: str,
     positional: Sequence[str],
 ) -> list[str]:
@@ -117,28 +117,28 @@ def _words_of_job(
                 raise RequestError(f"a file cannot say {key}; allow it each time, by --{key}.")
             if key not in arguments and key not in options:
                 raise UnknownName.among(f"option of {command.name}", key, (*arguments, *options))
-    typed_knobs = {text.partition("=")[0] for text in given.get("settings", ())}
-    typed_knobs |= {_BATCH_SIZE} if _BATCH_SIZE in given else set()
-    words: list[str] = []
+    typed_knobs = {text.partition("=")[0] for text in values.get("settings", ())}
+    typed_knobs |= {_BATCH_SIZE} if _BATCH_SIZE in values else set()
+    command_line: list[str] = []
     for key, value in config.tree.items():
         option = options.get(key)
         if option is None or (key == _BATCH_SIZE and _BATCH_SIZE in typed_knobs):
             continue
         if option.name == "settings":
-            words += _option_words(option, key, _without_knobs(value, typed_knobs), config)
-        elif option.name not in given:
-            words += _option_words(option, key, value, config)
+            command_line += _option_words(option, key, _without_knobs(value, typed_knobs), config)
+        elif option.name not in values:
+            command_line += _option_words(option, key, value, config)
     last = len(typed) - 1 - typed[::-1].index(address)
-    words += (*typed[:last], *typed[last + 1 :])
+    command_line += (*typed[:last], *typed[last + 1 :])
     if len(positional) > 1:  # the arguments of the file are replaced by those that were typed
-        return words
+        return command_line
     named = [
         text
         for name in arguments
         if name in config.tree
         for text in _as_texts(name, config.tree[name], config)
     ]
-    return [*words, *(("--",) if named and "--" not in typed else ()), *named]
+    return [*command_line, *(("--",) if named and "--" not in typed else ()), *named]
 
 
 def _option_words(option: click.Option, key: str, value: Any, config: FileConfig) -> list[str]:

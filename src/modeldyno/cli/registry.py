@@ -44,12 +44,12 @@ def command() -> None:
 @click.option("--wait", is_flag=True, help="Work in this terminal until its figures are there.")
 @click.option("--trust", is_flag=True, help="Allow its file to run code when it is loaded.")
 @JSON
-def _add(**given: object) -> None:
+def _add(**options: object) -> None:
     """Register MODEL: keep it, give it a version, and queue what is to be done with it.
 
     MODEL is a file, or a version of MLflow's registry: models:/name/3, models:/name@alias.
     """
-    actions.registry.add(given)
+    actions.registry.add(options)
 
 
 @command.command(name="list")
@@ -95,9 +95,9 @@ def _push(name: str, to: str | None, json_path: str | None) -> None:
 @click.option("--metric", "metrics", multiple=True, metavar="NAME=VALUE", help="What you say of it.")
 @click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="Any label.")
 @click.option("--policy", metavar="NAME", help="What is done with it by itself.")
-def _update(**given: object) -> None:
+def _update(**options: object) -> None:
     """Change what is said of version NAME; metrics and labels are added."""
-    actions.registry.update(given)
+    actions.registry.update(options)
 
 
 @command.command(name="rm")
@@ -141,9 +141,9 @@ def _history(name: str | None, verify: bool, limit: int, json_path: str | None) 
 @click.option("-o", "--output", metavar="DIR", help="Folder of the deployment.  [default: deployment]")
 @click.option("--storage", metavar="URI", help="Where KServe will find the repository: s3://bucket/models.")
 @JSON
-def _answer(**given: object) -> None:
+def _answer(**options: object) -> None:
     """Say which version, variant and configuration holds the bounds at the least cost."""
-    actions.registry.answer(given)
+    actions.registry.answer(options)
 
 
 @command.command(name="policy")
@@ -180,6 +180,6 @@ def _tasks(
 @click.option("--model", default="", metavar="NAME", help="Only events of this model.")
 @click.option("--remove", type=int, metavar="ID", help="Remove a webhook.")
 @click.option("--send", is_flag=True, help="Send now what is due; a worker does it by itself.")
-def _webhook(**given: object) -> None:
+def _webhook(**options: object) -> None:
     """Tell URL, or a worker's command hook:NAME, of events; without URL, list what is to be told."""
-    actions.registry.webhook(given)
+    actions.registry.webhook(options)

@@ -98,22 +98,22 @@ def instead_of_command(name: str) -> str:
     return ""
 
 
-def instead_of_option(option: str, words: Sequence[str], command: click.Command) -> str:
+def instead_of_option(option: str, arguments: Sequence[str], command: click.Command) -> str:
     """Return the sentence about an option of another tool, or about a knob; empty if it is neither.
 
     Args:
         option: as it was typed, without its value.
-        words: the command line.
+        arguments: the command line.
         command: the command that does not know it.
     """
-    value = _typed_value(option, words)
+    value = _typed_value(option, arguments)
     table = _LOAD_OPTIONS if command.name == "load" else _OPTIONS
     if option in table:
         return f"There is no option {option}; {table[option].format(value=value or 'N')}."
-    known = {option for parameter in command.params for option in parameter.opts}
-    if option == "--max-time" and "--budget" in known:
+    spellings = {option for parameter in command.params for option in parameter.opts}
+    if option == "--max-time" and "--budget" in spellings:
         return f"There is no option {option}; --budget {value or 'TIME'} limits the time."
-    if "--set" not in known:
+    if "--set" not in spellings:
         return ""
     name = option.lstrip("-").replace("-", "_")
     aliases: dict[str, str] = {}
@@ -125,21 +125,21 @@ def instead_of_option(option: str, words: Sequence[str], command: click.Command)
     return f"There is no option {option}; it is a knob: --set {aliases[name]}={value or 'VALUE'}."
 
 
-def _typed_value(option: str, words: Sequence[str]) -> str:
+def _typed_value(option: str, arguments: Sequence[str]) -> str:
     """Return the value that follows an option; empty if there is none."""
-    joined = next((word.partition("=")[2] for word in words if word.startswith(f"{option}=")), "")
-    after = next((after for word, after in pairwise(words) if word == option), "")
+    joined = next((word.partition("=")[2] for word in arguments if word.startswith(f"{option}=")), "")
+    after = next((after for word, after in pairwise(arguments) if word == option), "")
     return joined or ("" if after.startswith("-") else after)
 
 
-def explain_stray_word(message: str, words: Sequence[str], command: click.Command) -> str:
+def explain_stray_word(message: str, arguments: Sequence[str], command: click.Command) -> str:
     """Explain an extra word after an option's value; empty for any other usage error."""
     if not message.startswith("Got unexpected extra argument"):
         return ""
     word = message.partition("(")[2].removesuffix(")").partition(" ")[0]
-    before = list(words)[: words.index(word)] if word in words else []
+    before = list(arguments)[: arguments.index(word)] if word in arguments else []
     option = next((item.partition("=")[0] for item in reversed(before) if item.startswith("--")), "")
-    parameter = next((known for known in command.params if option in known.opts), None)
+    parameter = next((each for each in command.params if option in each.opts), None)
     if getattr(parameter, "is_flag", False):
         how = f"; it prints: for a file, write {option} > FILE" if option == "--json" else ""
         return f"{option} takes no value, such as '{word}'{how}."

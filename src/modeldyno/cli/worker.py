@@ -43,6 +43,6 @@ from modeldyno.cli import actions
 @click.option(
     "--poll", metavar="TIME", default="2s", show_default=True, help="Time between two looks for a task."
 )
-def command(**given: object) -> None:
+def command(**options: object) -> None:
     """Do what the registry has queued, while the device is idle, until Ctrl-C."""
-    actions.worker.run(given)
+    actions.worker.run(options)

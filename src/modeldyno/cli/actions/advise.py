@@ -55,7 +55,7 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
                 click.echo(sentence(result))
             else:
                 print_blocks(*advice(result))
-            targets.told(problem)
+            targets.print_saved(problem)
             if interrupted:
                 click.echo("Interrupted; these are the measurements so far.")
     if problem is not None:

@@ -183,6 +183,6 @@ def report_comparison(
                     f"Stored as {comparison.id}; for a report: "
                     f"modeldyno report {comparison.id[:6]} -o compared.html"
                 )
-            targets.told(problem)
+            targets.print_saved(problem)
     if problem is not None:
         raise problem

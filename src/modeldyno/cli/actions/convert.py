@@ -54,7 +54,7 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
     if not targets.silent:
         with ignore_broken_pipe():
             _print(conversion, options)
-            targets.told()
+            targets.print_saved()
     ctx.exit(OK if conversion.usable else BROKEN)
 
 

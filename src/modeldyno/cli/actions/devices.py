@@ -40,7 +40,7 @@ def run(period: float | None, json_path: str | None) -> None:
     if not targets.silent:
         with ignore_broken_pipe():
             print_blocks(*view.blocks(reading))
-            targets.told()
+            targets.print_saved()
 
 
 def _watch(period: float, json_path: str | None) -> None:

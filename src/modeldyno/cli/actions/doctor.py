@@ -54,7 +54,7 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         head, *rest = checkup.blocks()
         with ignore_broken_pipe():
             print_blocks(head, *([] if options["quiet"] else rest))
-            targets.told(problem)
+            targets.print_saved(problem)
     if problem is not None:
         raise problem
     ctx.exit(0)

@@ -102,6 +102,6 @@ def _report(explanation: Explanation, targets: OutputTargets, options: dict[str,
                     f"Stored as {explanation.id}; for a report: "
                     f"modeldyno report {explanation.id[:6]} -o explained.html"
                 )
-            targets.told(problem)
+            targets.print_saved(problem)
     if problem is not None:
         raise problem

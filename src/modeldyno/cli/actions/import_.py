@@ -30,7 +30,7 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
                     click.echo(f"{outcome.result.id}  {verdict_line(outcome)}")
             else:
                 print_result(outcomes[0].result, outcomes[0].judgements)
-            targets.told(problem)
+            targets.print_saved(problem)
     if problem is not None:
         raise problem
     ctx.exit(max(outcome.exit_code for outcome in outcomes))

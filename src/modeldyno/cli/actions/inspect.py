@@ -127,5 +127,5 @@ def _print_outcomes(
             filter=options["filter"],
             verbose=options["verbose"],
         )
-        print_result(results[0], look=view_options, verbose=options["verbose"])
-    targets.told(problem)
+        print_result(results[0], view=view_options, verbose=options["verbose"])
+    targets.print_saved(problem)

@@ -74,8 +74,8 @@ def check_jobs(jobs: Sequence[FileJob], typed: Sequence[str]) -> None:
             if job.command != "sweep" and not takes_job_files(command):
                 raise RequestError(f"{job.command} cannot be a job; profile, load, sweep or compare can.")
         if job.command != "sweep":
-            words = expand_job_file(command, ctx, (job.address, *typed))
-            command.make_context(job.command, words, parent=ctx)
+            arguments = expand_job_file(command, ctx, (job.address, *typed))
+            command.make_context(job.command, arguments, parent=ctx)
 
 
 def _json_option(job: FileJob, folder: str | None) -> tuple[str, ...]:
@@ -87,14 +87,14 @@ def _json_option(job: FileJob, folder: str | None) -> tuple[str, ...]:
 
 def _run_job(job: FileJob, typed: Sequence[str]) -> FinishedJob:
     """Run one job; an error is printed, and the next job can be run."""
-    words = [job.command, job.address, *typed]
+    arguments = [job.command, job.address, *typed]
     made: list[Any] = []
     try:
-        code = run_command(words, made)
+        code = run_command(arguments, made)
     except KeyboardInterrupt:
         code = _INTERRUPTED
     except (ModelDynoError, click.ClickException, click.Abort, OSError) as error:
-        code = print_error(error, words)
+        code = print_error(error, arguments)
     return FinishedJob(job=job, code=code if isinstance(code, int) else 0, made=made)
 
 

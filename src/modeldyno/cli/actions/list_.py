@@ -17,11 +17,11 @@ _NO_NUMBER = "No stored result matches; a percentile that is not certified match
 
 def run(name: str | None, tag: str | None, where: str | None, limit: int) -> None:
     """List what is stored."""
-    found = list_documents(name=name, tag=tag, limit=limit, where=where)
-    if not found.entries:
+    listed = list_documents(name=name, tag=tag, limit=limit, where=where)
+    if not listed.entries:
         click.echo(_NO_NUMBER if where else _NO_MATCH if name or tag else _NOTHING)
         return
-    tables = (listing(found.results), studies(found.studies), conclusions(found.conclusions))
+    tables = (listing(listed.results), studies(listed.studies), conclusions(listed.conclusions))
     print_blocks(*(table for table in tables if table.rows))
-    if found.more:
+    if listed.more:
         click.echo(f"There are older ones; to see more: --limit {_MORE * limit}", err=True)

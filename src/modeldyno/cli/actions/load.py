@@ -112,7 +112,7 @@ def _go_on(ctx: click.Context, targets: OutputTargets, planned: CostOptions, opt
         check_format(Path(targets.report))
     flags = {str(parameter.name): parameter.opts[0] for parameter in ctx.command.params}
     typed = [name for name in flags if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
-    given = {name: options[name] for name in ("concurrency", "most", "measurements") if name in typed}
+    search_values = {name: options[name] for name in ("concurrency", "most", "measurements") if name in typed}
     require = options["require"] if "require" in typed else ()
     changes = [flags[name] for name in typed if name not in _OF_THE_RUN]
     if options["rerank"] is not None:
@@ -125,9 +125,9 @@ def _go_on(ctx: click.Context, targets: OutputTargets, planned: CostOptions, opt
     search = options["find_load"] or isinstance(stored, Capacity)
     resume.check_changes(changes, search=search)
     series: LoadCurve | Capacity = (
-        resume.resume_search(stored, require=require, **given)
+        resume.resume_search(stored, require=require, **search_values)
         if search
-        else resume.resume_curve(stored, require=require, **given)
+        else resume.resume_curve(stored, require=require, **search_values)
     )
     if series.rungs:
         targets.store_conclusion(series)
@@ -238,7 +238,7 @@ def _report_series(
                 click.echo(
                     f"Stored as {series.id}; for a report: modeldyno report {series.id[:6]} -o loads.html"
                 )
-            targets.told(problem)
+            targets.print_saved(problem)
     if problem is not None:
         raise problem
 

@@ -39,21 +39,23 @@ _CONFIGURATION = re.compile(r"(?P<model>.+?)_(?:config_)?(?P<number>\d+|default)
 _STUDY = "STUDY"
 
 
-def suggest(words: Sequence[str]) -> str:
+def suggest(arguments: Sequence[str]) -> str:
     """Return what to type instead of a command line of Model Analyzer; empty if it is none.
 
     Args:
-        words: those after the program, such as ``["profile", "--model-repository", "models"]``.
+        arguments: those after the program, such as ``["profile", "--model-repository", "models"]``.
     """
-    command = next((word for word in words if word in _COMMANDS), "")
-    given = _read_options(words)
-    known = given.keys() - {"quiet", "verbose", "mode", "output_formats", "concurrency", "batch_sizes"}
+    command = next((word for word in arguments if word in _COMMANDS), "")
+    options = _read_options(arguments)
+    recognised = options.keys() - {"quiet", "verbose", "mode", "output_formats", "concurrency", "batch_sizes"}
     if command == "profile":  # other letters mean something else elsewhere: -n, -r, -i
-        written = {word.partition("=")[0].lstrip("-").replace("-", "_") for word in words if word[:2] == "--"}
-        known &= written | {"config_file", "model_repository"}
-    if not command or not known:
+        written = {
+            word.partition("=")[0].lstrip("-").replace("-", "_") for word in arguments if word[:2] == "--"
+        }
+        recognised &= written | {"config_file", "model_repository"}
+    if not command or not recognised:
         return ""
-    config = {key: value for key, value in given.items() if key not in _ONLY_OPTIONS}
+    config = {key: value for key, value in options.items() if key not in _ONLY_OPTIONS}
     path = config.pop("config_file", None)
     note = ""
     if path is not None:
@@ -62,16 +64,16 @@ def suggest(words: Sequence[str]) -> str:
         except RequestError as error:
             note = f" ({str(error).rstrip('.')}: with it, modeldyno sweep --from-model-analyzer {path})"
     if command == "profile":
-        return _instead_of_profile(config, given, None if note else path) + note
-    line = _report_line(config, given) if command == "report" else _analysis_line(config, given)
+        return _instead_of_profile(config, options, None if note else path) + note
+    line = _report_line(config, options) if command == "report" else _analysis_line(config, options)
     done = "Model Analyzer's report is" if command == "report" else "Model Analyzer's analyze is"
     return f"{done}: {line}{note}"
 
 
-def _read_options(words: Sequence[str]) -> dict[str, Any]:
+def _read_options(arguments: Sequence[str]) -> dict[str, Any]:
     """Return the options of Model Analyzer among the words, by the keys of its file."""
-    given: dict[str, Any] = {}
-    waiting = list(words)
+    options: dict[str, Any] = {}
+    waiting = list(arguments)
     before = True
     while waiting:
         word = waiting.pop(0)
@@ -83,20 +85,20 @@ def _read_options(words: Sequence[str]) -> dict[str, Any]:
         if key not in KEYS and key not in _ONLY_OPTIONS:
             continue
         if key in _SWITCHES:
-            given[key] = True
+            options[key] = True
         elif separator or waiting:
-            given[key] = value if separator else waiting.pop(0)
-    return given
+            options[key] = value if separator else waiting.pop(0)
+    return options
 
 
-def _instead_of_profile(config: Mapping[str, Any], given: Mapping[str, Any], path: Any) -> str:
+def _instead_of_profile(config: Mapping[str, Any], options: Mapping[str, Any], path: Any) -> str:
     """Return the sweep that a profile of Model Analyzer is."""
     try:
         sweep = translate(config)
     except RequestError as error:
         return f"Model Analyzer's profile is modeldyno sweep, but {str(error)[:1].lower()}{str(error)[1:]}"
-    if given.get("mode"):
-        sweep.tree["mode"] = str(given["mode"])
+    if options.get("mode"):
+        sweep.tree["mode"] = str(options["mode"])
     if "models" not in sweep.tree:
         return f"Model Analyzer's profile is: {sweep.command_line()}"
     if path is not None:
@@ -107,34 +109,34 @@ def _instead_of_profile(config: Mapping[str, Any], given: Mapping[str, Any], pat
     return f"Model Analyzer's profile of several models is: {sweep.command_line()}"
 
 
-def _analysis_line(config: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+def _analysis_line(config: Mapping[str, Any], options: Mapping[str, Any]) -> str:
     """Return the ranking of a stored study that an analysis of Model Analyzer is."""
-    models = as_names(given.get("analysis_models") or config.get("profile_models"))
+    models = as_names(options.get("analysis_models") or config.get("profile_models"))
     study = models[0] if models else _STUDY
     try:
         tree = translate({**config, "profile_models": None}, model=study).tree
     except RequestError:
         tree = {}
-    words = ["modeldyno", "sweep", "--rerank", study]
+    command = ["modeldyno", "sweep", "--rerank", study]
     for metric, weight in tree.get("objectives", {}).items():
-        words += ["--objective", metric if weight == 1 else f"{metric}:{weight}"]
+        command += ["--objective", metric if weight == 1 else f"{metric}:{weight}"]
     for bound in tree.get("require", ()):
-        words += ["--require", bound]
+        command += ["--require", bound]
     for key in ("latency_budget", "min_throughput"):
         if key in tree:
-            words += [f"--{key.replace('_', '-')}", str(tree[key])]
-    return shlex.join([*words, "-o", _report_file(config, study)])
+            command += [f"--{key.replace('_', '-')}", str(tree[key])]
+    return shlex.join([*command, "-o", _report_file(config, study)])
 
 
-def _report_line(config: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+def _report_line(config: Mapping[str, Any], options: Mapping[str, Any]) -> str:
     """Return the report of named configurations that one of Model Analyzer is."""
-    named = given.get("report_model_configs") or config.get("report_model_configs") or ()
+    named = options.get("report_model_configs") or config.get("report_model_configs") or ()
     names = named.split(",") if isinstance(named, str) else [str(name) for name in named]
     matches = [match for name in names if (match := _CONFIGURATION.fullmatch(name.strip()))]
     studies = list(dict.fromkeys(match["model"] for match in matches)) or [_STUDY]
     chosen = [f"{match['model']}_{match['number']}" for match in matches] or ["NAME"]
-    words = ["modeldyno", "report", *studies, "--configuration", ",".join(chosen)]
-    return shlex.join([*words, "-o", _report_file(config, studies[0])])
+    command = ["modeldyno", "report", *studies, "--configuration", ",".join(chosen)]
+    return shlex.join([*command, "-o", _report_file(config, studies[0])])
 
 
 def _report_file(config: Mapping[str, Any], study: str) -> str:

@@ -145,7 +145,7 @@ class OutputTargets:
                 raise
             warn_not_stored(error)
 
-    def told(self, problem: ModelDynoError | None = None) -> None:
+    def print_saved(self, problem: ModelDynoError | None = None) -> None:
         """Print where the document was saved, unless a problem kept it from that."""
         if self.json and problem is None:
             click.echo(f"Saved to {self.json}.")

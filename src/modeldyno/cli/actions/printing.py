@@ -48,10 +48,10 @@ def ignore_broken_pipe() -> Iterator[None]:
 
 
 def print_result(
-    result: Result, judgements: Sequence[Judgement] = (), look: ViewOptions = PLAIN, *, verbose: bool = False
+    result: Result, judgements: Sequence[Judgement] = (), view: ViewOptions = PLAIN, *, verbose: bool = False
 ) -> None:
     """Print a Result as a report, in colour where the terminal has it; `verbose` shows everything."""
-    options = replace(look, judgements=tuple(judgements))
+    options = replace(view, judgements=tuple(judgements))
     if not verbose:
         print_blocks(*views.overview(result, options))
         return

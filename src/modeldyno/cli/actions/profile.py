@@ -111,7 +111,7 @@ def profile_against_baseline(
     )
     if not targets.silent:
         gate_options.print_verdict(report, quiet=options["quiet"])
-        targets.told(problem)
+        targets.print_saved(problem)
     if problem is not None:
         raise problem
     return code
@@ -147,4 +147,4 @@ def print_outcome(
 
         print_result(outcome.result, outcome.judgements, verbose=options["verbose"])
         print_hint(outcome.result)
-        targets.told(problem)
+        targets.print_saved(problem)

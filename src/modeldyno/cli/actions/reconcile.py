@@ -22,17 +22,17 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
     del ctx
     ours = find(options["result"])
     targets = OutputTargets(json=options["json_path"], store=False)
-    found = [each for path in options["files"] for each in reconcile(ours, path, options["tool"])]
-    targets.write(codec.encode_document({"result": ours.id, "reconciliations": found}))
+    reconciliations = [each for path in options["files"] for each in reconcile(ours, path, options["tool"])]
+    targets.write(codec.encode_document({"result": ours.id, "reconciliations": reconciliations}))
     if not targets.silent:
         with ignore_broken_pipe():
-            for each in found:
+            for each in reconciliations:
                 _print(each, quiet=options["quiet"])
-            targets.told()
+            targets.print_saved()
 
 
-def _print(found: Reconciliation, *, quiet: bool) -> None:
+def _print(reconciliation: Reconciliation, *, quiet: bool) -> None:
     if quiet:
-        click.echo(headline(found))
+        click.echo(headline(reconciliation))
     else:
-        print_blocks(*blocks(found))
+        print_blocks(*blocks(reconciliation))

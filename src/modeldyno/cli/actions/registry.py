@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 _STATES = {AnswerState.FOUND: OK, AnswerState.NOTHING_HOLDS: BROKEN, AnswerState.UNKNOWN: UNDECIDED}
 
 
-def add(given: Mapping[str, Any]) -> None:
+def add(options: Mapping[str, Any]) -> None:
     """Register a model, and with ``--wait`` do what it needs."""
-    request = _registration(given)
+    request = _registration(options)
     with plugins.store() as store:
         registered = register(request, store.registry)
-    _write_json(registered.version, given["json_path"])
-    if given["json_path"] != "-":
-        _print_registered(registered, waiting=given["wait"])
-    if not given["wait"]:
+    _write_json(registered.version, options["json_path"])
+    if options["json_path"] != "-":
+        _print_registered(registered, waiting=options["wait"])
+    if not options["wait"]:
         return
     # Whoever waits has asked to measure now; what others disturb is doubtful, and measured again later.
     worker_action.work(WorkerOptions(once=True, waits=True, idle=IdleRule(samples=0)))
@@ -61,10 +61,10 @@ def list_models(text: str, framework: str, task: str, limit: int, json_path: str
     if _write_json(entries[:limit], json_path):
         return
     if not entries:
-        asked = text or framework or task
+        filtered = text or framework or task
         click.echo(
             "No registered model is like that; modeldyno registry list shows all."
-            if asked
+            if filtered
             else "Nothing is registered yet; modeldyno registry add MODEL registers one."
         )
         return
@@ -77,10 +77,10 @@ def show(name: str, json_path: str | None) -> None:
     """Show a version."""
     with plugins.store() as store:
         overview = version_overview(store.registry, VersionName.parse(name))
-        shown = store.registry.versions(overview.version.model, limit=10)
+        newest = store.registry.versions(overview.version.model, limit=10)
     if not _write_json(overview, json_path):
         targets = {target.id: target for target in overview.targets}
-        several = [lists.version_figures(shown, overview.speeds, targets)] if len(shown) > 1 else []
+        several = [lists.version_figures(newest, overview.speeds, targets)] if len(newest) > 1 else []
         print_blocks(*version_view.blocks(overview), *several)
 
 
@@ -114,15 +114,15 @@ def push(name: str, to: str | None, json_path: str | None) -> None:
         )
 
 
-def update(given: Mapping[str, Any]) -> None:
+def update(options: Mapping[str, Any]) -> None:
     """Change what is said of a version."""
     with plugins.store() as store:
         version = changes.update_version(
             store.registry,
-            given["name"],
-            texts={key: given[key] for key in ("task", "dataset", "policy")},
-            metrics=parse_metrics(given["metrics"]),
-            labels=parse_labels(given["labels"]),
+            options["name"],
+            texts={key: options[key] for key in ("task", "dataset", "policy")},
+            metrics=parse_metrics(options["metrics"]),
+            labels=parse_labels(options["labels"]),
         )
     click.echo(clean(f"{version.name} is changed"))
 
@@ -164,32 +164,32 @@ def history(name: str | None, verify: bool, limit: int, json_path: str | None) -
         click.echo("No event was changed or left out.", err=json_path == "-")
 
 
-def answer(given: Mapping[str, Any]) -> None:
+def answer(options: Mapping[str, Any]) -> None:
     """Answer the registry's question."""
-    cost = CostOptions.parse(given["demand"], given["price"])
-    place = {key: given[key] for key in ("export", "output", "storage")}
+    cost = CostOptions.parse(options["demand"], options["price"])
+    place = {key: options[key] for key in ("export", "output", "storage")}
     deployment.check_deployment(**place)
     with plugins.store() as store:
-        found = answering.answer(
-            store.registry, given["name"], require=given["require"], cost=cost, on=given["on"]
+        answered = answering.answer(
+            store.registry, options["name"], require=options["require"], cost=cost, on=options["on"]
         )
-        if not _write_json(found, given["json_path"]):
-            print_blocks(*answer_view.blocks(found))
-        if given["export"] is not None and found.best is None:
+        if not _write_json(answered, options["json_path"]):
+            print_blocks(*answer_view.blocks(answered))
+        if options["export"] is not None and answered.best is None:
             click.echo("Nothing is written, as no variant is known to hold.", err=True)
-        elif given["export"] is not None:
-            for line in deployment.write_deployment(store.registry, found, **place).lines():
-                click.echo(clean(line), err=given["json_path"] == "-")
-    raise SystemExit(_STATES[found.state])
+        elif options["export"] is not None:
+            for line in deployment.write_deployment(store.registry, answered, **place).lines():
+                click.echo(clean(line), err=options["json_path"] == "-")
+    raise SystemExit(_STATES[answered.state])
 
 
 def policy(name: str | None, file: str | None) -> None:
     """Show or store policies."""
     with plugins.store() as store:
         if file is not None:
-            found = read_policy(Path(file))
-            store.registry.put_policy(found, actor())
-            click.echo(f"The policy {found.name} is stored; use it with registry add --policy {found.name}")
+            read = read_policy(Path(file))
+            store.registry.put_policy(read, actor())
+            click.echo(f"The policy {read.name} is stored; use it with registry add --policy {read.name}")
             return
         stored = {p.name: p for p in store.registry.policies()}
         named = (
@@ -200,29 +200,29 @@ def policy(name: str | None, file: str | None) -> None:
     print_blocks(*(lists.policy(one) for one in named))
 
 
-def webhook(given: Mapping[str, Any]) -> None:
+def webhook(options: Mapping[str, Any]) -> None:
     """Add or remove a webhook, send what is due, or list webhooks."""
     with plugins.store() as store:
         registry = store.registry
-        if given["url"]:
+        if options["url"]:
             added = changes.add_webhook(
                 registry,
-                given["url"],
-                secret=given["secret"],
-                kinds=given["kinds"],
-                model=given["model"],
+                options["url"],
+                secret=options["secret"],
+                kinds=options["kinds"],
+                model=options["model"],
             )
             click.echo(clean(f"Webhook {added.id} is told of {', '.join(added.kinds)}"))
-        if given["remove"] is not None:
-            registry.remove_webhook(given["remove"], actor())
-            click.echo(f"Webhook {given['remove']} is removed")
-        if given["send"]:
+        if options["remove"] is not None:
+            registry.remove_webhook(options["remove"], actor())
+            click.echo(f"Webhook {options['remove']} is removed")
+        if options["send"]:
             arrived, missed = webhooks.send_due(registry)
             click.echo(f"{count(arrived, 'message')} arrived, {missed} did not")
-        found, waiting = registry.webhooks(), registry.deliveries()
-    if found:
-        print_blocks(lists.webhooks(found, waiting))
-    elif not given["url"] and given["remove"] is None:
+        registered, waiting = registry.webhooks(), registry.deliveries()
+    if registered:
+        print_blocks(lists.webhooks(registered, waiting))
+    elif not options["url"] and options["remove"] is None:
         click.echo("There is no webhook; modeldyno registry webhook https://host/path adds one.")
 
 
@@ -230,20 +230,20 @@ def tasks(name: str | None, *, ended: bool, cancel: Sequence[int], retry: Sequen
     """List, cancel or retry tasks."""
     with plugins.store() as store:
         registry = store.registry
-        found, changed = changes.change_and_list_tasks(
+        listed, changed = changes.change_and_list_tasks(
             registry, name, ended=ended, cancel=cancel, retry=retry, limit=limit
         )
         targets = {target.id: target for target in registry.targets()}
         working = registry.workers()
     for state, number in changed.items():
         click.echo(f"{count(number, 'task')} {state}")
-    if found:
-        print_blocks(lists.tasks(found, targets))
+    if listed:
+        print_blocks(lists.tasks(listed, targets))
     elif not changed:
         click.echo("Nothing is to be done.")
     if working:
         print_blocks(lists.workers(working, targets))
-    elif found and not ended:
+    elif listed and not ended:
         click.echo("No worker is running; start one with: modeldyno worker")
 
 
@@ -281,27 +281,27 @@ def _pairs(pairs: Sequence[str], option: str, example: str) -> list[tuple[str, s
     return parsed
 
 
-def _registration(given: Mapping[str, Any]) -> Registration:
-    words: dict[str, Any] = {
-        key: given[key]
+def _registration(options: Mapping[str, Any]) -> Registration:
+    values: dict[str, Any] = {
+        key: options[key]
         for key in ("model", "name", "number", "task", "dataset", "parent", "policy", "data")
-        if given[key] is not None
+        if options[key] is not None
     }
-    if words["policy"] == DEFAULT.name:  # not said: that of a file comes before it
-        del words["policy"]
-    if given["metrics"]:
-        words["metrics"] = parse_metrics(given["metrics"])
-    if given["labels"]:
-        words["labels"] = parse_labels(given["labels"])
-    if given["evaluate"]:
-        words["evaluate"] = named_metrics(given["evaluate"])
-    words |= {"trust": True} if given["trust"] else {}
-    words |= {key: False for key in ("copy", "convert", "profile") if given[f"no_{key}"]}
-    if given["file"] is not None:
-        return read_registration(Path(given["file"]), words)
-    if "model" not in words:
+    if values["policy"] == DEFAULT.name:  # not said: that of a file comes before it
+        del values["policy"]
+    if options["metrics"]:
+        values["metrics"] = parse_metrics(options["metrics"])
+    if options["labels"]:
+        values["labels"] = parse_labels(options["labels"])
+    if options["evaluate"]:
+        values["evaluate"] = named_metrics(options["evaluate"])
+    values |= {"trust": True} if options["trust"] else {}
+    values |= {key: False for key in ("copy", "convert", "profile") if options[f"no_{key}"]}
+    if options["file"] is not None:
+        return read_registration(Path(options["file"]), values)
+    if "model" not in values:
         raise RequestError("Name the model to register, or a file with -f.")
-    return Registration(**words)
+    return Registration(**values)
 
 
 def _print_registered(registered: Registered, *, waiting: bool) -> None:

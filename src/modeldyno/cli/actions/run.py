@@ -43,13 +43,13 @@ def run(script: str, arguments: tuple[str, ...], json_path: str | None) -> None:
     _execute(path, [script, *arguments])
 
 
-def _execute(path: Path, words: list[str]) -> NoReturn:
+def _execute(path: Path, arguments: list[str]) -> NoReturn:
     """Run a script as ``__main__``, and exit with its code."""
     module = ModuleType("__main__")
     file = str(path.absolute())
     module.__dict__.update(__file__=file, __builtins__=builtins, __cached__=None, __annotations__={})
     sys.modules["__main__"] = module
-    sys.argv[:] = words
+    sys.argv[:] = arguments
     if not sys.flags.safe_path:
         sys.path[0] = str(path.resolve().parent)
     try:

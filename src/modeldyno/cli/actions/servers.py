@@ -20,10 +20,10 @@ def list_servers(json_path: str | None, *, stats: bool) -> None:
     targets = OutputTargets(json=json_path, store=False)
     if json_path not in {None, "-"}:
         codec.check_directory(Path(str(json_path)))
-    found = running.list_running()
-    containers = running.list_other_containers(found)
-    usage = read_usage((*found, *containers)) if stats else ()
-    servers = [asdict(server) for server in found]
+    servers = running.list_running()
+    containers = running.list_other_containers(servers)
+    usage = read_usage((*servers, *containers)) if stats else ()
+    documents = [asdict(server) for server in servers]
     others = [
         {
             "name": container.name,
@@ -36,13 +36,13 @@ def list_servers(json_path: str | None, *, stats: bool) -> None:
         }
         for container in containers
     ]
-    for entry, use in zip((*servers, *others), usage, strict=False):
+    for entry, use in zip((*documents, *others), usage, strict=False):
         entry["usage"] = asdict(use)
-    targets.write(codec.encode_document({"servers": servers, "containers": others}))
+    targets.write(codec.encode_document({"servers": documents, "containers": others}))
     if not targets.silent:
         with ignore_broken_pipe():
-            print_blocks(*view.blocks(found, containers, usage))
-            targets.told()
+            print_blocks(*view.blocks(servers, containers, usage))
+            targets.print_saved()
 
 
 def stop(names: tuple[str, ...], *, all_servers: bool) -> None:

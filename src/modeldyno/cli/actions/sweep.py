@@ -104,8 +104,8 @@ def merge_config(ctx: click.Context, options: dict[str, Any]) -> FileConfig:
 
 def _is_given(ctx: click.Context, name: str, value: Any) -> bool:
     """Check whether an option was given, rather than its default; ``-b`` gives settings without ``--set``."""
-    given = name == "settings" or ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
-    return value not in (None, ()) and given
+    is_typed = name == "settings" or ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
+    return value not in (None, ()) and is_typed
 
 
 def _is_typed(ctx: click.Context, name: str) -> bool:

@@ -130,7 +130,7 @@ def report_study(
             print_blocks(*(blocks[:1] if options["quiet"] else blocks))
             for line in (*written, *(() if options["quiet"] else _next_commands(study, targets))):
                 click.echo(line)
-            targets.told(problem)
+            targets.print_saved(problem)
     if problem is not None:
         raise problem
     return exit_code(study_ranking)

@@ -48,7 +48,7 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
                 click.echo(headline(history))
             else:
                 print_blocks(*blocks(history))
-            targets.told(problem)
+            targets.print_saved(problem)
     if history.regressions and hook:
         _run_hook(hook, document, history)
     if problem is not None:

@@ -17,13 +17,13 @@ from modeldyno.views.recomputation import blocks, headline
 def run(ctx: click.Context, options: dict[str, Any]) -> None:
     """Recompute a document and say whether it holds; exit with the code."""
     targets = OutputTargets(json=options["json_path"], store=False)
-    found = verify(options["document"])
-    targets.write(codec.encode_document(found))
+    recomputation = verify(options["document"])
+    targets.write(codec.encode_document(recomputation))
     if not targets.silent:
         with ignore_broken_pipe():
             if options["quiet"]:
-                click.echo(headline(found))
+                click.echo(headline(recomputation))
             else:
-                print_blocks(*blocks(found))
-            targets.told()
-    ctx.exit(OK if found.holds else BROKEN)
+                print_blocks(*blocks(recomputation))
+            targets.print_saved()
+    ctx.exit(OK if recomputation.holds else BROKEN)

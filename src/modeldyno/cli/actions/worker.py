@@ -24,29 +24,31 @@ if TYPE_CHECKING:
     from modeldyno.core.registry.records import Task
 
 
-def run(given: Mapping[str, Any]) -> None:
+def run(options: Mapping[str, Any]) -> None:
     """Work until interrupted."""
-    options = WorkerOptions(
-        device=named_device(given["device"]),
-        target_name=given["name"],
-        once=given["once"],
-        windows=tuple(map(Window.parse, given["windows"])),
-        never_on=tuple(map(named_device, given["never_on"])),
-        hooks=read_hooks(given["hooks"]),
-        poll=parse_quantity(given["poll"], SECONDS),
+    worker_options = WorkerOptions(
+        device=named_device(options["device"]),
+        target_name=options["name"],
+        once=options["once"],
+        windows=tuple(map(Window.parse, options["windows"])),
+        never_on=tuple(map(named_device, options["never_on"])),
+        hooks=read_hooks(options["hooks"]),
+        poll=parse_quantity(options["poll"], SECONDS),
         idle=IdleRule.parse(
-            cpu=given["idle_cpu"],
-            utilization=given["idle_utilization"],
-            memory=given["idle_memory"],
-            period=given["idle_for"],
+            cpu=options["idle_cpu"],
+            utilization=options["idle_utilization"],
+            memory=options["idle_memory"],
+            period=options["idle_for"],
         ),
     )
-    if given["ray"] is not None:
-        run_on_ray(given["ray"], options, done=_print_outcome, tell=lambda text: click.echo(clean(text)))
+    if options["ray"] is not None:
+        run_on_ray(
+            options["ray"], worker_options, done=_print_outcome, tell=lambda text: click.echo(clean(text))
+        )
         return
-    if not options.once:
-        click.echo(f"Waiting for tasks for {options.device}; Ctrl-C ends it.", err=True)
-    work(options)
+    if not worker_options.once:
+        click.echo(f"Waiting for tasks for {worker_options.device}; Ctrl-C ends it.", err=True)
+    work(worker_options)
 
 
 def work(options: WorkerOptions) -> None:
