@@ -152,12 +152,12 @@ def _describe_stack(picture: Stack) -> str:
         for bar, size in zip(part.x, part.y, strict=True):
             sums[round(bar)] += size
     largest = max(picture.parts, key=lambda part: sum(part.y))
-    whole = sum(sums.values())
+    total = sum(sums.values())
     return (
         f"{count(len(picture.bars), 'bar')} of {picture.scale.label}, "
         f"{_range_text(tuple(sums.values()), picture.scale)}, each divided into "
         f"{', '.join(part.name for part in picture.parts)}; the largest part is {largest.name}, "
-        f"with {share(sum(largest.y), whole)} of all."
+        f"with {share(sum(largest.y), total)} of all."
     )
 
 
@@ -198,8 +198,8 @@ def _describe_forest(picture: Forest) -> str:
         for effect in picture.effects[:_NAMED]
     )
     more = len(picture.effects) - _NAMED
-    rest = f"; and {more} more" if more > 0 else ""
-    return f"Differences with their 95 % intervals: {'; '.join(parts)}{rest}."
+    omitted = f"; and {more} more" if more > 0 else ""
+    return f"Differences with their 95 % intervals: {'; '.join(parts)}{omitted}."
 
 
 def _forest_rows(picture: Forest) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

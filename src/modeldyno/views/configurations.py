@@ -41,12 +41,12 @@ def lay_out_configurations(tried: Sequence[ConfigurationRun]) -> Iterator[Block]
 def summarize(tried: Sequence[ConfigurationRun]) -> str:
     """Summarize in one sentence: how many configurations, and which has the highest throughput."""
     rates = [(rate, run) for run in tried if (rate := _number(run, "throughput", "mean")) is not None]
-    whole = count(len(tried), "configuration")
+    tried_text = count(len(tried), "configuration")
     if not rates:
-        return f"{whole}, none of which could be measured."
+        return f"{tried_text}, none of which could be measured."
     rate, best = max(rates, key=lambda pair: pair[0])
-    shown = format_quantity(rate, "1/s", 3).replace("/s", " samples/s")
-    return f"{whole}; {describe(best.configuration)} has the highest throughput, {shown}."
+    throughput = format_quantity(rate, "1/s", 3).replace("/s", " samples/s")
+    return f"{tried_text}; {describe(best.configuration)} has the highest throughput, {throughput}."
 
 
 def tabulate(tried: Sequence[ConfigurationRun]) -> Table:

@@ -42,8 +42,8 @@ def line(reading: DeviceReading) -> str:
 
 def _in_brief(device: DeviceState) -> str:
     label, _, busy, *others, _ = _figures(device)
-    known = [text for text in (f"{busy} busy", *others) if not text.startswith(_UNKNOWN)]
-    return f"{label} {', '.join(known) or 'tells nothing'}"
+    texts = [text for text in (f"{busy} busy", *others) if not text.startswith(_UNKNOWN)]
+    return f"{label} {', '.join(texts) or 'tells nothing'}"
 
 
 def _figures(device: DeviceState) -> tuple[str, ...]:
@@ -65,12 +65,12 @@ def _label(device: DeviceState) -> str:
     )
 
 
-def _part_of(value: float | None, whole: float | None, unit: str) -> str:
+def _part_of(value: float | None, total: float | None, unit: str) -> str:
     """Return both, such as ``3.00/80.0 GiB``; only the first where the second is unknown."""
     part = _text(value, unit)
-    if value is None or whole is None:
+    if value is None or total is None:
         return part
-    limit = _text(whole, unit)
+    limit = _text(total, unit)
     number, _, name = part.partition(" ")
     return f"{number if limit.endswith(f' {name}') or not value else part}/{limit}"
 

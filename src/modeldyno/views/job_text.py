@@ -55,17 +55,17 @@ def job_text(document: object, bounds: Sequence[str] = ()) -> str:
     return note + text
 
 
-def _of_words(words: Sequence[str]) -> dict[str, Any]:
+def _of_words(arguments: Sequence[str]) -> dict[str, Any]:
     """Turn the words of a command line into the keys of a file."""
-    tree: dict[str, Any] = {"command": words[0], "model": words[1]}
-    rest = list(words[2:])
-    while rest:
-        key = rest.pop(0).removeprefix("--").replace("-", "_")
-        if not rest or rest[0].startswith("--"):
+    tree: dict[str, Any] = {"command": arguments[0], "model": arguments[1]}
+    waiting = list(arguments[2:])
+    while waiting:
+        key = waiting.pop(0).removeprefix("--").replace("-", "_")
+        if not waiting or waiting[0].startswith("--"):
             if key != _NEVER_IN_FILES:
                 tree[key] = True
             continue
-        text = rest.pop(0)
+        text = waiting.pop(0)
         if key in _MAPPINGS:
             name, _, value = text.partition("=")
             tree.setdefault(key, {})[name] = _plain(value)
@@ -113,10 +113,10 @@ def _of_study(study: Study) -> Iterator[tuple[str, Any]]:
         yield from _unless_empty("load", load)
 
 
-def _changed_keys(given: Any, defaults: Any, rows: Iterable[Option]) -> Iterator[tuple[str, Any]]:
+def _changed_keys(settings: Any, defaults: Any, rows: Iterable[Option]) -> Iterator[tuple[str, Any]]:
     """Yield the keys of a sweep file whose fields differ from the defaults."""
     for row in rows:
-        value = getattr(given, row.field)
+        value = getattr(settings, row.field)
         if row.in_file and value != getattr(defaults, row.field):
             yield row.field, _plain(",".join(format_option_values(row.kind, value)))
 

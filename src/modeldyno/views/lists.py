@@ -83,20 +83,20 @@ def _other_size_rows(result: Result) -> Iterator[tuple[str, Row]]:
         for query, value in point.values.items():
             metric, _, scope = query.partition("@")
             unit = METRICS[metric].unit
-            whole = unit in {BYTES, COUNT} and value.is_integer()
+            is_integer = unit in {BYTES, COUNT} and value.is_integer()
             yield (
                 sizes,
-                (metric, scope, "", exact_text(int(value) if whole else value), "", "", unit, "", ""),
+                (metric, scope, "", exact_text(int(value) if is_integer else value), "", "", unit, "", ""),
             )
 
 
 def _number_rows(measurement: Measurement) -> Iterator[Row]:
     metric, unit = measurement.metric, measurement.row.unit
     if not isinstance(measurement.value, Distribution):
-        told, ends = measurement.reported_statistic, _interval_cells(measurement.interval)
-        scope, note = ("", "reported without samples") if told else (measurement.scope, "")
+        statistic, ends = measurement.reported_statistic, _interval_cells(measurement.interval)
+        scope, note = ("", "reported without samples") if statistic else (measurement.scope, "")
         n = str(len(measurement.runs)) if measurement.runs else ""
-        yield metric, scope, told, exact_text(measurement.value), *ends, unit, n, note
+        yield metric, scope, statistic, exact_text(measurement.value), *ends, unit, n, note
         return
     n = str(len(measurement.value))
     for name in STATISTICS_SHOWN:
@@ -172,9 +172,9 @@ def brief(result: Result) -> str:
         rate = result.find("throughput")
         at = join_nonempty(clean(result.job.backend), "" if batch is None else f"batch {batch}")
         return f"{at}: {join_nonempty(median, format_measurement(rate) if rate else '')}"
-    whole = result.find("latency", END_TO_END)
-    if whole is not None and isinstance(whole.value, Distribution):
-        median = format_quantity(whole.value.statistic("p50"), whole.row.unit, 3)
+    end_to_end = result.find("latency", END_TO_END)
+    if end_to_end is not None and isinstance(end_to_end.value, Distribution):
+        median = format_quantity(end_to_end.value.statistic("p50"), end_to_end.row.unit, 3)
         return f"{clean(result.job.backend)}: {median} end to end"
     parameters, macs = result.find("parameters"), result.find("macs")
     size = "" if parameters is None else f"{format_measurement(parameters)} parameters"

@@ -25,47 +25,47 @@ _DIGEST = {
 }
 
 
-def headline(found: Recomputation) -> str:
+def headline(recomputation: Recomputation) -> str:
     """Say in one sentence whether the document holds."""
-    whole = found.verified + len(found.wrong)
-    name = shorten(clean(found.name), NAME_LIMIT)
-    subject = f"The {found.kind} {found.id[:6]} of {name}"
-    if found.wrong:
-        wrong = len(found.wrong)
-        figures = f"{wrong:,} of {count(whole, 'recomputed figure')} {'is' if wrong == 1 else 'are'} wrong"
-    elif not whole:
+    checked = recomputation.verified + len(recomputation.wrong)
+    name = shorten(clean(recomputation.name), NAME_LIMIT)
+    subject = f"The {recomputation.kind} {recomputation.id[:6]} of {name}"
+    if recomputation.wrong:
+        wrong = len(recomputation.wrong)
+        figures = f"{wrong:,} of {count(checked, 'recomputed figure')} {'is' if wrong == 1 else 'are'} wrong"
+    elif not checked:
         figures = "no figure could be recomputed"
     else:
-        figures = f"{count(whole, 'figure')} recomputed, all right"
-    verdict = "holds" if found.holds else "does not hold"
-    state = _DIGEST[found.digest]
-    if found.wrong and found.digest is DigestState.UNCHANGED:
+        figures = f"{count(checked, 'figure')} recomputed, all right"
+    verdict = "holds" if recomputation.holds else "does not hold"
+    state = _DIGEST[recomputation.digest]
+    if recomputation.wrong and recomputation.digest is DigestState.UNCHANGED:
         state += ", by a ModelDyno that computed otherwise"
     return f"{subject} {verdict}: {figures}; {state}."
 
 
-def blocks(found: Recomputation) -> Iterator[Block]:
+def blocks(recomputation: Recomputation) -> Iterator[Block]:
     """Lay out the verdict, the wrong figures with both values, and what is kept without what it came from."""
-    yield Notice(severity=Severity.VERDICT, text=headline(found))
-    if found.wrong:
+    yield Notice(severity=Severity.VERDICT, text=headline(recomputation))
+    if recomputation.wrong:
         yield Table(
             title="wrong",
             columns=make_columns("figure", "written>", "recomputed>", "from"),
             rows=tuple(
                 (check.place, _value(check.written), _value(check.recomputed), check.why)
-                for check in found.wrong[:_SHOWN]
+                for check in recomputation.wrong[:_SHOWN]
             ),
         )
-    if len(found.wrong) > _SHOWN:
-        more = len(found.wrong) - _SHOWN
+    if len(recomputation.wrong) > _SHOWN:
+        more = len(recomputation.wrong) - _SHOWN
         yield note(f"And {count(more, 'more wrong figure')}; the JSON has them all.")
-    if found.kept:
+    if recomputation.kept:
         yield Table(
             title="not recomputable",
             columns=make_columns("kept as", ">", "figures"),
             rows=tuple(
                 (why, f"{len(places):,}", shorten(", ".join(dict.fromkeys(places)), _NAMED))
-                for why, places in found.kept.items()
+                for why, places in recomputation.kept.items()
             ),
         )
 

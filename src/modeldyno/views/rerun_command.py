@@ -46,21 +46,21 @@ def rerun_command_line(result: Result, bounds: Sequence[Constraint] = ()) -> str
 def rerun_words(result: Result, bounds: Sequence[Constraint] = ()) -> list[str]:
     """Return the words of that command line after ``modeldyno``: the command, the model, options."""
     options = _options(result.job, inspected=is_inspection(result))
-    words = [_subcommand(result), str(result.job.model), *options]
-    return words + [part for bound in bounds for part in ("--require", str(bound))]
+    command = [_subcommand(result), str(result.job.model), *options]
+    return command + [part for bound in bounds for part in ("--require", str(bound))]
 
 
 def sweep_command(study: Study) -> str:
     """Return the command line that repeats a study from its beginning."""
     job = study.job
-    words = ["modeldyno", "sweep", str(job.model), "--backend", job.backend]
-    words += [part for axis in study.space.axes for part in ("--space", str(axis))]
-    words += _setting_options(study.settings)
-    words += _input_options(job.inputs)
-    words += _observation_options(job.observation)
-    words += _goal_options(study.goal)
-    words += ["--strategy", study.strategy, "--seed", str(study.seed)]
-    return shlex.join(words)
+    command = ["modeldyno", "sweep", str(job.model), "--backend", job.backend]
+    command += [part for axis in study.space.axes for part in ("--space", str(axis))]
+    command += _setting_options(study.settings)
+    command += _input_options(job.inputs)
+    command += _observation_options(job.observation)
+    command += _goal_options(study.goal)
+    command += ["--strategy", study.strategy, "--seed", str(study.seed)]
+    return shlex.join(command)
 
 
 def advise_command_line(job: Job, usual_backend: str) -> str:
@@ -70,15 +70,15 @@ def advise_command_line(job: Job, usual_backend: str) -> str:
         job: its `config` without what is usual.
         usual_backend: that of the model's loader, which need not be named.
     """
-    words = ["modeldyno", "advise", str(job.model)]
+    command = ["modeldyno", "advise", str(job.model)]
     if job.backend != usual_backend:
-        words += ["--backend", job.backend]
-    words += [
+        command += ["--backend", job.backend]
+    command += [
         *_setting_options(job.config),
         *_input_options(job.inputs),
         *_evaluation_options(job.observation),
     ]
-    return shlex.join([*words, *_name_and_trust(job)])
+    return shlex.join([*command, *_name_and_trust(job)])
 
 
 def _goal_options(goal: Goal) -> list[str]:
@@ -194,10 +194,10 @@ def _evaluation_options(observation: Observation) -> Iterator[str]:
         yield from ("--data", observation.data)
 
 
-def _changed_options(given: Any, defaults: Any, rows: Iterable[Option]) -> Iterator[str]:
+def _changed_options(settings: Any, defaults: Any, rows: Iterable[Option]) -> Iterator[str]:
     """Yield the options of the fields that differ from the defaults."""
     for row in rows:
-        value = getattr(given, row.field)
+        value = getattr(settings, row.field)
         if value != getattr(defaults, row.field):
             for text in format_option_values(row.kind, value):
                 yield from (row.flag, text)

@@ -28,8 +28,8 @@ def side_by_side(results: Sequence[Result]) -> tuple[Table, Table]:
         ("processor", [str(result.environment.hardware.get("processor", "")) for result in results]),
         *_settings([result.job.config for result in results]),
     )
-    told = [dict(_told(result)) for result in results]
-    figures = dict.fromkeys(name for figures in told for name in figures)
+    figures_by_result = [dict(_told(result)) for result in results]
+    figures = dict.fromkeys(name for figures in figures_by_result for name in figures)
     return (
         Table(
             title="What they are of",
@@ -39,7 +39,7 @@ def side_by_side(results: Sequence[Result]) -> tuple[Table, Table]:
         Table(
             title="Figures",
             columns=make_columns("figure", *(f"{name}>" for name in names)),
-            rows=tuple((name, *(one.get(name, "") for one in told)) for name in figures),
+            rows=tuple((name, *(one.get(name, "") for one in figures_by_result)) for name in figures),
         ),
     )
 
@@ -68,5 +68,5 @@ def _figures(measurement: Measurement) -> Iterator[tuple[str, str]]:
         )
         return
     for statistic in _STATISTICS:
-        told = format_quantity(value.statistic(statistic), measurement.row.unit, 3)
-        yield f"{name}.{statistic}", "not certified" if value.missing(statistic) else told
+        text = format_quantity(value.statistic(statistic), measurement.row.unit, 3)
+        yield f"{name}.{statistic}", "not certified" if value.missing(statistic) else text

@@ -133,11 +133,11 @@ def span(low: float, high: float) -> str:
     return " to ".join(ends)
 
 
-def share(part: float, whole: float) -> str:
+def share(part: float, total: float) -> str:
     """Format a share to a tenth of a percent; a share above zero is never shown as 0%."""
-    if not part or not whole:
-        return "—" if not whole else "0%"
-    percent = 100 * part / whole
+    if not part or not total:
+        return "—" if not total else "0%"
+    percent = 100 * part / total
     return "<0.1%" if 0 < percent < _LEAST else f"{percent:.1f}%".replace("100.0", "100")
 
 
@@ -235,7 +235,7 @@ def format_rough_duration(seconds: float) -> str:
     if seconds < 100:  # noqa: PLR2004 - below, minutes tell too little
         return f"{seconds:.0f} s"
     if seconds < 600:  # noqa: PLR2004 - from ten minutes on, seconds tell nothing
-        whole, rest = divmod(round(seconds), 60)
-        return f"{whole} min {rest} s" if rest else f"{whole} min"
+        whole_minutes, remaining = divmod(round(seconds), 60)
+        return f"{whole_minutes} min {remaining} s" if remaining else f"{whole_minutes} min"
     minutes = seconds / 60
     return f"{minutes:.0f} min" if minutes < 100 else f"{round(minutes / 60, 1):g} h"  # noqa: PLR2004

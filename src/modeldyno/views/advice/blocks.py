@@ -153,8 +153,8 @@ def _notes(advice: Advice) -> Iterator[Notice]:
             )
     spec = fixed_batch(advice.baseline)
     if spec is not None and METRICS[advice.query.metric].better is Better.HIGHER:
-        batch, *rest = map(str, spec.shape or ())
-        free = f"{spec.name}={'x'.join((BATCH, *rest))}".removeprefix("=")
+        batch, *others = map(str, spec.shape or ())
+        free = f"{spec.name}={'x'.join((BATCH, *others))}".removeprefix("=")
         yield note(
             f"other batch sizes were not tried: the given input shape fixes the batch at {batch}",
             advice=f"make it variable with --input {free} -b {batch}",

@@ -106,19 +106,19 @@ def memory_diff_blocks(baseline: Result, candidate: Result) -> tuple[Block, ...]
 
 def _conclusion(comparison: Comparison, contrast: CandidateComparison, names: tuple[str, str]) -> str:
     """Say how a candidate compares with the baseline; of a model that failed, that it did."""
-    sides = comparison.baseline, contrast.candidate
-    for result, name in zip(sides, names, strict=True):
+    pair = comparison.baseline, contrast.candidate
+    for result, name in zip(pair, names, strict=True):
         if result.failure:
             message = shorten(clean(spell_for_command_line(result.failure.message)), _FAILURE).rstrip(".")
-            advice = _failure_advice(result.failure, sides)
+            advice = _failure_advice(result.failure, pair)
             how = f"; {advice}" if advice else ""
             return f"{name} failed in {result.failure.where}, so it is not judged: {message}{how}."
     return sentence(contrast, names)
 
 
-def _failure_advice(failure: Failure, sides: Sequence[Result]) -> str:
+def _failure_advice(failure: Failure, pair: Sequence[Result]) -> str:
     """Say what to do about a model that does not take the inputs that all were given; empty for others."""
-    shared = failure.where == FIRST_CALL and share_inputs([side.job for side in sides])
+    shared = failure.where == FIRST_CALL and share_inputs([side.job for side in pair])
     return spell_for_command_line(OWN_INPUTS) if shared else ""
 
 
@@ -147,13 +147,13 @@ def _differences_table(
     )
     if not rows:
         return
-    shown = rows if everything else rows[:_SETTINGS]
+    rows_shown = rows if everything else rows[:_SETTINGS]
     yield Table(
         title="Other differences",
         columns=tuple(Column(title=title) for title in ("kind", "what", *names)),
-        rows=tuple((kind, *_fact_row(difference)) for kind, difference in shown),
+        rows=tuple((kind, *_fact_row(difference)) for kind, difference in rows_shown),
     )
-    if more := len(rows) - len(shown):
+    if more := len(rows) - len(rows_shown):
         differ = "differs; --all shows it" if more == 1 else "differ; --all shows them"
         yield Notice(severity=Severity.NOTE, text=f"{count(more, 'more setting')} {differ}")
 
@@ -197,8 +197,8 @@ def _failures(results: Sequence[Result], names: Sequence[str]) -> Iterator[Notic
 def _doubts(baseline: Result, contrast: CandidateComparison, names: tuple[str, str]) -> Iterator[Notice]:
     """Yield the doubts about the comparison, and the codes of the doubts about its two Results."""
     for doubt in contrast.doubts:
-        seen, advice = spell_for_command_line(doubt.seen), spell_for_command_line(doubt.advice)
-        yield Notice(severity=Severity.DOUBT, code=doubt.code, text=seen, advice=advice)
+        message, advice = spell_for_command_line(doubt.seen), spell_for_command_line(doubt.advice)
+        yield Notice(severity=Severity.DOUBT, code=doubt.code, text=message, advice=advice)
     for result, name in zip((baseline, contrast.candidate), names, strict=True):
         codes = list(dict.fromkeys(doubt.code for doubt in result.doubts))
         for code in codes[:_DOUBTS]:

@@ -35,11 +35,16 @@ def explain_cause(cause: Cause, *, everything: bool = False) -> Iterator[Block]:
     def row(
         name: str, before: float | None, now: float | None, size: float, *, sure: bool = True
     ) -> tuple[str, ...]:
-        sides = (
+        before_and_after = (
             "—" if value is None else format_quantity(value, unit, 3) if value else "—"
             for value in (before, now)
         )
-        return name, *sides, _signed(size, unit) + ("" if sure else _UNSURE), _share(size, cause.total)
+        return (
+            name,
+            *before_and_after,
+            _signed(size, unit) + ("" if sure else _UNSURE),
+            _share(size, cause.total),
+        )
 
     rows = [
         row(_part_name(part), part.baseline, part.candidate, part.difference, sure=part.sure)
@@ -64,9 +69,9 @@ def explain_cause(cause: Cause, *, everything: bool = False) -> Iterator[Block]:
     )
 
 
-def _have_shares(sizes: Sequence[float], whole: float) -> bool:
+def _have_shares(sizes: Sequence[float], total: float) -> bool:
     """Whether shares of the change make sense: not if differences cancel each other out."""
-    return bool(whole) and all(-_OPPOSING <= size / whole <= 1 + _OPPOSING for size in sizes)
+    return bool(total) and all(-_OPPOSING <= size / total <= 1 + _OPPOSING for size in sizes)
 
 
 _OPPOSING = 0.1
@@ -102,19 +107,19 @@ def _largest_part_sentence(cause: Cause) -> str:
     how = "" if first.baseline and first.candidate else ", new" if first.candidate else ", gone"
     noun = "" if cause.by == PLACES else f"{_part_noun(cause)} "
     place = f"{noun}{_part_name(first)}{how}"
-    difference, whole = _signed(first.difference, unit), _signed(cause.total, unit)
+    difference, total = _signed(first.difference, unit), _signed(cause.total, unit)
     if not first.sure:
         return (
-            f"no {_part_noun(cause)} clearly explains the change of {cause.query} ({whole}); the largest "
+            f"no {_part_noun(cause)} clearly explains the change of {cause.query} ({total}); the largest "
             f"difference, in {place}: {difference}, may be noise"
         )
     if not cause.total or not 0 <= first.difference / cause.total <= 1:
         others = _signed(cause.total - first.difference, unit)
-        return f"{cause.query} changed by {whole}: {difference} in {place}, and {others} in everything else"
-    if difference == whole:
-        return f"the change of {cause.query}, {whole}, is in {place}"
+        return f"{cause.query} changed by {total}: {difference} in {place}, and {others} in everything else"
+    if difference == total:
+        return f"the change of {cause.query}, {total}, is in {place}"
     part = "most" if first.difference / cause.total > 1 / 2 else "the largest part"
-    return f"{part} of the change of {cause.query} is in {place}: {difference} of {whole}"
+    return f"{part} of the change of {cause.query} is in {place}: {difference} of {total}"
 
 
 def _part_name(part: CausePart) -> str:
@@ -128,5 +133,5 @@ def _signed(size: float, unit: str) -> str:
     return f"{sign}{format_quantity(abs(size), unit, 3)}"
 
 
-def _share(size: float, whole: float) -> str:
-    return "—" if not whole or size / whole < 0 else share(abs(size), abs(whole))
+def _share(size: float, total: float) -> str:
+    return "—" if not total or size / total < 0 else share(abs(size), abs(total))

@@ -129,8 +129,8 @@ def _points_interval(change: Change) -> str:
 
 def _factor(ratio: float) -> float | None:
     """Return a change as a factor above 1, up or down; None if it is shown in percent."""
-    whole = 1 + ratio
-    return whole if whole >= _TIMES else 1 / whole if 0 < whole <= 1 / _TIMES else None
+    factor = 1 + ratio
+    return factor if factor >= _TIMES else 1 / factor if 0 < factor <= 1 / _TIMES else None
 
 
 def _factor_interval(change: Change) -> str:
@@ -206,22 +206,22 @@ def change_tables(
     contrast: CandidateComparison, names: tuple[str, str], *, everything: bool
 ) -> Iterator[Block]:
     """Tabulate what has changed, and name the rest."""
-    shown = [change for change in contrast.changes if everything or _has_own_row(change, contrast)]
-    if shown:
-        sides = names if max(map(len, names)) <= _SIDE else ("baseline", "candidate")
-        columns = make_columns("metric", *(f"{name}>" for name in sides), "change", "verdict")
-        yield Table(title="What has changed", columns=columns, rows=tuple(map(_row, shown)))
-    if rest := [change for change in contrast.changes if change not in shown]:
+    with_row = [change for change in contrast.changes if everything or _has_own_row(change, contrast)]
+    if with_row:
+        titles = names if max(map(len, names)) <= _SIDE else ("baseline", "candidate")
+        columns = make_columns("metric", *(f"{name}>" for name in titles), "change", "verdict")
+        yield Table(title="What has changed", columns=columns, rows=tuple(map(_row, with_row)))
+    if others := [change for change in contrast.changes if change not in with_row]:
         also = [
-            f"{change.query} {format_relative_change(change)}" for change in rest if _surely_changed(change)
+            f"{change.query} {format_relative_change(change)}" for change in others if _surely_changed(change)
         ]
-        same = [change for change in rest if change.outcome is ChangeVerdict.SAME]
+        same = [change for change in others if change.outcome is ChangeVerdict.SAME]
         slight = [
             f"{change.query} {format_relative_change(change)}" for change in same if _changed_slightly(change)
         ]
         equal = [str(change.query) for change in same if not _changed_slightly(change)]
         undecided = [
-            str(c.query) for c in rest if c.outcome is not ChangeVerdict.SAME and not _surely_changed(c)
+            str(c.query) for c in others if c.outcome is not ChangeVerdict.SAME and not _surely_changed(c)
         ]
         parts = (
             f"also changed: {', '.join(also)}" if also else "",

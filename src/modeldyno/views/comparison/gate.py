@@ -77,8 +77,8 @@ def _notes(report: GateReport) -> Iterator[Notice]:
     for note in report.notes:
         yield Notice(severity=Severity.NOTE, text=note)
     for doubt in dict.fromkeys(report.doubts):
-        seen = clean(spell_for_command_line(doubt.seen))
-        yield Notice(severity=Severity.DOUBT, code=doubt.code, text=shorten(seen, _LINE))
+        message = clean(spell_for_command_line(doubt.seen))
+        yield Notice(severity=Severity.DOUBT, code=doubt.code, text=shorten(message, _LINE))
     codes = tuple(dict.fromkeys(doubt.code for doubt in report.result.doubts))
     if codes:
         text = f"{', '.join(codes)}; modeldyno show {report.result.id[:6]} explains them"
@@ -95,16 +95,16 @@ def comment_marker(report: GateReport) -> str:
 
 def comment(report: GateReport) -> tuple[Block, ...]:
     """Lay out a pull-request comment: verdict as header, only changed checks, environment at the end."""
-    shown = [check for verdict in (Verdict.BROKEN, Verdict.UNDECIDED) for check in report.of(verdict)] + [
+    listed = [check for verdict in (Verdict.BROKEN, Verdict.UNDECIDED) for check in report.of(verdict)] + [
         check for check in report.of(Verdict.HELD) if _improved(check)
     ]
-    rest = len(report.checks) - len(shown)
-    rows = tuple((_SIGNS[check.verdict], check.name, check.text) for check in shown)
+    others = len(report.checks) - len(listed)
+    rows = tuple((_SIGNS[check.verdict], check.name, check.text) for check in listed)
     columns = make_columns("", "what", "how")
     return (
         Notice(severity=Severity.VERDICT, text=f"{_SIGNS[report.verdict]} {sentence(report)}"),
         *([Table(title="Changed or undecided", columns=columns, rows=rows)] if rows else []),
-        *([Notice(severity=Severity.NOTE, text=f"All other checks hold: {rest}.")] if rest else []),
+        *([Notice(severity=Severity.NOTE, text=f"All other checks hold: {others}.")] if others else []),
         *(Notice(severity=Severity.NOTE, text=note) for note in report.notes),
         _environment(report.result),
     )

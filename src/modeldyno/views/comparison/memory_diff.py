@@ -36,11 +36,11 @@ def memory_table_and_curves(baseline: Result, candidate: Result, names: tuple[st
     Raises:
         RunFailed: one of the two holds no snapshot of memory.
     """
-    whole, groups = _groups(baseline, candidate)
+    total, groups = _groups(baseline, candidate)
     yield Table(
         title="Memory at the measured peak",
         columns=make_columns("what", *(f"{name}>" for name in names), "change>"),
-        rows=tuple(map(_row, _rows_shown(whole, groups))),
+        rows=tuple(map(_row, _rows_shown(total, groups))),
     )
     yield from _curve_notices(baseline, candidate, names)
 
@@ -51,10 +51,10 @@ def memory_sentence(baseline: Result, candidate: Result) -> str:
     Raises:
         RunFailed: one of the two holds no snapshot of memory.
     """
-    whole, groups = _groups(baseline, candidate)
+    total, groups = _groups(baseline, candidate)
     name = shorten(clean(candidate.name), NAME_LIMIT) or "The model"
-    _, before, after = whole
-    now, change = format_quantity(after, BYTES, 3), _growth(whole)
+    _, before, after = total
+    now, change = format_quantity(after, BYTES, 3), _growth(total)
     if not any(map(_growth, groups)):
         return f"{name} holds the same at its peak as before: {now}."
     if not change:
@@ -82,14 +82,14 @@ def _growth(group: Group) -> int:
     return after - before
 
 
-def _rows_shown(whole: Group, groups: Sequence[Group]) -> Iterator[Group]:
+def _rows_shown(total: Group, groups: Sequence[Group]) -> Iterator[Group]:
     """Yield the sum, the groups that differ most, and the rest as one."""
     changed = [group for group in groups if _growth(group)]
     alike = [group for group in groups if not _growth(group)]
-    yield whole
+    yield total
     yield from changed[:_CHANGED]
-    if rest := changed[_CHANGED:]:
-        yield _summed(f"{len(rest)} more", rest)
+    if others := changed[_CHANGED:]:
+        yield _summed(f"{len(others)} more", others)
     if alike:
         names = alike[0][0] if len(alike) == 1 else count(len(alike), "place")
         yield _summed(f"{names}, unchanged", alike)

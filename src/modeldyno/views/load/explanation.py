@@ -53,30 +53,30 @@ def brief(explanation: Explanation) -> str:
     levels = explanation.levels
     if explanation.baseline or not levels:
         return headline(explanation)
-    known = [hop for level in levels for hop in level.hops if hop.time is not None]
-    largest = max(known, key=_size)
+    measured = [hop for level in levels for hop in level.hops if hop.time is not None]
+    largest = max(measured, key=_size)
     text = f"{_time(levels[-1].whole)} {levels[-1].level}"
     return text if largest.time is None else f"{text}, most of it {largest.label} ({_time(largest.time)})"
 
 
 def _sentence(explanation: Explanation, levels: Sequence[LevelHops]) -> str:
-    whole = levels[-1].whole
+    total = levels[-1].whole
     statistic = _STATISTIC_NAMES[explanation.statistic]
-    parts = _named_parts([hop for level in levels for hop in level.hops], whole.seconds)
-    return f"{title(explanation)} takes {_time(whole)} {levels[-1].level} ({statistic}): {parts}."
+    parts = _named_parts([hop for level in levels for hop in level.hops], total.seconds)
+    return f"{title(explanation)} takes {_time(total)} {levels[-1].level} ({statistic}): {parts}."
 
 
-def _named_parts(hops: Sequence[Hop], whole: float) -> str:
+def _named_parts(hops: Sequence[Hop], total: float) -> str:
     """List the hops that matter, and the sum of all rests; those under load bear the level in their label."""
     parts = [
         f"{hop.label} {_time(hop.time)}"
         for hop in hops
         if hop.time is not None
         and hop.name is not HopName.REST
-        and abs(hop.time.seconds) >= _SMALL * abs(whole)
+        and abs(hop.time.seconds) >= _SMALL * abs(total)
     ]
-    rest = sum(hop.time.seconds for hop in hops if hop.time is not None and hop.name is HopName.REST)
-    return ", ".join([*parts, f"rest {format_quantity(rest, SECONDS, 2)}"])
+    remaining = sum(hop.time.seconds for hop in hops if hop.time is not None and hop.name is HopName.REST)
+    return ", ".join([*parts, f"rest {format_quantity(remaining, SECONDS, 2)}"])
 
 
 def _time(time: TimeEstimate) -> str:
@@ -230,14 +230,14 @@ def _sum_notices(explanation: Explanation) -> Iterator[Notice]:
     levels = explanation.levels
     if not levels or explanation.baseline:
         return
-    rest = unexplained_share(levels)
+    unexplained = unexplained_share(levels)
     noise = [
         hop.label
         for level in levels
         for hop in level.hops
         if hop.name is HopName.REST and hop.time is not None and hop.time.may_be_zero
     ]
-    text = f"the rests are {share(rest, 1)} of the whole"
+    text = f"the rests are {share(unexplained, 1)} of the whole"
     if noise:
         text += f"; within its interval 0: {', '.join(noise)}"
     yield Notice(severity=Severity.NOTE, code="sum", text=f"{text}.")

@@ -139,9 +139,9 @@ def _stages_chart(rungs: Sequence[LoadPoint], knob: str) -> Iterator[Stack]:
             for metric in STAGES
             if (answer := rung.find(metric) or rung.find(metric, "mean")) is not None and answer.value
         }
-        whole = rung.find("service_time", "mean")
-        if parts and whole is not None and whole.value and whole.value > sum(parts.values()):
-            parts["other"] = whole.value - sum(parts.values())
+        total = rung.find("service_time", "mean")
+        if parts and total is not None and total.value and total.value > sum(parts.values()):
+            parts["other"] = total.value - sum(parts.values())
         if parts:
             stages_by_load.append((f"{knob} {rung.load:g}", parts))
     yield from draw_request_stages(stages_by_load)
@@ -235,7 +235,7 @@ def _marks(curve: LoadCurve) -> dict[float, str]:
     for rung in curve.rungs:
         marks[rung.load] += [code for code in (SATURATED, CLIENT_LIMITED, INTERRUPTED) if code in rung.doubts]
         marks[rung.load] += ["failed"] if rung.failure else []
-    return {load: ", ".join(words) for load, words in marks.items()}
+    return {load: ", ".join(labels) for load, labels in marks.items()}
 
 
 def _breakdown_table(curve: LoadCurve, rungs: Sequence[LoadPoint]) -> Iterator[Table]:

@@ -21,29 +21,29 @@ _PARTS = {
 """Title of a column to the part of a difference; one that no row knows is left out."""
 
 
-def headline(found: Reconciliation) -> str:
+def headline(report: Reconciliation) -> str:
     """Say in one sentence how much of the largest difference is explained."""
-    if not found.rows:
-        return f"{found.tool} reports no time that this result has, too."
-    row = max(found.rows, key=lambda each: abs(each.theirs - each.ours))
-    whole = row.theirs - row.ours
+    if not report.rows:
+        return f"{report.tool} reports no time that this result has, too."
+    row = max(report.rows, key=lambda each: abs(each.theirs - each.ours))
+    gap = row.theirs - row.ours
     name = f"{row.metric}.{row.statistic}"
-    said = f"{found.tool}'s {name} is {_format_difference(whole)} against {row.compared}.{row.statistic} here"
+    claim = f"{report.tool}'s {name} is {_format_difference(gap)} against {row.compared}.{row.statistic} here"
     explained = sum(part for part in (row.rule, row.warmup, row.definition) if part is not None)
     chance = {True: ", which may be chance", False: ", which is more than chance", None: ""}[row.is_noise]
-    left = _format_difference(whole - explained)
+    left = _format_difference(gap - explained)
     parts = f"{_format_difference(explained)} is how it is measured, {left} is left"
-    return f"{said}: {parts}{chance}."
+    return f"{claim}: {parts}{chance}."
 
 
-def blocks(found: Reconciliation) -> Iterator[Block]:
+def blocks(report: Reconciliation) -> Iterator[Block]:
     """Lay out each difference with its parts, the rules that were found, and what could not be computed."""
-    yield Notice(severity=Severity.VERDICT, text=headline(found))
-    for metric in dict.fromkeys(row.metric for row in found.rows):
-        rows = [row for row in found.rows if row.metric == metric]
-        yield _table(found.tool, rows)
-    yield from (note(text) for text in _notes(found))
-    yield from (Notice(severity=Severity.DOUBT, code="other-definition", text=text) for text in found.notes)
+    yield Notice(severity=Severity.VERDICT, text=headline(report))
+    for metric in dict.fromkeys(row.metric for row in report.rows):
+        rows = [row for row in report.rows if row.metric == metric]
+        yield _table(report.tool, rows)
+    yield from (note(text) for text in _notes(report))
+    yield from (Notice(severity=Severity.DOUBT, code="other-definition", text=text) for text in report.notes)
 
 
 def _table(tool: str, rows: Sequence[DifferenceRow]) -> Table:
@@ -66,31 +66,33 @@ def _table(tool: str, rows: Sequence[DifferenceRow]) -> Table:
     )
 
 
-def _notes(found: Reconciliation) -> Iterator[str]:
-    yield from _client_notes(found)
-    if not found.requests:
-        yield f"{found.tool} reports no requests, so its rule and warm-up are in what is left"
+def _notes(report: Reconciliation) -> Iterator[str]:
+    yield from _client_notes(report)
+    if not report.requests:
+        yield f"{report.tool} reports no requests, so its rule and warm-up are in what is left"
         return
-    rules = " or ".join(found.rules) or "none that is known here"
-    yield f"percentile rule of {found.tool}, which its own figures show: {rules}; here it is {NEAREST}"
-    if found.dropped:
-        dropped = format_quantity(found.dropped, SECONDS, 2)
-        yield f"{found.tool} left out no warm-up; here the first {dropped} are, so the same is taken off"
+    rules = " or ".join(report.rules) or "none that is known here"
+    yield f"percentile rule of {report.tool}, which its own figures show: {rules}; here it is {NEAREST}"
+    if report.dropped:
+        dropped = format_quantity(report.dropped, SECONDS, 2)
+        yield f"{report.tool} left out no warm-up; here the first {dropped} are, so the same is taken off"
 
 
-def _client_notes(found: Reconciliation) -> Iterator[str]:
+def _client_notes(report: Reconciliation) -> Iterator[str]:
     """Say what is known of the part of the client, and why not more is."""
-    if found.no_client:
-        yield f"what the client adds is in what is left, as {found.no_client}"
+    if report.no_client:
+        yield f"what the client adds is in what is left, as {report.no_client}"
     else:
         yield "server is its own account of queue and compute, client all outside it, the network included"
-    theirs, ours = found.sent_late
+    theirs, ours = report.sent_late
     if theirs is None:
-        yield f"{found.tool} does not report when requests were due, so how late its client sent is not known"
+        yield (
+            f"{report.tool} does not report when requests were due, so how late its client sent is not known"
+        )
     else:
         here = "" if ours is None else f", ours {format_quantity(ours, SECONDS, 2)}"
         late = format_quantity(theirs, SECONDS, 2)
-        yield f"the client of {found.tool} sent {late} after a request was due on average{here}"
+        yield f"the client of {report.tool} sent {late} after a request was due on average{here}"
 
 
 def _format_difference(seconds: float | None, of: float = 0.0) -> str:

@@ -129,9 +129,9 @@ def _ranked(answer: RegistryAnswer, candidate: AnswerCandidate) -> tuple[str, ..
 
 
 def _fell_out(answer: RegistryAnswer) -> Table:
-    shown = answer.fell_out[:_SHOWN]
-    rows = [(describe(candidate), shorten(candidate.out, _OUT)) for candidate in shown]
+    listed = answer.fell_out[:_SHOWN]
+    rows = [(describe(candidate), shorten(candidate.out, _OUT)) for candidate in listed]
     rows += [(f"{v.model}/{v.number} as {v.recipe}", shorten(v.sentence, _OUT)) for v in answer.unusable]
-    if len(answer.fell_out) > len(shown):
-        rows.append((f"and {len(answer.fell_out) - len(shown)} more", ""))
+    if len(answer.fell_out) > len(listed):
+        rows.append((f"and {len(answer.fell_out) - len(listed)} more", ""))
     return Table(title="", columns=make_columns("fell out", "because"), rows=tuple(rows))

@@ -49,13 +49,13 @@ def build_lineage(
         children: versions of other models that were made from these.
         aliases: alias to number of the model.
     """
-    known = {version.name: version for version in (*versions, *children)}
+    versions_by_name = {version.name: version for version in (*versions, *children)}
     own = {version.name for version in versions}
     named: dict[str, tuple[str, ...]] = {}
     for alias, number in (aliases or {}).items():
         name = f"{versions[0].model}/{number}"
         named[name] = (*named.get(name, ()), f"@{alias}")
-    roots, below = _family(known)
+    roots, below = _family(versions_by_name)
     rows: list[LineageRow] = []
     waiting: list[tuple[str, int, int | None]] = [(name, 0, None) for name in reversed(roots)]
     while waiting:
@@ -73,17 +73,17 @@ def build_lineage(
     return tuple(rows)
 
 
-def _family(known: Mapping[str, Version]) -> tuple[list[str], dict[str, list[str]]]:
+def _family(versions_by_name: Mapping[str, Version]) -> tuple[list[str], dict[str, list[str]]]:
     """Return what has no parent here, the oldest first, and the children of each name.
 
     A parent that is not known is a root: it may be of another model, or removed.
     """
     roots: dict[str, None] = {}
     below: dict[str, list[str]] = {}
-    for version in sorted(known.values(), key=lambda v: (v.created, v.number)):
+    for version in sorted(versions_by_name.values(), key=lambda v: (v.created, v.number)):
         if version.parent:
             below.setdefault(version.parent, []).append(version.name)
-        if not version.parent or version.parent not in known:
+        if not version.parent or version.parent not in versions_by_name:
             roots[version.parent or version.name] = None
     return list(roots), below
 

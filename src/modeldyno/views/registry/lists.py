@@ -51,7 +51,7 @@ def models(entries: Sequence[ModelEntry]) -> Table:
     return _table("", titles, rows)
 
 
-def versions(found: Sequence[Version]) -> Table:
+def versions(listed: Sequence[Version]) -> Table:
     """List versions of a model, one row each."""
     rows = tuple(
         (
@@ -62,17 +62,17 @@ def versions(found: Sequence[Version]) -> Table:
             " ".join(f"{name}={value:g}" for name, value in version.metrics.items()),
             format_utc(version.created)[:_MINUTES],
         )
-        for version in found
+        for version in listed
     )
     return _table("Versions", ("version", "digest", "framework", "by", "metrics", "registered"), rows)
 
 
 def version_figures(
-    found: Sequence[Version], speeds: Sequence[VersionSpeed], targets: Mapping[str, HardwareTarget]
+    listed: Sequence[Version], speeds: Sequence[VersionSpeed], targets: Mapping[str, HardwareTarget]
 ) -> Table:
     """List versions of a model with their best fresh figures, one row for each target."""
     rows: list[tuple[str, ...]] = []
-    for version in found:
+    for version in listed:
         metrics = " ".join(f"{name}={value:g}" for name, value in version.metrics.items())
         first = version.name, format_utc(version.created)[:_DAY], metrics
         measured = [speed for speed in speeds if speed.number == version.number]
@@ -94,7 +94,7 @@ def _speed(speed: VersionSpeed, targets: Mapping[str, HardwareTarget]) -> tuple[
     return target, p50, p99, format_quantity(speed.rate, RATE, 3) if speed.rate else ""
 
 
-def tasks(found: Sequence[Task], targets: Mapping[str, HardwareTarget]) -> Table:
+def tasks(listed: Sequence[Task], targets: Mapping[str, HardwareTarget]) -> Table:
     """List tasks, one row each."""
     rows = tuple(
         (
@@ -104,12 +104,12 @@ def tasks(found: Sequence[Task], targets: Mapping[str, HardwareTarget]) -> Table
             targets[task.target].name if task.target in targets else "any",
             _note(task),
         )
-        for task in found
+        for task in listed
     )
     return _table("", ("task>", "state", "what", "target", ""), rows)
 
 
-def workers(found: Sequence[Worker], targets: Mapping[str, HardwareTarget]) -> Table:
+def workers(listed: Sequence[Worker], targets: Mapping[str, HardwareTarget]) -> Table:
     """List workers, one row each."""
     rows = tuple(
         (
@@ -119,12 +119,12 @@ def workers(found: Sequence[Worker], targets: Mapping[str, HardwareTarget]) -> T
             worker.state,
             f"{worker.silent:.0f} s ago",
         )
-        for worker in found
+        for worker in listed
     )
     return _table("Workers", ("worker", "target", "process", "does", "seen"), rows)
 
 
-def webhooks(found: Sequence[Webhook], deliveries: Mapping[tuple[int, str], int]) -> Table:
+def webhooks(listed: Sequence[Webhook], deliveries: Mapping[tuple[int, str], int]) -> Table:
     """List webhooks, with how many messages wait, have arrived, or were given up."""
     rows = tuple(
         (
@@ -135,7 +135,7 @@ def webhooks(found: Sequence[Webhook], deliveries: Mapping[tuple[int, str], int]
             "yes" if webhook.secret else "no",
             *(str(deliveries.get((webhook.id, state), 0)) for state in ("waiting", "done", "failed")),
         )
-        for webhook in found
+        for webhook in listed
     )
     titles = ("id>", "url", "events", "models", "signed", "waiting>", "arrived>", "given up>")
     return _table("Webhooks", titles, rows)
@@ -156,7 +156,7 @@ def alias_moves(moves: Sequence[AliasMove]) -> Table:
     return _table("", ("when", "alias", "from", "to", "by"), rows)
 
 
-def events(found: Iterable[RegistryEvent]) -> Table:
+def events(listed: Iterable[RegistryEvent]) -> Table:
     """List events, the newest last; their details are in the JSON document."""
     rows = tuple(
         (
@@ -166,7 +166,7 @@ def events(found: Iterable[RegistryEvent]) -> Table:
             event.subject,
             event.actor,
         )
-        for event in found
+        for event in listed
     )
     return _table("", ("event>", "when", "what", "of", "by"), rows)
 
@@ -185,17 +185,17 @@ def _table(title: str, titles: Sequence[str], rows: tuple[tuple[str, ...], ...])
     return drop_empty_columns(Table(title=title, columns=make_columns(*titles), rows=rows))
 
 
-def policy(shown: Policy) -> Table:
+def policy(stored: Policy) -> Table:
     """Show what a policy does."""
     rows = (
-        ("convert to", ", ".join(shown.convert) or "nothing"),
-        *([("tolerance", f"{shown.tolerance:g}, by {shown.tolerated_by}")] if shown.tolerance else []),
-        ("batch sizes", ", ".join(map(str, shown.batch_sizes))),
-        ("measure", ", ".join(shown.probes)),
-        ("serve", f"{shown.serve} at {', '.join(map(str, shown.concurrency))}" if shown.serve else "no"),
-        ("bounds", " and ".join(shown.require) or "none"),
-        ("time for each probe", f"at most {shown.max_time:g} s"),
-        ("a figure is stale after", f"{shown.max_age / 86400:g} days"),
-        ("measure at", ", ".join(map(str, shown.windows)) or "any time"),
+        ("convert to", ", ".join(stored.convert) or "nothing"),
+        *([("tolerance", f"{stored.tolerance:g}, by {stored.tolerated_by}")] if stored.tolerance else []),
+        ("batch sizes", ", ".join(map(str, stored.batch_sizes))),
+        ("measure", ", ".join(stored.probes)),
+        ("serve", f"{stored.serve} at {', '.join(map(str, stored.concurrency))}" if stored.serve else "no"),
+        ("bounds", " and ".join(stored.require) or "none"),
+        ("time for each probe", f"at most {stored.max_time:g} s"),
+        ("a figure is stale after", f"{stored.max_age / 86400:g} days"),
+        ("measure at", ", ".join(map(str, stored.windows)) or "any time"),
     )
-    return Table(title=f"Policy {shown.name}", columns=make_columns("", ""), rows=rows)
+    return Table(title=f"Policy {stored.name}", columns=make_columns("", ""), rows=rows)

@@ -46,16 +46,16 @@ SHOWN = ("p50", "p99", "rate")
 """What a matrix can show of each target."""
 
 
-def by_target(rows: Sequence[SpeedRow], shown: Sequence[str] = SHOWN, title: str = "") -> Table:
+def by_target(rows: Sequence[SpeedRow], figures: Sequence[str] = SHOWN, title: str = "") -> Table:
     """List models, and beside each how fast its newest version is on each target.
 
     Args:
         rows: the newest version of each model on each target.
-        shown: what is shown of each of them, of `SHOWN`.
+        figures: what is shown of each of them, of `SHOWN`.
         title: of the table.
     """
     targets = {row.target.id: row.target.name for row in rows}
-    found = {(row.model, row.target.id): row for row in rows}
+    row_by_place = {(row.model, row.target.id): row for row in rows}
     cells = {
         "p50": lambda row: _time(row.speed.p50),
         "p99": lambda row: _time(row.speed.p99) or ("not certified" if row.speed.p50 is not None else ""),
@@ -63,7 +63,7 @@ def by_target(rows: Sequence[SpeedRow], shown: Sequence[str] = SHOWN, title: str
     }
     titles = ["model"]
     for name in targets.values():
-        titles += [*(f"{name}: {one}>" for one in shown), f"{name}: state"]
+        titles += [*(f"{name}: {one}>" for one in figures), f"{name}: state"]
     return Table(
         title=title,
         columns=make_columns(*titles),
@@ -73,11 +73,14 @@ def by_target(rows: Sequence[SpeedRow], shown: Sequence[str] = SHOWN, title: str
                 *(
                     text
                     for target in targets
-                    for row in [found.get((model, target))]
+                    for row in [row_by_place.get((model, target))]
                     for text in (
-                        ("",) * len(shown) + ("",)
+                        ("",) * len(figures) + ("",)
                         if row is None
-                        else (*(cells[one](row) for one in shown), str(row.speed.bounds or row.figure.state))
+                        else (
+                            *(cells[one](row) for one in figures),
+                            str(row.speed.bounds or row.figure.state),
+                        )
                     )
                 ),
             )

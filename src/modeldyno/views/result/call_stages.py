@@ -32,13 +32,13 @@ def mean_call_stages(result: Result) -> dict[str, float]:
 
 def end_to_end_clause(result: Result) -> str:
     """Return a clause on the time of a call end to end, and on its longest stage; empty if not measured."""
-    whole, means = dict(call_stages(result)).get(END_TO_END), mean_call_stages(result)
-    if whole is None or not means:
+    end_to_end, means = dict(call_stages(result)).get(END_TO_END), mean_call_stages(result)
+    if end_to_end is None or not means:
         return ""
     longest = max(means, key=means.__getitem__)
-    about = "about " if whole.missing("p50") else ""
-    time, _ = estimate(whole.statistic("p50"), whole.interval("p50"), SECONDS)
-    part = share(means[longest], whole.statistic("mean"))
+    about = "about " if end_to_end.missing("p50") else ""
+    time, _ = estimate(end_to_end.statistic("p50"), end_to_end.interval("p50"), SECONDS)
+    part = share(means[longest], end_to_end.statistic("mean"))
     return f"takes {about}{time} (median) end to end, on average {part} of it in {longest}"
 
 
@@ -47,7 +47,7 @@ def call_stage_table(result: Result) -> Iterator[Table]:
     stages = dict(call_stages(result))
     if END_TO_END not in stages:
         return
-    whole = stages[END_TO_END].statistic("mean")
+    total = stages[END_TO_END].statistic("mean")
     rows = []
     for scope, times in stages.items():
         tail = times.certified("p99")
@@ -56,7 +56,7 @@ def call_stage_table(result: Result) -> Iterator[Table]:
                 scope,
                 *marked_median(times),
                 "—" if tail is None else estimate(tail, times.interval("p99"), SECONDS)[0],
-                share(times.statistic("mean"), whole),
+                share(times.statistic("mean"), total),
             )
         )
     yield Table(

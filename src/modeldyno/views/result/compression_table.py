@@ -36,11 +36,11 @@ def summary(results: Sequence[Result]) -> Table:
     return Table(
         title="",
         columns=make_columns("Evaluation metric", *titles),
-        rows=tuple((title, *_row_cells(results, metric, words)) for title, metric, words in rows),
+        rows=tuple((title, *_row_cells(results, metric, adjectives)) for title, metric, adjectives in rows),
     )
 
 
-def _row_cells(results: Sequence[Result], metric: str, words: tuple[str, str]) -> Iterator[str]:
+def _row_cells(results: Sequence[Result], metric: str, adjectives: tuple[str, str]) -> Iterator[str]:
     values = [_value(result.find(metric)) for result in results]
     nouns = {"macs": "MACs", "parameters": "", "latency": ""}
     for value in values:
@@ -52,7 +52,7 @@ def _row_cells(results: Sequence[Result], metric: str, words: tuple[str, str]) -
             yield amount(value, nouns.get(metric, "B"))
     if len(values) == 2:  # noqa: PLR2004 - a pair
         one, other = values
-        yield "—" if one is None or other is None else ratio(one, other, words, 3)
+        yield "—" if one is None or other is None else ratio(one, other, adjectives, 3)
 
 
 def _value(measurement: Measurement | None) -> float | None:
@@ -66,15 +66,15 @@ def _value(measurement: Measurement | None) -> float | None:
     )
 
 
-def ratio(first: float, second: float, words: tuple[str, str], digits: int = 2) -> str:
+def ratio(first: float, second: float, adjectives: tuple[str, str], digits: int = 2) -> str:
     """Describe how the second value compares with the first: ``4.2x fewer``, ``1.3x more``, ``equal``."""
     if first == second:
         return "equal"
     if not first or not second:
-        return "none" if first else f"{words[1]}, the first has none"
+        return "none" if first else f"{adjectives[1]}, the first has none"
     large, small = max(first, second), min(first, second)
     times = large / small
-    word = words[0] if second < first else words[1]
+    word = adjectives[0] if second < first else adjectives[1]
     if times < _NEAR:
         return f"{100 * (times - 1):.2g}% {word}"
     return f"{times:,.{_decimals(times, digits)}f}x {word}"

@@ -23,19 +23,19 @@ _LEAST_SHOWN = {"disk_read": 2**20, "disk_written": 2**20, "major_faults": 10}
 _NAME = 16
 
 
-def devices(result: Result, look: ViewOptions = PLAIN) -> Iterator[Block]:
+def devices(result: Result, options: ViewOptions = PLAIN) -> Iterator[Block]:
     """Lay out the watched devices and the traffic, if there was any; in full if verbose."""
     yield from _table(result)
-    yield from _traffic(result, look)
-    if look.verbose and result.find("latency"):
+    yield from _traffic(result, options)
+    if options.verbose and result.find("latency"):
         yield from _unmeasured_notices(result)
 
 
 def _table(result: Result) -> Iterator[Block]:
     names = dict.fromkeys(m.scope for m in result.measurements if m.metric in _GAUGES and m.scope)
     rows = [tuple(show(result, name) for _, show in _COLUMNS) for name in names]
-    if len(rows) > 1 and (whole := _number("energy")(result, "")):
-        rows.append(("all", *([" "] * (len(_COLUMNS) - 2)), whole))
+    if len(rows) > 1 and (total := _number("energy")(result, "")):
+        rows.append(("all", *([" "] * (len(_COLUMNS) - 2)), total))
     columns = [place for place in range(len(_COLUMNS)) if any(row[place].strip() for row in rows)]
     if rows:
         yield Table(
@@ -63,24 +63,28 @@ def _notes(result: Result, names: tuple[str, ...]) -> Iterator[Notice]:
         )
 
 
-def _traffic(result: Result, look: ViewOptions) -> Iterator[Notice]:
+def _traffic(result: Result, options: ViewOptions) -> Iterator[Notice]:
     measured = {name: m for name in _TRAFFIC if (m := result.find(name))}
-    shown = {
-        name: m for name, m in measured.items() if look.verbose or number(m)[0] >= _LEAST_SHOWN.get(name, 1)
+    sizeable = {
+        name: m
+        for name, m in measured.items()
+        if options.verbose or number(m)[0] >= _LEAST_SHOWN.get(name, 1)
     }
-    faults = shown.get("major_faults")
+    faults = sizeable.get("major_faults")
     text = join_nonempty(
-        f"read {format_measurement(shown['disk_read'])} from disks" if "disk_read" in shown else "",
-        f"wrote {format_measurement(shown['disk_written'])} to disks" if "disk_written" in shown else "",
+        f"read {format_measurement(sizeable['disk_read'])} from disks" if "disk_read" in sizeable else "",
+        f"wrote {format_measurement(sizeable['disk_written'])} to disks"
+        if "disk_written" in sizeable
+        else "",
         f"had {count(round(number(faults)[0]), 'major page fault')}" if faults else "",
     )
     if text:
         yield note(f"{_period(result)} {text}")
-    if look.verbose and {"network_received", "network_sent"} <= shown.keys():
+    if options.verbose and {"network_received", "network_sent"} <= sizeable.keys():
         text = (
             "meanwhile, all processes in this network namespace received "
-            f"{format_measurement(shown['network_received'])} and sent "
-            f"{format_measurement(shown['network_sent'])}"
+            f"{format_measurement(sizeable['network_received'])} and sent "
+            f"{format_measurement(sizeable['network_sent'])}"
         )
         yield note(text)
 

@@ -28,14 +28,14 @@ _MOST = 0.6
 _GAINS = 3
 
 
-def layers(result: Result, look: ViewOptions) -> Iterator[Block]:
+def layers(result: Result, options: ViewOptions) -> Iterator[Block]:
     """Lay out the timed layers."""
     root = build_layer_tree(result)
     if root is None or not root.time or not root.children:
         return
     some = bool(result.job.observation.layers)
     yield note(_slowest_sentence(replace(root, own=0.0) if some else root))
-    yield from _table(root, look)
+    yield from _table(root, options)
     if text := _gains_sentence(root):
         yield note(text)
     if text := _overhead_sentence(result):
@@ -45,42 +45,42 @@ def layers(result: Result, look: ViewOptions) -> Iterator[Block]:
 # -- the table ----------------------------------------------------------------------------------------
 
 
-def _table(root: LayerNode, look: ViewOptions) -> Iterator[Block]:
+def _table(root: LayerNode, options: ViewOptions) -> Iterator[Block]:
     all_rows = list(_walk(root))
     rows = [
         (level, branch)
         for level, branch in all_rows
-        if look.depth is not None or branch.time >= _LIGHT * root.time
+        if options.depth is not None or branch.time >= _LIGHT * root.time
     ]
-    depth = readable_depth([level for level, _ in rows], _ROWS) if look.depth is None else look.depth
-    shown = [(level, branch) for level, branch in rows if level <= depth]
-    cut = 0 if look.depth is not None else max(0, len(shown) - _ROWS)
-    shown = shown[: len(shown) - cut]
-    roofline = any(branch.roofline_place for _, branch in shown)
+    depth = readable_depth([level for level, _ in rows], _ROWS) if options.depth is None else options.depth
+    listed = [(level, branch) for level, branch in rows if level <= depth]
+    cut = 0 if options.depth is not None else max(0, len(listed) - _ROWS)
+    listed = listed[: len(listed) - cut]
+    roofline = any(branch.roofline_place for _, branch in listed)
     columns = {
         "layer": True,
         "time>": True,
         "share>": True,
         "own>": True,
-        "MACs>": any(branch.macs for _, branch in shown),
-        "output>": any(branch.output for _, branch in shown),
+        "MACs>": any(branch.macs for _, branch in listed),
+        "output>": any(branch.output for _, branch in listed),
         "FLOP/s>": roofline,
         "roofline>": roofline,
     }
-    cells = ((_name(level, branch), *_cells(branch, root)) for level, branch in shown)
+    cells = ((_name(level, branch), *_cells(branch, root)) for level, branch in listed)
     yield Table(
         title="Layers: mean time in the middle half of the calls, measuring overhead subtracted",
-        columns=make_columns(*(title for title, known in columns.items() if known)),
+        columns=make_columns(*(title for title, has_values in columns.items() if has_values)),
         rows=tuple(tuple(compress(row, columns.values())) for row in cells),
         spare=("own", *(["FLOP/s"] if roofline else [])),
     )
     beyond = dict.fromkeys(
-        b.roofline_place.bound for _, b in shown if b.roofline_place and b.roofline_place.share > _ROOF
+        b.roofline_place.bound for _, b in listed if b.roofline_place and b.roofline_place.share > _ROOF
     )
     for bound in beyond:
         yield note(f"over 100 % of the roofline: {_BEYOND[bound]}")
-    if hidden := len(all_rows) - len(shown):
-        why = f"lighter than {_LIGHT:.1%} or deeper" if look.depth is None else "deeper"
+    if hidden := len(all_rows) - len(listed):
+        why = f"lighter than {_LIGHT:.1%} or deeper" if options.depth is None else "deeper"
         yield note(
             f"left out: {count(hidden, 'layer')}, {why}; `show --get latency.p50@PATH` shows any of them"
         )

@@ -84,8 +84,8 @@ def largest_batch_clause(result: Result) -> str:
 
 def _steps(result: Result) -> Iterator[Table]:
     """Tabulate the stages of a training step with their time and peak memory."""
-    whole = result.find("step_time")
-    if whole is None or not isinstance(whole.value, Distribution):
+    step_time = result.find("step_time")
+    if step_time is None or not isinstance(step_time.value, Distribution):
         return
     peaks = result.find("allocated_peak") is not None
     rows = []
@@ -97,7 +97,7 @@ def _steps(result: Result) -> Iterator[Table]:
                 (
                     stage or "a whole step",
                     *marked_median(stage_time.value),
-                    share(stage_time.value.statistic("p50"), whole.value.statistic("p50")),
+                    share(stage_time.value.statistic("p50"), step_time.value.statistic("p50")),
                     *((_bytes(most),) if peaks else ()),
                 )
             )
@@ -177,13 +177,13 @@ def _within(result: Result) -> str:
 def _row(
     name: str, measured: float, predicted: Measurement | None, unit: str = BYTES
 ) -> tuple[str, str, str, str]:
-    def shown(value: float) -> str:
+    def as_bytes(value: float) -> str:
         return format_quantity(value, unit, 3) if unit == BYTES else f"{value:,.0f}"
 
     if predicted is None:
-        return name, shown(measured), "—", "—"
+        return name, as_bytes(measured), "—", "—"
     prediction = number(predicted)[0]
-    return name, shown(measured), shown(prediction), share(measured, prediction)
+    return name, as_bytes(measured), as_bytes(prediction), share(measured, prediction)
 
 
 def _bytes(measurement: Measurement | None) -> str:
@@ -246,9 +246,9 @@ def _sentence(result: Result, activity: TraceReport) -> Iterator[Notice]:
     if peak is None or not made or not number(peak)[0]:
         return
     name, _, size = made[0]
-    whole = _added_bytes(made)
+    total = _added_bytes(made)
     where = f", in {keep_ending(clean(activity.held_in), _NAME)}" if activity.held_in else ""
-    yield note(f"at the peak{where}, {share(size, whole)} of {_bytes(peak)} is {name}")
+    yield note(f"at the peak{where}, {share(size, total)} of {_bytes(peak)} is {name}")
 
 
 def _added_bytes(groups: Iterable[tuple[str, str, int]]) -> int:
@@ -263,15 +263,15 @@ def call_or_step(result: Result) -> str:
 
 def _contents(result: Result, activity: TraceReport) -> Table:
     groups = _groups(activity)
-    whole = _added_bytes(groups)
+    total = _added_bytes(groups)
 
     def row(name: str, few: Sequence[tuple[str, str, int]]) -> tuple[str, str, str]:
         size, own = sum(bytes_ for _, _, bytes_ in few), _added_bytes(few)
-        return name, format_quantity(size, BYTES, 3), share(own, whole) if own else "—"
+        return name, format_quantity(size, BYTES, 3), share(own, total) if own else "—"
 
     rows = [row(group[0], [group]) for group in groups[:_HELD]]
-    if rest := groups[_HELD:]:
-        rows.append(row(f"{len(rest)} more", rest))
+    if others := groups[_HELD:]:
+        rows.append(row(f"{len(others)} more", others))
     where = f", in {keep_ending(clean(activity.held_in), _NAME)}" if activity.held_in else ""
     return Table(
         title=f"Memory at the measured peak{where}; shares of what the {call_or_step(result)} itself "

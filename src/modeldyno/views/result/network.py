@@ -200,8 +200,10 @@ def _gather(
 def _time_of(times: dict[str, float]) -> Callable[[ModuleNode], float | None]:
     def time(node: ModuleNode) -> float | None:
         fits = _matcher(node.path)
-        found = [seconds for path, seconds in times.items() if (m := fits.match(path)) and not m["below"]]
-        return sum(found) if found else None
+        seconds_of_parts = [
+            seconds for path, seconds in times.items() if (m := fits.match(path)) and not m["below"]
+        ]
+        return sum(seconds_of_parts) if seconds_of_parts else None
 
     return time
 
@@ -214,8 +216,8 @@ def _matcher(path: str) -> re.Pattern[str]:
 
 def _part_pattern(part: str) -> str:
     """Return the pattern of a part of a path; ``4-6`` stands for 4, 5 and 6."""
-    if found := _RANGE.fullmatch(part):
-        numbers = range(int(found[1]), min(int(found[2]), int(found[1]) + _LONGEST) + 1)
+    if match := _RANGE.fullmatch(part):
+        numbers = range(int(match[1]), min(int(match[2]), int(match[1]) + _LONGEST) + 1)
         return f"(?:{'|'.join(map(str, numbers))}|{part})"
     return re.escape(part)
 
@@ -245,7 +247,7 @@ def _place_joins(result: Result, frames: Iterator[_Frame]) -> dict[str, NetworkR
     Equal modules share a frame, and the first join of each its row.
     """
     assert result.outline is not None
-    known = [(frame, _matcher(frame.node.path)) for frame in frames]
+    matchers = [(frame, _matcher(frame.node.path)) for frame in frames]
     into: dict[str, list[str]] = {}
     for link in result.outline.links:
         into.setdefault(link.target, []).append(link.source)
@@ -254,7 +256,7 @@ def _place_joins(result: Result, frames: Iterator[_Frame]) -> dict[str, NetworkR
     rows: dict[str, NetworkRow] = {}
     for join in result.outline.joins:
         frame = next(
-            (f for f, fits in known if (m := fits.match(join.scope)) and not m["below"]), None
+            (f for f, fits in matchers if (m := fits.match(join.scope)) and not m["below"]), None
         )  # one of those that are unfolded
         times[join.scope] += 1
         if frame is None or times[join.scope] > _JOINS:
@@ -293,18 +295,18 @@ def _item_finder(frame: _Frame, rows: dict[str, NetworkRow]) -> Callable[[str], 
 
 def _finder(top: _Frame, places: dict[int, int], joins: dict[str, int]) -> Callable[[str, int], int | None]:
     """Return what gives the row of a name of a link: `outside` if it is not in the module, None if hidden."""
-    whole = _matcher(top.node.path)
-    known = [(_matcher(row.path), places[id(row)]) for row in _flat(top) if row.path]
-    found: dict[str, int | None] = {}
+    top_matcher = _matcher(top.node.path)
+    matchers = [(_matcher(row.path), places[id(row)]) for row in _flat(top) if row.path]
+    places_by_name: dict[str, int | None] = {}
 
     def find(name: str, outside: int) -> int | None:
         if name in joins:
             return joins[name]
-        if top.node.path and not whole.match(name) and not name.startswith("join "):
+        if top.node.path and not top_matcher.match(name) and not name.startswith("join "):
             return outside
-        if name not in found:
-            found[name] = next((place for fits, place in known if fits.match(name)), None)
-        return found[name]
+        if name not in places_by_name:
+            places_by_name[name] = next((place for fits, place in matchers if fits.match(name)), None)
+        return places_by_name[name]
 
     return find
 

@@ -79,17 +79,17 @@ def operator_time_clause(result: Result) -> str:
 
 def _operators_sentence(result: Result, executed: Sequence[ExecutedOp]) -> str:
     """Describe how many operators a call runs, their time, and the most expensive one."""
-    whole, on_device = _whole(executed), _device_time(executed) > 0
+    total, on_device = _whole(executed), _device_time(executed) > 0
     call = "one call of each recorded region" if is_region_profile(result) else "one call"
     text = f"{call} runs {count(round(_calls(executed)), 'operator')}"
     groups = _grouped([row for row in executed if row.kind is EventKind.OPERATOR], lambda _row: "")
-    if whole:
+    if total:
         place = "on the device" if on_device else "of operator time"
-        text += f", which take {format_quantity(whole, SECONDS, 3)} {place}"
-    if whole and groups:
+        text += f", which take {format_quantity(total, SECONDS, 3)} {place}"
+    if total and groups:
         costs = {name: sum(map(_cost(on_device), rows)) for _, name, rows in groups}
         costliest = max(costs, key=costs.__getitem__)
-        text += f"; {shorten(clean(costliest), _KIND)} has {share(costs[costliest], whole)}"
+        text += f"; {shorten(clean(costliest), _KIND)} has {share(costs[costliest], total)}"
     overhead = result.find("pass_overhead", "ops")
     if overhead is not None:
         ratio = number(overhead)[0]
@@ -143,20 +143,22 @@ def _table(
     every = [row for _, _, rows in groups for row in rows]
     device = any(row.device_time for row in every)
     placed = any(place for place, _, _ in groups)
-    whole = sum(map(_cost(device), every))
+    total = sum(map(_cost(device), every))
     titles = [
         *((place,) if placed else ()), "name", "calls>", "own time>",
         *(("device>",) if device else ()), *(("total>", "memory>") if full else ()), "share>",
     ]  # fmt: skip
-    shown = [_cells(group, whole, placed=placed, device=device, full=full) for group in groups[:_COSTLIEST]]
+    rows_shown = [
+        _cells(group, total, placed=placed, device=device, full=full) for group in groups[:_COSTLIEST]
+    ]
     yield Table(
-        title=f"{title}{f', {len(shown)} of {len(groups):,}' if len(groups) > len(shown) else ''}",
+        title=f"{title}{f', {len(rows_shown)} of {len(groups):,}' if len(groups) > len(rows_shown) else ''}",
         columns=make_columns(*titles),
-        rows=tuple(shown),
+        rows=tuple(rows_shown),
     )
 
 
-def _cells(group: Group, whole: float, *, placed: bool, device: bool, full: bool) -> tuple[str, ...]:
+def _cells(group: Group, total: float, *, placed: bool, device: bool, full: bool) -> tuple[str, ...]:
     place, name, rows = group
     own, on_device = sum(row.self_time for row in rows), sum(row.device_time for row in rows)
     return (
@@ -166,7 +168,7 @@ def _cells(group: Group, whole: float, *, placed: bool, device: bool, full: bool
         format_quantity(own, SECONDS, 3),
         *((format_quantity(on_device, SECONDS, 3),) if device else ()),
         *((_total_time(rows), _format_allocated(rows)) if full else ()),
-        share(on_device if device else own, whole),
+        share(on_device if device else own, total),
     )
 
 
@@ -220,13 +222,13 @@ def redundant_ops_blocks(result: Result) -> Iterator[Block]:
         key = (waste.kind, waste.name, pattern(waste.scope), waste.line, pattern(waste.reason))
         groups[key].append(waste)
     rows = sorted(groups.values(), key=lambda group: -sum(waste.time for waste in group))
-    whole = sum(waste.time for group in rows for waste in group)
-    shown = rows[:_WASTES]
-    part = f", {len(shown)} of {len(rows):,}" if len(rows) > len(shown) else ""
+    total = sum(waste.time for group in rows for waste in group)
+    listed = rows[:_WASTES]
+    part = f", {len(listed)} of {len(rows):,}" if len(rows) > len(listed) else ""
     yield Table(
-        title=f"Unnecessary copies and waits: {format_quantity(whole, SECONDS, 3)} of a call{part}",
+        title=f"Unnecessary copies and waits: {format_quantity(total, SECONDS, 3)} of a call{part}",
         columns=make_columns("in", "what", "calls>", "time>", "bytes>", "why"),
-        rows=tuple(map(_waste_row, shown)),
+        rows=tuple(map(_waste_row, listed)),
     )
 
 

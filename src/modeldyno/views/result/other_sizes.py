@@ -73,10 +73,10 @@ def _value(result: Result, point: SizePoint, metric: str) -> str:
     if metric not in point.values:
         return "—"
     name = metric.partition("@")[0]
-    shown = format_quantity(point.values[metric], METRICS[name].unit, 3)
-    whole = result.find(name)
-    uncounted = whole is not None and whole.interval is not None
-    return f"≥ {shown}" if uncounted or name.endswith("_latency") else shown
+    text = format_quantity(point.values[metric], METRICS[name].unit, 3)
+    measurement = result.find(name)
+    uncounted = measurement is not None and measurement.interval is not None
+    return f"≥ {text}" if uncounted or name.endswith("_latency") else text
 
 
 def _formulas(outline: StaticReport) -> Iterator[Block]:

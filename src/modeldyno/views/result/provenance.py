@@ -108,8 +108,8 @@ def _value_range(spec: InputSpec) -> str:
     if spec.low is None or spec.high is None:
         return ""
     if spec.dtype == "string":
-        words = f"{spec.low:g}" if spec.low == spec.high else f"{spec.low:g} to {spec.high:g}"
-        return f"of {words} random words each"
+        lengths = f"{spec.low:g}" if spec.low == spec.high else f"{spec.low:g} to {spec.high:g}"
+        return f"of {lengths} random words each"
     return f"all {spec.low:g}" if spec.low == spec.high else f"random in {spec.low:g}..{spec.high:g}"
 
 

@@ -35,24 +35,24 @@ def region_time_clause(result: Result) -> str:
     own = {m.scope: number(m)[0] for m in _measurements(result, "total_self_time")}
     if not own:
         return "called no code that is marked with profiled"
-    whole = sum(own.values())
+    total = sum(own.values())
     name = max(own, key=lambda name: own[name])
     parts = count(len(own), "marked region of code", "marked regions of code")
-    most = f", {share(own[name], whole)} of it in {_short_name(name)} itself" if len(own) > 1 else ""
-    return f"spent {format_quantity(whole, SECONDS, 3)} in {parts}{most}"
+    most = f", {share(own[name], total)} of it in {_short_name(name)} itself" if len(own) > 1 else ""
+    return f"spent {format_quantity(total, SECONDS, 3)} in {parts}{most}"
 
 
 def regions(result: Result) -> Iterator[Table | Notice]:
     """Lay out the tables: total time, time of one call, memory of one call."""
     own = _measurements(result, "total_self_time")
-    whole = sum(number(m)[0] for m in own)
+    total = sum(number(m)[0] for m in own)
     names = [m.scope for m in own]
     if not names:
         return
     yield _table(
         "Total time",
         ("region", "calls>", "total>", "self>", "share>"),
-        [(_short_name(name), *_in_all(result, name, whole)) for name in names],
+        [(_short_name(name), *_in_all(result, name, total)) for name in names],
     )
     yield _table(
         "Time of one call",
@@ -80,20 +80,20 @@ def _energy(result: Result, names: Sequence[str]) -> Iterator[Table | Notice]:
         cells = format_quantity(number(m)[0], JOULES, 3), format_quantity(watts, WATTS, 3)
         rows.append((names.index(name), (_short_name(name), clean(device), *cells)))
     if rows:
-        shown = [row for _, row in sorted(rows)]
-        yield _table("Energy of one call", ("region", "device", "energy>", "power>"), shown)
+        table_rows = [row for _, row in sorted(rows)]
+        yield _table("Energy of one call", ("region", "device", "energy>", "power>"), table_rows)
         yield note(
             "Energy and power are those of the whole device, its idle floor and other programs included."
         )
 
 
-def _in_all(result: Result, name: str, whole: float) -> tuple[str, ...]:
+def _in_all(result: Result, name: str, overall: float) -> tuple[str, ...]:
     calls, total, own = (
         number(measurement)[0] if (measurement := result.find(metric, name)) is not None else 0.0
         for metric in ("calls", "total_time", "total_self_time")
     )
     times = (format_quantity(seconds, SECONDS, 3) for seconds in (total, own))
-    return f"{calls:,.0f}", *times, share(own, whole)
+    return f"{calls:,.0f}", *times, share(own, overall)
 
 
 def _one_call(result: Result, name: str) -> tuple[str, ...]:
@@ -114,12 +114,12 @@ def _first_call(result: Result, name: str) -> str:
 
 def _slow_first_call(result: Result, names: Sequence[str]) -> Iterator[Notice]:
     """Say what the first call adds to the mean, of the region where that is most."""
-    excess = {name: (first, rest) for name in names for first, rest in _first_and_rest(result, name)}
+    excess = {name: (first, later) for name in names for first, later in _first_and_rest(result, name)}
     if excess:
         name = max(excess, key=lambda name: excess[name][0] - excess[name][1])
-        first, rest = (format_quantity(seconds, SECONDS, 3) for seconds in excess[name])
+        first, later = (format_quantity(seconds, SECONDS, 3) for seconds in excess[name])
         yield note(
-            f"the first call of {_short_name(name)} took {first}, the others {rest} on average: what it "
+            f"the first call of {_short_name(name)} took {first}, the others {later} on average: what it "
             "sets up is in the mean and the maximum, and hardly in the median"
         )
 
@@ -131,9 +131,9 @@ def _first_and_rest(result: Result, name: str) -> Iterator[tuple[float, float]]:
         return
     calls, once = len(latency.value), number(first)[0]
     if calls > 1:
-        rest = (latency.value.statistic("mean") * calls - once) / (calls - 1)
-        if once > _SLOW_FIRST * rest > 0:
-            yield once, rest
+        later = (latency.value.statistic("mean") * calls - once) / (calls - 1)
+        if once > _SLOW_FIRST * later > 0:
+            yield once, later
 
 
 def _memory(result: Result, name: str) -> Iterator[tuple[str, ...]]:

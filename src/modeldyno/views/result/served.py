@@ -99,19 +99,24 @@ def breakdown(result: Result) -> Iterator[Block]:
     ]
     if service is None or not isinstance(service.value, Distribution) or not parts:
         return
-    whole = sum(number(measurement)[0] for _, measurement in parts)
+    total = sum(number(measurement)[0] for _, measurement in parts)
     if result.find("network_time") is None:
-        whole = service.value.statistic("mean")
-    told = any(stage.interval is not None for _, stage in parts)
+        total = service.value.statistic("mean")
+    has_intervals = any(stage.interval is not None for _, stage in parts)
     rows = []
     for metric, stage in parts:
         value, interval = estimate(*number(stage), SECONDS)
-        ends = (interval,) if told else ()
-        rows.append((STAGE_NAMES[metric], value, *ends, share(number(stage)[0], whole), metric))
+        ends = (interval,) if has_intervals else ()
+        rows.append((STAGE_NAMES[metric], value, *ends, share(number(stage)[0], total), metric))
     yield Table(
         title="Where a request spends its time, on average, as the server reports it",
-        columns=make_columns("stage", "time>", *(("95 % interval",) if told else ()), "share>", "metric"),
-        rows=(*rows, ("total", format_quantity(whole, SECONDS, 3), *(("",) if told else ()), "100%", "")),
+        columns=make_columns(
+            "stage", "time>", *(("95 % interval",) if has_intervals else ()), "share>", "metric"
+        ),
+        rows=(
+            *rows,
+            ("total", format_quantity(total, SECONDS, 3), *(("",) if has_intervals else ()), "100%", ""),
+        ),
     )
     if batches := _batches(result):
         yield note(batches, code="batches")
@@ -123,14 +128,14 @@ def composing_models(result: Result) -> Iterator[Block]:
     beside = {str(other.name) for other in result.job.beside}
     names = [name for name in names if name not in beside]
     columns = {metric: [_of_model(result, metric, name) for name in names] for metric in _OF_A_MODEL}
-    shown = {metric: cells for metric, cells in columns.items() if any(cells)}
-    if not names or not shown:
+    filled = {metric: cells for metric, cells in columns.items() if any(cells)}
+    if not names or not filled:
         return
     yield Table(
         title="The mean time of a request in each model, as the server reports it",
-        columns=make_columns("model", *(f"{_OF_A_MODEL[metric]}>" for metric in shown)),
+        columns=make_columns("model", *(f"{_OF_A_MODEL[metric]}>" for metric in filled)),
         rows=tuple(
-            (shorten(clean(name), NAME_LIMIT), *(cells[place] or "—" for cells in shown.values()))
+            (shorten(clean(name), NAME_LIMIT), *(cells[place] or "—" for cells in filled.values()))
             for place, name in enumerate(names)
         ),
     )

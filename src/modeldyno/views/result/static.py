@@ -43,26 +43,26 @@ _TITLES = {
 }  # fmt: skip
 
 
-def inspection(result: Result, look: ViewOptions) -> Iterator[Block]:
+def inspection(result: Result, options: ViewOptions) -> Iterator[Block]:
     """Lay out the static analysis."""
     root = build_module_tree(result)
     yield from totals(result)
     if root is not None:
-        yield from _costliest(root, look)
-        yield from _matching(root, look) if look.filter else _tree(root, look)
+        yield from _costliest(root, options)
+        yield from _matching(root, options) if options.filter else _tree(root, options)
     if result.outline is not None:
         yield from _peak(result.outline)
-        if look.verbose or root is None:
+        if options.verbose or root is None:
             yield from _operators(result.outline)
-    yield from reservations(result, look)
+    yield from reservations(result, options)
     yield from grid(result)
     yield from device_bounds(result)
 
 
-def reservations(result: Result, look: ViewOptions) -> Iterator[Block]:
+def reservations(result: Result, options: ViewOptions) -> Iterator[Block]:
     """Lay out what was not counted, and the assumptions."""
     if result.outline is not None:
-        yield from _uncounted(result.outline, look)
+        yield from _uncounted(result.outline, options)
         doubted = {doubt.seen for doubt in result.doubts}
         for text in (text for text in result.outline.assumptions if text not in doubted):
             yield note(shorten(clean(text), TEXT_LIMIT).rstrip("."), code="assumed")
@@ -71,8 +71,8 @@ def reservations(result: Result, look: ViewOptions) -> Iterator[Block]:
 # --- modules -----------------------------------------------------------------------------------
 
 
-def _costliest(root: ModuleNode, look: ViewOptions) -> Iterator[Table]:
-    metric = "macs" if look.sort == "order" else look.sort
+def _costliest(root: ModuleNode, options: ViewOptions) -> Iterator[Table]:
+    metric = "macs" if options.sort == "order" else options.sort
     if metric == "macs" and not root.of("macs"):
         metric = "flops"
     works = [
@@ -102,31 +102,31 @@ def _shown(node: ModuleNode, metric: str) -> str:
     return format_quantity(node.of(metric), unit, 3)
 
 
-def _tree(root: ModuleNode, look: ViewOptions) -> Iterator[Block]:
-    everything = walk(root, look.sort)
-    rows = everything if look.depth is not None else [row for row in everything if _has_cost(row)]
+def _tree(root: ModuleNode, options: ViewOptions) -> Iterator[Block]:
+    everything = walk(root, options.sort)
+    rows = everything if options.depth is not None else [row for row in everything if _has_cost(row)]
     deepest = max(row.level for row in rows)
     depth = (
         readable_depth([row.level for row in rows], _GLANCE)
-        if look.depth is None
-        else min(look.depth, deepest)
+        if options.depth is None
+        else min(options.depth, deepest)
     )
-    shown = [row for row in rows if row.level <= depth]
-    cut = 0 if look.depth is not None else max(0, len(shown) - _GLANCE)
+    listed = [row for row in rows if row.level <= depth]
+    cut = 0 if options.depth is not None else max(0, len(listed) - _GLANCE)
     yield _module_table(
         root,
-        shown[: len(shown) - cut],
+        listed[: len(listed) - cut],
         ("Modules" if depth >= deepest else f"Modules, to depth {depth}"),
-        look.sort,
+        options.sort,
     )
-    below = len(rows) - len(shown)
+    below = len(rows) - len(listed)
     if cut:
         yield note(f"{count(cut, 'more module')} at this depth; --depth {depth} shows all")
     elif below:
         yield note(f"{count(below, 'more module')} below these; --depth {depth + 1} goes deeper")
     if light := len(everything) - len(rows):
         yield note(f"{count(light, 'module')} with neither parameters nor MACs left out; --depth shows all")
-    if any(row.node.count > 1 for row in shown):
+    if any(row.node.count > 1 for row in listed):
         yield note("equal modules are merged into one row with their sum")
 
 
@@ -134,25 +134,29 @@ def _has_cost(row: ModuleRow) -> bool:
     return not row.level or any(row.node.of(metric) for metric in ("parameters", "macs", "weight_bytes"))
 
 
-def _matching(root: ModuleNode, look: ViewOptions) -> Iterator[Block]:
-    wanted = look.filter.lower()
-    rows = [row for row in walk(root) if wanted in row.node.path.lower() or wanted in row.node.kind.lower()]
-    nodes = sort_nodes((row.node for row in rows if look.depth is None or row.level <= look.depth), look.sort)
-    title = f"Modules with '{look.filter}' in their path or class"
+def _matching(root: ModuleNode, options: ViewOptions) -> Iterator[Block]:
+    part = options.filter.lower()
+    rows = [row for row in walk(root) if part in row.node.path.lower() or part in row.node.kind.lower()]
+    nodes = sort_nodes(
+        (row.node for row in rows if options.depth is None or row.level <= options.depth), options.sort
+    )
+    title = f"Modules with '{options.filter}' in their path or class"
     if not nodes:
-        yield note(f"no module has '{look.filter}' in its path or class")
+        yield note(f"no module has '{options.filter}' in its path or class")
         return
-    yield _module_table(root, [ModuleRow(node=node, level=0) for node in nodes], title, look.sort, whole=True)
+    yield _module_table(
+        root, [ModuleRow(node=node, level=0) for node in nodes], title, options.sort, full_path=True
+    )
 
 
 def _module_table(
-    root: ModuleNode, rows: Sequence[ModuleRow], title: str, sort: str, *, whole: bool = False
+    root: ModuleNode, rows: Sequence[ModuleRow], title: str, sort: str, *, full_path: bool = False
 ) -> Table:
     weighed = "weight_bytes" if sort == "weight_bytes" else "parameters"
     outputs = any(row.node.output for row in rows)
     cells = tuple(
         (
-            _label(row, whole=whole),
+            _label(row, full_path=full_path),
             *((_output(row.node),) if outputs else ()),
             _shown(row.node, weighed),
             _shown(row.node, "macs"),
@@ -171,10 +175,10 @@ def _output(node: ModuleNode) -> str:
     return shorten(text, _OUTPUT)
 
 
-def _label(row: ModuleRow, *, whole: bool) -> str:
+def _label(row: ModuleRow, *, full_path: bool) -> str:
     """Return the name and class of a module, indented by dots; the class is cut first if it does not fit."""
     node = row.node
-    name = clean(node.path if whole else node.label)
+    name = clean(node.path if full_path else node.label)
     dots = "· " * row.level
     room = _LABEL - len(dots)
     kind = class_title(node)
@@ -200,24 +204,24 @@ def _peak(outline: StaticReport) -> Iterator[Table]:
     """Tabulate the memory held at the peak: activations by module, the rest by role."""
     if not outline.peak:
         return
-    whole = sum(held.bytes for held in outline.peak)
+    total = sum(held.bytes for held in outline.peak)
     groups: defaultdict[tuple[str, str], list[MemoryItem]] = defaultdict(list)
     for held in outline.peak:
         place = pattern(held.scope) if held.role == Role.ACTIVATION else ""
         groups[place, held.role].append(held)
     ranked = sorted(groups.items(), key=lambda item: -_bytes(item[1]))
-    rows = [(*_held_cells(role, group), share(_bytes(group), whole)) for (_, role), group in ranked]
-    shown, rest = rows[:_HELD], [held for _, group in ranked[_HELD:] for held in group]
-    if rest:
-        size = format_quantity(_bytes(rest), BYTES, 3)
-        shown.append((f"{len(ranked) - _HELD} more", size, share(_bytes(rest), whole)))
+    rows = [(*_held_cells(role, group), share(_bytes(group), total)) for (_, role), group in ranked]
+    listed, others = rows[:_HELD], [held for _, group in ranked[_HELD:] for held in group]
+    if others:
+        size = format_quantity(_bytes(others), BYTES, 3)
+        listed.append((f"{len(ranked) - _HELD} more", size, share(_bytes(others), total)))
     place, operator = (clean(text) for text in (outline.peak_scope, outline.peak_operator))
     where = f", in {keep_ending(place, _NAME)}" if place else ""
     during = f" ({shorten(operator, _KIND)})" if operator else ""
     yield Table(
         title=f"Memory at the peak{where}{during}",
         columns=make_columns("what", "bytes>", "share>"),
-        rows=tuple(shown),
+        rows=tuple(listed),
     )
 
 
@@ -260,16 +264,16 @@ def _operators(outline: StaticReport) -> Iterator[Table]:
         )
 
 
-def _uncounted(outline: StaticReport, look: ViewOptions) -> Iterator[Table]:
+def _uncounted(outline: StaticReport, options: ViewOptions) -> Iterator[Table]:
     """Tabulate the operators without a formula, with an upper bound of their cost."""
     uncounted = [op for op in outline.operators if not op.counted]
-    shown = uncounted if look.verbose else uncounted[:_UNCOUNTED]
+    listed = uncounted if options.verbose else uncounted[:_UNCOUNTED]
     rows = [
-        (shorten(clean(op.kind), _NAME), f"{op.calls:,}", span(0, _most([op])), _where(op)) for op in shown
+        (shorten(clean(op.kind), _NAME), f"{op.calls:,}", span(0, _most([op])), _where(op)) for op in listed
     ]
-    if rest := uncounted[len(shown) :]:
-        calls = sum(op.calls for op in rest)
-        rows.append((f"{len(rest)} more", f"{calls:,}", span(0, _most(rest)), "-v lists them"))
+    if others := uncounted[len(listed) :]:
+        calls = sum(op.calls for op in others)
+        rows.append((f"{len(others)} more", f"{calls:,}", span(0, _most(others)), "-v lists them"))
     if rows:
         yield Table(
             title=f"Not counted: no formula{', or unknown shapes' if _most(uncounted) == inf else ''}",

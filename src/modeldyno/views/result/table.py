@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 def results(result: Result, judgements: Sequence[Judgement]) -> Iterator[Table]:
     """Yield a table of the measured and a table of the computed results."""
-    shown = _ordered(result, {j.constraint.query.metric for j in judgements})
-    measured = [measurement for measurement in shown if not measurement.row.computed]
-    computed = [measurement for measurement in shown if measurement.row.computed]
+    measurements = _ordered(result, {j.constraint.query.metric for j in judgements})
+    measured = [measurement for measurement in measurements if not measurement.row.computed]
+    computed = [measurement for measurement in measurements if measurement.row.computed]
     for title, group in ((MEASURED, measured), (COMPUTED, computed)):
         rows = tuple(row for measurement in group for row in _rows(result, measurement, judgements))
         if rows:
@@ -48,8 +48,10 @@ MEASURED, COMPUTED = "Measured", "Computed from the model, not measured"
 def brief_results(result: Result, judgements: Sequence[Judgement]) -> Iterator[Table]:
     """Tabulate the main figures; a bound adds its metric."""
     requested = {j.constraint.query.metric for j in judgements}
-    shown = [m for m in _ordered(result, requested) if m.row.section in _BRIEF or m.metric in requested]
-    rows = [row for m in shown if not m.scope for row in _rows(result, m, judgements)]
+    measurements = [
+        m for m in _ordered(result, requested) if m.row.section in _BRIEF or m.metric in requested
+    ]
+    rows = [row for m in measurements if not m.scope for row in _rows(result, m, judgements)]
     rows = [row for row in rows if row[0] != "latency.p95" or "p95" in result.job.plan.percentiles]
     if rows:
         yield _table(MEASURED, tuple(map(_shorten_note, rows)))
@@ -87,7 +89,7 @@ def _ordered(result: Result, requested: set[str]) -> list[Measurement]:
     ranks = {name: rank for rank, name in enumerate(METRICS)}
     usual = _FULL - ({ReportSection.GENERATION} if result.find("request_rate") is None else set())
     redundant = redundant_metrics(result)
-    shown = (
+    measurements = (
         m
         for m in result.measurements
         if m.scope not in modules
@@ -95,7 +97,7 @@ def _ordered(result: Result, requested: set[str]) -> list[Measurement]:
         and ((m.row.section in usual and m.metric not in redundant) or m.metric in requested)
         and m.row.section not in _NEVER
     )
-    return sorted(shown, key=lambda m: (ranks.get(m.metric, len(ranks)), m.metric, m.scope))
+    return sorted(measurements, key=lambda m: (ranks.get(m.metric, len(ranks)), m.metric, m.scope))
 
 
 def _rows(

@@ -80,8 +80,8 @@ def _statistic_text(
         return ""
     measurement = result.find(metric, extent.scope)
     assert measurement is not None
-    shown = estimate(value.statistic(statistic), value.interval(statistic), measurement.row.unit)[0]
-    return f"{few}{shown}" if value.missing(statistic) else shown
+    text = estimate(value.statistic(statistic), value.interval(statistic), measurement.row.unit)[0]
+    return f"{few}{text}" if value.missing(statistic) else text
 
 
 def _distribution(result: Result, metric: str, extent: GenerationLength) -> Distribution | None:
@@ -104,7 +104,7 @@ def _lengths(result: Result, extents: list[GenerationLength]) -> Table:
 def _length(result: Result, extent: GenerationLength) -> tuple[str, ...]:
     first = _distribution(result, "time_to_first_token", extent)
     assert first is not None
-    decode, whole = (result.find("token_rate", scope) for scope in (extent.stage(DECODE), extent.scope))
+    decode, overall = (result.find("token_rate", scope) for scope in (extent.stage(DECODE), extent.scope))
     return (
         "its input" if extent.prompt is None else f"{extent.prompt:,}",
         f"{extent.generated:,}",
@@ -112,7 +112,7 @@ def _length(result: Result, extent: GenerationLength) -> tuple[str, ...]:
         _statistic_text(result, "time_per_output_token", extent, few=UNCERTIFIED) or "—",
         _p99_gap(result, extent),
         _rate(decode),
-        _rate(whole),
+        _rate(overall),
         f"{len(first):,}, {first.stop}",
     )
 

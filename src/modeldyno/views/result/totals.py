@@ -96,14 +96,14 @@ def _parameters(result: Result, measurement: Measurement) -> str:
     if trainable is None or not measurement.value:
         return buffers_text
     free = number(trainable)[0]
-    words = (
+    training = (
         "all trainable"
         if free == number(measurement)[0]
         else f"{format_measurement(trainable)} trainable"
         if free
         else ""
     )
-    return join_nonempty(words or "none trainable", buffers_text)
+    return join_nonempty(training or "none trainable", buffers_text)
 
 
 def _dtypes(result: Result, measurement: Measurement) -> str:

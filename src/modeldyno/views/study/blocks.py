@@ -49,9 +49,9 @@ def blocks(study: Study, options: ViewOptions = PLAIN, ranked: Ranking | None = 
         yield from configuration_summary(study, rows, options)
         return
     yield Notice(severity=Severity.VERDICT, text=headline(study, ranked))
-    shown = ranked.best or next((row for row in ranked.rows if not row.failure), None)
-    if shown is not None:
-        for judgement in shown.judgements:
+    described = ranked.best or next((row for row in ranked.rows if not row.failure), None)
+    if described is not None:
+        for judgement in described.judgements:
             yield Notice(severity=Severity(judgement.verdict), text=judgement.sentence())
     if ranked.rows:
         yield best_table(study, ranked, options.top)
@@ -60,15 +60,15 @@ def blocks(study: Study, options: ViewOptions = PLAIN, ranked: Ranking | None = 
     elif ranked.best is not None:
         yield from configuration_load_table(study, ranked.best)
     yield from failure_tables(study)
-    if shown is not None:
-        yield from _doubts(study, shown, stored=options.stored)
+    if described is not None:
+        yield from _doubts(study, described, stored=options.stored)
     yield from _unverified(ranked, stored=options.stored)
 
 
-def _doubts(study: Study, shown: RankedConfiguration, *, stored: bool) -> Iterator[Notice]:
+def _doubts(study: Study, row: RankedConfiguration, *, stored: bool) -> Iterator[Notice]:
     """Yield the doubts about a configuration, in how many measurements they occur, and where to look."""
-    telling = study.candidates[key(shown.point)].quoted_trials
-    codes = shown.doubts[:_DOUBTS]
+    telling = study.candidates[key(row.point)].quoted_trials
+    codes = row.doubts[:_DOUBTS]
     for code in codes:
         doubted = [trial for trial in telling if code in trial.doubts]
         share = f", in {len(doubted)} of {len(telling)} measurements" if len(telling) > 1 else ""
@@ -145,8 +145,8 @@ def _row_name(row: RankedConfiguration) -> str:
 def _bound_text(judgement: Judgement) -> str:
     """Describe a bound by its verdict."""
     bound = str(judgement.constraint).partition(" ")[2]
-    words = {Verdict.HELD: "", Verdict.BROKEN: "breaking ", Verdict.UNDECIDED: "not certainly "}
-    return words[judgement.verdict] + bound
+    prefixes = {Verdict.HELD: "", Verdict.BROKEN: "breaking ", Verdict.UNDECIDED: "not certainly "}
+    return prefixes[judgement.verdict] + bound
 
 
 def _value(judgement: Judgement) -> str:
@@ -207,8 +207,8 @@ def _safe_alternative(study: Study, ranked: Ranking) -> str:
 
 def _without_load(study: Study, row: RankedConfiguration) -> RankedConfiguration:
     """Return the row without its load, if other knobs remain."""
-    rest = study.configuration(row.point)
-    return replace(row, point=rest or row.point)
+    configuration = study.configuration(row.point)
+    return replace(row, point=configuration or row.point)
 
 
 def _nearest(study: Study, ranked: Ranking) -> str:

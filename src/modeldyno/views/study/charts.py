@@ -57,9 +57,9 @@ def _curves(study: Study, ranked: Ranking, query: Query) -> Plot | None:
     series = [drawn for row in rows if (drawn := _curve(study, ranked, row, query)).x]
     if not series:
         return None
-    shown = [study.configuration(row.point) for row in rows]
-    rest = [c for c in study.candidates.values() if study.configuration(c.point) not in shown]
-    others = _points(study, "others", rest, query)
+    configurations = [study.configuration(row.point) for row in rows]
+    remaining = [c for c in study.candidates.values() if study.configuration(c.point) not in configurations]
+    others = _points(study, "others", remaining, query)
     loads = any(axis.name in study.loads for axis in study.space.axes)
     through = "; each line connects the loads of one" if loads else ""
     places = [x for line in (*series, others) for x in line.x if x > 0]
@@ -163,8 +163,8 @@ def _front(study: Study, pair: tuple[Objective, Objective]) -> Plot | None:
         return None
     best = {k for k in places if not any(_beats(places[o], places[k], pair) for o in places)}
     first = sorted(best, key=lambda k: places[k][0])
-    rest = [k for k in places if k not in best]
-    groups = (("Pareto front", first, True), ("others", rest, False))
+    others = [k for k in places if k not in best]
+    groups = (("Pareto front", first, True), ("others", others, False))
     return Plot(
         title=f"{pair[0].query} against {pair[1].query}",
         x=_scale(pair[0].query),
@@ -254,8 +254,8 @@ def _parallel(study: Study, ranked: Ranking) -> Parallel | None:
 
 def _knob_scale(study: Study, axis: Axis) -> AxisScale:
     """Return the axis of a knob; categorical if it has few values."""
-    seen = (c.point[axis.name] for c in study.candidates.values() if axis.name in c.point)
-    values = tuple(dict.fromkeys((*axis.values, *seen)))
+    tried = (c.point[axis.name] for c in study.candidates.values() if axis.name in c.point)
+    values = tuple(dict.fromkeys((*axis.values, *tried)))
     if axis.ordered:
         values = tuple(sorted(values, key=float))
     if not axis.ordered or len(values) <= _FEW:

@@ -93,7 +93,7 @@ def load_table(study: Study, row: RankedConfiguration, options: ViewOptions) -> 
     candidates = [candidate for candidate in candidates_by_load(study, row) if not candidate.failed]
     axes = _load_axes(study) or _batch_axes(study)
     figures = {title: [_figure(study, c, query, options) for c in candidates] for title, query in _COLUMNS}
-    shown = {
+    filled = {
         title: column
         for title, column in figures.items()
         if any(column) or (title in _OF_SERVERS and _load_axes(study))
@@ -103,11 +103,11 @@ def load_table(study: Study, row: RankedConfiguration, options: ViewOptions) -> 
     bounds = BOUNDS if study.goal.constraints else ()
     yield Table(
         title=f"{row.configuration} under each load" if _load_axes(study) else row.configuration,
-        columns=make_columns(*(f"{title}>" for title in (*axes, *shown)), *bounds, ""),
+        columns=make_columns(*(f"{title}>" for title in (*axes, *filled)), *bounds, ""),
         rows=tuple(
             (
                 *(format_knob_value(c.point[name]) if name in c.point else "—" for name in axes),
-                *(column[place] or _MISSING.get(title, "—") for title, column in shown.items()),
+                *(column[place] or _MISSING.get(title, "—") for title, column in filled.items()),
                 *(str(worst_verdict(judge_candidate(study, c))) for _ in bounds),
                 "best" if c.point == row.point and len(candidates) > 1 else "",
             )

@@ -88,14 +88,14 @@ def all_configurations(study: Study, ranked: Ranking) -> Iterator[Block]:
         name: query for name, query in _EXTRA_QUERIES.items() if query not in goal_queries.values()
     }
     columns = {name: [_value(study, row, query) for row in rows] for name, query in queries.items()}
-    shown = {name: column for name, column in columns.items() if any(column)}
+    filled = {name: column for name, column in columns.items() if any(column)}
     bounded = bool(study.goal.constraints)
     yield Table(
         title="Each at its best load",
         columns=make_columns(
             ">",
             "configuration",
-            *(f"{name}>" for name in (*axes, *shown)),
+            *(f"{name}>" for name in (*axes, *filled)),
             *(BOUNDS if bounded else ()),
         ),
         rows=tuple(
@@ -103,7 +103,7 @@ def all_configurations(study: Study, ranked: Ranking) -> Iterator[Block]:
                 str(row.rank),
                 row.configuration,
                 *(format_knob_value(row.point[name]) if name in row.point else "—" for name in axes),
-                *(column[place] or "—" for column in shown.values()),
+                *(column[place] or "—" for column in filled.values()),
                 *((_bounds_text(row),) if bounded else ()),
             )
             for place, row in enumerate(rows)

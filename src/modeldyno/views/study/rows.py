@@ -178,8 +178,8 @@ def _at(row: RankedConfiguration, name: str) -> str:
 def _row_text(row: RankedConfiguration, names: Sequence[str], remark: str) -> str:
     """Format the knobs of a row with its remark; the default is named first."""
     knobs = format_point({name: row.point[name] for name in names if name in row.point})
-    rest = remark.removeprefix(_DEFAULT).removeprefix(", ")
-    text = knobs + (f" ({rest})" if rest else "")
+    note = remark.removeprefix(_DEFAULT).removeprefix(", ")
+    text = knobs + (f" ({note})" if note else "")
     return f"{_DEFAULT}: {text}" if row.default and text else remark if row.default else text
 
 
@@ -264,9 +264,9 @@ def failure_tables(study: Study) -> Iterator[Table]:
         (str(len(trials)), how, f"{why} ({'such as' if len(trials) > 1 else 'at'} {_trial_point(trials[0])})")
         for (how, why), trials in sorted(groups.items(), key=lambda item: -len(item[1]))
     ]
-    rest = sum(int(row[0]) for row in rows[_REASONS:])
-    if rest:
-        rows[_REASONS:] = [(str(rest), "others", "--json FILE, or -o FILE.csv, has them all")]
+    others = sum(int(row[0]) for row in rows[_REASONS:])
+    if others:
+        rows[_REASONS:] = [(str(others), "others", "--json FILE, or -o FILE.csv, has them all")]
     if rows:
         yield Table(title=UNMEASURED, columns=make_columns(">", "", "why"), rows=tuple(rows))
 
