@@ -103,11 +103,11 @@ def test_what_is_neither_wait_nor_work_is_output() -> None:
         requests=9, samples=9, executions=9, compute_input=1.0, compute=2.0, compute_output=0.5
     )
     found = prometheus_text.merge_server_counters(
-        worked, ServerCounters(requests=10, failures=1), queue=3.0, whole=10.0
+        worked, ServerCounters(requests=10, failures=1), queue=3.0, total=10.0
     )
     assert (found.requests, found.failures, found.samples) == (10, 1, 9)
     assert (found.queue, found.compute_input, found.compute, found.compute_output) == (3.0, 1.0, 2.0, 4.0)
-    assert prometheus_text.merge_server_counters(worked, worked, queue=3.0, whole=0.0).compute_output == 0.5
+    assert prometheus_text.merge_server_counters(worked, worked, queue=3.0, total=0.0).compute_output == 0.5
 
 
 def test_a_file_of_each_runtime(tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ class Store(Protocol):
     def remove_study(self, prefix: str) -> str:
         """Delete a Study with its trials, and their Results that have no tag; return its id."""
 
-    def put_conclusion(self, found: Conclusion, *, headline: str) -> None:
+    def put_conclusion(self, conclusion: Conclusion, *, headline: str) -> None:
         """Store a Conclusion; the same id replaces an earlier one."""
 
     def conclusion(self, prefix: str) -> Conclusion:

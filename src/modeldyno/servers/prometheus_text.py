@@ -42,11 +42,11 @@ def parse_samples(text: str) -> Samples:
 
 def sum_samples(samples: Samples, name: str, **labels: str) -> float | None:
     """Return the sum of a metric over all samples with these labels; None if there are none."""
-    wanted = set(labels.items())
+    required = set(labels.items())
     values = [
         value
         for sample_labels, value in samples.get(name, {}).items()
-        if wanted <= sample_labels and math.isfinite(value)
+        if required <= sample_labels and math.isfinite(value)
     ]
     return sum(values) if values else None
 
@@ -57,8 +57,8 @@ def torchserve_counters(samples: Samples, model: str) -> tuple[ServerCounters, f
         requests=int(sum_samples(samples, "ts_inference_requests_total", model_name=model) or 0),
         queue=(sum_samples(samples, "ts_queue_latency_microseconds", model_name=model) or 0.0) * _MICRO,
     )
-    whole = sum_samples(samples, "ts_inference_latency_microseconds", model_name=model) or 0.0
-    return account, whole * _MICRO
+    total = sum_samples(samples, "ts_inference_latency_microseconds", model_name=model) or 0.0
+    return account, total * _MICRO
 
 
 def mlserver_counters(samples: Samples, model: str) -> tuple[ServerCounters, float, float]:
@@ -71,8 +71,8 @@ def mlserver_counters(samples: Samples, model: str) -> tuple[ServerCounters, flo
         failures=int(sum_samples(samples, "model_infer_request_failure_total", model=model) or 0),
     )
     inside = sum_samples(samples, "model_infer_request_duration_sum", model=model) or 0.0
-    whole = sum_samples(samples, _MLSERVER_HTTP, method="POST", path="/v2/models/{model_name}/infer")
-    return account, inside, whole or inside
+    total = sum_samples(samples, _MLSERVER_HTTP, method="POST", path="/v2/models/{model_name}/infer")
+    return account, inside, total or inside
 
 
 def vllm_counters(samples: Samples, model: str = "") -> ServerCounters:
@@ -122,7 +122,7 @@ def sum_worker_counters(folder: Path) -> ServerCounters:
 
 
 def merge_server_counters(
-    worked: ServerCounters, reported: ServerCounters, *, queue: float, whole: float
+    worked: ServerCounters, reported: ServerCounters, *, queue: float, total: float
 ) -> ServerCounters:
     """Combine the workers' counters with the server's own.
 
@@ -130,7 +130,7 @@ def merge_server_counters(
         worked: counters of the workers.
         reported: counters of the server: requests and failures.
         queue: total seconds that requests waited.
-        whole: total seconds from the arrival of requests at the server to their answers. The part that is
+        total: total seconds from the arrival of requests at the server to their answers. The part that is
             neither waiting nor work, such as reading and writing JSON, counts as output.
     """
     attributed = queue + (worked.compute_input or 0.0) + (worked.compute or 0.0)
@@ -139,5 +139,5 @@ def merge_server_counters(
         requests=reported.requests,
         failures=reported.failures,
         queue=queue,
-        compute_output=max(whole - attributed, worked.compute_output or 0.0),
+        compute_output=max(total - attributed, worked.compute_output or 0.0),
     )

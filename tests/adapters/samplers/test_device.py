@@ -392,7 +392,7 @@ def test_the_edge_of_two_stages_belongs_to_both() -> None:
     witness.mark("timed")
     witness.sample()
     found = [
-        [s["read"]["package-0"]["energy"] for s in stage["samples"]] for stage in witness.seen()["stages"]
+        [s["read"]["package-0"]["energy"] for s in stage["samples"]] for stage in witness.report()["stages"]
     ]
 
     assert found == [[1, 2, 3], [3, 4]]
@@ -405,4 +405,4 @@ def test_nothing_is_sampled_before_the_first_stage() -> None:
     witness.sample()
 
     assert source.asked == 0
-    assert witness.seen() == {"devices": source.devices, "stages": []}
+    assert witness.report() == {"devices": source.devices, "stages": []}

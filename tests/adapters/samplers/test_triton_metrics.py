@@ -74,7 +74,7 @@ def test_what_it_reports_becomes_measurements_of_its_devices(server: str) -> Non
         recorder.mark(stage)
         recorder.sample()
     source.close()
-    seen = recorder.seen()
+    seen = recorder.report()
     found = {
         (m.metric, m.scope): m.value.statistic("mean") if isinstance(m.value, Distribution) else m.value
         for m in device.device_measurements(seen["devices"], seen["stages"])

@@ -104,5 +104,5 @@ def _find_device(jax: Any, text: str) -> Any:
     try:
         return jax.devices(match["platform"])[index]
     except (RuntimeError, IndexError) as error:
-        known = ", ".join(f"{device.platform}:{device.id}" for device in jax.devices())
-        raise RequestError(f"JAX finds no device {text} here; available: {known}.") from error
+        available = ", ".join(f"{device.platform}:{device.id}" for device in jax.devices())
+        raise RequestError(f"JAX finds no device {text} here; available: {available}.") from error

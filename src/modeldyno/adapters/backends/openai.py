@@ -104,9 +104,9 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
     model_name = str(config.get("model") or _model_directory(model))
 
     def command(_folder: Path, ports: Ports) -> list[str]:
-        words = {"host": tcp_ports.LOOPBACK, "port": str(ports["http"]), "model": model_name}
-        first, *rest = _command_words(str(config.get("command", _DEFAULT_COMMAND)), words)
-        return [engine.command(first) if engine else first, *rest]
+        values = {"host": tcp_ports.LOOPBACK, "port": str(ports["http"]), "model": model_name}
+        first, *arguments = _command_words(str(config.get("command", _DEFAULT_COMMAND)), values)
+        return [engine.command(first) if engine else first, *arguments]
 
     launch = Launch(
         name="openai",

@@ -111,9 +111,9 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:  
             f"OpenVINO cannot run {model.value} on {device}: {_reason(error)}; try --backend onnxruntime."
         ) from error
     computed = _floating_type(compiled)
-    if (wanted := config.get("precision", computed)) != computed:
+    if (precision := config.get("precision", computed)) != computed:
         raise RequestError(
-            f"The {device} of this machine does not compute in {wanted}: OpenVINO would use {computed} "
+            f"The {device} of this machine does not compute in {precision}: OpenVINO would use {computed} "
             "instead; leave the knob precision out."
         )
     yield _Session(compiled=compiled, converted="" if computed in _UNCONVERTED else computed)

@@ -255,11 +255,11 @@ class _Session:
             if (
                 output.status != _NOT_FOUND
                 or not endpoint.model
-                or endpoint.model in (known := self._models())
+                or endpoint.model in (names := self._models())
             ):
                 raise
-            message = unknown_model(endpoint.model, endpoint.version, known)
-            raise ValueError(message if known else f"{error}; perhaps {message}") from error
+            message = unknown_model(endpoint.model, endpoint.version, names)
+            raise ValueError(message if names else f"{error}; perhaps {message}") from error
 
     @contextmanager
     def host(self, model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:

@@ -242,11 +242,11 @@ def _device_name(config: Mapping[str, KnobValue]) -> str:
     assert match is not None
     kind, index = match["kind"].upper(), int(match["index"] or 0)
     if index >= len(tf.config.list_physical_devices(kind)):
-        known = [
+        names = [
             device.name.removeprefix("/physical_device:") for device in tf.config.list_physical_devices()
         ]
         raise RequestError(
             f"TensorFlow finds no device {config['device']} here; available: "
-            f"{', '.join(name.lower() for name in known)}."
+            f"{', '.join(name.lower() for name in names)}."
         )
     return f"{kind}:{index}"

@@ -117,7 +117,7 @@ def find_occurrences(
     """
     calls = sorted((event.begin, event.end) for event in events if event.name.partition("#")[0] == _CALL)
     begins = [begin for begin, _ in calls]
-    found: list[Occurrence] = []
+    occurrences: list[Occurrence] = []
     enclosing: list[tuple[int, ProfileEvent]] = []
     for event in sorted((e for e in events if e.kind), key=lambda e: (e.thread, e.begin, -e.end)):
         call = bisect_right(begins, event.begin) - 1
@@ -126,9 +126,9 @@ def find_occurrences(
         while enclosing and (enclosing[-1][1].thread != event.thread or enclosing[-1][1].end < event.end):
             enclosing.pop()
         parent = enclosing[-1][0] if enclosing else None
-        enclosing.append((len(found), event))
+        enclosing.append((len(occurrences), event))
         seconds = event.end - event.begin
-        found.append(
+        occurrences.append(
             Occurrence(
                 name=event.kind,
                 scope=layer_of(event.name.removesuffix(f":{event.kind}")),
@@ -138,7 +138,7 @@ def find_occurrences(
                 call=call,
             )
         )
-    return tuple(_without_callees(found))
+    return tuple(_without_callees(occurrences))
 
 
 def _without_callees(occurrences: Sequence[Occurrence]) -> Iterable[Occurrence]:

@@ -90,9 +90,9 @@ def _encode(request: dict[str, Any], parameters: dict[str, Any], mark: bytes) ->
     """Encode a request; its parameters begin with the mark, if there is any."""
     if not (mark or parameters):
         return clients_messages.encode_json(request, instead=_INSTEAD)
-    given = json.dumps(parameters, separators=(",", ":")).encode()[1:-1]
-    rest = clients_messages.encode_json(request, instead=_INSTEAD)[1:]
-    return b'{"parameters":{%s},%s' % (b",".join(filter(None, (mark, given))), rest)
+    fields = json.dumps(parameters, separators=(",", ":")).encode()[1:-1]
+    request_bytes = clients_messages.encode_json(request, instead=_INSTEAD)[1:]
+    return b'{"parameters":{%s},%s' % (b",".join(filter(None, (mark, fields))), request_bytes)
 
 
 def _binary_request(endpoint: Endpoint, path: str, feed: Feed, mark: bytes = b"") -> bytes:

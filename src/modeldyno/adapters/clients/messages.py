@@ -203,10 +203,10 @@ def _checked_value(name: str, value: str) -> str:
 
 def header_value(reply: Reply, name: str) -> str:
     """Return the value of an HTTP header or a gRPC metadata entry; empty if absent."""
-    wanted = name.lower().encode()
+    lowered = name.lower().encode()
     for line in reply.head.splitlines():
         key, _, value = line.partition(b":")
-        if key.strip().lower() == wanted:
+        if key.strip().lower() == lowered:
             return value.strip().decode("latin-1")
     return ""
 

@@ -39,16 +39,18 @@ def dtype_number(name: str, array: ndarray) -> int:
     return names[1]
 
 
-def signature_inputs(signatures: Mapping[str, Any], wanted: str) -> tuple[InputSpec, ...]:
+def signature_inputs(signatures: Mapping[str, Any], signature_name: str) -> tuple[InputSpec, ...]:
     """Return the inputs of a signature; each has a dtype (name or number) and a shape.
 
     Raises:
         ValueError: the model has no such signature, or the signature cannot be read.
     """
-    signature = signatures.get(wanted or DEFAULT_SIGNATURE)
+    signature = signatures.get(signature_name or DEFAULT_SIGNATURE)
     if signature is None:
         available = ", ".join(sorted(signatures)) or "none"
-        raise ValueError(f"the model has no signature '{wanted or DEFAULT_SIGNATURE}'; it has: {available}")
+        raise ValueError(
+            f"the model has no signature '{signature_name or DEFAULT_SIGNATURE}'; it has: {available}"
+        )
     try:
         return tuple(_input(name, info) for name, info in sorted(signature["inputs"].items()))
     except (KeyError, TypeError, AttributeError):

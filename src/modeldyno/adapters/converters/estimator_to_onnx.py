@@ -90,7 +90,7 @@ _CONVERTERS = {"sklearn": (_of_sklearn, 17), "xgboost": (_of_xgboost, 15), "ligh
 """Framework to its converter and the opset unless asked otherwise: one that the converter knows."""
 
 
-def _keep_output(proto: Any, method: str, wanted: InputSpec) -> None:
+def _keep_output(proto: Any, method: str, spec: InputSpec) -> None:
     """Leave the one output that the source returns, in its shape and under its name.
 
     Raises:
@@ -99,9 +99,9 @@ def _keep_output(proto: Any, method: str, wanted: InputSpec) -> None:
     import onnx  # noqa: PLC0415 - optional, and heavy
 
     outputs = list(proto.graph.output)
-    scores = method in {"predict_proba", "decision_function"} or (wanted.dtype or "").startswith("float")
+    scores = method in {"predict_proba", "decision_function"} or (spec.dtype or "").startswith("float")
     chosen = outputs[_SCORES if scores and len(outputs) > 1 else _LABEL]
-    rank, columns = len(wanted.shape or ()), _columns(chosen)
+    rank, columns = len(spec.shape or ()), _columns(chosen)
     last = chosen.name
     nodes = []
     if rank == 1 and columns == 2:  # noqa: PLR2004 - both classes, where the source gives the second
@@ -112,9 +112,9 @@ def _keep_output(proto: Any, method: str, wanted: InputSpec) -> None:
         last = "modeldyno_column"
     elif rank == 1 and columns not in {None, 1}:
         raise RequestError(f"The method {method} of this estimator has no counterpart in ONNX; name another.")
-    shape = [-1] if rank == 1 else [-1, *map(int, (wanted.shape or ())[1:])]
+    shape = [-1] if rank == 1 else [-1, *map(int, (spec.shape or ())[1:])]
     proto.graph.initializer.append(onnx.numpy_helper.from_array(_array(shape), "modeldyno_shape"))
-    nodes.append(onnx.helper.make_node("Reshape", [last, "modeldyno_shape"], [wanted.name]))
+    nodes.append(onnx.helper.make_node("Reshape", [last, "modeldyno_shape"], [spec.name]))
     proto.graph.node.extend(nodes)
     for value in proto.graph.input:
         value.type.tensor_type.shape.dim[0].dim_param = "batch"
@@ -122,8 +122,8 @@ def _keep_output(proto: Any, method: str, wanted: InputSpec) -> None:
         proto.opset_import.append(onnx.helper.make_opsetid("", _SHAPES_OPSET))
     for kind in (chosen.type.tensor_type.elem_type, onnx.TensorProto.FLOAT):
         del proto.graph.output[:]
-        sizes = ["batch", *(wanted.shape or ())[1:]]
-        proto.graph.output.append(onnx.helper.make_tensor_value_info(wanted.name, kind, sizes))
+        sizes = ["batch", *(spec.shape or ())[1:]]
+        proto.graph.output.append(onnx.helper.make_tensor_value_info(spec.name, kind, sizes))
         if _loads(proto):  # converters declare float64 where trees return float32
             break
 

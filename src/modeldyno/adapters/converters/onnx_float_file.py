@@ -47,9 +47,9 @@ def keep_scopes(floats: Path, changed: Path) -> None:
     model = onnx.load(str(changed), load_external_data=False)
     takers: dict[str, list[list[str]]] = {}
     for node in reversed(model.graph.node):
-        known = [homes[name] for name in node.output if name in homes]
+        own_homes = [homes[name] for name in node.output if name in homes]
         after = [scopes for name in node.output for scopes in takers.get(name, ())]
-        scopes = _scopes(node)[:-1] or (known[0] if known else _common_modules(after))
+        scopes = _scopes(node)[:-1] or (own_homes[0] if own_homes else _common_modules(after))
         for name in node.input:
             takers.setdefault(name, []).append(scopes)
         if scopes and not _scopes(node):

@@ -30,9 +30,9 @@ def convert(source: ConversionSource, path: Path, *, opset: int | None) -> Conve
         import openvino  # noqa: PLC0415 - optional, and heavy
 
     onnx = source.kind == SourceKind.ONNX
-    given = str(source.model.value) if onnx else torch_program.export_program(source)
+    program = str(source.model.value) if onnx else torch_program.export_program(source)
     with without_telemetry():
-        made = openvino.convert_model(given)
+        made = openvino.convert_model(program)
     if not onnx:
         for ports, names in (
             (made.inputs, tuple(source.example)),

@@ -171,8 +171,8 @@ def _load(config: Mapping[str, Any], requests: Sequence[ForeignRequest]) -> Load
     slots, rate = phase.get("concurrency"), phase.get("rate") or phase.get("request_rate")
     if rate is None:
         return Load(concurrency=int(slots) if slots else _max_concurrency(requests))
-    words = (str(phase.get("type", "")), str(phase.get("request_rate_mode", "")))
-    kind = next((_ARRIVALS[word] for word in words if word in _ARRIVALS), Arrivals.POISSON)
+    names = (str(phase.get("type", "")), str(phase.get("request_rate_mode", "")))
+    kind = next((_ARRIVALS[word] for word in names if word in _ARRIVALS), Arrivals.POISSON)
     return Load(arrivals=kind, rate=float(rate), concurrency=slots)
 
 

@@ -93,9 +93,9 @@ def _detail_facts(detail: str) -> Iterator[tuple[str, Any]]:
 
 def _requests(trace: str) -> Iterator[ForeignRequest]:
     """Yield the samples; the trace is no JSON, as names in it have quotes within quotes."""
-    for found in _SAMPLE.finditer(trace):
-        due = round(float(found["ts"]) / NANO * 1e-6)
-        yield ForeignRequest(due=due, sent=due + int(found["issued"]), end=due + int(found["done"]))
+    for sample in _SAMPLE.finditer(trace):
+        due = round(float(sample["ts"]) / NANO * 1e-6)
+        yield ForeignRequest(due=due, sent=due + int(sample["issued"]), end=due + int(sample["done"]))
 
 
 def _figures(facts: Mapping[str, Any], scenario: str) -> Iterator[Measurement]:

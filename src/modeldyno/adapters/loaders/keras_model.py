@@ -164,8 +164,8 @@ def _torch_module(function: _Call) -> Any:
             super().__init__()
             self.model = function.model
 
-        def forward(self, *given: Any, **named: Any) -> Any:
-            return function(**dict(zip(function.names, given, strict=False)), **named)
+        def forward(self, *arguments: Any, **named: Any) -> Any:
+            return function(**dict(zip(function.names, arguments, strict=False)), **named)
 
     return KerasModel().eval()
 

@@ -101,7 +101,7 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         RequestError: the file is missing, damaged or too large, or its external data is not there.
     """
     del seed, trust  # nothing in it is random, and nothing is executed
-    return _describe_model(Path(ref.locator), whole=True)
+    return _describe_model(Path(ref.locator), with_weights=True)
 
 
 def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
@@ -111,7 +111,7 @@ def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         RequestError: the file is missing, damaged or too large.
     """
     del seed, trust
-    return _describe_model(Path(ref.locator), whole=False)
+    return _describe_model(Path(ref.locator), with_weights=False)
 
 
 def files(ref: ModelRef) -> Iterator[Path]:
@@ -119,8 +119,8 @@ def files(ref: ModelRef) -> Iterator[Path]:
     path = Path(ref.locator)
     yield path
     yield from dict.fromkeys(external_files(_parse(_read(path), path), path).values())
-    if (words := path.with_name("tokenizer.json")).is_file():
-        yield words
+    if (tokenizer := path.with_name("tokenizer.json")).is_file():
+        yield tokenizer
 
 
 def _name(path: Path) -> str:
@@ -133,7 +133,7 @@ def _name(path: Path) -> str:
     return folder.parent.name if folder.name.isdigit() else path.stem
 
 
-def _describe_model(path: Path, *, whole: bool) -> Model:
+def _describe_model(path: Path, *, with_weights: bool) -> Model:
     from modeldyno.adapters.loaders.onnx_tracing.weights import list_weights as weights_of  # noqa: PLC0415 - it imports numpy
 
     data = _read(path)
@@ -141,14 +141,16 @@ def _describe_model(path: Path, *, whole: bool) -> Model:
     model = _parse(data, path)
     del data
     try:
-        files = external_files(model, path) if whole else _external_files_or_none(model, path)
+        files = external_files(model, path) if with_weights else _external_files_or_none(model, path)
         weights = tuple(weights_of(model, path))
         inputs = tuple(_inputs(model.graph, path))
         skeleton = _without_weights(model)
         guesses = size_guesses(model, inputs)
     except UnicodeError as error:
         raise RequestError(f"{path} is damaged: a name in it is not text; export it again.") from error
-    content_digest = _digest(graph_digest, files or {}) if whole else digest.digest_structure([graph_digest])
+    content_digest = (
+        _digest(graph_digest, files or {}) if with_weights else digest.digest_structure([graph_digest])
+    )
     return Model(
         identity=ModelIdentity(name=_name(path), digest=content_digest, framework="onnx"),
         form=Form.ONNX,
@@ -335,17 +337,17 @@ def adjacent_encoder(
     path: Path, inputs: Sequence[InputSpec]
 ) -> Callable[[Sequence[str], int | None], Feed] | None:
     """Return the encoder of a text model with a `tokenizer.json` next to it or one directory up."""
-    wanted = tuple(spec.name for spec in inputs if spec.name in _FIELDS)
-    if "input_ids" not in wanted or find_spec("tokenizers") is None:
+    names = tuple(spec.name for spec in inputs if spec.name in _FIELDS)
+    if "input_ids" not in names or find_spec("tokenizers") is None:
         return None
     files = (folder / "tokenizer.json" for folder in (path.parent, path.parent.parent))
     file = next((file for file in files if file.is_file()), None)
     if file is None:
         return None
-    return lambda texts, length: _encode(file, wanted, texts, length)
+    return lambda texts, length: _encode(file, names, texts, length)
 
 
-def _encode(file: Path, wanted: Sequence[str], texts: Sequence[str], length: int | None) -> Feed:
+def _encode(file: Path, names: Sequence[str], texts: Sequence[str], length: int | None) -> Feed:
     import numpy as np  # noqa: PLC0415 - slow to import
 
     tokenizer = _read_tokens(file)
@@ -358,7 +360,7 @@ def _encode(file: Path, wanted: Sequence[str], texts: Sequence[str], length: int
     encodings = tokenizer.encode_batch(list(texts))
     return {
         name: np.array([getattr(encoding, _FIELDS[name]) for encoding in encodings], np.int64)
-        for name in wanted
+        for name in names
     }
 
 

@@ -49,11 +49,11 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         RequestError: the folder is missing or damaged, or has no such signature.
     """
     del seed, trust  # its weights are in the files, and no Python code is
-    locator, _, wanted = ref.locator.partition("#")
+    locator, _, signature = ref.locator.partition("#")
     path = Path(locator)
     if not claims(path):
         raise RequestError(f"'{path}' holds no {_GRAPH}; give the folder of a SavedModel.")
-    function = _read(path, wanted)
+    function = _read(path, signature)
     files = [file for file in path.rglob("*") if file.is_file()]
     with describing():
         return Model(
@@ -94,7 +94,7 @@ class _Signature:
         return self.function(**named)
 
 
-def _read(path: Path, wanted: str) -> _Signature:
+def _read(path: Path, signature: str) -> _Signature:
     import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
 
     try:
@@ -104,14 +104,14 @@ def _read(path: Path, wanted: str) -> _Signature:
         raise RequestError(
             f"TensorFlow {tf.__version__} cannot load '{path}': {reason}; save it again."
         ) from error
-    known = tuple(model.signatures)
-    if not known:
+    names = tuple(model.signatures)
+    if not names:
         raise RequestError(
             f"'{path}' has no signature to call; save it with signatures=, or with model.export of Keras."
         )
-    name = wanted or (_USUAL if _USUAL in known else known[0])
-    if name not in known:
-        raise UnknownName.among("signature", name, known)
+    name = signature or (_USUAL if _USUAL in names else names[0])
+    if name not in names:
+        raise UnknownName.among("signature", name, names)
     return _Signature(model, name, path)
 
 

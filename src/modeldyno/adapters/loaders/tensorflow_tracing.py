@@ -67,9 +67,9 @@ def trace_function(
         raise RequestError(f"The model cannot be called with inputs of these sizes: {reason}.") from error
     walk = _Walk(formulas=formulas(plugins.formulas()), scope_of=scope_of)
     graph, variables = traced.graph, {id(each.handle): each for each in traced.graph.variables}
-    given = {inner.name: walk.captured(variables.get(id(outer)), inner) for outer, inner in graph.captures}
+    captured = {inner.name: walk.captured(variables.get(id(outer)), inner) for outer, inner in graph.captures}
     values = [
-        given[tensor.name] if tensor.name in given else walk.new_tensor(tensor, Role.INPUT)
+        captured[tensor.name] if tensor.name in captured else walk.new_tensor(tensor, Role.INPUT)
         for tensor in graph.inputs
     ]
     outputs = walk.run(graph, values, graph.outputs)
@@ -113,9 +113,9 @@ class _Walk:
         A value is a Tensor, a variable, or None where it is neither.
         """
         sized, env, outputs = self._at_sizes(graph, values, outputs)
-        wanted = _ancestors(outputs)
+        needed = _ancestors(outputs)
         for op in sized.get_operations():
-            if op.name in wanted and not (op.outputs and op.outputs[0].name in env):
+            if op.name in needed and not (op.outputs and op.outputs[0].name in env):
                 self._visit(_Place(sized, graph), op, env)
         return [env.get(tensor.name) for tensor in outputs]
 
@@ -136,9 +136,9 @@ class _Walk:
         self, graph: Any, values: Sequence[Any], outputs: Sequence[Any]
     ) -> tuple[Any, dict[str, Any], Sequence[Any]]:
         """Return a graph with shapes that follow from those of the values, what is known, and its outputs."""
-        known = {tensor.name: value for tensor, value in zip(graph.inputs, values, strict=True)}
+        values_by_name = {tensor.name: value for tensor, value in zip(graph.inputs, values, strict=True)}
         if all(_is_sized(tensor) for op in graph.get_operations() for tensor in op.outputs):
-            return graph, known, outputs
+            return graph, values_by_name, outputs
         import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
 
         env: dict[str, Any] = {}
@@ -152,9 +152,9 @@ class _Walk:
         sized = tf.Graph()
         with sized.as_default():
             for tensor in graph.inputs:
-                give(tensor, known[tensor.name])
+                give(tensor, values_by_name[tensor.name])
             for op in graph.get_operations():
-                value = known.get(op.inputs[0].name) if op.inputs else None
+                value = values_by_name.get(op.inputs[0].name) if op.inputs else None
                 if op.type == "ReadVariableOp" and value is not None:
                     give(op.outputs[0], self._same(value, op.outputs[0]))
                 elif op.type == "TensorListGetItem" and isinstance(value, Tensor) and value.shape:
@@ -253,14 +253,14 @@ def _is_constant(tensor: Any) -> bool:
 
 def _ancestors(outputs: Sequence[Any]) -> set[str]:
     """Return the names of the operators that outputs depend on."""
-    wanted: set[str] = set()
+    names: set[str] = set()
     pending = [tensor.op for tensor in outputs]
     while pending:
         op = pending.pop()
-        if op.name not in wanted:
-            wanted.add(op.name)
+        if op.name not in names:
+            names.add(op.name)
             pending += [tensor.op for tensor in op.inputs]
-    return wanted
+    return names
 
 
 def _rounds(place: _Place, op: Any) -> int | None:
@@ -289,21 +289,21 @@ def _constant(graph: Any, tensor: Any) -> Any:
 def _arguments(op: Any, values: list[Any]) -> dict[str, Any]:
     """Return operands by the names of the operator's schema, attributes that formulas read, the window."""
     arguments: dict[str, Any] = {}
-    rest = iter(
+    remaining = iter(
         value if isinstance(value, Tensor) and value.dtype not in _HANDLES else None for value in values
     )
     for argument in op.op_def.input_arg:
         if argument.number_attr:
-            arguments[argument.name] = [next(rest) for _ in range(op.get_attr(argument.number_attr))]
+            arguments[argument.name] = [next(remaining) for _ in range(op.get_attr(argument.number_attr))]
         elif argument.type_list_attr:
-            arguments[argument.name] = [next(rest) for _ in op.get_attr(argument.type_list_attr)]
+            arguments[argument.name] = [next(remaining) for _ in op.get_attr(argument.type_list_attr)]
         else:
-            arguments[argument.name] = next(rest)
+            arguments[argument.name] = next(remaining)
     present = op.node_def.attr
     for name in _ATTRIBUTES:
         if name in present:
-            given = op.get_attr(name)
-            arguments[name] = given.decode() if isinstance(given, bytes) else given
+            attribute = op.get_attr(name)
+            arguments[name] = attribute.decode() if isinstance(attribute, bytes) else attribute
     if "ksize" in present:
         channels_first = arguments.get("data_format", "NHWC").startswith("NC")
         sizes = tuple(op.get_attr("ksize"))

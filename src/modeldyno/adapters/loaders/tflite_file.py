@@ -145,8 +145,8 @@ def _kind(code: Any) -> str:
 
 
 def _options(operator: Any) -> dict[str, Any]:
-    given = vars(operator.builtinOptions) if operator.builtinOptions is not None else {}
-    options = {re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower(): value for name, value in given.items()}
+    fields = vars(operator.builtinOptions) if operator.builtinOptions is not None else {}
+    options = {re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower(): value for name, value in fields.items()}
     if "fused_activation_function" in options:
         activation = options["fused_activation_function"]
         options["fused_activation_function"] = _members("ActivationFunctionType")[activation]

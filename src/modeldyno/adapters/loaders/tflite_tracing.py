@@ -66,8 +66,8 @@ def trace_tflite(file: TFLiteFile, path: Path, tracing: Tracing) -> Graph:
         )
     main = file.subgraphs[0]
     shapes = (tuple(map(int, spec.shape or ())) for spec in tracing.inputs)
-    wanted = dict(zip(main.inputs, shapes, strict=True))
-    walk = _Walk(file=file, shapes=_shapes(file, path, wanted), formulas=formulas(plugins.formulas()))
+    shape_by_input = dict(zip(main.inputs, shapes, strict=True))
+    walk = _Walk(file=file, shapes=_shapes(file, path, shape_by_input), formulas=formulas(plugins.formulas()))
     values = [walk.computed(0, index, Role.INPUT) for index in main.inputs]
     outputs = walk.run(0, values)
     returned = {value.storage for value in outputs if value is not None}
@@ -101,13 +101,13 @@ class _Walk:
         for index in constant:
             env.setdefault(index, self._stored(number, index))
         for operator in graph.operators:
-            given = [index for index in operator.inputs if index >= 0]
-            for index in given:
+            indices = [index for index in operator.inputs if index >= 0]
+            for index in indices:
                 if index not in env:  # a state that the interpreter keeps between calls
                     env[index] = self.computed(number, index, Role.WEIGHT)
             operands = [env[index] if index >= 0 else None for index in operator.inputs]
             results: Sequence[Tensor | None]
-            if operator.kind in _SIZES or (given and constant.issuperset(given)):
+            if operator.kind in _SIZES or (indices and constant.issuperset(indices)):
                 constant.update(operator.outputs)
                 results = [self._same(number, index, operands[0]) for index in operator.outputs]
             else:
@@ -186,27 +186,29 @@ def _arguments(operator: FileOperator, operands: list[Tensor | None]) -> dict[st
 # -- shapes at other sizes ----------------------------------------------------------------------------------
 
 
-def _shapes(file: TFLiteFile, path: Path, wanted: dict[int, tuple[int, ...]]) -> Shapes:
-    """Return the shapes of all tensors where the inputs of the model have the shapes `wanted`."""
+def _shapes(file: TFLiteFile, path: Path, shape_by_input: dict[int, tuple[int, ...]]) -> Shapes:
+    """Return the shapes of all tensors where the inputs of the model have the shapes `shape_by_input`."""
     declared: Shapes = [[tensor.shape for tensor in graph.tensors] for graph in file.subgraphs]
     fixed = all(-1 not in tensor.signature for graph in file.subgraphs for tensor in graph.tensors)
-    if fixed and all(declared[0][index] == shape for index, shape in wanted.items()):
+    if fixed and all(declared[0][index] == shape for index, shape in shape_by_input.items()):
         return declared
-    batch = _common_batch(declared[0], wanted)
+    batch = _common_batch(declared[0], shape_by_input)
     if batch is not None and batch > max(_PROBED):
         two, four = (
-            _shapes_of_a_run(file, path, {index: (size, *shape[1:]) for index, shape in wanted.items()})
+            _shapes_of_a_run(
+                file, path, {index: (size, *shape[1:]) for index, shape in shape_by_input.items()}
+            )
             for size in _PROBED
         )
         if (linear := _extrapolate(two, four, batch)) is not None:
             return linear
-    return _shapes_of_a_run(file, path, wanted)
+    return _shapes_of_a_run(file, path, shape_by_input)
 
 
-def _common_batch(declared: list[tuple[int, ...]], wanted: dict[int, tuple[int, ...]]) -> int | None:
+def _common_batch(declared: list[tuple[int, ...]], shape_by_input: dict[int, tuple[int, ...]]) -> int | None:
     """Return the first size of all inputs, if they differ from the file's in nothing else; else None."""
-    firsts = {shape[0] for shape in wanted.values() if shape}
-    same = all(declared[index][1:] == shape[1:] for index, shape in wanted.items())
+    firsts = {shape[0] for shape in shape_by_input.values() if shape}
+    same = all(declared[index][1:] == shape[1:] for index, shape in shape_by_input.items())
     return firsts.pop() if same and len(firsts) == 1 else None
 
 
@@ -222,11 +224,11 @@ def _extrapolate(two: Shapes, four: Shapes, batch: int) -> Shapes | None:
         [tuple(size(*pair) for pair in zip(a, b, strict=False)) for a, b in zip(first, second, strict=True)]
         for first, second in zip(two, four, strict=True)
     ]
-    known = all(None not in shape for shapes in result for shape in shapes)
-    return result if known else None  # type: ignore[return-value]  # as there is no None in it
+    complete = all(None not in shape for shapes in result for shape in shapes)
+    return result if complete else None  # type: ignore[return-value]  # as there is no None in it
 
 
-def _shapes_of_a_run(file: TFLiteFile, path: Path, wanted: dict[int, tuple[int, ...]]) -> Shapes:
+def _shapes_of_a_run(file: TFLiteFile, path: Path, shape_by_input: dict[int, tuple[int, ...]]) -> Shapes:
     import numpy as np  # noqa: PLC0415 - slow to import
     from ai_edge_litert.interpreter import Interpreter, OpResolverType  # noqa: PLC0415 - optional, and heavy
 
@@ -235,7 +237,7 @@ def _shapes_of_a_run(file: TFLiteFile, path: Path, wanted: dict[int, tuple[int, 
             model_path=str(path),
             experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
         )
-        for index, shape in wanted.items():
+        for index, shape in shape_by_input.items():
             interpreter.resize_tensor_input(index, shape)
         interpreter.allocate_tensors()
         for detail in interpreter.get_input_details():
@@ -254,5 +256,5 @@ def _shapes_of_a_run(file: TFLiteFile, path: Path, wanted: dict[int, tuple[int, 
 
 
 def _by_index(tensors: Sequence[TensorForm], details: list[dict[str, Any]]) -> list[tuple[int, ...]]:
-    found = {detail["index"]: tuple(map(int, detail["shape"])) for detail in details}
-    return [found.get(index, tensor.shape) for index, tensor in enumerate(tensors)]
+    shapes = {detail["index"]: tuple(map(int, detail["shape"])) for detail in details}
+    return [shapes.get(index, tensor.shape) for index, tensor in enumerate(tensors)]

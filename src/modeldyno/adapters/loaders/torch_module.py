@@ -242,10 +242,10 @@ def _to_array(value: Any, what: str) -> Any:
     import torch  # noqa: PLC0415 - see above
 
     if isinstance(value, torch.Tensor):
-        known = _known_values(value)
-        if known is None and (value.is_meta or is_meta_tensor(value)):
+        known_values = _known_values(value)
+        if known_values is None and (value.is_meta or is_meta_tensor(value)):
             return _zeros_like(value)
-        value = (value if known is None else known).detach().cpu()
+        value = (value if known_values is None else known_values).detach().cpu()
         try:
             return (value.float() if value.dtype is torch.bfloat16 else value).numpy()
         except (TypeError, RuntimeError):

@@ -328,13 +328,13 @@ def _padded_positions(config: Any) -> int:
     return int(getattr(config, "pad_token_id", 0) or 0) + 1 if "roberta" in kind else 0
 
 
-def _tokens(config: Any, wanted: Collection[str]) -> InputSpec:
-    del wanted
+def _tokens(config: Any, input_names: Collection[str]) -> InputSpec:
+    del input_names
     return _token_input("input_ids", _text(config), SEQUENCE)
 
 
-def _mask(config: Any, wanted: Collection[str]) -> InputSpec:
-    shape = (BATCH, SEQUENCE) if "states" in wanted else _tokens(config, wanted).shape
+def _mask(config: Any, input_names: Collection[str]) -> InputSpec:
+    shape = (BATCH, SEQUENCE) if "states" in input_names else _tokens(config, input_names).shape
     return InputSpec(name="attention_mask", shape=shape, dtype="int64", low=1, high=1)
 
 
@@ -347,11 +347,11 @@ def _patches(config: Any) -> tuple[int, int]:
     return _PATCHES_PER_SIDE**2, channels * depth * side**2
 
 
-def _image(config: Any, wanted: Collection[str]) -> InputSpec:
+def _image(config: Any, input_names: Collection[str]) -> InputSpec:
     patches, size = _patches(config)
-    if {"grid_thw", "image_grid_thw"} & set(wanted):
+    if {"grid_thw", "image_grid_thw"} & set(input_names):
         shape: tuple[Dimension, ...] = (_GRID**3, size)
-    elif "spatial_shapes" in wanted:
+    elif "spatial_shapes" in input_names:
         shape = (BATCH, patches, size)
     else:
         shape = (BATCH, *_image_shape(config))
@@ -376,17 +376,17 @@ def _image_shape(config: Any) -> tuple[int, ...]:
     return (*((frames,) if frames else ()), channels, int(height), int(width))
 
 
-def _video(config: Any, wanted: Collection[str]) -> InputSpec:
-    del wanted
+def _video(config: Any, input_names: Collection[str]) -> InputSpec:
+    del input_names
     config = _part(config, "vision_config")
     frames = _first_number(config, "num_frames", "frames_per_clip", default=_PATCHES_PER_SIDE)
     shape: tuple[Dimension, ...] = (BATCH, frames, *_image_shape(config)[-3:])
     return InputSpec(name="pixel_values_videos", shape=shape, dtype="float32", low=-1, high=1)
 
 
-def _audio(config: Any, wanted: Collection[str]) -> InputSpec:
+def _audio(config: Any, input_names: Collection[str]) -> InputSpec:
     """Declare a second of audio, by channel for a codec; a spectrogram where the length is fixed."""
-    del wanted
+    del input_names
     bins, length = (
         _first_number(config, "num_mel_bins", default=0),
         _first_number(config, "max_length", default=0),
@@ -399,9 +399,9 @@ def _audio(config: Any, wanted: Collection[str]) -> InputSpec:
     return InputSpec(name="input_values", shape=shape, dtype="float32", low=-1, high=1)
 
 
-def _audio_features(config: Any, wanted: Collection[str]) -> InputSpec:
+def _audio_features(config: Any, input_names: Collection[str]) -> InputSpec:
     """Declare a spectrogram: bins by frames as in Whisper, or frames by bins."""
-    del wanted
+    del input_names
     config = _part(_part(config, "audio_config"), "encoder_config")
     names = (
         "num_mel_bins",
@@ -420,8 +420,8 @@ def _audio_features(config: Any, wanted: Collection[str]) -> InputSpec:
     return InputSpec(name="input_features", shape=shape, dtype="float32", low=-1, high=1)
 
 
-def _series(config: Any, wanted: Collection[str]) -> InputSpec:
-    del wanted
+def _series(config: Any, input_names: Collection[str]) -> InputSpec:
+    del input_names
     length = _first_number(config, "context_length", default=0) or SEQUENCE
     channels = _first_number(config, "num_input_channels", default=0)
     return InputSpec(

@@ -95,8 +95,8 @@ def check(subject: Subject) -> None:
 
 def _source(subject: Subject) -> str:
     """Return where the labelled samples are."""
-    given = (spec.source for spec in subject.inputs if spec.source)
-    source = subject.observation.data or next(iter(given), None)
+    sources = (spec.source for spec in subject.inputs if spec.source)
+    source = subject.observation.data or next(iter(sources), None)
     if source is None:
         raise RequestError("To evaluate a model, name labelled samples with `data`, such as test.npz.")
     return source

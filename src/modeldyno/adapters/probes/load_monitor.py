@@ -297,14 +297,14 @@ class LoadMonitor:
 
     def _driver_sums(self, first: _Snapshot, last: _Snapshot) -> tuple[DriverSums, ...]:
         """Return what each driver did from one snapshot to the next, within two of them."""
-        looks = [each for each in self.snapshots if first.when <= each.when <= last.when and each.usages]
+        snapshots = [each for each in self.snapshots if first.when <= each.when <= last.when and each.usages]
         return tuple(
             DriverSums(
                 cpu=tuple(after.cpu - before.cpu for before, after in pairwise(usages)),
                 wall=tuple(after.wall - before.wall for before, after in pairwise(usages)),
                 sent=tuple(after.sent - before.sent for before, after in pairwise(usages)),
             )
-            for usages in zip(*(each.usages for each in looks), strict=False)
+            for usages in zip(*(each.usages for each in snapshots), strict=False)
         )
 
     def requested_window(

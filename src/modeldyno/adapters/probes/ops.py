@@ -73,7 +73,7 @@ def _divide_calls(watched: WatchedCalls, plain_times: list[float]) -> Iterator[M
     With kernels on a device, what they take at the same time as the host is not outside of them.
     """
     inside = operator_times(watched)
-    outside = [max(0.0, whole - part) for whole, part in zip(watched.times, inside, strict=True)]
+    outside = [max(0.0, total - part) for total, part in zip(watched.times, inside, strict=True)]
     samples = {"operator_time": inside, "dispatch_time": outside, "unwatched_time": plain_times}
     for metric, seconds in samples.items():
         yield Measurement(metric=metric, value=Distribution.of(seconds), scope=SCOPE)

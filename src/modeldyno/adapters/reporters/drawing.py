@@ -189,25 +189,25 @@ def _legend_columns(names: Sequence[str]) -> int:
 
 def _legend_rows(names: Sequence[str]) -> int:
     """Return the rows of a legend; one series alone is named by the title."""
-    shown = _legend_names(names)
-    return math.ceil(len(shown) / _legend_columns(shown)) if shown else 0
+    labels = _legend_names(names)
+    return math.ceil(len(labels) / _legend_columns(labels)) if labels else 0
 
 
 def _legend_names(names: Sequence[str]) -> list[str]:
     if len(names) < 2:  # noqa: PLR2004 - one alone is named by the title
         return []
-    shown = [shorten(name, _LINE_LENGTH - 8) for name in names[:_LEGEND]]
+    labels = [shorten(name, _LINE_LENGTH - 8) for name in names[:_LEGEND]]
     if len(names) > _LEGEND:
-        shown[-1] = f"… and {len(names) - _LEGEND + 1} more"
-    return shown
+        labels[-1] = f"… and {len(names) - _LEGEND + 1} more"
+    return labels
 
 
 def _write_legend(axes: Axes, handles: Sequence[Any], names: Sequence[str]) -> None:
     """Name what is drawn, above it, in as many columns as fit."""
-    if shown := _legend_names(names):
+    if labels := _legend_names(names):
         axes.legend(
-            handles[: len(shown)], shown, loc="lower left", bbox_to_anchor=(0, 1.0),
-            ncols=_legend_columns(shown), fontsize=8.5, handlelength=2.4, columnspacing=1.4,
+            handles[: len(labels)], labels, loc="lower left", bbox_to_anchor=(0, 1.0),
+            ncols=_legend_columns(labels), fontsize=8.5, handlelength=2.4, columnspacing=1.4,
             borderaxespad=0.4,
         )  # fmt: skip
 
@@ -337,8 +337,8 @@ def _series(axes: Axes, one: Series, place: int, x_size: float, y_size: float) -
     )  # fmt: skip
     if one.low:
         ends = zip(xs, _scaled(one.low, y_size), _scaled(one.high, y_size), strict=True)
-        known = [end for end in ends if not any(map(math.isnan, end))]
-        axes.vlines([x for x, _, _ in known], [low for _, low, _ in known], [high for *_, high in known],
+        finite = [end for end in ends if not any(map(math.isnan, end))]
+        axes.vlines([x for x, _, _ in finite], [low for _, low, _ in finite], [high for *_, high in finite],
                     colors=colour, linewidth=1.4, alpha=0.7, zorder=2)  # fmt: skip
     for x, y, label in zip(xs, ys, one.labels[:_LABELLED] if one.named else (), strict=False):
         axes.annotate(
@@ -486,9 +486,9 @@ def _tree(axes: Axes, picture: Tree) -> None:
 
     root, cells = picture.root, list(_cells(picture.root))
     unit, label = _unit(picture.scale, [root.value])
-    whole, most = root.value or 1.0, max(_own(node) for node, _, _ in cells) or 1.0
+    total, most = root.value or 1.0, max(_own(node) for node, _, _ in cells) or 1.0
     for node, depth, begin in cells:
-        share = node.value / whole
+        share = node.value / total
         if share < 0.0006:  # noqa: PLR2004 - less than half a dot
             continue
         shade = 0.14 + 0.5 * math.sqrt(_own(node) / most)
@@ -498,9 +498,9 @@ def _tree(axes: Axes, picture: Tree) -> None:
         )  # fmt: skip
         letters = int(share * 108) - 1
         if letters >= 3:  # noqa: PLR2004 - fewer say nothing
-            axes.text((begin + 0.005 * whole) / unit, depth + 0.5, shorten(node.name, letters), va="center",
+            axes.text((begin + 0.005 * total) / unit, depth + 0.5, shorten(node.name, letters), va="center",
                       fontsize=8.5)  # fmt: skip
-    axes.set_xlim(0, whole / unit)
+    axes.set_xlim(0, total / unit)
     axes.set_ylim(_depth(root), 0)
     axes.yaxis.set_visible(False)
     axes.spines["left"].set_visible(False)
@@ -573,14 +573,14 @@ def _parallel(axes: Axes, picture: Parallel) -> None:
     ranges = [_range(scale, column) for scale, column in zip(picture.scales, columns, strict=True)]
     faint = max(0.05, min(0.6, 25 / max(1, len(lines))))
     for line in lines:
-        known = [
+        points = [
             (round(x), _place(y, picture.scales[round(x)], ranges[round(x)]))
             for x, y in zip(line.x, line.y, strict=True)
             if math.isfinite(y)
         ]
         marked = line.marked
         axes.plot(
-            [x for x, _ in known], [y for _, y in known], color=_COLOURS[1 if marked else 0],
+            [x for x, _ in points], [y for _, y in points], color=_COLOURS[1 if marked else 0],
             linewidth=2.6 if marked else 0.8, alpha=1 if marked else faint, zorder=4 if marked else 2,
         )  # fmt: skip
     for at, (scale, ends) in enumerate(zip(picture.scales, ranges, strict=True)):

@@ -111,9 +111,9 @@ def _verdict_html(text: str) -> str:
     if first is None:
         return _text(text)
     clause = f"{text[: first.start()]}."  # the rest starts a paragraph of its own
-    rest = text[first.end() :]
-    rest = f"{rest[:1].upper()}{rest[1:]}" if first.group() == "; " else rest
-    return f'{_text(clause)} <span class="more">{_text(rest)}</span>'
+    remark = text[first.end() :]
+    remark = f"{remark[:1].upper()}{remark[1:]}" if first.group() == "; " else remark
+    return f'{_text(clause)} <span class="more">{_text(remark)}</span>'
 
 
 _LONG = 140

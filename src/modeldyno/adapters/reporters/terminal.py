@@ -244,8 +244,8 @@ def _role(block: Table, place: int) -> str:
 
 
 def _align(text: str, width: int, align: Align) -> str:
-    rest = " " * (width - display_width(text))
-    return rest + text if align is Align.RIGHT else text + rest
+    padding = " " * (width - display_width(text))
+    return padding + text if align is Align.RIGHT else text + padding
 
 
 def _stacked(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[Line]:
@@ -325,10 +325,10 @@ def _placed_bar(begin: float, end: float, width: int) -> str:
     left, right = sorted((round(begin * width * 2), round(end * width * 2)))
     right = min(max(right, left + 1), 2 * width)
     left = max(0, min(left, right - 1))
-    whole = right // 2 - (left + 1) // 2
-    if whole < 0:  # both within the left half of one character
+    full_blocks = right // 2 - (left + 1) // 2
+    if full_blocks < 0:  # both within the left half of one character
         return " " * (left // 2) + "▌"
-    return " " * (left // 2) + "▐" * (left % 2) + "█" * whole + "▌" * (right % 2)
+    return " " * (left // 2) + "▐" * (left % 2) + "█" * full_blocks + "▌" * (right % 2)
 
 
 def _bar(size: float) -> str:

@@ -97,8 +97,8 @@ def open_counters(
     driver = not hides_all_devices(environ) and any(
         True for pattern in _DRIVER_PATHS for _ in root.glob(pattern)
     )
-    found = (nvidia.open_nvidia_devices(environ) if driver else None, rapl.open_rapl_zones(root))
-    return tuple(counters for counters in found if counters is not None)
+    opened = (nvidia.open_nvidia_devices(environ) if driver else None, rapl.open_rapl_zones(root))
+    return tuple(counters for counters in opened if counters is not None)
 
 
 def is_anything_to_watch(root: Path, environ: Mapping[str, str]) -> bool:

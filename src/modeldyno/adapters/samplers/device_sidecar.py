@@ -69,7 +69,7 @@ class DeviceRecorder:
             last["samples"].append(self._read())
         return time.perf_counter() - begin
 
-    def seen(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         """Return the devices and all readings."""
         devices = {name: facts for source in self.sources for name, facts in source.devices.items()}
         return {"devices": devices, "stages": self.stages}
@@ -101,7 +101,7 @@ def main(arguments: list[str]) -> None:
     finally:
         for source in sources:
             source.close()
-    sys.stdout.write(json.dumps(witness.seen()))
+    sys.stdout.write(json.dumps(witness.report()))
 
 
 if __name__ == "__main__":

@@ -38,10 +38,10 @@ COUNTER_PERIOD = 0.1
 class Nvml:
     """Reads devices with NVML."""
 
-    def __init__(self, nvml: Any, seen: Mapping[str, VisibleDevice]) -> None:
+    def __init__(self, nvml: Any, visible: Mapping[str, VisibleDevice]) -> None:
         """Open the devices to watch; `nvml` is the initialised module."""
         self._nvml = nvml
-        handles = {name: self._handle(device) for name, device in seen.items()}
+        handles = {name: self._handle(device) for name, device in visible.items()}
         self._handles = {name: pair for name, pair in handles.items() if None not in pair}
         self._read_up_to = dict.fromkeys(self._handles, 0)
         for name, (card, _) in self._handles.items():
@@ -53,7 +53,7 @@ class Nvml:
     def read(self, pids: frozenset[int]) -> dict[str, dict[str, float]]:
         """Read each device; `pids` are the processes whose memory counts as the model's."""
         readings = {
-            name: self._read_card(card, whole=card is part)
+            name: self._read_card(card, undivided=card is part)
             | self._read_memory(part, pids)
             | (self._read_foreign_use(name, card, pids) if card is part else {})
             for name, (card, part) in self._handles.items()
@@ -72,7 +72,7 @@ class Nvml:
         part = query_nvml(self._nvml, "nvmlDeviceGetHandleByUUID", device.part) if device.part else card
         return card, part
 
-    def _read_card(self, card: Any, *, whole: bool) -> dict[str, float | None]:
+    def _read_card(self, card: Any, *, undivided: bool) -> dict[str, float | None]:
         """Read the values of a card; an instance's share of power and utilisation is unknown."""
         clock = query_nvml(self._nvml, "nvmlDeviceGetClockInfo", card, SM_CLOCK)
         memory_clock = query_nvml(self._nvml, "nvmlDeviceGetClockInfo", card, MEMORY_CLOCK)
@@ -85,7 +85,7 @@ class Nvml:
             "temperature": scaled(query_nvml(self._nvml, "nvmlDeviceGetTemperature", card, CORE_SENSOR), 1.0),
             "reasons": reasons,
         }
-        if not whole:
+        if not undivided:
             return common
         rates = query_nvml(self._nvml, "nvmlDeviceGetUtilizationRates", card)
         return common | {
@@ -138,5 +138,5 @@ def open_nvidia_devices(environ: Mapping[str, str]) -> Nvml | nvidia_smi.Smi | N
         devices = visible_devices(list_nvml_cards(nvml), environ)
         return Nvml(nvml, devices) if devices else None
     devices = visible_devices(list_smi_cards(), environ)
-    whole = {name: device.card.uuid for name, device in devices.items() if not device.part}
-    return nvidia_smi.Smi(whole) if whole else None
+    uuids = {name: device.card.uuid for name, device in devices.items() if not device.part}
+    return nvidia_smi.Smi(uuids) if uuids else None

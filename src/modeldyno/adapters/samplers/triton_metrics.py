@@ -53,10 +53,10 @@ def read_triton_devices(url: str) -> dict[str, dict[str, float]]:
     ):
         connection.request("GET", place.path)
         text = connection.getresponse().read().decode(errors="replace")
-    found: dict[str, dict[str, float]] = {}
+    readings: dict[str, dict[str, float]] = {}
     samples = parse_samples(text)
     for metric, reading in _GAUGES.items():
         for labels, value in samples.get(metric, {}).items():
             if name := dict(labels).get("gpu_uuid"):
-                found.setdefault(name, {})[reading] = value
-    return found
+                readings.setdefault(name, {})[reading] = value
+    return readings

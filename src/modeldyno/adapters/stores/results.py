@@ -120,12 +120,12 @@ def names(connection: Connection, least: int) -> list[StoredName]:
     enough = func.count() >= least
     rows = connection.execute(select(key, *measures).group_by(key).having(enough)).all()
     cut = [row[0] for row in rows if len(row[0]) >= KEY_LENGTH]
-    whole = [row for row in rows if len(row[0]) < KEY_LENGTH]
+    uncut = [row for row in rows if len(row[0]) < KEY_LENGTH]
     for some in range(0, len(cut), _AT_ONCE):
         of_cut = select(RESULTS.c.name, *measures).where(key.in_(cut[some : some + _AT_ONCE]))
-        whole += connection.execute(of_cut.group_by(RESULTS.c.name).having(enough)).all()
-    found = [StoredName(name=name, results=results, newest=newest) for name, results, newest in whole]
-    return sorted(found, key=lambda one: one.newest, reverse=True)
+        uncut += connection.execute(of_cut.group_by(RESULTS.c.name).having(enough)).all()
+    stored = [StoredName(name=name, results=results, newest=newest) for name, results, newest in uncut]
+    return sorted(stored, key=lambda one: one.newest, reverse=True)
 
 
 def _entry(row: Row[Any], tags: tuple[str, ...]) -> Entry:
@@ -146,12 +146,14 @@ def kept_numbers_of(
     connection: Connection, identifiers: Sequence[str], queries: Sequence[str]
 ) -> dict[str, dict[str, KeptNumber]]:
     """Return the kept numbers of Results by id and query; a Result that is gone has no entry."""
-    found: dict[str, dict[str, KeptNumber]] = {}
+    by_result: dict[str, dict[str, KeptNumber]] = {}
     for start in range(0, len(identifiers), _AT_ONCE):
         some = identifiers[start : start + _AT_ONCE]
-        found |= {name: {} for name in connection.scalars(select(RESULTS.c.id).where(RESULTS.c.id.in_(some)))}
-        wanted = select(NUMBERS).where(NUMBERS.c.result_id.in_(some), NUMBERS.c.query.in_(queries))
-        for row in connection.execute(wanted):
+        by_result |= {
+            name: {} for name in connection.scalars(select(RESULTS.c.id).where(RESULTS.c.id.in_(some)))
+        }
+        query = select(NUMBERS).where(NUMBERS.c.result_id.in_(some), NUMBERS.c.query.in_(queries))
+        for row in connection.execute(query):
             number = KeptNumber(value=row.value, raw=row.raw, low=row.low, high=row.high)
-            found.setdefault(row.result_id, {})[row.query] = number
-    return found
+            by_result.setdefault(row.result_id, {})[row.query] = number
+    return by_result

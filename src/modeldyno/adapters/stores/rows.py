@@ -86,8 +86,8 @@ def find_id_by_prefix(connection: Connection, table: Table, text: str) -> str | 
     if text in ids:
         return text
     if len(ids) > 1:
-        shown = ", ".join(ids[:SHOWN]) + (", ..." if len(ids) > SHOWN else "")
-        raise RequestError(f"Several ids start with '{text}': {shown}; give more characters.")
+        listed = ", ".join(ids[:SHOWN]) + (", ..." if len(ids) > SHOWN else "")
+        raise RequestError(f"Several ids start with '{text}': {listed}; give more characters.")
     return ids[0] if ids else None
 
 

@@ -233,9 +233,9 @@ class SqlStore:
             studies.remove(connection, study_id)
         return study_id
 
-    def put_conclusion(self, found: Conclusion, *, headline: str) -> None:
+    def put_conclusion(self, conclusion: Conclusion, *, headline: str) -> None:
         with self._database.writing() as connection:
-            stores_series.put(connection, found, headline)
+            stores_series.put(connection, conclusion, headline)
 
     def conclusion(self, prefix: str) -> Conclusion:
         with self._database.reading() as connection:
@@ -269,8 +269,8 @@ def _resolve(connection: Connection, prefix: str) -> str:
     if not text:
         raise RequestError("Give at least the first character of the result's id, or a tag.")
     query = select(RESULTS.c.id).join(TAGS).where(TAGS.c.tag == text).order_by(*results.NEWEST_FIRST).limit(1)
-    whole = connection.scalar(select(RESULTS.c.id).where(RESULTS.c.id == text))
-    result_id = whole or connection.scalar(query) or find_id_by_prefix(connection, RESULTS, text)
+    exact_id = connection.scalar(select(RESULTS.c.id).where(RESULTS.c.id == text))
+    result_id = exact_id or connection.scalar(query) or find_id_by_prefix(connection, RESULTS, text)
     if result_id is None:
         raise RequestError(
             f"The store has no result whose id begins with {text[:LONGEST_TAG]!r}, and none with that tag; "

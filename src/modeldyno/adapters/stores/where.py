@@ -121,8 +121,8 @@ def _check_name(connection: Connection, condition: Condition) -> None:
             return
     if connection.scalar(select(column).where(column == _key(name)).limit(1)) is not None:
         return
-    known = select(column).where(column.startswith(prefix, autoescape=True)).distinct().order_by(column)
-    names = [one.removeprefix(CONFIG) for one in connection.scalars(known.limit(_MOST_NAMED))]
+    names_query = select(column).where(column.startswith(prefix, autoescape=True)).distinct().order_by(column)
+    names = [one.removeprefix(CONFIG) for one in connection.scalars(names_query.limit(_MOST_NAMED))]
     if names:
         raise RequestError(
             f"No stored result has {name.removeprefix(CONFIG)}; stored ones have {', '.join(names)}."

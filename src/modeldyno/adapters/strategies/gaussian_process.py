@@ -47,8 +47,10 @@ class AxisScaling:
     def of(cls, axis: Axis) -> AxisScaling:
         """Scale logarithmically where numbers span a wide range, and by rank where one is zero."""
         if not axis.ordered or len(axis.values) == 1:
-            words = {value: place for place, value in enumerate(axis.values)}
-            return cls(name=axis.name, ordered=False, values=np.zeros(1), places=np.zeros(1), words=words)
+            categories = {value: place for place, value in enumerate(axis.values)}
+            return cls(
+                name=axis.name, ordered=False, values=np.zeros(1), places=np.zeros(1), words=categories
+            )
         values = np.array(axis.values, dtype=float)
         if values[0] > 0:
             raw = np.log(values) if values[-1] >= _LOG_RATIO * values[0] else values
@@ -180,15 +182,19 @@ class Surrogate:
     mean: float
 
     @classmethod
-    def fit(cls, features: FeatureMap, seen: Array, logs: Array, counts: Array, prior: Prior) -> Surrogate:
+    def fit(
+        cls, features: FeatureMap, coordinates: Array, logs: Array, counts: Array, prior: Prior
+    ) -> Surrogate:
         """Fit logarithms `logs`, each the mean of `counts` measurements."""
         recent = slice(-_MAX_FITTED, None)
         mean = float(logs.mean())
-        theta = _strengths(features, seen[recent], logs[recent] - mean, counts[recent], prior)
-        covariance = kernel(features, seen, seen, theta) + _noise(theta, counts)
+        theta = _strengths(features, coordinates[recent], logs[recent] - mean, counts[recent], prior)
+        covariance = kernel(features, coordinates, coordinates, theta) + _noise(theta, counts)
         inverse: Array = np.asarray(np.linalg.inv(np.linalg.cholesky(covariance)), dtype=float)
         weights: Array = inverse.T @ (inverse @ (logs - mean))
-        return cls(features=features, seen=seen, theta=theta, inverse=inverse, weights=weights, mean=mean)
+        return cls(
+            features=features, seen=coordinates, theta=theta, inverse=inverse, weights=weights, mean=mean
+        )
 
     def predict(self, coordinates: Array) -> tuple[Array, Array]:
         """Return mean and standard deviation of the logarithm at coordinates, without the noise."""
@@ -238,13 +244,15 @@ def _noise(theta: Array, counts: Array) -> Array:
 # --- effect strengths --------------------------------------------------------------------------------
 
 
-def _strengths(features: FeatureMap, seen: Array, residuals: Array, counts: Array, prior: Prior) -> Array:
+def _strengths(
+    features: FeatureMap, coordinates: Array, residuals: Array, counts: Array, prior: Prior
+) -> Array:
     """Search the most likely strengths by coordinate search with decreasing steps."""
     axes = len(features.scales)
     medians = [prior.effect] * axes + [prior.together, prior.local, prior.noise, _REACH]
     prior_mean: Array = np.log(np.array(medians))
     spread = np.array([_PRIOR_DEVIATIONS[0]] * axes + list(_PRIOR_DEVIATIONS[1:]))
-    covariance = _Covariance.of(features, seen)
+    covariance = _Covariance.of(features, coordinates)
 
     def fitness(theta: Array) -> float:
         root = np.linalg.cholesky(covariance(theta) + _noise(theta, counts))
@@ -275,10 +283,10 @@ class _Covariance:
     near: Array
 
     @classmethod
-    def of(cls, features: FeatureMap, seen: Array) -> _Covariance:
-        apart = np.sqrt(features.apart(seen, seen, power=2))
+    def of(cls, features: FeatureMap, coordinates: Array) -> _Covariance:
+        apart = np.sqrt(features.apart(coordinates, coordinates, power=2))
         empty = np.zeros((0, *apart.shape))
-        return cls(pairs=features.pair_axes(seen, seen), apart=apart, effects=empty, near=empty)
+        return cls(pairs=features.pair_axes(coordinates, coordinates), apart=apart, effects=empty, near=empty)
 
     def __call__(self, theta: Array) -> Array:
         if theta[-1] != self.reach:

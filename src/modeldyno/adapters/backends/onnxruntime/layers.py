@@ -106,8 +106,8 @@ def watch_nodes(
             first_call = since + 1 + len(overheads)  # the very first one is not timed
             runs = list(_read_calls(profile, first_call))
             return [
-                _spans(nodes, whole, namer, named)
-                for nodes, whole in zip(runs, seconds[since:], strict=False)
+                _spans(nodes, call_seconds, namer, named)
+                for nodes, call_seconds in zip(runs, seconds[since:], strict=False)
             ]
 
         doubts = tuple(_unseen_doubts(device))
@@ -255,15 +255,15 @@ def _read_calls(profile: Path, since: int) -> Iterator[list[Event]]:
 
     A profile has one event per line; that of a call follows those of its nodes. Other events are skipped.
     """
-    seen = 0
+    calls = 0
     nodes: list[Event] = []
     with profile.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             if f'"{_RUN}"' in line:
-                if seen >= since:
+                if calls >= since:
                     yield nodes
-                seen, nodes = seen + 1, []
-            elif seen >= since and f'{_KERNEL_TIME}"' in line:
+                calls, nodes = calls + 1, []
+            elif calls >= since and f'{_KERNEL_TIME}"' in line:
                 nodes.append(json.loads(line.strip().rstrip(",")))
 
 

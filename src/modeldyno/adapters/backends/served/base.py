@@ -124,9 +124,9 @@ def conventional_ports(
     row: str, interfaces: Iterable[str], config: Mapping[str, KnobValue]
 ) -> dict[str, int]:
     """Return the ports of a row of the table for the device, and those after them for other interfaces."""
-    known = tcp_ports.CONVENTIONAL[row, device_of(config) != "cpu"]
-    others = count(max(known.values()) + 1)
-    return {name: known[name] if name in known else next(others) for name in interfaces}
+    conventional = tcp_ports.CONVENTIONAL[row, device_of(config) != "cpu"]
+    others = count(max(conventional.values()) + 1)
+    return {name: conventional[name] if name in conventional else next(others) for name in interfaces}
 
 
 def choose_ports(config: Mapping[str, KnobValue], conventional: Mapping[str, int]) -> Ports:

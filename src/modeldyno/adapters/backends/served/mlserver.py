@@ -208,9 +208,9 @@ def _read_counters(control: AdminClient, tally: Path, name: str) -> ServerCounte
 
     Time of a request within the model server beyond that work is queueing: for the model, or to be batched.
     """
-    reported, inside, whole = prometheus_text.mlserver_counters(
+    reported, inside, total = prometheus_text.mlserver_counters(
         prometheus_text.parse_samples(control.text("GET", "/metrics")), name
     )
     worker = prometheus_text.sum_worker_counters(tally)
     busy = (worker.compute_input or 0.0) + (worker.compute or 0.0) + (worker.compute_output or 0.0)
-    return prometheus_text.merge_server_counters(worker, reported, queue=max(0.0, inside - busy), whole=whole)
+    return prometheus_text.merge_server_counters(worker, reported, queue=max(0.0, inside - busy), total=total)

@@ -126,14 +126,14 @@ def _program(config: Mapping[str, KnobValue]) -> str:
     Raises:
         MissingExtra: it is not installed.
     """
-    wanted = [str(config["launch"])] if config.get("launch") else PROGRAMS
-    found = next((program for program in wanted if shutil.which(program)), None)
-    if found is None:
+    programs = [str(config["launch"])] if config.get("launch") else PROGRAMS
+    installed = next((program for program in programs if shutil.which(program)), None)
+    if installed is None:
         raise MissingExtra(
-            f"TensorFlow Serving runs in a container, and {' or '.join(wanted)} is not installed; install "
+            f"TensorFlow Serving runs in a container, and {' or '.join(programs)} is not installed; install "
             "it, or load a running server by its URL."
         )
-    return found
+    return installed
 
 
 def _command(

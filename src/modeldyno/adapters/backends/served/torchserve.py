@@ -250,9 +250,9 @@ def _is_ready(port: int, name: str, workers: int) -> bool:
 
 def _read_counters(control: AdminClient, tally: Path, name: str) -> ServerCounters:
     """Merge the server's metrics of requests and queueing with the handler's counters of its work."""
-    reported, whole = prometheus_text.torchserve_counters(
+    reported, total = prometheus_text.torchserve_counters(
         prometheus_text.parse_samples(control.text("GET", "/metrics")), name
     )
     return prometheus_text.merge_server_counters(
-        prometheus_text.sum_worker_counters(tally), reported, queue=reported.queue or 0.0, whole=whole
+        prometheus_text.sum_worker_counters(tally), reported, queue=reported.queue or 0.0, total=total
     )

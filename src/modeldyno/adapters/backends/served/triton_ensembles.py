@@ -80,15 +80,15 @@ def repository_doubts(model: Model, configs: Sequence[Config]) -> tuple[Doubt, .
     """Return doubts about models that do not run as the repository says."""
     if model.form != Form.REPOSITORY:
         return ()
-    wanted = model.value.configs
+    own_configs = model.value.configs
     substituted = [
         str(config["name"])
         for config in configs
         if config.get("backend") == triton_repository_writer.PYTHON
-        and triton_repository_reader.backend_of(wanted.get(str(config["name"]), config))
+        and triton_repository_reader.backend_of(own_configs.get(str(config["name"]), config))
         == onnx_config.BACKEND
     ]
-    completed = [name for name in model.value.completed if name in wanted]
+    completed = [name for name in model.value.completed if name in own_configs]
     doubts = []
     if substituted:
         doubts.append(

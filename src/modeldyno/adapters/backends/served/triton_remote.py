@@ -163,10 +163,10 @@ def sum_model_stats(read: Callable[[str], Mapping[str, Any]], configs: Sequence[
     name, *parts = (str(config["name"]) for config in configs)
     if not parts:
         return triton_stats.parse_statistics(read(name))
-    whole = triton_stats.parse_statistics(read(""), name, parts)
+    counters = triton_stats.parse_statistics(read(""), name, parts)
     if not triton_repository_reader.is_ensemble(configs[0]):
-        return whole
-    return replace(whole, queue=sum(each.queue or 0.0 for each in (whole, *whole.models.values())))
+        return counters
+    return replace(counters, queue=sum(each.queue or 0.0 for each in (counters, *counters.models.values())))
 
 
 def count_instances(control: AdminClient, configs: Sequence[Config]) -> dict[str, int]:
@@ -174,8 +174,8 @@ def count_instances(control: AdminClient, configs: Sequence[Config]) -> dict[str
     counts: dict[str, int] = {}
     with suppress(OSError, KeyError, TypeError, ValueError):
         for config in configs:
-            told = control.get(f"/v2/models/{config['name']}/config")
-            groups = told.get("instance_group") or ()
+            live_config = control.get(f"/v2/models/{config['name']}/config")
+            groups = live_config.get("instance_group") or ()
             if groups:
                 counts[str(config["name"])] = sum(
                     int(group["count"]) * max(1, len(group.get("gpus") or ())) for group in groups

@@ -191,16 +191,16 @@ class _Recorder:
         if len(self._entries) > self._most:
             return None
         made: set[int] = set()
-        given: set[int] = set()
+        inputs: set[int] = set()
         for entry in self._entries:
-            given |= {value.storage for value in entry.inputs} - made
-            made |= {value.storage for value in entry.outputs} - given
+            inputs |= {value.storage for value in entry.inputs} - made
+            made |= {value.storage for value in entry.outputs} - inputs
         alive = {name for name, reference in self._references.items() if not reference.expired()}
         return DataFlow(
             steps=tuple(entry.step() for entry in self._entries),
             device=self._place.type,
-            weights=frozenset(self._parameters & given),
-            given=frozenset(given - self._parameters),
+            weights=frozenset(self._parameters & inputs),
+            given=frozenset(inputs - self._parameters),
             kept=frozenset(alive & made),
         )
 

@@ -137,13 +137,13 @@ def cache_bytes(cache: Any) -> int:
     return sum({storage.data_ptr(): storage.nbytes() for storage in _storages(cache, {})}.values())
 
 
-def _storages(value: Any, seen: dict[int, Any]) -> Iterator[UntypedStorage]:
+def _storages(value: Any, visited: dict[int, Any]) -> Iterator[UntypedStorage]:
     """Yield the storages of tensors in containers and in attributes of Transformers objects."""
     import torch  # noqa: PLC0415 - heavy
 
-    if id(value) in seen:
+    if id(value) in visited:
         return
-    seen[id(value)] = value  # kept alive, as its id could be reused otherwise
+    visited[id(value)] = value  # kept alive, as its id could be reused otherwise
     if isinstance(value, torch.Tensor):
         if value.ndim > 1:  # one-dimensional ones are counters
             yield value.untyped_storage()
@@ -155,7 +155,7 @@ def _storages(value: Any, seen: dict[int, Any]) -> Iterator[UntypedStorage]:
     parts = parts.values() if isinstance(parts, dict) else parts
     if isinstance(parts, Iterable) and not isinstance(parts, str):
         for part in parts:
-            yield from _storages(part, seen)
+            yield from _storages(part, visited)
 
 
 # --- one step ------------------------------------------------------------------------------------

@@ -97,7 +97,7 @@ def measure_hook_cost(reading: Clock, fill: Callable[[], None] | None) -> HookOv
         plain = _seconds_per_call(modules, tensor)
         forward = _seconds_per_call([module.forward for module in modules], tensor)
     marks: list[Mark] = []
-    inside, whole = [], []
+    inside, per_module = [], []
     with ExitStack() as stack:
         add_hooks([HookedModule(module, "", ("",)) for module in modules], reading.stamp, marks, stack)
         for _ in range(_ROUNDS):
@@ -110,9 +110,9 @@ def measure_hook_cost(reading: Clock, fill: Callable[[], None] | None) -> HookOv
                 marks[-1][1].synchronize()
             times = reading.seconds([moment for _, moment in marks])
             inside.append(median(end - begin for begin, end in zip(times[::2], times[1::2], strict=True)))
-            whole.append((times[-2] - times[0]) / (_EMPTY_MODULES - 1))
+            per_module.append((times[-2] - times[0]) / (_EMPTY_MODULES - 1))
     within = max(0.0, lower_quartile(inside) - forward)
-    return HookOverhead(inside=within, outside=max(0.0, lower_quartile(whole) - plain - within))
+    return HookOverhead(inside=within, outside=max(0.0, lower_quartile(per_module) - plain - within))
 
 
 def count_unwatched_hooks(parts: Sequence[HookedModule]) -> int:

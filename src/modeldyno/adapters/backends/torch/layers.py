@@ -153,20 +153,20 @@ def _class_name(module: Any) -> str:
     return str(getattr(module, "original_name", "")) or type(getattr(module, "_orig_mod", module)).__name__
 
 
-def nest_spans(marks: Sequence[Mark], parts: Sequence[Any], whole: Span) -> list[Span]:
+def nest_spans(marks: Sequence[Mark], parts: Sequence[Any], root: Span) -> list[Span]:
     """Turn the marks of a call into spans, each nested in the one that was open when it began.
 
     A shared module gets the path that lies within that of its caller. A module whose end was not recorded,
     as it raised an error, ends with its caller.
     """
-    spans = [whole]
+    spans = [root]
     open_: list[tuple[int, int]] = [(-1, 0)]
     for number, moment in marks:
         if number >= 0:
             parent = open_[-1][1]
             path = _path_within(parts[number].paths, spans[parent].path)
             open_.append((number, len(spans)))
-            spans.append(Span(path=path, kind=parts[number].kind, begin=moment, end=whole.end, parent=parent))
+            spans.append(Span(path=path, kind=parts[number].kind, begin=moment, end=root.end, parent=parent))
         elif any(open_number == ~number for open_number, _ in open_):
             while open_:
                 open_number, index = open_.pop()

@@ -83,11 +83,11 @@ def weight_holdings(module: Module) -> tuple[MemoryItem, ...]:
 
 def tensor_holdings(category: Category, tensors: Iterable[tuple[str, Tensor]]) -> tuple[MemoryItem, ...]:
     """Return the bytes of tensors by name, each storage once."""
-    seen: set[int] = set()
+    addresses: set[int] = set()
     holdings: list[MemoryItem] = []
     for name, tensor in tensors:
-        if (storage := address(tensor)) not in seen:
-            seen.add(storage)
+        if (storage := address(tensor)) not in addresses:
+            addresses.add(storage)
             holdings.append(MemoryItem(scope=name, role=category, bytes=storage_bytes(tensor)))
     return tuple(holdings)
 

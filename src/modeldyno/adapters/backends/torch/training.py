@@ -215,14 +215,14 @@ def loss_of(output: Any) -> Tensor:
     return loss
 
 
-def _tensors(output: Any, seen: set[int]) -> Iterator[Tensor]:
+def _tensors(output: Any, visited: set[int]) -> Iterator[Tensor]:
     """Yield the tensors in an output, also those in objects such as a key-value cache."""
     for _, leaf in leaves(output):
         if hasattr(leaf, "requires_grad"):
             yield leaf
-        elif hasattr(leaf, "__dict__") and id(leaf) not in seen and not callable(leaf):
-            seen.add(id(leaf))
-            yield from _tensors(list(vars(leaf).values()), seen)
+        elif hasattr(leaf, "__dict__") and id(leaf) not in visited and not callable(leaf):
+            visited.add(id(leaf))
+            yield from _tensors(list(vars(leaf).values()), visited)
 
 
 # --- the clock -----------------------------------------------------------------------------------

@@ -72,10 +72,12 @@ def _axes(node: OnnxNode, arrays: Arrays, position: int = 1) -> tuple[int, ...] 
 
 
 def _slice(node: OnnxNode, arrays: Arrays) -> ndarray:
-    data, *rest = arrays
+    data, *bounds = arrays
     names = ("starts", "ends", "axes", "steps")
     settings: dict[str, Any] = {name: node.attributes.get(name) for name in names}
-    settings |= {name: array.tolist() for name, array in zip(names, rest, strict=False) if array is not None}
+    settings |= {
+        name: array.tolist() for name, array in zip(names, bounds, strict=False) if array is not None
+    }
     starts, ends, steps = settings["starts"], settings["ends"], settings["steps"]
     slices = [slice(None)] * data.ndim
     for i, axis in enumerate(settings["axes"] or range(len(starts))):

@@ -37,7 +37,7 @@ def size_guesses(
 ) -> Callable[[Mapping[str, int]], Iterator[Mapping[str, int]]]:
     """Return a function that guesses the sizes of dynamic dimensions, from the known ones."""
     expected = expected_sizes(model, inputs)
-    return lambda given: guess_sizes(inputs, given, expected)
+    return lambda known_sizes: guess_sizes(inputs, known_sizes, expected)
 
 
 def expected_sizes(model: Proto, inputs: tuple[InputSpec, ...]) -> dict[str, int]:

@@ -87,12 +87,12 @@ def _window_fits(node: OnnxNode, data: tuple[int, ...], kernel: tuple[int, ...],
     """
     if node.attributes.get("auto_pad", "NOTSET") not in {"NOTSET", "VALID"}:
         return ""
-    sides = data[2:]
-    pads = node.attributes.get("pads", (0,) * 2 * len(sides))
-    steps = node.attributes.get("dilations", (1,) * len(sides))
-    strides = node.attributes.get("strides", (1,) * len(sides))
-    for axis, side in enumerate(sides):
-        padded_size = side + pads[axis] + pads[axis + len(sides)]
+    lengths = data[2:]
+    pads = node.attributes.get("pads", (0,) * 2 * len(lengths))
+    steps = node.attributes.get("dilations", (1,) * len(lengths))
+    strides = node.attributes.get("strides", (1,) * len(lengths))
+    for axis, side in enumerate(lengths):
+        padded_size = side + pads[axis] + pads[axis + len(lengths)]
         window = steps[axis] * (kernel[axis] - 1) + 1
         if window > padded_size + beyond * (strides[axis] - 1):
             return f"has a window of {window} for {padded_size} values (its input is {format_shape(data)})"
@@ -169,10 +169,10 @@ def _einsum(node: OnnxNode, values: Values) -> str:
         if "." in term or len(term) != len(shape):
             return ""
         for letter, size in zip(term, shape, strict=True):
-            known = sizes.get(letter, 1)
-            if 1 not in {known, size} and known != size:
-                return f"has {known} and {size} for '{letter}' of {equation}"
-            sizes[letter] = size if known == 1 else known
+            earlier = sizes.get(letter, 1)
+            if 1 not in {earlier, size} and earlier != size:
+                return f"has {earlier} and {size} for '{letter}' of {equation}"
+            sizes[letter] = size if earlier == 1 else earlier
     return ""
 
 

@@ -235,8 +235,8 @@ class GraphWalk:
         outputs: Sequence[GraphValue | None],
     ) -> None:
         """Add an operator, marked as unsized where some of its shapes are unknown."""
-        known = [value for value in outputs if value is not None and onnx_tracing_ops.has_known_shape(value)]
-        tensors = tuple(tensor for value in known for tensor in onnx_tracing_ops.operands(value))
+        shaped = [value for value in outputs if value is not None and onnx_tracing_ops.has_known_shape(value)]
+        tensors = tuple(tensor for value in shaped for tensor in onnx_tracing_ops.operands(value))
         sized = all(value is None or onnx_tracing_ops.has_known_shape(value) for value in (*values, *outputs))
         name = next(filter(None, node.outputs), "")
         self.ops.append(

@@ -46,7 +46,7 @@ def record(connection: Connection, actor: str, kind: str, subject: str, **detail
     """Append an event, and the messages about it, in a transaction that has its turn."""
     before = connection.scalar(select(EVENTS.c.hash).order_by(EVENTS.c.id.desc()).limit(1)) or ""
     at, who, what = utc_now(), storable_text(actor), storable_text(subject)
-    words = {name: storable_text(str(value)) for name, value in detail.items()}
+    texts = {name: storable_text(str(value)) for name, value in detail.items()}
     model = what.partition("/")[0]
     row = {
         "at": at,
@@ -54,9 +54,9 @@ def record(connection: Connection, actor: str, kind: str, subject: str, **detail
         "kind": kind,
         "model": model,
         "subject": what,
-        "detail": json.dumps(words),
+        "detail": json.dumps(texts),
         "before": before,
-        "hash": event_hash(before, at, who, kind, what, words),
+        "hash": event_hash(before, at, who, kind, what, texts),
     }
     number = connection.scalar(insert(EVENTS).values(row).returning(EVENTS.c.id))
     webhooks.address(connection, int(number or 0), kind, model)

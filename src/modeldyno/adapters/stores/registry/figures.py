@@ -55,10 +55,10 @@ def of_models(connection: Connection, models: Sequence[str]) -> dict[str, list[V
     """Return the figures of several models by name, those of each as `of_model` does."""
     query = select(FIGURES.c.model, FIGURES.c.document).where(FIGURES.c.model.in_(models))
     query = query.order_by(FIGURES.c.model, FIGURES.c.number.desc(), FIGURES.c.recipe, FIGURES.c.taken)
-    found: dict[str, list[VariantFigure]] = {}
+    by_model: dict[str, list[VariantFigure]] = {}
     for model, document in connection.execute(query):
-        found.setdefault(model, []).append(decode(document, VariantFigure))
-    return found
+        by_model.setdefault(model, []).append(decode(document, VariantFigure))
+    return by_model
 
 
 def on_target(

@@ -150,8 +150,8 @@ class SqlRegistry:
     def finish(self, task: Task, outcome: Outcome, actor: str) -> bool:
         result = outcome.result
         with self._changing() as connection:
-            given = outcome.comparison or result
-            identifier = "" if given is None else given.id
+            document = outcome.comparison or result
+            identifier = "" if document is None else document.id
             held = (
                 task_rows.defer(connection, task, outcome.again_in, outcome.why, result=identifier)
                 if outcome.state is TaskState.DEFERRED

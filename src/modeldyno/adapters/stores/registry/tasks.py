@@ -167,12 +167,12 @@ def defer(connection: Connection, task: Task, seconds: float, why: str, *, resul
 
 def change(connection: Connection, ids: Sequence[int], state: TaskState) -> Sequence[Task]:
     """Cancel tasks that are open, or queue ended ones again, each key once; return those that changed."""
-    wanted = TASKS.c.id.in_(ids)
+    chosen = TASKS.c.id.in_(ids)
     if state is TaskState.CANCELLED:
-        condition = and_(wanted, TASKS.c.state.in_(_OPEN))
+        condition = and_(chosen, TASKS.c.state.in_(_OPEN))
     else:
         open_keys = select(TASKS.c.key).where(TASKS.c.state.in_(_OPEN))
-        ended = (wanted, TASKS.c.state.not_in(_OPEN), TASKS.c.key.not_in(open_keys))
+        ended = (chosen, TASKS.c.state.not_in(_OPEN), TASKS.c.key.not_in(open_keys))
         condition = TASKS.c.id.in_(select(func.max(TASKS.c.id)).where(*ended).group_by(TASKS.c.key))
     # The token grows, so that a worker that still holds the task finishes in vain.
     changed = (
@@ -202,22 +202,22 @@ def find(
     now = clock.now(connection)
     rows: list[Row[Any]] = []
     for rank, group in enumerate(PLACES):
-        wanted = [state for state in group if not states or state in states]
-        if len(rows) < limit and wanted and (after is None or rank >= after[0]):
+        chosen = [state for state in group if not states or state in states]
+        if len(rows) < limit and chosen and (after is None or rank >= after[0]):
             query = select(TASKS)
             if model is not None:
                 query = query.where(TASKS.c.model == model)
             if number is not None:
                 query = query.where(TASKS.c.number == number)
             following = after if after is not None and after[0] == rank else None
-            rows += _of_group(connection, query, wanted, following, limit - len(rows))
+            rows += _of_group(connection, query, chosen, following, limit - len(rows))
     return [_task(row, now) for row in rows]
 
 
 def count(connection: Connection, states: Sequence[TaskState], most: int) -> int:
     """Return how many tasks are in these states, up to `most`."""
-    found = select(TASKS.c.id).where(TASKS.c.state.in_([str(state) for state in states])).limit(most)
-    return connection.scalar(select(func.count()).select_from(found.subquery())) or 0
+    matching = select(TASKS.c.id).where(TASKS.c.state.in_([str(state) for state in states])).limit(most)
+    return connection.scalar(select(func.count()).select_from(matching.subquery())) or 0
 
 
 def _of_group(
@@ -237,8 +237,8 @@ def _of_group(
         same = and_(priority == after[1], identifier > after[2])
         query = query.where(or_(priority > after[1], same))
     ordered = query.order_by(priority, identifier).limit(limit)
-    found = [row for state in states for row in connection.execute(ordered.where(TASKS.c.state == state))]
-    return sorted(found, key=lambda row: (row.priority, row.id))[:limit]
+    rows = [row for state in states for row in connection.execute(ordered.where(TASKS.c.state == state))]
+    return sorted(rows, key=lambda row: (row.priority, row.id))[:limit]
 
 
 def _held(task: Task) -> ColumnElement[bool]:

@@ -120,8 +120,8 @@ def resolve(connection: Connection, name: VersionName) -> Version:
         number = connection.scalar(by_alias)
         if number is None:
             check_model(connection, name.model)
-            known = connection.scalars(select(ALIASES.c.alias).where(ALIASES.c.model == name.model)).all()
-            raise UnknownName.among(f"alias of {name.model}", name.alias, known)
+            names = connection.scalars(select(ALIASES.c.alias).where(ALIASES.c.model == name.model)).all()
+            raise UnknownName.among(f"alias of {name.model}", name.alias, names)
     query = select(VERSIONS.c.document).where(VERSIONS.c.model == name.model)
     if number is None:
         query = query.order_by(VERSIONS.c.number.desc()).limit(1)
@@ -147,9 +147,9 @@ def exists(connection: Connection, model: str, number: int) -> bool:
 def check_model(connection: Connection, name: str) -> None:
     """Raise UnknownName unless there is a model of this name."""
     if connection.scalar(select(MODELS.c.name).where(MODELS.c.name == name)) is None:
-        known = connection.scalars(select(MODELS.c.name).limit(_SUGGESTED)).all()
-        listed = "" if len(known) <= 10 else "modeldyno registry list shows all."  # noqa: PLR2004 - fits a line
-        raise UnknownName.among("registered model", name, known, listed=listed)
+        names = connection.scalars(select(MODELS.c.name).limit(_SUGGESTED)).all()
+        listed = "" if len(names) <= 10 else "modeldyno registry list shows all."  # noqa: PLR2004 - fits a line
+        raise UnknownName.among("registered model", name, names, listed=listed)
 
 
 def find_models(
@@ -343,8 +343,8 @@ def variants(connection: Connection, version: Version) -> Sequence[Variant]:
         .where(VARIANTS.c.model == version.model, VARIANTS.c.number == version.number)
         .order_by(VARIANTS.c.recipe)
     )
-    found = [decode(document, Variant) for document in connection.scalars(query)]
-    return sorted(found, key=lambda variant: variant.recipe != SOURCE)
+    decoded = [decode(document, Variant) for document in connection.scalars(query)]
+    return sorted(decoded, key=lambda variant: variant.recipe != SOURCE)
 
 
 # --- aliases ---------------------------------------------------------------------------------------
