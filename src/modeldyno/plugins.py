@@ -324,9 +324,9 @@ def list_plugins(name: str | None = None) -> tuple[ListedPlugin, ...]:
     if name is None or name in kinds:
         chosen = KINDS if name is None else (kinds[name],)
         return tuple(
-            ListedPlugin(kind=kind, name=found, sentences=tuple(_describe_state(kind, found)))
+            ListedPlugin(kind=kind, name=plugin, sentences=tuple(_describe_state(kind, plugin)))
             for kind in chosen
-            for found in names(kind)
+            for plugin in names(kind)
         )
     if name == _METRICS:
         METRICS.complete()

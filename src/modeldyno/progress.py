@@ -32,10 +32,10 @@ def showing_progress(
     watch: Callable[[Event], None] | None = None, *, progress: bool = True
 ) -> Iterator[Callable[[Event], None]]:
     """Yield a callback for events: it calls `watch`, and shows progress after two seconds."""
-    with Progress(quiet=not progress, patience=_PYTHON_PATIENCE) as shown:
+    with Progress(quiet=not progress, patience=_PYTHON_PATIENCE) as display:
 
         def both(event: Event) -> None:
-            shown.watch(event)
+            display.watch(event)
             if watch is not None:
                 watch(event)
 

@@ -140,6 +140,6 @@ def test_a_command_that_stores_nothing_shows_nothing() -> None:
     def refuse() -> Any:
         raise AssertionError
 
-    with show_loads(wanted=False, store=refuse) as live:
+    with show_loads(enabled=False, store=refuse) as live:
         live.follow(lambda _event: None)(second(0.0))
         assert live._thread is None

@@ -124,7 +124,7 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
     """
     arguments = locals().copy()
     request = _request(arguments)
-    with show_loads(wanted=store) as live:
+    with show_loads(enabled=store) as live:
         with _headers_and_progress(arguments) as on_event:
             outcome = run_request(request, watch=live.follow(on_event))
         store_if(outcome.result, condition=store, tags=tags)
@@ -346,7 +346,7 @@ def _measure(series: AnySeries, arguments: Mapping[str, Any]) -> AnySeries:
     stores, tags = arguments["store"], arguments["tags"]
     if series.rungs:
         store_conclusion_if(series, condition=stores)
-    with _headers_and_progress(arguments) as on_event, show_loads(wanted=stores) as live:
+    with _headers_and_progress(arguments) as on_event, show_loads(enabled=stores) as live:
         emission, watch = Emission.parse(arguments["carbon"], arguments["power"]), live.follow(on_event)
         for outcome, latest in measure_loads(
             series, watch=watch, force=arguments["force"], emission=emission

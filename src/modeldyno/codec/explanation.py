@@ -27,14 +27,14 @@ _DERIVED = ("whole", "hops", "doubts")
 
 def encode(explanation: Explanation) -> bytes:
     """Encode an explanation as JSON, with its hops for other programs; an unbounded end is null."""
-    whole = explanation.whole
+    total = explanation.whole
     return codec.encode_sealed(
         {
             "kind": KIND,
             **msgspec.to_builtins(explanation),
             "results": _encode_results(explanation.results),
             "baseline": _encode_results(explanation.baseline),
-            "whole": None if whole is None else msgspec.to_builtins(whole),
+            "whole": None if total is None else msgspec.to_builtins(total),
             "hops": [{"label": hop.label, **msgspec.to_builtins(hop)} for hop in explanation.hops],
             "doubts": msgspec.to_builtins(explanation.doubts),
         }

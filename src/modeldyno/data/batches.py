@@ -218,8 +218,8 @@ def assumption_doubts(model: Model) -> tuple[Doubt, ...]:
     specs = [spec for spec in model.inputs if set(model.assumed).intersection(spec.shape or ())]
     options = " ".join(write_option(spec, model.assumed) for spec in specs)
     verb = "was" if len(model.assumed) == 1 else "were"
-    seen = f"not all sizes of the inputs were given; {sizes} {verb} assumed, which the model accepts"
-    return (Doubt(code="assumed-sizes", seen=seen, advice=f"give the sizes that you use, as in {options}"),)
+    text = f"not all sizes of the inputs were given; {sizes} {verb} assumed, which the model accepts"
+    return (Doubt(code="assumed-sizes", seen=text, advice=f"give the sizes that you use, as in {options}"),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,10 +284,10 @@ def _declare(
         sized = [_bind_sizes(spec, sizes or {}) for spec in declared]
         data = _read(model, sized, requested, batch, base or Path())
     _row_count(data)
-    given = (*(r for r in requested if r.source is None), *_data_shapes(data, batch))
-    inputs = tuple(_with_fixed_value(_with_data_shape(spec, given, model), data) for spec in declared)
+    shaped = (*(r for r in requested if r.source is None), *_data_shapes(data, batch))
+    inputs = tuple(_with_fixed_value(_with_data_shape(spec, shaped, model), data) for spec in declared)
     _check_sizes(inputs, sizes or {})
-    return _DeclaredInputs(inputs=inputs, given=given, data=data, batch=batch)
+    return _DeclaredInputs(inputs=inputs, given=shaped, data=data, batch=batch)
 
 
 # -- the request ---------------------------------------------------------------------------------
@@ -563,8 +563,8 @@ def _row_count(data: _Data) -> int | None:
     """Count the samples; every input must have the same number."""
     counts = {name: len(array) for name, array in data.rows.items()}
     if len(set(counts.values())) > 1:
-        shown = ", ".join(f"{name} {count}" for name, count in counts.items())
-        raise RequestError(f"The inputs have different numbers of samples: {shown}.")
+        listed = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise RequestError(f"The inputs have different numbers of samples: {listed}.")
     return next(iter(counts.values()), None)
 
 

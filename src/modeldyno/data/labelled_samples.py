@@ -87,10 +87,10 @@ def read_labels(source: str) -> tuple[Path, ndarray]:
     if not labels.ndim:
         raise RequestError(f"{path} has a single number for '{present[0]}'; give one label for each sample.")
     if others and len(labels) not in others.values():
-        known = ", ".join(f"{name} {rows:,}" for name, rows in others.items())
+        listed = ", ".join(f"{name} {rows:,}" for name, rows in others.items())
         raise RequestError(
-            f"{path} has {len(labels):,} labels, but another number of samples ({known}); give one label for "
-            "each."
+            f"{path} has {len(labels):,} labels, but another number of samples ({listed}); give one label "
+            "for each."
         )
     return path, labels
 

@@ -70,18 +70,18 @@ def describe_difference(output: Feed, expected: ExpectedOutputs) -> str:
         if name not in output:
             return f"there is no output '{name}'"
         answer = _as_text(output[name].reshape(-1))
-        wanted = np.concatenate([_values_like(answer, part) for part in parts])
-        if wanted.size != answer.size:
-            return f"output '{name}' has {answer.size:,} values, and {wanted.size:,} are expected"
+        target = np.concatenate([_values_like(answer, part) for part in parts])
+        if target.size != answer.size:
+            return f"output '{name}' has {answer.size:,} values, and {target.size:,} are expected"
         form = "g" if answer.dtype.kind == "f" else ""
         if form:
-            same = np.isclose(answer, wanted, rtol=_RELATIVE, atol=_ABSOLUTE, equal_nan=True)
+            same = np.isclose(answer, target, rtol=_RELATIVE, atol=_ABSOLUTE, equal_nan=True)
         else:
-            same = np.asarray(answer == wanted)
+            same = np.asarray(answer == target)
         if not same.all():
             first = int(np.argmin(same))
             return (
-                f"output '{name}' is {answer[first]:{form}} where {wanted[first]:{form}} is expected "
+                f"output '{name}' is {answer[first]:{form}} where {target[first]:{form}} is expected "
                 f"({int((~same).sum()):,} of {answer.size:,} values differ)"
             )
     return ""

@@ -144,13 +144,13 @@ def read_request_data(path: Path) -> RequestData:
     return RequestData(path=path, steps=steps, streams=streams, expected=expected)
 
 
-def _steps(path: Path, name: str, given: Any) -> tuple[tuple[Mapping[str, Any], ...], tuple[int, ...]]:
+def _steps(path: Path, name: str, value: Any) -> tuple[tuple[Mapping[str, Any], ...], tuple[int, ...]]:
     """Return all steps, and the length of each stream."""
-    several = isinstance(given, list) and bool(given) and all(isinstance(stream, list) for stream in given)
-    streams = given if several else [given]
+    several = isinstance(value, list) and bool(value) and all(isinstance(stream, list) for stream in value)
+    streams = value if several else [value]
     if not all(isinstance(stream, list) and all(isinstance(s, dict) for s in stream) for stream in streams):
         raise RequestError(f'{path}: "{name}" is neither a list of objects by name, nor one of such lists.')
-    if given and not all(streams):
+    if value and not all(streams):
         raise RequestError(f'{path}: a stream of "{name}" is empty.')
     return tuple(step for stream in streams for step in stream), tuple(len(stream) for stream in streams)
 
@@ -187,12 +187,14 @@ def _array(spec: InputSpec, value: Any, where: str) -> ndarray:
         flat = np.array(content, dtype=object if any(isinstance(item, str) for item in content) else None)
         flat = flat if spec.dtype is None else random_arrays.convert_dtype(flat, spec.dtype, where)
     declared = spec.shape[1:] if spec.shape and _has_batch(spec) else spec.shape
-    given = value.get("shape") if isinstance(value, dict) else None
-    shape: tuple[Any, ...] = tuple(given) if isinstance(given, list) else _known(declared, flat.size)
+    shape_in_file = value.get("shape") if isinstance(value, dict) else None
+    shape: tuple[Any, ...] = (
+        tuple(shape_in_file) if isinstance(shape_in_file, list) else _known(declared, flat.size)
+    )
     if not all(isinstance(size, int) and size >= 0 for size in shape) or math.prod(shape) != flat.size:
         raise RequestError(
             f"{where} has {flat.size:,} values, which do not fill the shape {format_shape(shape)}"
-            f"{'' if given else '; give its shape'}."
+            f"{'' if shape_in_file else '; give its shape'}."
         )
     return flat.reshape(shape)
 

@@ -225,11 +225,11 @@ def _label(job: FileConfig, jobs: Sequence[FileConfig]) -> str:
     """Name the model of a job, and the keys in which jobs of its command differ."""
     command = job.tree.get(COMMAND)
     others = [dict(_leaves(other.tree)) for other in jobs if other.tree.get(COMMAND) == command]
-    words: list[str] = []
+    parts: list[str] = []
     for place, value in _leaves(job.tree):
         text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
         if place == (MODEL,):
-            words.insert(0, Path(text).name)
+            parts.insert(0, Path(text).name)
         elif any(other.get(place) != value for other in others):
-            words.append(f"{place[-1]}={text}")
-    return " ".join(words)
+            parts.append(f"{place[-1]}={text}")
+    return " ".join(parts)

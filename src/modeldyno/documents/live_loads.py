@@ -26,12 +26,12 @@ _PATIENCE = 2.0
 
 
 @contextmanager
-def show_loads(*, wanted: bool = True, store: Callable[[], Store] = plugins.store) -> Iterator[LoadDisplay]:
-    """Yield what shows loads in the store, if `wanted`, as it follows their events.
+def show_loads(*, enabled: bool = True, store: Callable[[], Store] = plugins.store) -> Iterator[LoadDisplay]:
+    """Yield what shows loads in the store, if `enabled`, as it follows their events.
 
     Whatever is wrong with the store, the load goes on: it is said when its Result is stored.
     """
-    display = LoadDisplay(store if wanted else None)
+    display = LoadDisplay(store if enabled else None)
     try:
         yield display
     finally:

@@ -42,12 +42,12 @@ def verify(document: str | kinds.Stored) -> Recomputation:
     path = Path(document)
     if path.is_file():
         return verify_bytes(codec.read_document_bytes(path), origin=str(path))
-    found = find_any(document)
+    read = find_any(document)
     with plugins.store() as store:
-        stored = store.document(found.id) if isinstance(store, KeepsDocuments) else None
+        stored = store.document(read.id) if isinstance(store, KeepsDocuments) else None
     if stored is not None:
-        return verify_bytes(stored, origin=f"{found.id} of the store")
-    return _recompute(found, _without_derived(found), DigestState.ABSENT)
+        return verify_bytes(stored, origin=f"{read.id} of the store")
+    return _recompute(read, _without_derived(read), DigestState.ABSENT)
 
 
 def _without_derived(document: kinds.Stored) -> dict[str, Any]:

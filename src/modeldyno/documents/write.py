@@ -198,24 +198,24 @@ def draw_chart(page: Page, path: Path, name: str) -> bytes:
     if not isinstance(reporter, DrawsCharts):
         raise RequestError(f"A {path.suffix} file holds every chart or none; --chart is for .svg and .png.")
     charts = charts_by_name(page)
-    wanted = name.strip().casefold()
-    alike = [title for title in charts if wanted and wanted in title.casefold()]
+    chart = name.strip().casefold()
+    alike = [title for title in charts if chart and chart in title.casefold()]
     if not alike:
         raise RequestError(f"There is no chart '{name}' here; charts: {'; '.join(charts) or 'none'}.")
-    same = [title for title in alike if title.casefold() == wanted]
+    same = [title for title in alike if title.casefold() == chart]
     return reporter.draw(charts[(same or alike)[0]], title=page.title)
 
 
 def charts_by_name(page: Page) -> dict[str, Picture]:
     """Return the charts of a page by title; of the same title, the second is ``TITLE #2``."""
-    found: dict[str, Picture] = {}
+    charts: dict[str, Picture] = {}
     times: Counter[str] = Counter()
     for block in page.blocks:
         if isinstance(block, Picture):
             times[block.title] += 1
             number = times[block.title]
-            found[block.title if number == 1 else f"{block.title} #{number}"] = block
-    return found
+            charts[block.title if number == 1 else f"{block.title} #{number}"] = block
+    return charts
 
 
 def lay_out_document(document: Document, options: ViewOptions = PLAIN) -> Page:

@@ -188,15 +188,15 @@ def _read_items(reader: _Reader, place: Place) -> Iterator[Any]:
 
 
 def _read_fields(reader: _Reader, place: Place) -> Iterator[tuple[str, Any]]:
-    seen: set[str] = set()
+    names: set[str] = set()
     while (item := reader.next())[0] != "MappingEnd":
         kind, event = item
         if kind != "Scalar":
             raise reader.wrong(event, "a key must be a word, not a list.")
         name = event.value
-        if name in seen:
+        if name in names:
             raise reader.wrong(event, f"'{name}' occurs twice; give it once.")
-        seen.add(name)
+        names.add(name)
         reader.lines[(*place, name)] = event.start_mark.line + 1
         yield name, _read_value(reader, *reader.next(), (*place, name))
 

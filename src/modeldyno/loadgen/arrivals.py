@@ -34,9 +34,9 @@ class LoadShare:
     index: int = 0
     of: int = 1
 
-    def amount(self, whole: int) -> int:
+    def amount(self, total: int) -> int:
         """Return this driver's part of a whole number; parts differ by at most one, and sum to the whole."""
-        return whole // self.of + (self.index < whole % self.of)
+        return total // self.of + (self.index < total % self.of)
 
 
 ALONE = LoadShare()

@@ -119,8 +119,8 @@ class PartialAnswer:
         """Read a part of the messages; raise Malformed for a compressed one that was not asked for."""
         if not self.status:
             raise Malformed("messages come before the headers")
-        whole = not self._buffer and len(data) >= PREFIX
-        if whole and len(data) - PREFIX == int.from_bytes(data[1:PREFIX]):
+        is_first = not self._buffer and len(data) >= PREFIX
+        if is_first and len(data) - PREFIX == int.from_bytes(data[1:PREFIX]):
             self._message(data[0], data[PREFIX:], now)
             return
         if self._buffer is None:

@@ -227,10 +227,10 @@ def _encode_integer(number: int, bits: int) -> bytes:
     limit = (1 << bits) - 1
     if number < limit:
         return bytes([number])
-    rest = bytearray([limit])
+    encoded = bytearray([limit])
     number -= limit
     while number >= 0x80:  # noqa: PLR2004
-        rest.append(number & 0x7F | 0x80)
+        encoded.append(number & 0x7F | 0x80)
         number >>= 7
-    rest.append(number)
-    return bytes(rest)
+    encoded.append(number)
+    return bytes(encoded)

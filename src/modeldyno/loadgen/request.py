@@ -127,8 +127,8 @@ class Compressed(bytes):
 def make_reply(message: int, raw: Raw) -> Reply:
     """Return a Reply made of its raw parts."""
     status, head, body = raw
-    whole = body if isinstance(body, bytes) else b"".join(map(_plain, body))
-    return Reply(message=message, status=status, head=head, body=whole)
+    joined = body if isinstance(body, bytes) else b"".join(map(_plain, body))
+    return Reply(message=message, status=status, head=head, body=joined)
 
 
 def _plain(part: bytes) -> bytes:

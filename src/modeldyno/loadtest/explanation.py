@@ -108,9 +108,11 @@ def plan_explanation(request: Request, options: ExplainOptions) -> ExplainPlan:
         MissingExtra: an optional package is not installed.
     """
     own = plugins.loader(resolve_reference(request.model).scheme).backend
-    asked = request.backend
-    caller = None if plugins.serves(own) else own if asked is None or plugins.serves(asked) else asked
-    server = next((name for name in (asked, own) if name is not None and plugins.serves(name)), None)
+    requested = request.backend
+    caller = (
+        None if plugins.serves(own) else own if requested is None or plugins.serves(requested) else requested
+    )
+    server = next((name for name in (requested, own) if name is not None and plugins.serves(name)), None)
     used = tuple(name for name in (caller, server) if name is not None)
     missing: dict[str, str] = {}
     jobs: dict[RunLevel, Job] = {}
@@ -161,11 +163,12 @@ def _settings_of(
     backend: str, used: Sequence[str], settings: Mapping[str, KnobValue]
 ) -> dict[str, KnobValue]:
     """Return the settings that a backend has a knob for, and those that none has, which it then refuses."""
-    known = {name: plugins.backend(name).knobs for name in used}
+    knobs_by_backend = {name: plugins.backend(name).knobs for name in used}
     return {
         name: value
         for name, value in settings.items()
-        if find_knob(name, known[backend]) or not any(find_knob(name, knobs) for knobs in known.values())
+        if find_knob(name, knobs_by_backend[backend])
+        or not any(find_knob(name, knobs) for knobs in knobs_by_backend.values())
     }
 
 
@@ -340,8 +343,8 @@ class _Rounds:
         if first and self.planned.echo is not None:
             observation = Observation(outputs=str(self._outputs))
             job = replace(job, probes=(*job.probes, OUTPUTS), observation=observation)
-        known = self.results.get(RunLevel.IN_PROCESS, [])
-        if known and not known[0].find("unwatched_time", OPERATORS):
+        in_process = self.results.get(RunLevel.IN_PROCESS, [])
+        if in_process and not in_process[0].find("unwatched_time", OPERATORS):
             job = replace(job, probes=tuple(probe for probe in job.probes if probe != OPERATORS))
         try:
             return self._without_outputs(self.call(job, watch=tell))

@@ -75,13 +75,13 @@ def fetch_mlflow_version(text: str) -> MlflowVersion:
         )
     plugins.require(REQUIRES, f"model {text}")
     with mlflow_client(None, STORE) as client:
-        found = _find(client, match)
-        folder = _fetch(client, found, text)
+        version = _find(client, match)
+        folder = _fetch(client, version, text)
     return MlflowVersion(
-        name=found.name,
-        number=int(found.version),
-        run=found.run_id or "",
-        created=created_at(found),
+        name=version.name,
+        number=int(version.version),
+        run=version.run_id or "",
+        created=created_at(version),
         ref=find_model(folder, text),
     )
 
@@ -100,8 +100,8 @@ def find_model(folder: Path, text: str) -> ModelRef:
     flavors = _read_flavors(folder)
     for flavor, (scheme, key, default) in _LOADED.items():
         if flavor in flavors:
-            words = flavors[flavor]
-            name = str(words.get(key) or default) if isinstance(words, dict) else default
+            flavor_config = flavors[flavor]
+            name = str(flavor_config.get(key) or default) if isinstance(flavor_config, dict) else default
             path = _inside(folder, name, text)
             if path.is_dir() and flavor in _IN_FOLDER:
                 path /= _IN_FOLDER[flavor]

@@ -97,7 +97,7 @@ def _check_inline(job: Job) -> None:
         "timeout": plan.timeout,
         "memory_limit": plan.memory_limit,
     }
-    if wrong := [name for name, given in requested.items() if given]:
+    if wrong := [name for name, is_set in requested.items() if is_set]:
         raise RequestError(
             f"Inside the calling process there is no {', '.join(wrong)}; give the model as a reference, "
             "such as torch:file.py:factory, to run it in separate processes."

@@ -77,11 +77,11 @@ def serve_model(  # noqa: PLR0913 - what a server is asked for
     try:
         return start_server(request.job(), chosen, numbered=name is None, owner=owner)
     except RunFailed as error:
-        asked = str(request.settings.get("device", "cpu"))
-        reading = None if is_cpu(asked) else read_devices()
+        device_name = str(request.settings.get("device", "cpu"))
+        reading = None if is_cpu(device_name) else read_devices()
         if reading is None or reading.devices:
             raise
-        raise RunFailed(f"{error} No device was seen for {asked}. {reading.source}") from error
+        raise RunFailed(f"{error} No device was seen for {device_name}. {reading.source}") from error
 
 
 def _name_of(locator: str) -> str:

@@ -77,12 +77,12 @@ def _describe_code(path: Path) -> str:
     names = [node.name for node in tree.body if _makes_a_model(node)]
     if not names:
         return f"is code; write a function in it that makes the model, and name it: {path}:{_MAKER}"
-    known = ", ".join(names[:_NAMES_SHOWN]) + (
+    listed = ", ".join(names[:_NAMES_SHOWN]) + (
         f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
     )
     # What combines the others is defined after them, so the last name is the best guess but for a `make`.
     guess = _MAKER if _MAKER in names else names[-1]
-    return f"is code that defines {known}; name what makes the model: {path}:{guess}"
+    return f"is code that defines {listed}; name what makes the model: {path}:{guess}"
 
 
 def _makes_a_model(node: ast.stmt) -> TypeGuard[ast.ClassDef | ast.FunctionDef]:
@@ -141,10 +141,10 @@ def _describe_ending(path: Path, schemes: Iterable[str]) -> str:
         )
     if text := _FOREIGN.get(path.suffix.lower()):
         return text
-    known = ", ".join(schemes)
+    listed = ", ".join(schemes)
     return (
         f"has content that no loader recognises; convert it to ONNX, or write scheme:{path}, with one of "
-        f"the schemes {known}"
+        f"the schemes {listed}"
     )
 
 

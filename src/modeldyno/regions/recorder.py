@@ -447,22 +447,22 @@ def _describe_target(target: Any) -> str:
     )
 
 
-def _parse_memory(given: bool | str) -> Memory | None:
+def _parse_memory(setting: bool | str) -> Memory | None:
     """Check how memory is to be measured.
 
     Raises:
         RequestError: there is no such way.
     """
-    if given is True:
+    if setting is True:
         return "python"
-    if not given:
+    if not setting:
         return None
     for choice in MEMORY:
-        if given == choice:
+        if setting == choice:
             return choice
     choices = ", ".join(f"'{choice}'" for choice in MEMORY)
     raise RequestError(
-        f"Memory cannot be measured by '{given}'; give memory=True or one of {choices}. With any of them "
+        f"Memory cannot be measured by '{setting}'; give memory=True or one of {choices}. With any of them "
         "GPU memory is measured, too, by torch's allocator."
     )
 
@@ -480,18 +480,18 @@ _REMINDER = (
 )
 
 
-def _parse_ops(given: bool | Schedule) -> Schedule | None:
+def _parse_ops(option: bool | Schedule) -> Schedule | None:
     """Check of which calls the operators are recorded.
 
     Raises:
         RequestError: it is no schedule, or one that never records.
     """
-    schedule = Schedule() if given is True else given
+    schedule = Schedule() if option is True else option
     if not schedule:
         return None
     if not isinstance(schedule, Schedule):
         raise RequestError(
-            f"ops={given!r} is no schedule; give ops=True or ops=modeldyno.Schedule(active=3)."
+            f"ops={option!r} is no schedule; give ops=True or ops=modeldyno.Schedule(active=3)."
         )
     if min(schedule.wait, schedule.warmup) < 0 or min(schedule.active, schedule.repeat) < 1:
         raise RequestError(

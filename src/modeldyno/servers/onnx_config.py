@@ -28,8 +28,8 @@ _DTYPES = {
 def onnx_file(entry: Path, config: Config) -> Path | None:
     """Return the ONNX file of a model's newest version; None if it has none."""
     name = str(config.get("default_model_filename") or FILE)
-    found = [path for path in entry.glob(f"*/{name}") if path.parent.name.isdecimal()]
-    return max(found, key=lambda path: int(path.parent.name), default=None)
+    files = [path for path in entry.glob(f"*/{name}") if path.parent.name.isdecimal()]
+    return max(files, key=lambda path: int(path.parent.name), default=None)
 
 
 def completed(config: Config, file: Path) -> Config:
@@ -43,15 +43,17 @@ def completed(config: Config, file: Path) -> Config:
     graph = _read_graph(file)
     constants = {item.name for item in graph.initializer}
     inputs = [item for item in graph.input if item.name not in constants]
-    whole = {**config} if config.get("platform") or config.get("backend") else {**config, "backend": BACKEND}
+    complete = (
+        {**config} if config.get("platform") or config.get("backend") else {**config, "backend": BACKEND}
+    )
     batched = all(_is_free(item) for item in (*inputs, *graph.output))
     if "max_batch_size" not in config and batched:
-        whole["max_batch_size"] = _DEFAULT_MAX_BATCH
-    batch_axes = 1 if whole.get("max_batch_size") else 0
+        complete["max_batch_size"] = _DEFAULT_MAX_BATCH
+    batch_axes = 1 if complete.get("max_batch_size") else 0
     for name, items in (("input", inputs), ("output", graph.output)):
         if not config.get(name):
-            whole[name] = [_tensor(item, batch_axes, file) for item in items]
-    return whole
+            complete[name] = [_tensor(item, batch_axes, file) for item in items]
+    return complete
 
 
 def by_our_runner(config: Config) -> Config:

@@ -255,18 +255,18 @@ def run_in_process(program: TritonProgram, repository: Path) -> Iterator[InProce
 def _load_library(program: TritonProgram) -> ctypes.CDLL:
     folder = Path(program.path).resolve().parent.parent
     packaged = folder.parent.parent / "nvidia_pytriton.libs"
-    found = [*(folder / "lib").glob("libtritonserver.so"), *packaged.glob("libtritonserver-*.so")]
-    if not found:
+    libraries = [*(folder / "lib").glob("libtritonserver.so"), *packaged.glob("libtritonserver-*.so")]
+    if not libraries:
         raise MissingExtra(
             f"There is no libtritonserver.so beside {program.path}; install one with it: modeldyno engine "
             "install triton, or omit launch."
         )
-    if found[0].parent == packaged:
-        _preload([path for path in packaged.glob("*.so*") if path != found[0]])
+    if libraries[0].parent == packaged:
+        _preload([path for path in packaged.glob("*.so*") if path != libraries[0]])
     try:
-        return ctypes.CDLL(str(found[0]), mode=ctypes.RTLD_GLOBAL)  # its backends look for it
+        return ctypes.CDLL(str(libraries[0]), mode=ctypes.RTLD_GLOBAL)  # its backends look for it
     except OSError as error:
-        raise RequestError(f"{found[0].name} cannot be loaded into this process: {error}.") from error
+        raise RequestError(f"{libraries[0].name} cannot be loaded into this process: {error}.") from error
 
 
 def _preload(libraries: list[Path]) -> None:

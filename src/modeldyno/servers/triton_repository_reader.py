@@ -157,8 +157,8 @@ def copy_files(repository: TritonRepository, entry: Path) -> None:
         RequestError: the repository has no such model, or two, or the files cannot be copied.
     """
     plain, _, suffix = entry.name.rpartition("_")
-    wanted = {entry.name, plain} if suffix.isdecimal() or suffix == "default" else {entry.name}
-    names = sorted(name for name in wanted if name in _entries(repository.folder))
+    accepted = {entry.name, plain} if suffix.isdecimal() or suffix == "default" else {entry.name}
+    names = sorted(name for name in accepted if name in _entries(repository.folder))
     if not names:
         raise RequestError(
             f"'{entry.name}' is not named after a model of the repository {repository.folder}."

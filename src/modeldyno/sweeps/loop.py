@@ -375,7 +375,7 @@ def run_study(
     """
     with ExitStack() as stack:
         interrupts = stack.enter_context(counted_interrupts())
-        live = stack.enter_context(show_loads(wanted=store))
+        live = stack.enter_context(show_loads(enabled=store))
         steps: Iterator[Step] = run_trials(
             study, watch=live.follow(watch), interrupted=lambda: len(interrupts), force=force, rooms=rooms
         )

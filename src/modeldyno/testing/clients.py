@@ -99,12 +99,12 @@ class ClientSuite:
 
     def test_messages_are_ready_for_the_wire(self, client: Client, endpoint: Endpoint) -> None:
         """Over HTTP a message has a head and a body of the length that it says; over gRPC it has a method."""
-        for asked in _all_requests(client, endpoint, self.feed(0)):
-            if asked.transport is Transport.GRPC:
-                assert asked.method.startswith("/")
-                assert asked.method.count("/") == 2
+        for request in _all_requests(client, endpoint, self.feed(0)):
+            if request.transport is Transport.GRPC:
+                assert request.method.startswith("/")
+                assert request.method.count("/") == 2
                 continue
-            for message in asked.messages:
+            for message in request.messages:
                 line, fields, body = _parse_request(message)
                 method, path, version = line.split(" ")
                 assert method.isupper()
@@ -123,15 +123,15 @@ class ClientSuite:
     def test_headers_are_sent_with_every_request(self, client: Client, endpoint: Endpoint) -> None:
         """A header of the endpoint goes with each request, and nothing else of the target shows it."""
         secret = replace(endpoint, headers=(("Authorization", SECRET),))
-        for asked in _all_requests(client, secret, self.feed(0)):
-            if asked.transport is Transport.GRPC:
-                assert ("authorization", SECRET) in asked.metadata
+        for request in _all_requests(client, secret, self.feed(0)):
+            if request.transport is Transport.GRPC:
+                assert ("authorization", SECRET) in request.metadata
             else:
                 assert all(
-                    _parse_request(message)[1]["authorization"] == SECRET for message in asked.messages
+                    _parse_request(message)[1]["authorization"] == SECRET for message in request.messages
                 )
-            shown = repr(replace(asked, messages=(), metadata=()))
-            assert SECRET not in shown
+            text = repr(replace(request, messages=(), metadata=()))
+            assert SECRET not in text
 
     @pytest.mark.parametrize("header", [("X", f"{SECRET}\r\nHost: b"), ("X\r\nY", SECRET), ("", SECRET)])
     def test_headers_that_end_a_line_are_refused(

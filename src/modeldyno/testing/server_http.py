@@ -68,14 +68,14 @@ class ServerState:
             at -= share
         return ""
 
-    def told(self, head: RequestHead) -> ServerResponse:
+    def describe(self, head: RequestHead) -> ServerResponse:
         """Answer a request about the server."""
         if head.path == "/truth":
             return self._truth(head)
         if head.path == f"/v2/models/{self.site.model}/stats":
             counters = {"model_stats": [self.ledger.statistics(self.site.model)]}
             return ServerResponse(json.dumps(counters).encode())
-        return self.site.told(head.path)
+        return self.site.describe(head.path)
 
     def _truth(self, head: RequestHead) -> ServerResponse:
         rows = self.ledger.rows
@@ -151,10 +151,10 @@ class ServerConnection(asyncio.Protocol):
             self.write(problem(400, f"no head of a request: {error}").raw)
             self.transport.close()
             return
-        whole = end + 4 + head.length
-        if len(self.buffer) < whole:
+        request_end = end + 4 + head.length
+        if len(self.buffer) < request_end:
             return
-        body, self.buffer = self.buffer[end + 4 : whole], self.buffer[whole:]
+        body, self.buffer = self.buffer[end + 4 : request_end], self.buffer[request_end:]
         self.busy = True
         self.used += 1
         self._serve(head, body)
@@ -163,7 +163,7 @@ class ServerConnection(asyncio.Protocol):
         self.arrival = monotonic_ns()
         answer = self.server.answer(head, body)
         if answer is None:
-            self.write(self.server.told(head).raw)
+            self.write(self.server.describe(head).raw)
             self.over()
             return
         self.head, self.answer = head, answer

@@ -68,7 +68,7 @@ class Site:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             return problem(400, f"the request cannot be read: {error!r}")
 
-    def told(self, path: str) -> ServerResponse:
+    def describe(self, path: str) -> ServerResponse:
         """Answer a request about the server or the model."""
         tensor = {"datatype": "FP32", "shape": [-1, -1]}
         model = {
@@ -106,7 +106,12 @@ class Site:
         return self._generate(body, kind, lambda text: {"text": text}, kind, lambda text: {"text": text})
 
     def _generate(
-        self, body: bytes, whole: _Json, as_whole: _Choice, piece: _Json, as_piece: _Choice
+        self,
+        body: bytes,
+        whole_fields: _Json,
+        whole_choice: _Choice,
+        piece_fields: _Json,
+        piece_choice: _Choice,
     ) -> ServerResponse:
         """Generate the requested number of words, whole or in pieces."""
         request = json.loads(body)
@@ -116,18 +121,20 @@ class Site:
         usage = {"prompt_tokens": prompt, "completion_tokens": count, "total_tokens": prompt + count}
         common = {"id": "cmpl-1", "created": 0, "model": self.model}
         if not request.get("stream"):
-            choice = {"index": 0, "finish_reason": "length"} | as_whole(_WORD * count)
-            return ServerResponse(json.dumps(common | whole | {"choices": [choice], "usage": usage}).encode())
+            choice = {"index": 0, "finish_reason": "length"} | whole_choice(_WORD * count)
+            return ServerResponse(
+                json.dumps(common | whole_fields | {"choices": [choice], "usage": usage}).encode()
+            )
 
         def event(text: str, reason: str | None = None) -> str:
-            choice = {"index": 0, "finish_reason": reason} | as_piece(text)
-            return _event(json.dumps(common | piece | {"choices": [choice]}))
+            choice = {"index": 0, "finish_reason": reason} | piece_choice(text)
+            return _event(json.dumps(common | piece_fields | {"choices": [choice]}))
 
         sizes = [min(settings.together, count - at) for at in range(0, count, settings.together)]
         texts = [event(_WORD * size) for size in sizes]
         texts[-1] += event("", "length")
         if (request.get("stream_options") or {}).get("include_usage"):
-            texts[-1] += _event(json.dumps(common | piece | {"choices": [], "usage": usage}))
+            texts[-1] += _event(json.dumps(common | piece_fields | {"choices": [], "usage": usage}))
         texts[-1] += _event("[DONE]")
         pieces = tuple((size, text.encode()) for size, text in zip(sizes, texts, strict=True))
         return ServerResponse(kind=b"text/event-stream", pieces=pieces)

@@ -131,9 +131,9 @@ async def serve_grpc(server: ServerState, host: str, port: int) -> tuple[Any, in
             "signature_name": signature,
         }
 
-    async def require_model(wanted: dict[str, Any] | None, context: Any) -> None:
-        name = (wanted or {}).get("name", "")
-        version = ((wanted or {}).get("version") or {}).get("value", 0)
+    async def require_model(model_spec: dict[str, Any] | None, context: Any) -> None:
+        name = (model_spec or {}).get("name", "")
+        version = ((model_spec or {}).get("version") or {}).get("value", 0)
         if name != server.site.model or version not in {0, int(VERSION)}:
             text = name_servable(name, str(version or ""))
             await context.abort(grpc.StatusCode.NOT_FOUND, f"Servable not found for request: {text}")

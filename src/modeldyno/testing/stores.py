@@ -386,10 +386,10 @@ class StoreSuite(ConclusionSuite):
         store.tag("00", add=["nightly", "a100"])
         store.tag("02", add=["nightly"])
 
-        found = store.find(tag="nightly")
+        entries = store.find(tag="nightly")
 
-        assert ids(found) == ["020202020202", "000000000000"]
-        assert [entry.tags for entry in found] == [("nightly",), ("a100", "nightly")]
+        assert ids(entries) == ["020202020202", "000000000000"]
+        assert [entry.tags for entry in entries] == [("nightly",), ("a100", "nightly")]
 
     def test_find_by_name_and_tag(self, store: Store) -> None:
         """Name and tag together must both hold."""

@@ -140,13 +140,13 @@ class StrategySuite:
     def test_what_cannot_be_is_not_asked_for_again(self, strategy: Strategy) -> None:
         """Where no point can be, each is asked for once at most, and then there is nothing left."""
         study = self.study(None, *self.axes[:2])
-        seen = set()
+        keys = set()
         while (ask := strategy.propose(study)) is not None:
-            assert key(ask.point) not in seen
-            seen.add(key(ask.point))
+            assert key(ask.point) not in keys
+            keys.add(key(ask.point))
             study = add_failed_trial(study, ask, state=TrialState.SKIPPED, kind="")
 
-        assert len(seen) == study.space.size
+        assert len(keys) == study.space.size
 
     def test_failures_do_not_stop_it(self, strategy: Strategy) -> None:
         """Where every point fails, it comes to an end without an error."""
@@ -162,8 +162,10 @@ class StrategySuite:
         study = self.study()
         while (ask := strategy.propose(study)) is not None:
             for trial in study.trials:
-                rest = {**trial.point, "batch_size": ask.point["batch_size"]} == ask.point
-                assert not (trial.kind == "oom" and rest and _batch(ask.point) > _batch(trial.point))
+                same_otherwise = {**trial.point, "batch_size": ask.point["batch_size"]} == ask.point
+                assert not (
+                    trial.kind == "oom" and same_otherwise and _batch(ask.point) > _batch(trial.point)
+                )
             study = (
                 add_failed_trial(study, ask)
                 if _batch(ask.point) > 4

@@ -67,7 +67,7 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         if options["records"]:
             raise RequestError("--records holds the requests of one load; drop it, or measure one load.")
         ctx.exit(_measure_series(_begin(model_request, steps, options), targets, planned, options))
-    with show_loads(wanted=targets.store) as live:
+    with show_loads(enabled=targets.store) as live:
         with Progress(quiet=options["quiet"]) as progress:
             outcome = run_request(model_request, watch=live.follow(progress.watch))
         provided = planned.of_result(outcome.result, model_request.constraints())
@@ -156,7 +156,7 @@ def _measure_series(
     begun, emission = series, Emission.parse(options["carbon"], options["power"])
     if next_load(series) is not None and not (targets.silent or options["quiet"]):
         click.echo(_describe_duration(series))
-    with Progress(quiet=options["quiet"]) as progress, show_loads(wanted=targets.store) as live:
+    with Progress(quiet=options["quiet"]) as progress, show_loads(enabled=targets.store) as live:
         for outcome, latest in measure_loads(
             series, watch=live.follow(progress.watch), force=options["force"], emission=emission
         ):

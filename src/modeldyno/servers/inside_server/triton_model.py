@@ -58,9 +58,9 @@ class TritonPythonModel:
         ]
 
     def _tensors(self, request: Any, arrays: dict[str, Any]) -> list[Any]:
-        wanted = set(request.requested_output_names())
+        requested = set(request.requested_output_names())
         return [
             triton.Tensor(name, np.ascontiguousarray(array).astype(self.outputs[name], copy=False))
             for name, array in arrays.items()
-            if name in wanted
+            if name in requested
         ]
