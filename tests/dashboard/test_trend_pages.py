@@ -13,7 +13,7 @@ from tests.support.sample_registry import TARGET, a_target
 
 from modeldyno import plugins
 from modeldyno.dashboard import home_page, regressions
-from modeldyno.dashboard.page import Asked
+from modeldyno.dashboard.page import PageRequest
 from modeldyno.dashboard.regressions import RegressionSearch
 from modeldyno.dashboard.trend_pages import find_regressions, regression_of_model
 from modeldyno.errors import StoreError
@@ -77,16 +77,16 @@ def test_the_history_of_a_model_is_drawn(visitor: Visitor) -> None:
 def test_the_first_page_names_what_has_become_worse(visitor: Visitor) -> None:
     """With a link to its history; while nobody knows yet, it says so."""
 
-    def attention(asked: Asked) -> list[tuple[str, str, str, str]]:
+    def attention(asked: PageRequest) -> list[tuple[str, str, str, str]]:
         data = home_page.home(asked).data
         assert isinstance(data, dict)
         return [(one["state"], one["of"], one["why"], one["address"]) for one in data["attention"]]
 
     why = "latency.p50 has been worse by 50.0% since 2026-01-06 00:00 (06736c), and is now 3.00 ms."
-    assert attention(Asked(store=visitor.store)) == [("worse", "slower", why, "/trends?name=slower")]
-    assert attention(Asked(store=visitor.store, regressions=lambda: None)) == []
-    assert home_page.home(Asked(store=visitor.store, regressions=lambda: None)).reload > 0
-    assert home_page.home(Asked(store=visitor.store, regressions=tuple)).reload == 0
+    assert attention(PageRequest(store=visitor.store)) == [("worse", "slower", why, "/trends?name=slower")]
+    assert attention(PageRequest(store=visitor.store, regressions=lambda: None)) == []
+    assert home_page.home(PageRequest(store=visitor.store, regressions=lambda: None)).reload > 0
+    assert home_page.home(PageRequest(store=visitor.store, regressions=tuple)).reload == 0
 
 
 def test_a_damaged_result_makes_its_own_history_unknown_alone(visitor: Visitor, tmp_path: Path) -> None:
@@ -115,13 +115,13 @@ def test_a_model_whose_results_cannot_be_read_for_a_moment_is_unknown_until_they
 
     monkeypatch.setattr(type(visitor.store), "get", read)
     search = RegressionSearch(store=visitor.store, mark=lambda: "first", clock=lambda: now)
-    wait_for(lambda: {(one.of, one.state) for one in search.found() or ()} >= {("slower", "unknown")})
+    wait_for(lambda: {(one.of, one.state) for one in search.regressions() or ()} >= {("slower", "unknown")})
     wait_for(lambda: not search._running)
     assert "is locked" in visitor.read("/")
     assert "Nothing needs attention" not in visitor.read("/")
 
     now, locked = 100.0, False
-    wait_for(lambda: [(one.of, one.state) for one in search.found() or ()] == [("slower", "worse")])
+    wait_for(lambda: [(one.of, one.state) for one in search.regressions() or ()] == [("slower", "worse")])
 
 
 def wait_for(holds: Callable[[], bool]) -> None:
@@ -136,8 +136,8 @@ def test_regressions_are_searched_again_when_the_store_has_changed(visitor: Visi
     """Not sooner than ten seconds after the last search, and its version moves with what is found."""
     now, mark = 0.0, "first"
     search = RegressionSearch(store=visitor.store, mark=lambda: mark, clock=lambda: now)
-    wait_for(lambda: search.found() is not None)
-    (found,) = search.found() or ()
+    wait_for(lambda: search.regressions() is not None)
+    (found,) = search.regressions() or ()
     assert (found.of, search.version) == ("slower", 1)
 
     for day in range(11, 17):
@@ -149,9 +149,9 @@ def test_regressions_are_searched_again_when_the_store_has_changed(visitor: Visi
         )
         put(visitor.store, result)
     mark = "second"
-    assert search.found() == [found]
+    assert search.regressions() == [found]
     now = 20.0
-    wait_for(lambda: search.found() == [])
+    wait_for(lambda: search.regressions() == [])
     assert search.version == 2
 
 
@@ -180,7 +180,7 @@ def test_every_model_is_judged_in_a_tenth_of_the_time(
     monkeypatch.setattr(regressions, "regression_of_model", judge)
     monkeypatch.setattr(regressions, "MODELS", 1)
     search = RegressionSearch(store=visitor.store, mark=lambda: "first", clock=lambda: now, pause=pause)
-    wait_for(lambda: [one.of for one in search.found() or ()] == ["slower"])
+    wait_for(lambda: [one.of for one in search.regressions() or ()] == ["slower"])
     assert (judged[0], sorted(judged)) == ("newer", ["newer", "slower", "steady"])
     assert pauses == [9.0] * len(pauses)
     assert len(pauses) >= 2
@@ -217,7 +217,7 @@ def test_no_model_waits_for_ever_although_others_are_measured_all_the_time(
         store=Busy(),  # type: ignore[arg-type]
         mark=lambda: str(results), clock=lambda: now, pause=pause,
     )  # fmt: skip
-    wait_for(lambda: search.found() is not None and len(judged) >= 200)
+    wait_for(lambda: search.regressions() is not None and len(judged) >= 200)
     wait_for(lambda: not search._running)
     assert {f"old-{n}" for n in range(20)} <= set(judged[:100])
 
@@ -234,7 +234,7 @@ def test_a_search_that_cannot_read_the_store_leaves_the_question_open() -> None:
 
     search = RegressionSearch(store=Broken(), mark=lambda: "", clock=lambda: 0.0)  # type: ignore[arg-type]
 
-    assert search.found() is None
+    assert search.regressions() is None
     assert search.version == 0
 
 

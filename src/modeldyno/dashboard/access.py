@@ -36,7 +36,7 @@ class AccessTokens:
 
     def role_of(self, token: str) -> AccessRole | None:
         """Return the role of a token, None if it is none; all are compared, so that time tells nothing."""
-        same = [role for known, role in self.roles if hmac.compare_digest(known.encode(), token.encode())]
+        same = [role for each, role in self.roles if hmac.compare_digest(each.encode(), token.encode())]
         return same[0] if same else None
 
 
@@ -78,16 +78,16 @@ def _make(path: Path) -> None:
 def _parse(text: str, path: Path) -> Iterator[tuple[str, AccessRole]]:
     """Yield token and role of each line; no error repeats a token."""
     for number, line in enumerate(text.splitlines(), 1):
-        words = line.split()
-        if not words or words[0].startswith("#"):
+        fields = line.split()
+        if not fields or fields[0].startswith("#"):
             continue
-        if len(words) != len(("role", "token")) or words[0] not in set(AccessRole):
+        if len(fields) != len(("role", "token")) or fields[0] not in set(AccessRole):
             raise RequestError(
                 f"Line {number} of {path} is no token; a line is {' or '.join(AccessRole)} and the token."
             )
-        if len(words[1]) < SHORTEST:
+        if len(fields[1]) < SHORTEST:
             raise RequestError(
                 f"The token in line {number} of {path} has fewer than {SHORTEST} characters; it could be "
                 "guessed."
             )
-        yield words[1], AccessRole(words[0])
+        yield fields[1], AccessRole(fields[0])

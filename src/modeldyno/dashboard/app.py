@@ -40,13 +40,13 @@ from modeldyno.dashboard.changes import change_stream
 from modeldyno.dashboard.guard import LOGIN, Guard, Sessions
 from modeldyno.dashboard.html import render_page, static_files
 from modeldyno.dashboard.page import (
-    Asked,
     DashboardPage,
     FormField,
     PageBlocks,
     PageForm,
     PageLink,
     PageLinks,
+    PageRequest,
     PageText,
     SentFile,
 )
@@ -79,7 +79,7 @@ class PageRoute:
     """A page: its path, the function that makes it, and what its query may hold."""
 
     path: str
-    page: Callable[[Asked], DashboardPage]
+    page: Callable[[PageRequest], DashboardPage]
     query: tuple[str, ...] = ()
 
     @property
@@ -93,7 +93,7 @@ class WriteRoute:
     """What a form does: its path, and the function that does it and returns the page to show then."""
 
     path: str
-    write: Callable[[Asked], str]
+    write: Callable[[PageRequest], str]
     sends_file: bool = False
     """Whether a file belongs to the form."""
 
@@ -202,7 +202,7 @@ def make_app(
     search = RegressionSearch(store=store, mark=watch.store_mark)
     watch.version = lambda: search.version
     sessions = Sessions(port, tokens)
-    answers = _Answers(Asked(store=store, regressions=search.found), watch, sessions, moment)
+    answers = _Answers(PageRequest(store=store, regressions=search.regressions), watch, sessions, moment)
 
     def stream(request: Request) -> Response:
         return change_stream(request, watch, ending)
@@ -234,19 +234,19 @@ def make_app(
 class _Answers:
     """Answers requests by the functions of the routes."""
 
-    def __init__(self, asked: Asked, watch: ChangeWatch, sessions: Sessions, moment: float) -> None:
-        self._asked, self._watch, self._sessions = asked, watch, sessions
+    def __init__(self, base: PageRequest, watch: ChangeWatch, sessions: Sessions, moment: float) -> None:
+        self._base, self._watch, self._sessions = base, watch, sessions
         self._makers = CapacityLimiter(_MAKERS)
         self._shared: SharedPages[_Written] = SharedPages(mark=lambda: watch.known, moment=moment)
 
     async def page(self, route: PageRoute, request: Request) -> Response:
         """Answer with a page; the same one to several who ask for it at about the same time."""
         session, new = self._session_or_new(request)
-        url, asked = request.url, _read_request(self._asked, request)
+        url, page_request = request.url, _read_request(self._base, request)
 
         def write() -> _Written:
             mark = self._watch.mark()  # before the page is made: what is written meanwhile is followed
-            page = _made(route.page, asked)
+            page = _made(route.page, page_request)
             return _Written(page.status, self._write(page, url, session, mark))
 
         key = url.path, url.query, None if session is None else session.role
@@ -259,15 +259,15 @@ class _Answers:
 
     def twin(self, route: PageRoute, request: Request) -> Response:
         """Answer with the JSON of a page."""
-        return _as_json(_made(route.page, _read_request(self._asked, request)))
+        return _as_json(_made(route.page, _read_request(self._base, request)))
 
     def picture(self, route: PageRoute, request: Request, suffix: str) -> Response:
         """Answer with a chart of a page as a picture: the one that the query names, or the first."""
-        asked = _read_request(self._asked, request)
-        page = _made(route.page, asked)
+        page_request = _read_request(self._base, request)
+        page = _made(route.page, page_request)
         if page.status == _FOUND:
             try:
-                drawn = chart_pictures.draw(page, suffix, asked.text("chart"))
+                drawn = chart_pictures.draw(page, suffix, page_request.text("chart"))
                 return Response(drawn, headers=_FRESH, media_type=chart_pictures.KINDS[suffix])
             except ModelDynoError as error:
                 page = _problem(_status(error, 404), str(error))
@@ -275,7 +275,7 @@ class _Answers:
 
     def table(self, route: PageRoute, request: Request) -> Response:
         """Answer with the first table of a page, for a spreadsheet."""
-        page = _made(route.page, _read_request(self._asked, request))
+        page = _made(route.page, _read_request(self._base, request))
         writer = plugins.reporter("csv")
         assert isinstance(writer, Tabulates)
         listed = (part for part in page.parts if isinstance(part, PageBlocks) and part.listed)
@@ -289,39 +289,39 @@ class _Answers:
 
     async def form(self, route: WriteRoute, request: Request) -> Response:
         """Do what a form asks for, and lead to the page that shows it."""
-        asked = await self._sent(request, sends_file=route.sends_file)
-        if isinstance(asked, Response):
-            return asked
+        page_request = await self._sent(request, sends_file=route.sends_file)
+        if isinstance(page_request, Response):
+            return page_request
         try:
-            where = await run_in_threadpool(route.write, asked)
+            where = await run_in_threadpool(route.write, page_request)
         except ModelDynoError as error:
             return self._show(_problem(_status(error, 400), str(error)), request)
         finally:
             self._shared.forget()
-            if asked.file is not None:
-                asked.file.content.close()
+            if page_request.file is not None:
+                page_request.file.content.close()
         return RedirectResponse(where, 303)
 
-    async def _sent(self, request: Request, *, sends_file: bool = False) -> Asked | Response:
+    async def _sent(self, request: Request, *, sends_file: bool = False) -> PageRequest | Response:
         """Read a form that was sent by somebody who may; else answer why not."""
         session = self._session(request)
         file = None
         sent = request.headers.get("content-type", "").startswith("multipart/")
         if sent and sends_file and session is not None and session.role is AccessRole.OPERATOR:
-            words, file = await _form_with_file(request)
+            fields, file = await _form_with_file(request)
         else:
-            words = await _form(request)
-        if words is None:
+            fields = await _form(request)
+        if fields is None:
             return self._show(_problem(413, "What was sent is no form, or too long."), request)
-        asked = _read_request(self._asked, request, words, file)
-        if not self._sessions.holds(session, asked.word("token")):
+        page_request = _read_request(self._base, request, fields, file)
+        if not self._sessions.holds(session, page_request.form_value("token")):
             text = "The form is not of this page any more; go back and reload it."
             return self._show(_problem(403, text), request)
         if session is not None and session.role is not AccessRole.OPERATOR and request.url.path != _LOGOUT:
             return self._show(
                 _problem(403, "A reader changes nothing; log in with an operator's token."), request
             )
-        return asked
+        return page_request
 
     def login(self, request: Request) -> Response:
         """Show the form for a token, or lead on whoever has given one."""
@@ -336,9 +336,9 @@ class _Answers:
 
     async def log_in(self, request: Request) -> Response:
         """Take a token, and lead to the page that was asked for."""
-        words = dict(await _form(request) or ())
-        following = _page_address(words.get("next", ""))
-        role = self._sessions.role_of(words.get("access", "").strip())
+        fields = dict(await _form(request) or ())
+        following = _page_address(fields.get("next", ""))
+        role = self._sessions.role_of(fields.get("access", "").strip())
         if role is None:
             await asyncio.sleep(_PAUSE)
             return self._show(_login_page(following, "This token is not one of its tokens."), request)
@@ -348,9 +348,9 @@ class _Answers:
 
     async def log_out(self, request: Request) -> Response:
         """Forget a browser."""
-        asked = await self._sent(request)
-        if isinstance(asked, Response):
-            return asked
+        page_request = await self._sent(request)
+        if isinstance(page_request, Response):
+            return page_request
         answer = RedirectResponse(LOGIN, 303)
         answer.delete_cookie(self._sessions.cookie, httponly=True, samesite="strict", path="/")
         return answer
@@ -447,8 +447,8 @@ def _login_page(following: str, wrong: str = "") -> DashboardPage:
 def _page_address(text: str) -> str:
     """Return the address of a page of ours, or the first page for anything else."""
     path = text.partition("?")[0]
-    known = any(compile_path(route.path)[0].fullmatch(path) for route in PAGES)
-    return text if known and text.isprintable() else "/"
+    is_page = any(compile_path(route.path)[0].fullmatch(path) for route in PAGES)
+    return text if is_page and text.isprintable() else "/"
 
 
 _FOUND = 200
@@ -462,10 +462,10 @@ def _as_json(page: DashboardPage) -> Response:
 
 
 def _static(request: Request) -> Response:
-    found = static_files().get(request.path_params["name"])
-    if found is None:
+    file = static_files().get(request.path_params["name"])
+    if file is None:
         raise HTTPException(404)
-    return Response(found.content, headers=_KEPT, media_type=found.kind)
+    return Response(file.content, headers=_KEPT, media_type=file.kind)
 
 
 def _add_page(app: FastAPI, route: PageRoute, answers: _Answers, schema: dict[str, Any]) -> None:
@@ -536,14 +536,14 @@ def _parameters(route: PageRoute) -> Iterator[dict[str, Any]]:
 
 
 def _read_request(
-    asked: Asked, request: Request, words: tuple[tuple[str, str], ...] = (), file: SentFile | None = None
-) -> Asked:
+    base: PageRequest, request: Request, form: tuple[tuple[str, str], ...] = (), file: SentFile | None = None
+) -> PageRequest:
     """Take what is asked for out of a request; no database takes a null character."""
     return replace(
-        asked,
+        base,
         path={name: _plain(str(value)) for name, value in request.path_params.items()},
         query=tuple((name, _plain(value)) for name, value in request.query_params.multi_items()),
-        words=words,
+        form=form,
         file=file,
     )
 
@@ -587,16 +587,16 @@ async def _form_with_file(request: Request) -> tuple[tuple[tuple[str, str], ...]
         form = await parser.parse()
     except (MultiPartException, KeyError, ValueError):  # the last two: without a boundary
         return None, None
-    found = [value for value in form.values() if isinstance(value, UploadFile)]
-    words = tuple((name, _plain(value)) for name, value in form.multi_items() if isinstance(value, str))
-    file = SentFile(name=_plain(found[0].filename or ""), content=found[0].file) if found else None
-    return words, file
+    files = [value for value in form.values() if isinstance(value, UploadFile)]
+    fields = tuple((name, _plain(value)) for name, value in form.multi_items() if isinstance(value, str))
+    file = SentFile(name=_plain(files[0].filename or ""), content=files[0].file) if files else None
+    return fields, file
 
 
-def _made(page: Callable[[Asked], DashboardPage], asked: Asked) -> DashboardPage:
+def _made(page: Callable[[PageRequest], DashboardPage], page_request: PageRequest) -> DashboardPage:
     """Make a page, or one that says in a sentence what is wrong."""
     try:
-        return page(asked)
+        return page(page_request)
     except ModelDynoError as error:
         return _problem(_status(error, 404), str(error))
 
@@ -606,9 +606,9 @@ def page_at(store: Store, target: str) -> DashboardPage | None:
     path, _, query = target.partition("?")
     for route in PAGES:
         pattern, _, _ = compile_path(route.path)
-        if found := pattern.fullmatch(path):
-            parts = {name: unquote(text) for name, text in found.groupdict().items()}
-            return _made(route.page, Asked(store=store, path=parts, query=tuple(parse_qsl(query))))
+        if match := pattern.fullmatch(path):
+            parts = {name: unquote(text) for name, text in match.groupdict().items()}
+            return _made(route.page, PageRequest(store=store, path=parts, query=tuple(parse_qsl(query))))
     return None
 
 

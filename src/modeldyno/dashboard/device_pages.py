@@ -20,32 +20,32 @@ if TYPE_CHECKING:
     from modeldyno.core.comparison.trend import Trend
     from modeldyno.core.registry.records import HardwareTarget, Task, Worker
     from modeldyno.core.report.blocks import Block
-    from modeldyno.dashboard.page import Asked, Part
+    from modeldyno.dashboard.page import PageRequest, Part
 
 _LEASED = 100
 """Tasks that are being done, of which that of each worker is told."""
 
 
-def targets(asked: Asked) -> DashboardPage:
+def targets(request: PageRequest) -> DashboardPage:
     """Say who uses which device, how much of the time, and whether the machines are as they were."""
-    registry = asked.store.registry
-    known, workers = registry.targets(), registry.workers()
+    registry = request.store.registry
+    known_targets, workers = registry.targets(), registry.workers()
     tasks = {task.worker: task for task in registry.tasks(states=(TaskState.LEASED,), limit=_LEASED)}
-    machines = tuple(machine_trends(asked.store))
+    machines = tuple(machine_trends(request.store))
     nothing = PageText(
         text="No target is known yet; a worker makes one of its device.", commands=("modeldyno worker",)
     )
     parts: tuple[Part, ...] = (nothing,)
-    if known:
+    if known_targets:
         links = {
             "does": {task.label: address("models", task.model, task.number) for task in tasks.values()},
             "machine": {trend.name: address("trends", name=tag) for _, tag, trend in machines},
         }
         blocks = (
-            _uses(known, workers, tasks),
+            _uses(known_targets, workers, tasks),
             *_readings(machines),
             Heading(title="Hardware"),
-            _hardware_table(known),
+            _hardware_table(known_targets),
         )
         parts = (PageBlocks(blocks=blocks, links=TableLinks(links=links, chips=CHIPS)),)
         if not workers:
@@ -58,7 +58,7 @@ def targets(asked: Asked) -> DashboardPage:
         room="/targets",
         parts=parts,
         data={
-            "targets": known,
+            "targets": known_targets,
             "workers": workers,
             "machines": [
                 {"target": target.id, "state": trend_state(trend), "readings": len(trend.readings)}
@@ -68,7 +68,7 @@ def targets(asked: Asked) -> DashboardPage:
     )
 
 
-def _uses(known: Sequence[HardwareTarget], workers: Sequence[Worker], tasks: dict[str, Task]) -> Table:
+def _uses(targets: Sequence[HardwareTarget], workers: Sequence[Worker], tasks: dict[str, Task]) -> Table:
     """List each target with its workers, what they do, and how much of the time they wait."""
     serving: defaultdict[str, list[Worker]] = defaultdict(list)
     for worker in workers:
@@ -83,10 +83,10 @@ def _uses(known: Sequence[HardwareTarget], workers: Sequence[Worker], tasks: dic
             format_rough_duration(worker.alive) if worker.alive else "",
             f"{worker.silent:.0f} s ago",
         )
-        for target in known
+        for target in targets
         for worker in serving[target.id]
     ]
-    rows += [(t.name, t.device, "no worker", "", "", "", "") for t in known if not serving[t.id]]
+    rows += [(t.name, t.device, "no worker", "", "", "", "") for t in targets if not serving[t.id]]
     titles = ("target", "device", "worker", "does", "idle>", "for>", "heard of>")
     return Table(
         title="Who uses what",
@@ -134,11 +134,11 @@ def _readings(machines: Sequence[tuple[HardwareTarget, str, Trend]]) -> Iterator
     )
 
 
-def _hardware_table(known: Sequence[HardwareTarget]) -> Table:
+def _hardware_table(targets: Sequence[HardwareTarget]) -> Table:
     return Table(
         title="",
         columns=tuple(Column(title=title) for title in ("target", "device", "id", "hardware")),
-        rows=tuple((t.name, t.device, t.id, ", ".join(_hardware(t))) for t in known),
+        rows=tuple((t.name, t.device, t.id, ", ".join(_hardware(t))) for t in targets),
     )
 
 

@@ -26,7 +26,7 @@ class Box:
     address: str = ""
     part: float = 0.0
     """Length of the bar at its foot, from 0 to 1."""
-    look: str = "plain"
+    style: str = "plain"
     """``plain``, ``frame`` for what others stand in, ``round`` for a join or an end, or a severity."""
 
 
@@ -52,8 +52,8 @@ class Diagram:
 
 def write_svg(diagram: Diagram) -> str:
     """Write a diagram as an SVG element; its colours are those of the style sheet."""
-    frames = [box for box in diagram.boxes if box.look == "frame"]
-    others = [box for box in diagram.boxes if box.look != "frame"]
+    frames = [box for box in diagram.boxes if box.style == "frame"]
+    others = [box for box in diagram.boxes if box.style != "frame"]
     drawn = [
         *(part for box in frames for part in _box(box)),
         *(part for arrow in diagram.arrows for part in _arrow(arrow)),
@@ -75,12 +75,12 @@ _MARGIN = 10.0
 
 def _box(box: Box) -> Iterator[str]:
     shape = (
-        f'<rect class="box {html.escape(box.look)}" x="{box.x:.1f}" y="{box.y:.1f}" '
+        f'<rect class="box {html.escape(box.style)}" x="{box.x:.1f}" y="{box.y:.1f}" '
         f'width="{box.width:.1f}" height="{box.height:.1f}" '
-        f'rx="{box.height / 2 if box.look == "round" else 6:.1f}"/>'
+        f'rx="{box.height / 2 if box.style == "round" else 6:.1f}"/>'
     )
     room = box.width - 2 * _MARGIN
-    middle = box.look == "round"
+    middle = box.style == "round"
     x = box.x + box.width / 2 if middle else box.x + _MARGIN
     anchor = ' text-anchor="middle"' if middle else ""
     title = _fit(box.title, room / _CHARACTER)
@@ -88,10 +88,10 @@ def _box(box: Box) -> Iterator[str]:
     beside = f' <tspan class="small" dx="4">{html.escape(kind)}</tspan>' if kind else ""
     lines = [("title", html.escape(title) + beside)]
     lines += [("small", html.escape(_fit(note, room / _SMALL))) for note in box.notes if note]
-    first = box.y + (16 if box.look == "frame" else (box.height - _LINE * (len(lines) - 1)) / 2 + 4)
-    words = " ".join(  # a link is named by its words
-        f'<text class="{look}" x="{x:.1f}" y="{first + _LINE * place:.1f}"{anchor}>{text}</text>'
-        for place, (look, text) in enumerate(lines)
+    first = box.y + (16 if box.style == "frame" else (box.height - _LINE * (len(lines) - 1)) / 2 + 4)
+    texts = " ".join(  # a link is named by its words
+        f'<text class="{style}" x="{x:.1f}" y="{first + _LINE * place:.1f}"{anchor}>{text}</text>'
+        for place, (style, text) in enumerate(lines)
     )
     bar = ""
     if box.part > 0:
@@ -99,10 +99,10 @@ def _box(box: Box) -> Iterator[str]:
         foot = box.y + box.height - 4
         bar = f'<rect class="bar" x="{box.x + 6:.1f}" y="{foot:.1f}" width="{length:.1f}" height="4"/>'
     if box.address:
-        yield f'<a href="{html.escape(box.address)}">{shape}{bar}{words}</a>'
+        yield f'<a href="{html.escape(box.address)}">{shape}{bar}{texts}</a>'
     else:
         hint = html.escape(", ".join(filter(None, (box.title, box.kind, *box.notes))))
-        yield f"<g><title>{hint}</title>{shape}{bar}{words}</g>"
+        yield f"<g><title>{hint}</title>{shape}{bar}{texts}</g>"
 
 
 def _fit(text: str, most: float) -> str:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from modeldyno.core.result.where import Expression
-    from modeldyno.dashboard.page import Asked, Part
+    from modeldyno.dashboard.page import PageRequest, Part
     from modeldyno.interfaces.store import Entry, Store
     from modeldyno.kinds import Stored
 
@@ -105,10 +105,10 @@ ROOMS = {name: room for room in (COMPARISONS, LOADS, CONVERSIONS) for name in ro
 # --- lists ---------------------------------------------------------------------------------------
 
 
-def results(asked: Asked) -> DashboardPage:
+def results(request: PageRequest) -> DashboardPage:
     """List results, those of a name or with a tag, a page at a time."""
-    name, tag, before = asked.text("name"), asked.text("tag"), asked.text("before")
-    where, columns = asked.text("where"), asked.text("columns")
+    name, tag, before = request.text("name"), request.text("tag"), request.text("before")
+    where, columns = request.text("where"), request.text("columns")
     hint = "latency.p99 < 20ms and batch_size = 8"
     conditions = FormField(name="where", label="Where", value=where, hint=hint)
     chosen = FormField(
@@ -116,28 +116,28 @@ def results(asked: Asked) -> DashboardPage:
     )
     try:
         queries = _queries_of(columns)
-        found = asked.store.find(
+        entries = request.store.find(
             name=name or None, tag=tag or None, limit=PAGE + 1, before=before, where=conditions_of(where)
         )
     except RequestError as error:
-        found, queries, wrong = (), {}, str(error)
+        entries, queries, wrong = (), {}, str(error)
     else:
         wrong = ""
-    shown = found[:PAGE]
-    links = entry_links(RESULTS, "id", [entry.id for entry in shown])
-    ids = dict(zip(shorten_ids([entry.id for entry in shown]), [entry.id for entry in shown], strict=True))
+    listed = entries[:PAGE]
+    links = entry_links(RESULTS, "id", [entry.id for entry in listed])
+    ids = dict(zip(shorten_ids([entry.id for entry in listed]), [entry.id for entry in listed], strict=True))
     ticked = TableLinks(links=links.links, boxes=ids, form="beside", box="with")
     beside = PageForm(
         id="beside", action="/compare", buttons=(("", f"Show the ticked ones side by side (2 to {MOST})"),)
     )
     return _list_page(
         RESULTS,
-        shown,
-        mark=shown[-1].mark if len(found) > PAGE else "",
+        listed,
+        mark=listed[-1].mark if len(entries) > PAGE else "",
         query={"name": name, "tag": tag, "where": where, "columns": columns},
         first=not before,
-        parts=(PageBlocks(blocks=(_listing(asked.store, shown, queries),), links=ticked), beside)
-        if shown
+        parts=(PageBlocks(blocks=(_listing(request.store, listed, queries),), links=ticked), beside)
+        if listed
         else (),
         more_fields=(FormField(name="tag", label="Tag", value=tag), conditions, chosen),
         wrong=wrong,
@@ -150,10 +150,10 @@ def _queries_of(text: str) -> dict[str, Query | None]:
     Raises:
         RequestError: one is neither.
     """
-    words = dict.fromkeys(word.strip() for word in text.split(",") if word.strip())
-    if len(words) > _COLUMNS:
-        raise RequestError(f"{len(words)} columns are too many for one page; choose up to {_COLUMNS}.")
-    return {word: None if word in _LISTED else Query.parse(word) for word in words}
+    columns = dict.fromkeys(word.strip() for word in text.split(",") if word.strip())
+    if len(columns) > _COLUMNS:
+        raise RequestError(f"{len(columns)} columns are too many for one page; choose up to {_COLUMNS}.")
+    return {word: None if word in _LISTED else Query.parse(word) for word in columns}
 
 
 _LISTED = ("created", "model", "summary")
@@ -161,14 +161,14 @@ _LISTED = ("created", "model", "summary")
 _COLUMNS = 12
 
 
-def _listing(store: Store, shown: Sequence[Entry], queries: dict[str, Query | None]) -> Table:
+def _listing(store: Store, listed: Sequence[Entry], queries: dict[str, Query | None]) -> Table:
     """List results with the columns that were chosen; with none, with those that say what each is."""
-    whole = lists.listing(shown)
+    table = lists.listing(listed)
     if not queries:
-        return whole
-    titles = [column.title for column in whole.columns]
+        return table
+    titles = [column.title for column in table.columns]
     names = [str(query) for query in queries.values() if query is not None]
-    kept = store.registry.numbers([entry.id for entry in shown], names) if names else {}
+    kept = store.registry.numbers([entry.id for entry in listed], names) if names else {}
 
     def cell(row: Sequence[str], entry: Entry, word: str, query: Query | None) -> str:
         if query is None:
@@ -189,7 +189,7 @@ def _listing(store: Store, shown: Sequence[Entry], queries: dict[str, Query | No
         ),
         rows=tuple(
             (row[0], *(cell(row, entry, word, query) for word, query in queries.items()))
-            for row, entry in zip(whole.rows, shown, strict=True)
+            for row, entry in zip(table.rows, listed, strict=True)
         ),
     )
 
@@ -199,36 +199,36 @@ def conditions_of(text: str) -> Expression | None:
     return parse(text, now=datetime.now(UTC)) if text else None
 
 
-def studies(asked: Asked) -> DashboardPage:
+def studies(request: PageRequest) -> DashboardPage:
     """List studies, those of a name, a page at a time."""
-    name, before = asked.text("name"), asked.text("before")
-    found = asked.store.studies(name=name or None, limit=PAGE + 1, before=before)
-    shown = found[:PAGE]
+    name, before = request.text("name"), request.text("before")
+    entries = request.store.studies(name=name or None, limit=PAGE + 1, before=before)
+    listed = entries[:PAGE]
     return _list_page(
         STUDIES,
-        shown,
-        mark=shown[-1].mark if len(found) > PAGE else "",
+        listed,
+        mark=listed[-1].mark if len(entries) > PAGE else "",
         query={"name": name},
         first=not before,
-        parts=(study_list(shown),) if shown else (),
+        parts=(study_list(listed),) if listed else (),
     )
 
 
-def comparisons(asked: Asked) -> DashboardPage:
+def comparisons(request: PageRequest) -> DashboardPage:
     """List comparisons, those of a model, a page at a time."""
-    return _conclusions(asked, COMPARISONS)
+    return _conclusions(request, COMPARISONS)
 
 
-def loads(asked: Asked) -> DashboardPage:
+def loads(request: PageRequest) -> DashboardPage:
     """List load curves and searches for the largest load, and single loads; those of a model, by pages."""
-    page, name, first = _conclusions(asked, LOADS), asked.text("name"), not asked.text("before")
-    live = [one for one in live_loads(asked.store) if not one.ended] if first else []
-    single = _newest_loads(asked.store, name) if first else []
+    page, name, first = _conclusions(request, LOADS), request.text("name"), not request.text("before")
+    live = [one for one in live_loads(request.store) if not one.ended] if first else []
+    single = _newest_loads(request.store, name) if first else []
     assert isinstance(page.data, dict)
     series = () if single and not page.data["items"] else page.parts
     return replace(
         page,
-        parts=(*live_pages.going_on(live), *series, *_single_loads(asked.store, single, name)),
+        parts=(*live_pages.going_on(live), *series, *_single_loads(request.store, single, name)),
         data={**page.data, "going_on": live, "results": single},
         reload=live_pages.RELOAD if live else 0,
     )
@@ -249,52 +249,54 @@ _IS_LOAD = " or ".join(f"{name} >= 0" for name in _OF_LOADS)
 _LOAD_COLUMNS = ("created", "model", "latency.p50", "latency.p99", *_OF_LOADS)
 
 
-def _single_loads(store: Store, shown: Sequence[Entry], name: str) -> Iterator[Part]:
-    if not shown:
+def _single_loads(store: Store, listed: Sequence[Entry], name: str) -> Iterator[Part]:
+    if not listed:
         return
     columns = ",".join(_LOAD_COLUMNS)
-    table = _listing(store, shown, _queries_of(columns))
-    links = entry_links(RESULTS, "id", [entry.id for entry in shown])
+    table = _listing(store, listed, _queries_of(columns))
+    links = entry_links(RESULTS, "id", [entry.id for entry in listed])
     yield PageBlocks(blocks=(Heading(title="Single loads"), table), links=links, listed=False)
     everything = address(RESULTS.path, name=name, where=_IS_LOAD, columns=columns)
     yield PageLinks(label="More loads", links=(PageLink(text="All of them, to search", address=everything),))
 
 
-def conversions(asked: Asked) -> DashboardPage:
+def conversions(request: PageRequest) -> DashboardPage:
     """List conversions, those of a model, a page at a time."""
-    return _conclusions(asked, CONVERSIONS)
+    return _conclusions(request, CONVERSIONS)
 
 
-def _conclusions(asked: Asked, room: DocumentRoom) -> DashboardPage:
-    name, before = asked.text("name"), asked.text("before")
-    found = asked.store.conclusions(name=name or None, kinds=room.kinds, limit=PAGE + 1, before=before)
-    shown = found[:PAGE]
-    links = entry_links(room, "id", [entry.id for entry in shown])
+def _conclusions(request: PageRequest, room: DocumentRoom) -> DashboardPage:
+    name, before = request.text("name"), request.text("before")
+    entries = request.store.conclusions(name=name or None, kinds=room.kinds, limit=PAGE + 1, before=before)
+    listed = entries[:PAGE]
+    links = entry_links(room, "id", [entry.id for entry in listed])
     return _list_page(
         room,
-        shown,
-        mark=shown[-1].mark if len(found) > PAGE else "",
+        listed,
+        mark=listed[-1].mark if len(entries) > PAGE else "",
         query={"name": name},
         first=not before,
-        parts=(PageBlocks(blocks=(lists.conclusions(shown),), links=links),) if shown else (),
+        parts=(PageBlocks(blocks=(lists.conclusions(listed),), links=links),) if listed else (),
     )
 
 
-def study_list(shown: Sequence[Any]) -> PageBlocks:
+def study_list(listed: Sequence[Any]) -> PageBlocks:
     """List studies with links to them."""
-    links = entry_links(STUDIES, "study", [entry.id for entry in shown])
-    return PageBlocks(blocks=(lists.studies(shown),), links=links)
+    links = entry_links(STUDIES, "study", [entry.id for entry in listed])
+    return PageBlocks(blocks=(lists.studies(listed),), links=links)
 
 
 def entry_links(room: DocumentRoom, column: str, ids: Sequence[str]) -> TableLinks:
     """Return the links of a list from the shortened ids of its documents."""
     shortened = zip(shorten_ids(ids), ids, strict=True)
-    return TableLinks(links={column: {short: address(room.path, whole) for short, whole in shortened}})
+    return TableLinks(
+        links={column: {short: address(room.path, identifier) for short, identifier in shortened}}
+    )
 
 
 def _list_page(  # noqa: PLR0913 - the parts of a list
     room: DocumentRoom,
-    shown: Sequence[object],
+    listed: Sequence[object],
     *,
     mark: str,
     query: dict[str, str],
@@ -320,11 +322,11 @@ def _list_page(  # noqa: PLR0913 - the parts of a list
         title=room.title,
         room=f"/{room.path}",
         parts=(
-            *((search,) if shown or asks else ()),
+            *((search,) if listed or asks else ()),
             *(parts or (nothing,)),
             *older_links(room.path, mark, first=first, **query),
         ),
-        data={"error": wrong} if wrong else list_data(shown, room.path, mark, **query),
+        data={"error": wrong} if wrong else list_data(listed, room.path, mark, **query),
         status=400 if wrong else 200,
     )
 
@@ -332,19 +334,19 @@ def _list_page(  # noqa: PLR0913 - the parts of a list
 # --- documents -----------------------------------------------------------------------------------
 
 
-def result(asked: Asked) -> DashboardPage:
+def result(request: PageRequest) -> DashboardPage:
     """Show a result, as its report does, with its tags."""
-    found = asked.store.get(asked.path["id"])
-    entry = asked.store.tag(found.id)
-    page = _document_page(asked.store, RESULTS, found)
-    where = address("results", found.id)
-    versions = asked.store.registry.with_digest(found.model.digest) if found.model else ()
-    beside = PageLink(text="Show beside another", address=address("compare", **{"with": found.id}))
+    document = request.store.get(request.path["id"])
+    entry = request.store.tag(document.id)
+    page = _document_page(request.store, RESULTS, document)
+    where = address("results", document.id)
+    versions = request.store.registry.with_digest(document.model.digest) if document.model else ()
+    beside = PageLink(text="Show beside another", address=address("compare", **{"with": document.id}))
     about = PageLinks(
         label="About this result",
         links=(
             *(PageLink(text=v.name, address=address("models", v.model, v.number)) for v in versions),
-            *network_page.network_link(found),
+            *network_page.network_link(document),
             *(PageLink(text=f"tag: {tag}", address=address("results", tag=tag)) for tag in entry.tags),
             beside,
         ),
@@ -362,45 +364,45 @@ def result(asked: Asked) -> DashboardPage:
         room=page.room,
         trail=page.trail,
         data=page.data,
-        parts=(about, *page.parts, *registry_writes.again_parts(asked.store.registry, found), tags),
+        parts=(about, *page.parts, *registry_writes.again_parts(request.store.registry, document), tags),
     )
 
 
-def study(asked: Asked) -> DashboardPage:
+def study(request: PageRequest) -> DashboardPage:
     """Show a study, as its report does; it grows while the study runs."""
-    return _document_page(asked.store, STUDIES, asked.store.study(asked.path["id"]))
+    return _document_page(request.store, STUDIES, request.store.study(request.path["id"]))
 
 
-def comparison(asked: Asked) -> DashboardPage:
+def comparison(request: PageRequest) -> DashboardPage:
     """Show a comparison, as its report does."""
-    return _document_page(asked.store, COMPARISONS, _of_kind(asked, COMPARISONS))
+    return _document_page(request.store, COMPARISONS, _of_kind(request, COMPARISONS))
 
 
-def load(asked: Asked) -> DashboardPage:
+def load(request: PageRequest) -> DashboardPage:
     """Show a load curve or a search for the largest load, as its report does; or a load while it goes on.
 
     Once it has ended, its Result takes its place.
     """
-    identifier = asked.path["id"]
-    live = next((one for one in live_loads(asked.store) if one.id == identifier), None)
+    identifier = request.path["id"]
+    live = next((one for one in live_loads(request.store) if one.id == identifier), None)
     if live is not None:
         if live.result:
             with suppress(RequestError):
-                return result(replace(asked, path={"id": live.result}))
+                return result(replace(request, path={"id": live.result}))
         return live_pages.live_page(live)
-    return _document_page(asked.store, LOADS, _of_kind(asked, LOADS))
+    return _document_page(request.store, LOADS, _of_kind(request, LOADS))
 
 
-def conversion(asked: Asked) -> DashboardPage:
+def conversion(request: PageRequest) -> DashboardPage:
     """Show a conversion, as its report does."""
-    return _document_page(asked.store, CONVERSIONS, _of_kind(asked, CONVERSIONS))
+    return _document_page(request.store, CONVERSIONS, _of_kind(request, CONVERSIONS))
 
 
-def _of_kind(asked: Asked, room: DocumentRoom) -> Any:
-    found = asked.store.conclusion(asked.path["id"])
-    if kind_of(found).name not in room.kinds:
-        raise RequestError(f"{found.id} is no {room.kinds[0]}, but a {kind_of(found).name}.")
-    return found
+def _of_kind(request: PageRequest, room: DocumentRoom) -> Any:
+    document = request.store.conclusion(request.path["id"])
+    if kind_of(document).name not in room.kinds:
+        raise RequestError(f"{document.id} is no {room.kinds[0]}, but a {kind_of(document).name}.")
+    return document
 
 
 def _document_page(store: Store, room: DocumentRoom, document: Any) -> DashboardPage:
@@ -421,38 +423,38 @@ def _document_page(store: Store, room: DocumentRoom, document: Any) -> Dashboard
 # --- beside each other ---------------------------------------------------------------------------
 
 
-def beside(asked: Asked) -> DashboardPage:
+def beside(request: PageRequest) -> DashboardPage:
     """Show two to five documents beside each other: verdicts, and the figures of results in columns."""
-    names = asked.texts("with")
+    names = request.texts("with")
     if len(names) > MOST:
         raise RequestError(f"{len(names)} documents are too many for one page; choose up to {MOST}.")
-    found = [_any(asked.store, name) for name in names]
-    results_ = [document for document in found if isinstance(document, Result)]
+    documents = [_any(request.store, name) for name in names]
+    results_ = [document for document in documents if isinstance(document, Result)]
     return DashboardPage(
         title="Side by side",
         room="/results",
         trail=(PageLink(text="Results", address="/results"),),
         parts=(
-            *_beside_parts(found, results_),
-            *_run_form(asked.store, results_, len(found)),
-            _beside_form(asked.store, [d.id for d in found]),
+            *_beside_parts(documents, results_),
+            *_run_form(request.store, results_, len(documents)),
+            _beside_form(request.store, [d.id for d in documents]),
         ),
-        data=[codec.to_json(document) for document in found],
+        data=[codec.to_json(document) for document in documents],
     )
 
 
-def _beside_parts(found: Sequence[Any], results_: Sequence[Result]) -> Iterator[Part]:
-    if not found:
+def _beside_parts(documents: Sequence[Any], results_: Sequence[Result]) -> Iterator[Part]:
+    if not documents:
         yield PageText(text=f"Choose two to {MOST} documents.")
         return
-    rooms = {document.id: ROOMS[kind_of(document).name] for document in found}
+    rooms = {document.id: ROOMS[kind_of(document).name] for document in documents}
     links = TableLinks(
-        links={"document": {d.id[:12]: address(rooms[d.id].path, d.id) for d in found}},
+        links={"document": {d.id[:12]: address(rooms[d.id].path, d.id) for d in documents}},
     )
     verdicts = Table(
         title="",
         columns=(Column(title="document"), Column(title="kind"), Column(title="verdict")),
-        rows=tuple((d.id[:12], kind_of(d).name, kind_of(d).headline(d)) for d in found),
+        rows=tuple((d.id[:12], kind_of(d).name, kind_of(d).headline(d)) for d in documents),
     )
     yield PageBlocks(blocks=(verdicts,), links=links)
     if len(results_) > 1:
@@ -464,12 +466,12 @@ def _beside_parts(found: Sequence[Any], results_: Sequence[Result]) -> Iterator[
         )
 
 
-def _run_form(store: Store, results_: Sequence[Result], shown: int) -> Iterator[PageForm]:
+def _run_form(store: Store, results_: Sequence[Result], count: int) -> Iterator[PageForm]:
     """Let somebody run registered models side by side, if all that is shown are Results of such."""
     registry = store.registry
-    if shown > 1 and len(results_) == shown:
+    if count > 1 and len(results_) == count:
         variants = [registry_writes.variant_of(registry, result_) for result_ in results_]
-        if all(variants) and len({v.name for v in variants if v is not None}) == shown:
+        if all(variants) and len({v.name for v in variants if v is not None}) == count:
             yield from registry_writes.compare_form(
                 registry,
                 form="run",
@@ -496,17 +498,17 @@ def _beside_form(store: Store, chosen: Sequence[str]) -> PageForm:
 def _any(store: Store, name: str) -> Stored:
     for read in (store.get, store.study, store.conclusion):
         with suppress(RequestError):
-            found: Stored = read(name)
-            return found
+            document: Stored = read(name)
+            return document
     raise RequestError(
         f"The store has no result, study, comparison, load series or conversion '{name[:60]}'."
     )
 
 
-def change_tags(asked: Asked) -> str:
+def change_tags(request: PageRequest) -> str:
     """Add a tag to a result, or remove it; return the address of the result."""
-    tag, what = asked.word("tag"), asked.word("do")
+    tag, what = request.form_value("tag"), request.form_value("do")
     if what not in {"add", "remove"}:
         raise RequestError("A tag is added or removed; nothing else can be done with it.")
-    entry = asked.store.tag(asked.path["id"], **{what: (tag,)})
+    entry = request.store.tag(request.path["id"], **{what: (tag,)})
     return address("results", entry.id)

@@ -51,7 +51,7 @@ def export_pages(store: Store, folder: Path) -> int:
 def _pages(store: Store) -> dict[str, str]:
     """Return the pages by their addresses: the first one, and whatever is linked from them."""
     pages: dict[str, str] = {}
-    waiting, seen = ["/"], {"/"}
+    waiting, reached = ["/"], {"/"}
     while waiting:
         address = waiting.pop()
         page = page_at(store, address)
@@ -61,8 +61,8 @@ def _pages(store: Store) -> dict[str, str]:
         pages[address] = render_page(page, path=path, query=query, token="", still=True)
         for link in _ADDRESS.finditer(pages[address]):
             target = unescape(link["address"])
-            if target not in seen and not target.startswith(_LEFT_OUT):
-                seen.add(target)
+            if target not in reached and not target.startswith(_LEFT_OUT):
+                reached.add(target)
                 waiting.append(target)
     return pages
 
@@ -70,14 +70,14 @@ def _pages(store: Store) -> dict[str, str]:
 _FOUND = 200
 
 
-def _as_file(known: Collection[str]) -> Callable[[re.Match[str]], str]:
+def _as_file(addresses: Collection[str]) -> Callable[[re.Match[str]], str]:
     """Return what writes an address as that of a file; what is no file leads nowhere."""
 
     def write(match: re.Match[str]) -> str:
         address = unescape(match["address"])
         if address.startswith("/static/"):
             return f'{match["word"]}="{address[1:].partition("?")[0]}"'
-        return f'{match["word"]}="{_file_name(address)}"' if address in known else "data-elsewhere"
+        return f'{match["word"]}="{_file_name(address)}"' if address in addresses else "data-elsewhere"
 
     return write
 

@@ -54,9 +54,9 @@ class Guard:
 
     def __init__(self, app: AsgiApp, port: int, sessions: Sessions, hosts: Iterable[str] = ()) -> None:
         self._app, self._sessions = app, sessions
-        given = {host.lower() if _has_port(host) else f"{host}:{port}".lower() for host in hosts}
+        with_ports = {host.lower() if _has_port(host) else f"{host}:{port}".lower() for host in hosts}
         self._hosts = {f"{name}:{port}" for name in LOOPBACK} | (set(LOOPBACK) if port == _HTTP else set())
-        self._hosts |= given | {host.lower() for host in hosts if not _has_port(host)}
+        self._hosts |= with_ports | {host.lower() for host in hosts if not _has_port(host)}
         self._encrypted = {host.lower() for host in hosts}
         """Names that a server which encrypts may have for this one."""
 
@@ -67,8 +67,8 @@ class Guard:
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                given = {name.lower() for name, _ in message["headers"]}
-                added = [(k.encode(), v.encode()) for k, v in HEADERS.items() if k.encode() not in given]
+                names = {name.lower() for name, _ in message["headers"]}
+                added = [(k.encode(), v.encode()) for k, v in HEADERS.items() if k.encode() not in names]
                 message = {**message, "headers": [*message["headers"], *added]}
             await send(message)
 
@@ -120,8 +120,8 @@ class Guard:
 async def _say(status: int, text: str, send: Send, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
     body = text.encode()
     length = (b"content-length", b"%d" % len(body))
-    told = [(b"content-type", b"text/plain; charset=utf-8"), length, *headers]
-    await send({"type": "http.response.start", "status": status, "headers": told})
+    all_headers = [(b"content-type", b"text/plain; charset=utf-8"), length, *headers]
+    await send({"type": "http.response.start", "status": status, "headers": all_headers})
     await send({"type": "http.response.body", "body": body})
 
 
@@ -168,10 +168,10 @@ class Sessions:
             cookie = SimpleCookie(header).get(self.cookie)
         except CookieError:
             return None
-        told, _, proof = (cookie.value if cookie is not None else "").rpartition(".")
-        if not told or not hmac.compare_digest(proof.encode(), self._sign("session", told)):
+        identity, _, proof = (cookie.value if cookie is not None else "").rpartition(".")
+        if not identity or not hmac.compare_digest(proof.encode(), self._sign("session", identity)):
             return None
-        role, _, session = told.partition(".")
+        role, _, session = identity.partition(".")
         return BrowserSession(id=session, role=AccessRole(role))
 
     def new(self, role: AccessRole = AccessRole.OPERATOR) -> BrowserSession:
@@ -180,8 +180,8 @@ class Sessions:
 
     def cookie_value(self, session: BrowserSession) -> str:
         """Return what the cookie of a session holds."""
-        told = f"{session.role}.{session.id}"
-        return f"{told}.{self._sign('session', told).decode()}"
+        identity = f"{session.role}.{session.id}"
+        return f"{identity}.{self._sign('session', identity).decode()}"
 
     def token(self, session: BrowserSession) -> str:
         """Return the token of the forms that are shown to a session."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from modeldyno.core.registry.records import HardwareTarget, Task, VariantFigure, Worker
-    from modeldyno.dashboard.page import Asked, Part
+    from modeldyno.dashboard.page import PageRequest, Part
     from modeldyno.interfaces.store import ConclusionEntry, Entry, Store
 
 _NEW = 8
@@ -37,13 +37,13 @@ _ATTENTION = 12
 """Rows of each reason that are shown."""
 
 
-def home(asked: Asked) -> DashboardPage:
+def home(request: PageRequest) -> DashboardPage:
     """Say what needs attention and what is being done, and list what is new."""
-    store = asked.store
+    store = request.store
     results = store.find(limit=_LOOKED)
     studies, conclusions = store.studies(limit=_NEW), store.conclusions(limit=_NEW)
     targets = store.registry.targets()
-    worse = find_regressions(store) if asked.regressions is None else asked.regressions()
+    worse = find_regressions(store) if request.regressions is None else request.regressions()
     attention = (*(worse or ())[:_ATTENTION], *_attention(store, results, targets))
     running = store.registry.tasks(states=(TaskState.LEASED,), limit=_NEW)
     queued = store.registry.count_tasks((TaskState.QUEUED, TaskState.DEFERRED), _MOST)
@@ -128,9 +128,13 @@ def _old_figures(figures: Sequence[VariantFigure], target: str) -> Iterator[Atte
     by_version: dict[tuple[str, int], list[VariantFigure]] = {}
     for figure in figures:
         by_version.setdefault((figure.model, figure.number), []).append(figure)
-    for (model, number), found in list(by_version.items())[:_ATTENTION]:
-        first = found[0]
-        what = f"{first.recipe}, {first.measure.label}" if len(found) == 1 else count(len(found), "figure")
+    for (model, number), of_version in list(by_version.items())[:_ATTENTION]:
+        first = of_version[0]
+        what = (
+            f"{first.recipe}, {first.measure.label}"
+            if len(of_version) == 1
+            else count(len(of_version), "figure")
+        )
         yield Attention(
             str(first.state),
             f"{model}/{number}: {what}",
@@ -176,12 +180,13 @@ def _new_results(results: Sequence[Entry]) -> PageBlocks:
 
 
 def _new_conclusions(conclusions: Sequence[ConclusionEntry]) -> PageBlocks:
-    found = [(entry, document_pages.ROOMS[entry.kind]) for entry in conclusions]
-    shown = lists.conclusions([entry for entry, _ in found])
+    with_rooms = [(entry, document_pages.ROOMS[entry.kind]) for entry in conclusions]
+    table = lists.conclusions([entry for entry, _ in with_rooms])
     addresses = {
-        row[0]: address(room.path, entry.id) for row, (entry, room) in zip(shown.rows, found, strict=True)
+        row[0]: address(room.path, entry.id)
+        for row, (entry, room) in zip(table.rows, with_rooms, strict=True)
     }
     return PageBlocks(
-        blocks=(Heading(title="Newest comparisons, loads and conversions"), shown),
+        blocks=(Heading(title="Newest comparisons, loads and conversions"), table),
         links=TableLinks(links={"id": addresses}),
     )

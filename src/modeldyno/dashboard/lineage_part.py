@@ -29,15 +29,15 @@ def find_lineage(
     registry: Registry, versions: Sequence[Version], aliases: dict[str, int]
 ) -> tuple[LineageRow, ...]:
     """Return where the newest versions of a model come from, and what was made of them."""
-    shown = versions[:_VERSIONS]
-    variants = {version.name: registry.variants(version) for version in shown}
+    listed = versions[:_VERSIONS]
+    variants = {version.name: registry.variants(version) for version in listed}
     children = [
         child
-        for version in shown
+        for version in listed
         for child in registry.find_versions(parent=version.name, limit=_VERSIONS)
         if child.model != version.model
     ]
-    return build_lineage(shown, variants, children, aliases)
+    return build_lineage(listed, variants, children, aliases)
 
 
 def lineage_part(rows: Sequence[LineageRow], versions: int) -> Iterator[PageDiagram]:
@@ -80,9 +80,9 @@ def draw_lineage(rows: Sequence[LineageRow]) -> Diagram:
 
 def _box(row: LineageRow, x: float, y: float, high: float) -> Box:
     if row.recipe:
-        told = row.why if row.why.startswith(row.state) else f"{row.state}: {row.why}".rstrip(": ")
-        look = str(CHIPS.get(row.state, Severity.NOTE))
-        return Box(x=x, y=y, width=_WIDTH - _INDENT, height=high, title=row.recipe, kind=told, look=look)
+        state = row.why if row.why.startswith(row.state) else f"{row.state}: {row.why}".rstrip(": ")
+        style = str(CHIPS.get(row.state, Severity.NOTE))
+        return Box(x=x, y=y, width=_WIDTH - _INDENT, height=high, title=row.recipe, kind=state, style=style)
     kind = "elsewhere" if row.elsewhere else " ".join(row.aliases)
     return Box(x=x, y=y, width=_WIDTH, height=high, title=row.version, kind=kind, address=_address(row))
 

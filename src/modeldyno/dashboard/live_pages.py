@@ -34,20 +34,20 @@ _PROVISIONAL = (
 
 def going_on(loads: Iterable[LiveLoad]) -> Iterator[PageBlocks]:
     """Yield the list of the loads that go on, if there are any."""
-    shown = [load for load in loads if not load.ended]
-    if not shown:
+    listed = [load for load in loads if not load.ended]
+    if not listed:
         return
     table = Table(
         title="",
         columns=_columns("model", "load", "second>", *_QUANTITIES, "figures are"),
         rows=tuple(
             (load.name, load.load, f"{last.at + 1:,.0f}", *_cells(last), "provisional")
-            for load in shown
+            for load in listed
             for last in load.seconds[-1:]
         ),
     )
     links = TableLinks(
-        links={"model": {load.name: address("loads", load.id) for load in reversed(shown)}}, chips=_CHIPS
+        links={"model": {load.name: address("loads", load.id) for load in reversed(listed)}}, chips=_CHIPS
     )
     yield PageBlocks(blocks=(Heading(title="Loads that go on"), table), links=links, listed=False)
 

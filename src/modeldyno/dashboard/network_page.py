@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from modeldyno.core.result.result import Result
-    from modeldyno.dashboard.page import Asked
+    from modeldyno.dashboard.page import PageRequest
     from modeldyno.views.result.network import Network, NetworkFrame, NetworkRow
 
 _WIDTH = 380.0
@@ -34,88 +34,89 @@ _LANE = 11.0
 _LANES = 8
 
 
-def network(asked: Asked) -> DashboardPage:
+def network(request: PageRequest) -> DashboardPage:
     """Draw the network that a result is of, or what is inside one of its modules."""
-    found = asked.store.get(asked.path["id"])
-    inside = asked.text("in")
-    shown = network_view.build_network(found, inside)
-    if shown is None:
+    result = request.store.get(request.path["id"])
+    inside = request.text("in")
+    drawn = network_view.build_network(result, inside)
+    if drawn is None:
         raise RequestError(
-            f"The modules of {found.id[:12]} were not analysed, or it has none; --probe static analyses them."
+            f"The modules of {result.id[:12]} were not analysed, or it has none; --probe static analyses "
+            "them."
         )
-    name = clean(found.name) or "a model"
-    above = address("results", found.id)
+    name = clean(result.name) or "a model"
+    above = address("results", result.id)
     trail = [
         PageLink(text="Results", address="/results"),
-        PageLink(text=f"Result {found.id[:12]}", address=above),
+        PageLink(text=f"Result {result.id[:12]}", address=above),
     ]
-    trail += [PageLink(text=part or name, address=_place(found.id, part)) for part in _above(shown, found)]
+    trail += [PageLink(text=part or name, address=_place(result.id, part)) for part in _above(drawn, result)]
     return DashboardPage(
         title=f"Inside {clean(inside)}" if inside else f"Network of {name}",
         room="/results",
         trail=tuple(trail),
-        parts=(PageText(text=network_view.legend(shown)), network_part(found.id, shown)),
-        data=shown,
+        parts=(PageText(text=network_view.legend(drawn)), network_part(result.id, drawn)),
+        data=drawn,
     )
 
 
-def network_part(result: str, shown: Network, title: str = "") -> PageDiagram:
+def network_part(result: str, drawn: Network, title: str = "") -> PageDiagram:
     """Draw a network, and tell it as a table."""
-    links = {cell: _place(result, path) for cell, path in network_view.labels_of(shown.rows).items()}
+    links = {cell: _place(result, path) for cell, path in network_view.labels_of(drawn.rows).items()}
     return PageDiagram(
         title=title,
-        diagram=draw_network(shown, lambda path: _place(result, path)),
-        blocks=(network_view.network_table(shown),),
+        diagram=draw_network(drawn, lambda path: _place(result, path)),
+        blocks=(network_view.network_table(drawn),),
         links=TableLinks(links={"module": links}),
     )
 
 
-def network_link(found: Result) -> Iterator[PageLink]:
+def network_link(result: Result) -> Iterator[PageLink]:
     """Yield the link to the network of a result, if its modules were analysed."""
-    if found.outline is not None and len(found.outline.modules) > 1:
-        yield PageLink(text="Its network", address=_place(found.id, ""))
+    if result.outline is not None and len(result.outline.modules) > 1:
+        yield PageLink(text="Its network", address=_place(result.id, ""))
 
 
 def _place(result: str, path: str) -> str:
     return address("results", result, "network", **{"in": path})
 
 
-def _above(shown: Network, found: Result) -> Iterator[str]:
+def _above(drawn: Network, result: Result) -> Iterator[str]:
     """Yield the paths of the modules around what is shown that are pages, the whole first."""
-    if shown.inside:
+    if drawn.inside:
         yield ""
-        parts = shown.inside.split(".")
-        known = network_view.holders_of(found)
-        yield from (path for at in range(1, len(parts)) if (path := ".".join(parts[:at])) in known)
+        parts = drawn.inside.split(".")
+        holders = network_view.holders_of(result)
+        yield from (path for at in range(1, len(parts)) if (path := ".".join(parts[:at])) in holders)
 
 
 # --- the drawing ---------------------------------------------------------------------------------
 
 
-def draw_network(shown: Network, place: Callable[[str], str]) -> Diagram:
+def draw_network(drawn: Network, place: Callable[[str], str]) -> Diagram:
     """Draw a network from top to bottom; what skips a row goes along the side.
 
     Args:
-        shown: the network.
+        drawn: the network.
         place: path of a module to the address that opens it.
     """
-    depth = max((row.level for row in shown.rows), default=0)
+    depth = max((row.level for row in drawn.rows), default=0)
     width = _WIDTH + 2 * _INDENT * depth
-    spots, frames, height = _spots(shown, width)
-    outside = len(shown.rows)
+    spots, frames, height = _spots(drawn, width)
+    outside = len(drawn.rows)
     boxes = [_frame_box(frame, spots_of, place) for frame, spots_of in frames]
-    boxes += [_row_box(shown, row, spots[at], place) for at, row in enumerate(shown.rows)]
-    ends = [(-1, "from outside" if shown.inside else network_view.INPUT), (outside, network_view.OUTPUT)]
+    boxes += [_row_box(drawn, row, spots[at], place) for at, row in enumerate(drawn.rows)]
+    ends = [(-1, "from outside" if drawn.inside else network_view.INPUT), (outside, network_view.OUTPUT)]
     boxes += [
-        Box(x=x, y=y, width=w, height=h, title=label, look="round")
+        Box(x=x, y=y, width=w, height=h, title=label, style="round")
         for at, label in ends
         for x, y, w, h in [spots[at]]
     ]
-    lanes = _lanes([link for link in shown.links if link[1] - link[0] > 1])
-    arrows = [_arrow(link, spots, width, lanes) for link in shown.links]
+    lanes = _lanes([link for link in drawn.links if link[1] - link[0] > 1])
+    arrows = [_arrow(link, spots, width, lanes) for link in drawn.links]
     used = len(set(lanes.values()))
     return Diagram(
-        title=f"{shown.inside or 'Network'}: {len(shown.rows)} boxes; the table beside it has the same",
+        title=f"{drawn.inside or 'Network'}: {len(drawn.rows)} boxes; the table beside it has the same",
         width=width + (used + 1) * _LANE,
         height=height,
         boxes=tuple(boxes),
@@ -127,15 +128,15 @@ _Spot: TypeAlias = "tuple[float, float, float, float]"
 """Left, top, width and height of a box."""
 
 
-def _spots(shown: Network, width: float) -> tuple[dict[int, _Spot], list[tuple[NetworkFrame, _Spot]], float]:
+def _spots(drawn: Network, width: float) -> tuple[dict[int, _Spot], list[tuple[NetworkFrame, _Spot]], float]:
     """Return where each row is, the ends too, where each frame is, and how high all of it is."""
     y = 1.0
     spots = {-1: (width / 2 - 60, y, 120.0, _LOW)}
     y += _LOW + _GAP
     tops: dict[int, float] = {}
     frames: list[tuple[NetworkFrame, _Spot]] = []
-    for at, row in enumerate(shown.rows):
-        for number, frame in enumerate(shown.frames):
+    for at, row in enumerate(drawn.rows):
+        for number, frame in enumerate(drawn.frames):
             if frame.first == at:
                 tops[number] = y
                 y += _HEAD
@@ -146,14 +147,14 @@ def _spots(shown: Network, width: float) -> tuple[dict[int, _Spot], list[tuple[N
         else:
             spots[at] = (x, y, wide, _TALL)
             y += _TALL
-        for number in reversed(range(len(shown.frames))):
-            frame = shown.frames[number]
+        for number in reversed(range(len(drawn.frames))):
+            frame = drawn.frames[number]
             if frame.last == at:
                 y += _INDENT
                 left = _INDENT * frame.level
                 frames.append((frame, (left, tops[number], width - 2 * left, y - tops[number])))
         y += _GAP
-    spots[len(shown.rows)] = (width / 2 - 60, y, 120.0, _LOW)
+    spots[len(drawn.rows)] = (width / 2 - 60, y, 120.0, _LOW)
     frames.sort(key=lambda pair: pair[0].level)
     return spots, frames, y + _LOW + 1
 
@@ -169,14 +170,14 @@ def _frame_box(frame: NetworkFrame, spot: _Spot, place: Callable[[str], str]) ->
         title=f"{times}{frame.label}",
         kind=frame.kind,
         address=place(frame.path),
-        look="frame",
+        style="frame",
     )
 
 
-def _row_box(shown: Network, row: NetworkRow, spot: _Spot, place: Callable[[str], str]) -> Box:
+def _row_box(drawn: Network, row: NetworkRow, spot: _Spot, place: Callable[[str], str]) -> Box:
     x, y, width, height = spot
     if row.kind == network_view.JOIN:
-        return Box(x=x, y=y, width=width, height=height, title=row.label, look="round")
+        return Box(x=x, y=y, width=width, height=height, title=row.label, style="round")
     times = f"{row.count} x " if row.count > 1 else ""
     notes = (
         row.output,
@@ -193,7 +194,7 @@ def _row_box(shown: Network, row: NetworkRow, spot: _Spot, place: Callable[[str]
         kind=row.kind,
         notes=(" · ".join(note for note in notes if note),),
         address=place(row.path) if row.inside else "",
-        part=network_view.weight(shown, row),
+        part=network_view.weight(drawn, row),
     )
 
 

@@ -45,7 +45,7 @@ class Attention(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PageRequest:
     """What a request asks for."""
 
     store: Store
@@ -53,7 +53,7 @@ class Asked:
     """Parts of the path by name."""
     query: tuple[tuple[str, str], ...] = ()
     """Names and values of the query, in their order."""
-    words: tuple[tuple[str, str], ...] = ()
+    form: tuple[tuple[str, str], ...] = ()
     """Names and values of the form that was sent."""
     file: SentFile | None = None
     """The file that was sent with it."""
@@ -70,9 +70,9 @@ class Asked:
             dict.fromkeys(value.strip() for key, value in self.query if key == name and value.strip())
         )
 
-    def word(self, name: str) -> str:
+    def form_value(self, name: str) -> str:
         """Return a field of the form that was sent; empty if it was not filled in."""
-        return next((value.strip() for key, value in self.words if key == name), "")
+        return next((value.strip() for key, value in self.form if key == name), "")
 
     def numbers(self, name: str) -> tuple[int, ...]:
         """Return the numbers that were ticked.
@@ -80,7 +80,7 @@ class Asked:
         Raises:
             RequestError: something else was sent.
         """
-        return tuple(as_number(value) for key, value in self.words if key == name)
+        return tuple(as_number(value) for key, value in self.form if key == name)
 
 
 def as_number(text: str) -> int:
@@ -229,8 +229,8 @@ CHIPS: Mapping[str, Severity] = {
 def address(*parts: str | int, **query: str) -> str:
     """Return the address of a page; the parts may be any text."""
     path = "/" + "/".join(quote(str(part), safe="") for part in parts)
-    given = {name: value for name, value in query.items() if value}
-    return f"{path}?{urlencode(given)}" if given else path
+    filled = {name: value for name, value in query.items() if value}
+    return f"{path}?{urlencode(filled)}" if filled else path
 
 
 def older_links(

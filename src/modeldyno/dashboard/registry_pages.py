@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from modeldyno.core.registry.overview import SpeedRow, VersionOverview
     from modeldyno.core.registry.records import RegistryEvent, Task, Version, Worker
     from modeldyno.core.report.blocks import Block
-    from modeldyno.dashboard.page import Asked, Part
+    from modeldyno.dashboard.page import PageRequest, Part
     from modeldyno.interfaces.registry import ModelEntry, Registry
 
 _MODELS = PageLink(text="Models", address="/models")
@@ -63,27 +63,27 @@ _OLD = 8
 # --- models --------------------------------------------------------------------------------------
 
 
-def models(asked: Asked) -> DashboardPage:
+def models(request: PageRequest) -> DashboardPage:
     """List registered models, and how fast the newest version of each is on each target."""
-    query = {word: asked.text(word) for word in ("text", "framework", "task")}
-    before = asked.text("before")
-    found = asked.store.registry.models(**query, limit=PAGE + 1, before=before)
-    shown = found[:PAGE]
-    speeds = tuple(newest_speeds(asked.store.registry, [entry.name for entry in shown]))
-    mark = shown[-1].mark if len(found) > PAGE else ""
+    query = {word: request.text(word) for word in ("text", "framework", "task")}
+    before = request.text("before")
+    entries = request.store.registry.models(**query, limit=PAGE + 1, before=before)
+    listed = entries[:PAGE]
+    speeds = tuple(newest_speeds(request.store.registry, [entry.name for entry in listed]))
+    mark = listed[-1].mark if len(entries) > PAGE else ""
     asks = any(query.values()) or bool(before)
-    chosen = asked.texts("show")
+    chosen = request.texts("show")
     columns = tuple(one for one in matrix.SHOWN if one in chosen) or matrix.SHOWN
     return DashboardPage(
         title="Models",
         room="/models",
         parts=(
-            *((_model_search(query, columns),) if shown or asks else ()),
-            *_model_parts(shown, speeds, columns, asks=asks),
+            *((_model_search(query, columns),) if listed or asks else ()),
+            *_model_parts(listed, speeds, columns, asks=asks),
             *older_links("models", mark, first=not before, **query),
             registry_writes.register_form(),
         ),
-        data={**list_data(shown, "models", mark, **query), "speeds": speeds},
+        data={**list_data(listed, "models", mark, **query), "speeds": speeds},
     )
 
 
@@ -102,9 +102,9 @@ def _model_search(query: dict[str, str], columns: Sequence[str]) -> PageForm:
 
 
 def _model_parts(
-    shown: Sequence[ModelEntry], speeds: Sequence[SpeedRow], columns: Sequence[str], *, asks: bool
+    listed: Sequence[ModelEntry], speeds: Sequence[SpeedRow], columns: Sequence[str], *, asks: bool
 ) -> Iterator[Part]:
-    if not shown:
+    if not listed:
         yield (
             PageText(text="No registered model is like that.")
             if asks
@@ -113,7 +113,7 @@ def _model_parts(
         return
     links = TableLinks(
         links={
-            "model": {entry.name: address("models", entry.name) for entry in shown},
+            "model": {entry.name: address("models", entry.name) for entry in listed},
             **_version_links(speeds),
         },
         chips=CHIPS,
@@ -122,7 +122,7 @@ def _model_parts(
     if speeds:
         blocks += [matrix.by_target(speeds, columns, "The newest version of each model, on each target")]
         blocks += [matrix.speeds(speeds, "What is fastest, and as what")]
-    blocks += [replace(lists.models(shown), title="All of them")]
+    blocks += [replace(lists.models(listed), title="All of them")]
     yield PageBlocks(blocks=tuple(blocks), links=links)
     if not speeds:
         yield PageText(text="Nothing was measured yet; a worker does it.", commands=("modeldyno worker",))
@@ -134,10 +134,10 @@ def _version_links(rows: Iterable[SpeedRow]) -> dict[str, dict[str, str]]:
     }
 
 
-def model(asked: Asked) -> DashboardPage:
+def model(request: PageRequest) -> DashboardPage:
     """Show the versions of a model, how fast each is, and its aliases."""
-    registry = asked.store.registry
-    name = VersionName.parse(asked.path["name"]).model
+    registry = request.store.registry
+    name = VersionName.parse(request.path["name"]).model
     versions = registry.versions(name, limit=_VERSIONS)
     aliases, moves = registry.aliases(name), registry.alias_moves(name)
     speeds = tuple(version_speeds(registry, name))
@@ -237,23 +237,23 @@ def _alias_forms(name: str, versions: Sequence[Version], aliases: dict[str, int]
         )
 
 
-def change_alias(asked: Asked) -> str:
+def change_alias(request: PageRequest) -> str:
     """Set, remove or roll back an alias; return the address of its model."""
-    name = VersionName.parse(asked.path["name"]).model
-    what, alias = asked.word("do"), asked.word("alias")
+    name = VersionName.parse(request.path["name"]).model
+    what, alias = request.form_value("do"), request.form_value("alias")
     if what not in {"move", "back", "remove"}:
         raise RequestError("An alias is set, removed or rolled back; nothing else can be done with it.")
-    of = f"{name}/{as_number(asked.word('number'))}" if what == "move" else name
-    registry = asked.store.registry
+    of = f"{name}/{as_number(request.form_value('number'))}" if what == "move" else name
+    registry = request.store.registry
     changes.change_alias(registry, of, alias, remove=what == "remove", rollback=what == "back")
     return address("models", name)
 
 
-def version(asked: Asked) -> DashboardPage:
+def version(request: PageRequest) -> DashboardPage:
     """Show a version: its variants, its figures on each target, and what is to come."""
-    name, which = asked.path["name"], asked.path["version"]
+    name, which = request.path["name"], request.path["version"]
     parsed = VersionName.parse(f"{name}/{which}" if which.isdecimal() else f"{name}@{which}")
-    overview = version_overview(asked.store.registry, parsed)
+    overview = version_overview(request.store.registry, parsed)
     of = overview.version
     results = {m.figure.result[:6]: address("results", m.figure.result) for m in overview.figures}
     links = TableLinks(links={"result": results}, chips=CHIPS)
@@ -279,7 +279,7 @@ def version(asked: Asked) -> DashboardPage:
             others,
             PageBlocks(blocks=tuple(version_view.blocks(overview)), links=links),
             *_network_of(overview),
-            *registry_writes.measure_form(asked.store.registry, of, overview.variants),
+            *registry_writes.measure_form(request.store.registry, of, overview.variants),
         ),
         data=overview,
     )
@@ -289,42 +289,42 @@ def _network_of(overview: VersionOverview) -> Iterator[PageDiagram]:
     """Draw the network of a version, by a figure whose modules were analysed; that of the source first."""
     measured = sorted(overview.figures, key=lambda m: m.figure.recipe != SOURCE)
     for result in (m.result for m in measured if m.result is not None):
-        if (found := network_view.build_network(result)) is not None:
-            yield network_page.network_part(result.id, found, f"Network, as result {result.id[:6]} saw it")
+        if (drawn := network_view.build_network(result)) is not None:
+            yield network_page.network_part(result.id, drawn, f"Network, as result {result.id[:6]} saw it")
             return
 
 
 def _document_links(word: str, room: str, ids: Sequence[str]) -> Iterator[PageLink]:
-    for short, whole in zip(shorten_ids(ids), ids, strict=True):
-        yield PageLink(text=f"{word} {short}", address=address(room, whole))
+    for short, identifier in zip(shorten_ids(ids), ids, strict=True):
+        yield PageLink(text=f"{word} {short}", address=address(room, identifier))
 
 
 # --- the answer ----------------------------------------------------------------------------------
 
 
-def answer(asked: Asked) -> DashboardPage:
+def answer(request: PageRequest) -> DashboardPage:
     """Say which version, variant and configuration holds the bounds at the least cost."""
-    registry = asked.store.registry
-    name = VersionName.parse(asked.path["name"]).model
+    registry = request.store.registry
+    name = VersionName.parse(request.path["name"]).model
     registry.versions(name, limit=1)
     bounds = tuple(
-        filter(None, (part.strip() for text in asked.texts("require") for part in _AND.split(text)))
+        filter(None, (part.strip() for text in request.texts("require") for part in _AND.split(text)))
     )
-    words = {word: asked.text(word) for word in ("p99", "demand", "price", "on")}
-    within = (f"latency.p99 <= {words['p99']}ms",) if words["p99"] else ()
+    fields = {word: request.text(word) for word in ("p99", "demand", "price", "on")}
+    within = (f"latency.p99 <= {fields['p99']}ms",) if fields["p99"] else ()
     status = 200
     data: object
     try:
-        price = f"{words['price']}/h" if _NUMBER.fullmatch(words["price"]) else words["price"]
-        cost = CostOptions.parse(words["demand"] or None, price or None)
-        found = answering.answer(
-            registry, name, require=(*within, *bounds), cost=cost, on=words["on"] or None
+        price = f"{fields['price']}/h" if _NUMBER.fullmatch(fields["price"]) else fields["price"]
+        cost = CostOptions.parse(fields["demand"] or None, price or None)
+        answered = answering.answer(
+            registry, name, require=(*within, *bounds), cost=cost, on=fields["on"] or None
         )
-        data, blocks = found, tuple(answer_view.blocks(found, ranked=True))
+        data, blocks = answered, tuple(answer_view.blocks(answered, ranked=True))
     except RequestError as error:
         status, data = 400, {"error": str(error)}
         blocks = (Notice(severity=Severity.FAILURE, text=str(error)),)
-    question = {word: text for word, text in words.items() if text} | (
+    question = {word: text for word, text in fields.items() if text} | (
         {"require": " and ".join(bounds)} if bounds else {}
     )
     link = PageLink(text="Link to this question", address=address("models", name, "answer", **question))
@@ -333,7 +333,7 @@ def answer(asked: Asked) -> DashboardPage:
         room="/models",
         trail=(_MODELS, PageLink(text=name, address=address("models", name))),
         parts=(
-            _question_form(registry, name, bounds, words),
+            _question_form(registry, name, bounds, fields),
             PageBlocks(blocks=blocks, links=TableLinks(chips=CHIPS)),
             *((_SHARE, PageLinks(label="To be shared", links=(link,))) if question else ()),
         ),
@@ -346,7 +346,7 @@ _SHARE = PageText(text="The address of this page is the question: whoever opens 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
-def _question_form(registry: Registry, name: str, bounds: Sequence[str], words: dict[str, str]) -> PageForm:
+def _question_form(registry: Registry, name: str, bounds: Sequence[str], fields: dict[str, str]) -> PageForm:
     """Let somebody say what must hold: numbers with sliders, which need no script to be typed."""
     numbers = (
         ("p99", "Latency, 99 % of calls within (ms)", "20", (0.1, 10_000.0)),
@@ -362,7 +362,7 @@ def _question_form(registry: Registry, name: str, bounds: Sequence[str], words: 
                     name=word,
                     label=label,
                     hint=hint,
-                    value=(value := words[word].removesuffix("/s" if word == "demand" else "/h")),
+                    value=(value := fields[word].removesuffix("/s" if word == "demand" else "/h")),
                     slides=ends if not value or _NUMBER.fullmatch(value) else None,
                 )
                 for word, label, hint, ends in numbers
@@ -377,7 +377,7 @@ def _question_form(registry: Registry, name: str, bounds: Sequence[str], words: 
             FormField(
                 name="on",
                 label="Target",
-                value=words["on"],
+                value=fields["on"],
                 options=(("", "any"), *((t.id, t.name) for t in registry.targets())),
             ),
         ),
@@ -398,20 +398,20 @@ _NO_TASK = PageText(
 )
 
 
-def tasks(asked: Asked) -> DashboardPage:
+def tasks(request: PageRequest) -> DashboardPage:
     """List what is being done and will be done, and the workers; tasks can be cancelled or queued again."""
-    registry = asked.store.registry
-    model_, ended, before = asked.text("model"), bool(asked.text("all")), asked.text("before")
+    registry = request.store.registry
+    model_, ended, before = request.text("model"), bool(request.text("all")), request.text("before")
     parsed = VersionName.parse(model_) if model_ else None
-    found = registry.tasks(
+    queue = registry.tasks(
         states=() if ended else tuple(OPEN),
         model=None if parsed is None else parsed.model,
         number=None if parsed is None else parsed.number,
         limit=_TASKS + 1,
         after=_task_place(before) if before else None,
     )
-    shown = found[:_TASKS]
-    mark = "-".join(map(str, shown[-1].place)) if len(found) > _TASKS else ""
+    listed = queue[:_TASKS]
+    mark = "-".join(map(str, listed[-1].place)) if len(queue) > _TASKS else ""
     query = {"model": model_, "all": "yes" if ended else ""}
     other = (
         PageLink(text="Only what is to be done", address=address("tasks", model=model_))
@@ -424,12 +424,12 @@ def tasks(asked: Asked) -> DashboardPage:
         room="/tasks",
         parts=(
             PageLinks(label="Which tasks", links=(other,)),
-            *(_task_parts(asked, shown) if shown else (_NO_TASK,)),
+            *(_task_parts(request, listed) if listed else (_NO_TASK,)),
             *older_links("tasks", mark, first=not before, older="More", newest="First", **query),
             _worker_part(registry, workers),
         ),
         data={
-            "tasks": shown,
+            "tasks": listed,
             "workers": workers,
             "next": list_data((), "tasks", mark, **query)["next"],
         },
@@ -438,8 +438,8 @@ def tasks(asked: Asked) -> DashboardPage:
 
 def _task_place(text: str) -> tuple[int, int, int]:
     """Read the place of a task in a list, such as ``1-100-42``."""
-    rank, _, rest = text.partition("-")
-    priority, _, identifier = rest.partition("-")
+    rank, _, remaining = text.partition("-")
+    priority, _, identifier = remaining.partition("-")
     return as_number(rank), as_number(priority), as_number(identifier)
 
 
@@ -447,36 +447,36 @@ _GIVES = {TaskKind.PROFILE: "results", TaskKind.COMPARE: "comparisons"}
 """Where that is which a task has given."""
 
 
-def _task_parts(asked: Asked, found: Sequence[Task]) -> Iterator[Part]:
-    targets = {target.id: target for target in asked.store.registry.targets()}
+def _task_parts(request: PageRequest, listed: Sequence[Task]) -> Iterator[Part]:
+    targets = {target.id: target for target in request.store.registry.targets()}
     links = TableLinks(
         links={
-            "what": {task.label: address("models", task.model, task.number) for task in found},
-            "task": {str(task.id): address(_GIVES[task.kind], task.result) for task in found if task.result},
+            "what": {task.label: address("models", task.model, task.number) for task in listed},
+            "task": {str(task.id): address(_GIVES[task.kind], task.result) for task in listed if task.result},
         },
         chips=CHIPS,
-        boxes={str(task.id): str(task.id) for task in found},
+        boxes={str(task.id): str(task.id) for task in listed},
         form="tasks",
         box="task",
     )
-    yield PageBlocks(blocks=(lists.tasks(found, targets),), links=links)
+    yield PageBlocks(blocks=(lists.tasks(listed, targets),), links=links)
     buttons = (
-        *((("cancel", "Cancel the ticked ones"),) if any(t.state in OPEN for t in found) else ()),
-        *((("retry", "Queue the ticked ones again"),) if any(t.state not in OPEN for t in found) else ()),
+        *((("cancel", "Cancel the ticked ones"),) if any(t.state in OPEN for t in listed) else ()),
+        *((("retry", "Queue the ticked ones again"),) if any(t.state not in OPEN for t in listed) else ()),
     )
     yield PageForm(id="tasks", action="/tasks", buttons=buttons, writes=True)
 
 
-def change_tasks(asked: Asked) -> str:
+def change_tasks(request: PageRequest) -> str:
     """Cancel tasks, or queue ended ones again; return the address of the tasks."""
     states = {"cancel": TaskState.CANCELLED, "retry": TaskState.QUEUED}
-    what, numbers = asked.word("do"), asked.numbers("task")
+    what, numbers = request.form_value("do"), request.numbers("task")
     if what not in states:
         raise RequestError("A task is cancelled or queued again; nothing else can be done with it.")
     if not numbers:
         raise RequestError("No task was ticked.")
     cancel, retry = (numbers, ()) if what == "cancel" else ((), numbers)
-    changes.change_and_list_tasks(asked.store.registry, None, cancel=cancel, retry=retry, limit=1)
+    changes.change_and_list_tasks(request.store.registry, None, cancel=cancel, retry=retry, limit=1)
     return address("tasks")
 
 
@@ -491,15 +491,17 @@ def _worker_part(registry: Registry, workers: Sequence[Worker]) -> Part:
 # --- events and settings -------------------------------------------------------------------------
 
 
-def events(asked: Asked) -> DashboardPage:
+def events(request: PageRequest) -> DashboardPage:
     """List who did what, the newest first; every event is chained to the one before it."""
-    of, before = asked.text("of"), asked.text("before")
+    of, before = request.text("of"), request.text("before")
     limit = as_number(before) if before else LARGEST_NUMBER
-    found = asked.store.registry.events(subject=of or None, newest=PAGE + 1, before=limit)
-    newest_first = tuple(reversed(found))
-    shown = newest_first[:PAGE]
-    mark = str(shown[-1].id) if len(found) > PAGE else ""
-    listed = PageBlocks(blocks=(lists.events(shown),), links=TableLinks(links={"of": _subjects(shown)}))
+    newest = request.store.registry.events(subject=of or None, newest=PAGE + 1, before=limit)
+    newest_first = tuple(reversed(newest))
+    page_events = newest_first[:PAGE]
+    mark = str(page_events[-1].id) if len(newest) > PAGE else ""
+    listed = PageBlocks(
+        blocks=(lists.events(page_events),), links=TableLinks(links={"of": _subjects(page_events)})
+    )
     search = PageForm(
         id="search",
         action="/events",
@@ -510,36 +512,36 @@ def events(asked: Asked) -> DashboardPage:
         title=f"Events of {of}" if of else "Events",
         room="/events",
         parts=(
-            *((search,) if shown or of else ()),
-            listed if shown else PageText(text="Nothing has happened yet."),
+            *((search,) if page_events or of else ()),
+            listed if page_events else PageText(text="Nothing has happened yet."),
             *older_links("events", mark, first=not before, of=of),
         ),
-        data=list_data(shown, "events", mark, of=of),
+        data=list_data(page_events, "events", mark, of=of),
     )
 
 
-def _subjects(shown: Sequence[RegistryEvent]) -> dict[str, str]:
+def _subjects(listed: Sequence[RegistryEvent]) -> dict[str, str]:
     """Return the pages of what events are of; a model may be gone, and its page says so."""
-    subjects = {event.subject: event.subject.split("/") for event in shown if ":" not in event.subject}
+    subjects = {event.subject: event.subject.split("/") for event in listed if ":" not in event.subject}
     return {
         subject: address("models", *parts[:2] if parts[1:2] and parts[1].isdecimal() else parts[:1])
         for subject, parts in subjects.items()
-        if not any(event.kind.startswith("policy") and event.subject == subject for event in shown)
+        if not any(event.kind.startswith("policy") and event.subject == subject for event in listed)
     }
 
 
-def settings(asked: Asked) -> DashboardPage:
+def settings(request: PageRequest) -> DashboardPage:
     """Show where the store is, what policies do, and who is told of events."""
-    registry = asked.store.registry
+    registry = request.store.registry
     stored = {policy.name: policy for policy in registry.policies()}
     policies = (stored.pop(DEFAULT.name, DEFAULT), *stored.values())
     webhooks, deliveries = registry.webhooks(), registry.deliveries()
     place = Table(
         title="Store",
         columns=(Column(title=""), Column(title="")),
-        rows=(("place", asked.store.place), ("models' files", str(registry.weights))),
+        rows=(("place", request.store.place), ("models' files", str(registry.weights))),
     )
-    told = Notice(
+    notice = Notice(
         severity=Severity.NOTE,
         text=f"{count(len(webhooks), 'address', 'addresses')} told of events.",
         advice="" if webhooks else "modeldyno registry webhook https://host/path adds one",
@@ -553,12 +555,12 @@ def settings(asked: Asked) -> DashboardPage:
                     place,
                     *map(lists.policy, policies),
                     *((lists.webhooks(webhooks, deliveries),) if webhooks else ()),
-                    told,
+                    notice,
                 )
             ),
         ),
         data={
-            "store": asked.store.place,
+            "store": request.store.place,
             "policies": policies,
             "webhooks": [replace(hook, secret="***" if hook.secret else "") for hook in webhooks],
         },

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.registry.records import Variant, Version
     from modeldyno.core.result.result import Result
-    from modeldyno.dashboard.page import Asked, Part
+    from modeldyno.dashboard.page import PageRequest, Part
     from modeldyno.interfaces.registry import Registry
 
 SENT = {".onnx": "onnx", ".tflite": "tflite"}
@@ -43,8 +43,8 @@ _FEWEST_BYTES, _TIMES = 1 << 30, 6
 def target_field(registry: Registry) -> FormField:
     """Let somebody choose a target, those with a worker first."""
     served = {worker.target for worker in registry.workers()}
-    found = sorted(registry.targets(), key=lambda target: (target.id not in served, target.name))
-    options = tuple((t.id, t.name + ("" if t.id in served else " (no worker now)")) for t in found)
+    targets = sorted(registry.targets(), key=lambda target: (target.id not in served, target.name))
+    options = tuple((t.id, t.name + ("" if t.id in served else " (no worker now)")) for t in targets)
     return FormField(name="target", label="Target", options=options, value=options[0][0] if options else "")
 
 
@@ -67,38 +67,38 @@ def register_form() -> PageForm:
     )
 
 
-def register_file(asked: Asked) -> str:
+def register_file(request: PageRequest) -> str:
     """Register the file that was sent; return the address of the version.
 
     Its content is read by a process of its own, and kept under its digest; its name becomes no path.
     """
-    if asked.file is None or not asked.file.name:
+    if request.file is None or not request.file.name:
         raise RequestError("No file was sent.")
-    suffix = Path(asked.file.name).suffix.lower()
+    suffix = Path(request.file.name).suffix.lower()
     scheme = SENT.get(suffix)
     if scheme is None or plugins.loader(scheme).executes is not Executes.NOTHING:
         raise RequestError(
             f"Only {' and '.join(SENT)} files are taken here, as these cannot run code; other models are "
             "registered on the command line: modeldyno registry add MODEL."
         )
-    said = re.sub(r"[^\w.-]", "-", asked.file.name)[-100:]
-    name = asked.word("name") or said.removesuffix(suffix).strip("._- ") or "model"
+    file_name = re.sub(r"[^\w.-]", "-", request.file.name)[-100:]
+    name = request.form_value("name") or file_name.removesuffix(suffix).strip("._- ") or "model"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"model{suffix}"
         with path.open("wb") as kept:
-            while chunk := asked.file.content.read(1 << 20):
+            while chunk := request.file.content.read(1 << 20):
                 kept.write(chunk)
-        request = Registration(
+        registration = Registration(
             model=f"{scheme}:{path}",
             name=name,
-            task=asked.word("task"),
-            public_reference=f"{scheme}:{said}",
+            task=request.form_value("task"),
+            public_reference=f"{scheme}:{file_name}",
             limits=LoadLimits(seconds=_LOAD_TIME, memory=_FEWEST_BYTES + _TIMES * path.stat().st_size),
         )
         try:
-            registered = register(request, asked.store.registry)
+            registered = register(registration, request.store.registry)
         except RequestError as error:
-            raise RequestError(str(error).replace(str(path), said)) from error
+            raise RequestError(str(error).replace(str(path), file_name)) from error
     return address("models", registered.version.model, registered.version.number)
 
 
@@ -124,13 +124,17 @@ def measure_form(registry: Registry, version: Version, variants: Sequence[Varian
         )
 
 
-def measure_version(asked: Asked) -> str:
+def measure_version(request: PageRequest) -> str:
     """Queue a measurement of a version; return the address of its tasks."""
-    registry, name = asked.store.registry, f"{asked.path['name']}/{asked.path['version']}"
+    registry, name = request.store.registry, f"{request.path['name']}/{request.path['version']}"
     version = registry.version(VersionName.parse(name))
-    measure = _of_policy(registry, version, as_number(asked.word("batch")))
+    measure = _of_policy(registry, version, as_number(request.form_value("batch")))
     changes.queue_measurement(
-        registry, version.name, asked.word("recipe"), target=asked.word("target"), measure=measure
+        registry,
+        version.name,
+        request.form_value("recipe"),
+        target=request.form_value("target"),
+        measure=measure,
     )
     return address("tasks", model=version.name)
 
@@ -181,15 +185,19 @@ def again_parts(registry: Registry, result: Result) -> Iterator[Part]:
         )
 
 
-def measure_again(asked: Asked) -> str:
+def measure_again(request: PageRequest) -> str:
     """Queue what a Result measured again; return the address of the tasks."""
-    registry, result = asked.store.registry, asked.store.get(asked.path["id"])
+    registry, result = request.store.registry, request.store.get(request.path["id"])
     variant = variant_of(registry, result)
     if variant is None:
         raise RequestError(f"The model of {result.id[:12]} is not registered.")
     name = f"{variant.model}/{variant.number}"
     changes.queue_measurement(
-        registry, name, variant.recipe, target=asked.word("target"), measure=_as_measured(result, variant)
+        registry,
+        name,
+        variant.recipe,
+        target=request.form_value("target"),
+        measure=_as_measured(result, variant),
     )
     return address("tasks", model=name)
 
@@ -231,33 +239,33 @@ def compare_form(
         )
 
 
-def compare_versions(asked: Asked) -> str:
+def compare_versions(request: PageRequest) -> str:
     """Queue a comparison of versions of a model; return the address of its tasks."""
-    registry = asked.store.registry
-    name = VersionName.parse(asked.path["name"]).model
-    chosen = [as_number(text) for key, text in asked.words if key == "version" and text.strip()]
+    registry = request.store.registry
+    name = VersionName.parse(request.path["name"]).model
+    chosen = [as_number(text) for key, text in request.form if key == "version" and text.strip()]
     first = registry.version(VersionName(model=name, number=chosen[0] if chosen else None))
-    measure = _of_policy(registry, first, as_number(asked.word("batch")))
-    _queue(asked, [(f"{name}/{number}", SOURCE) for number in chosen], measure)
+    measure = _of_policy(registry, first, as_number(request.form_value("batch")))
+    _queue(request, [(f"{name}/{number}", SOURCE) for number in chosen], measure)
     return address("tasks", model=name)
 
 
-def compare_results(asked: Asked) -> str:
+def compare_results(request: PageRequest) -> str:
     """Queue a comparison of what Results are of, as the first was measured; return the address of tasks."""
-    registry = asked.store.registry
-    results = [asked.store.get(value) for key, value in asked.words if key == "with"]
-    found = [(result, variant_of(registry, result)) for result in results]
-    variants = [(f"{v.model}/{v.number}", v.recipe) for _, v in found if v is not None]
-    if len(variants) < len(results) or not found or found[0][1] is None:
+    registry = request.store.registry
+    results = [request.store.get(value) for key, value in request.form if key == "with"]
+    with_variants = [(result, variant_of(registry, result)) for result in results]
+    variants = [(f"{v.model}/{v.number}", v.recipe) for _, v in with_variants if v is not None]
+    if len(variants) < len(results) or not with_variants or with_variants[0][1] is None:
         raise RequestError("Only results of registered models can be run side by side from here.")
-    _queue(asked, variants, _as_measured(found[0][0], found[0][1]))
+    _queue(request, variants, _as_measured(with_variants[0][0], with_variants[0][1]))
     return address("tasks")
 
 
-def _queue(asked: Asked, variants: Sequence[tuple[str, str]], measure: Measure) -> None:
+def _queue(request: PageRequest, variants: Sequence[tuple[str, str]], measure: Measure) -> None:
     changes.queue_comparison(
-        asked.store.registry,
+        request.store.registry,
         variants,
-        target=asked.word("target"),
+        target=request.form_value("target"),
         measure=replace(measure, require=(), max_time=_COMPARE_TIME),
     )

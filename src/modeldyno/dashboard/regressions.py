@@ -42,7 +42,7 @@ class RegressionSearch:
     pause: Callable[[float], None] = time.sleep
     version: int = 0
     """Grows when something else is found."""
-    _found: Sequence[Attention] | None = None
+    _latest: Sequence[Attention] | None = None
     _searched: str | None = None
     """The mark of the store whose models were listed last."""
     _next: float = float("-inf")
@@ -51,7 +51,7 @@ class RegressionSearch:
     _running: bool = False
     _changed: Condition = field(default_factory=Condition)
 
-    def found(self) -> Sequence[Attention] | None:
+    def regressions(self) -> Sequence[Attention] | None:
         """Return what was found so far, and search again if the store has changed since.
 
         None: the models measured last have not been judged yet.
@@ -61,9 +61,9 @@ class RegressionSearch:
             if not self._running and mark != self._searched and self.clock() >= self._next:
                 self._running = True
                 Thread(target=self._search, name="regressions", daemon=True).start()
-            if self._found is None:
-                self._changed.wait_for(lambda: not self._running or self._found is not None, _FIRST)
-            return self._found
+            if self._latest is None:
+                self._changed.wait_for(lambda: not self._running or self._latest is not None, _FIRST)
+            return self._latest
 
     def _search(self) -> None:
         """Judge one model after the other until nothing is left, and leave the pages their time."""
@@ -88,7 +88,7 @@ class RegressionSearch:
             machines, waiting = regressions_of_machines(self.store), self._waiting()
             for count, name in enumerate(waiting, 1):
                 self._judged[name] = regression_of_model(self.store, name.name)
-                if self._found is not None or count >= MODELS:
+                if self._latest is not None or count >= MODELS:
                     self._publish(machines)
                     yield
                     # Not before one of either end of the list has been judged.
@@ -108,13 +108,13 @@ class RegressionSearch:
         there = [one for one in self.store.names(least=FEWEST_FOR_A_STEP) if one.name != REFERENCE]
         self._judged = {one: self._judged[one] for one in there if one in self._judged}
         waiting = [one for one in there if one not in self._judged or _is_unknown(self._judged[one])]
-        return waiting if self._found is None else _from_both_ends(waiting)
+        return waiting if self._latest is None else _from_both_ends(waiting)
 
     def _publish(self, machines: Sequence[Regression]) -> None:
-        found = latest_first((*machines, *self._judged.values()))
+        latest = latest_first((*machines, *self._judged.values()))
         with self._changed:
-            self.version += found != self._found
-            self._found = found
+            self.version += latest != self._latest
+            self._latest = latest
             self._changed.notify_all()
 
 

@@ -148,8 +148,8 @@ def _names_of(host: str) -> tuple[str, ...]:
     if host not in _EVERY_ADDRESS:
         return (host,)
     families = {socket.AF_INET, socket.AF_INET6}
-    found = (each for one in psutil.net_if_addrs().values() for each in one if each.family in families)
-    addresses = (each.address.partition("%")[0] for each in found)
+    interfaces = (each for one in psutil.net_if_addrs().values() for each in one if each.family in families)
+    addresses = (each.address.partition("%")[0] for each in interfaces)
     return tuple(dict.fromkeys((socket.gethostname(), socket.getfqdn(), *addresses)))
 
 

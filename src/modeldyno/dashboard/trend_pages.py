@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from modeldyno.core.registry.records import HardwareTarget
-    from modeldyno.dashboard.page import Asked, Part
+    from modeldyno.dashboard.page import PageRequest, Part
     from modeldyno.interfaces.store import Entry, Store
 
 _LOOKED = 300
@@ -47,21 +47,22 @@ _UNREADABLE = StoreError, UnreadableDocument
 """What is raised of a history that cannot be read, now or ever, of which nobody knows whether it is worse."""
 
 
-def trends(asked: Asked) -> DashboardPage:
+def trends(request: PageRequest) -> DashboardPage:
     """Say which models have become slower, and whether the machines have; or draw the history of one."""
-    name = asked.text("name")
+    name = request.text("name")
     if name:
-        return _history(asked, name, asked.text("metric"))
-    found = tuple(trends_of(asked.store))
-    states = Counter(trend_state(one.trend) for one in found)
+        return _history(request, name, request.text("metric"))
+    named_trends = tuple(trends_of(request.store))
+    states = Counter(trend_state(one.trend) for one in named_trends)
     counts = ", ".join(f"{states[state]} {state}" for state in (_WORSE, _UNKNOWN) if states[state])
     table = Table(
         title="",
         columns=tuple(Column(title=t) for t in ("history", "state", "metric", "now", "results", "what")),
-        rows=tuple((label, *_row(trend)) for label, _, trend in found),
+        rows=tuple((label, *_row(trend)) for label, _, trend in named_trends),
     )
     links = TableLinks(
-        links={"history": {label: address("trends", name=name) for label, name, _ in found}}, chips=CHIPS
+        links={"history": {label: address("trends", name=name) for label, name, _ in named_trends}},
+        chips=CHIPS,
     )
     nothing = PageText(
         text="Nothing was measured often enough: a history begins with the second result of a model.",
@@ -70,7 +71,7 @@ def trends(asked: Asked) -> DashboardPage:
     return DashboardPage(
         title=f"Trends: {counts}" if counts else "Trends",
         room="/trends",
-        parts=(PageBlocks(blocks=(table,), links=links) if found else nothing,),
+        parts=(PageBlocks(blocks=(table,), links=links) if named_trends else nothing,),
         data=[
             {
                 "name": name,
@@ -78,15 +79,15 @@ def trends(asked: Asked) -> DashboardPage:
                 "metric": str(trend.query) if isinstance(trend, Trend) else "",
                 "says": trend_view.headline(trend) if isinstance(trend, Trend) else str(trend),
             }
-            for _, name, trend in found
+            for _, name, trend in named_trends
         ],
     )
 
 
-def _history(asked: Asked, name: str, metric: str) -> DashboardPage:
+def _history(request: PageRequest, name: str, metric: str) -> DashboardPage:
     """Draw the history of a model, or of the reference model on a target."""
     query = Query.parse(metric) if metric else None
-    trend = _trend(asked.store, name, query)
+    trend = _trend(request.store, name, query)
     form = PageForm(
         id="search",
         action="/trends",
@@ -118,14 +119,16 @@ class NamedTrend(NamedTuple):
 
 def trends_of(store: Store) -> Sequence[NamedTrend]:
     """Return the histories of the machines and of the models measured last, those that are worse first."""
-    found = [NamedTrend(_label_of(target), tag, trend) for target, tag, trend in _machine_histories(store)]
+    named_trends = [
+        NamedTrend(_label_of(target), tag, trend) for target, tag, trend in _machine_histories(store)
+    ]
     models = Counter(entry.name for entry in store.find(limit=_LOOKED) if not entry.failed)
     for name in [name for name, times in models.items() if times > 1 and name != REFERENCE][:MODELS]:
         history = _history_or_none(store, name)
         if history is not None:
-            found.append(NamedTrend(name, name, history))
+            named_trends.append(NamedTrend(name, name, history))
     first = {_WORSE: 0, _UNKNOWN: 1}
-    return sorted(found, key=lambda one: first.get(trend_state(one.trend), len(first)))
+    return sorted(named_trends, key=lambda one: first.get(trend_state(one.trend), len(first)))
 
 
 def find_regressions(store: Store) -> Sequence[Attention]:
@@ -180,11 +183,11 @@ def regression_of_model(store: Store, name: str) -> Regression | None:
 
 def regressions_of_machines(store: Store) -> Sequence[Regression]:
     """Return the machines that have become slower, or may have, by their reference model."""
-    found = (
+    regressions = (
         regression_in(NamedTrend(_label_of(target), tag, history))
         for target, tag, history in _machine_histories(store)
     )
-    return [one for one in found if one is not None]
+    return [one for one in regressions if one is not None]
 
 
 def _label_of(target: HardwareTarget) -> str:
@@ -213,27 +216,27 @@ REFERENCE = reading_tag("").rstrip(":")
 
 def _trend(store: Store, name: str, query: Query | None) -> Trend:
     """Return the history of a model by its name, or of the reference model by its tag."""
-    found = _kept_trend(_stored_history(store, name), query)
-    if isinstance(found, RequestError):
-        raise found
-    return found
+    trend = _kept_trend(_stored_history(store, name), query)
+    if isinstance(trend, RequestError):
+        raise trend
+    return trend
 
 
 def _history_or_none(store: Store, name: str) -> Trend | ModelDynoError | None:
     """Return a history for a list, or why it cannot be read; None where nothing is timed."""
     try:
-        found = _kept_trend(_stored_history(store, name), None)
+        trend = _kept_trend(_stored_history(store, name), None)
     except _UNREADABLE as error:
         return error
     except RequestError:
         return None
-    return found if isinstance(found, Trend) else None
+    return trend if isinstance(trend, Trend) else None
 
 
 def _stored_history(store: Store, name: str) -> _Stored:
     tagged = name.startswith(reading_tag(""))
-    found = store.find(name=None if tagged else name, tag=name if tagged else None, limit=HISTORY)
-    entries = tuple(entry for entry in found if not entry.failed)
+    listed = store.find(name=None if tagged else name, tag=name if tagged else None, limit=HISTORY)
+    entries = tuple(entry for entry in listed if not entry.failed)
     if not entries:
         raise RequestError(f"The store has no results of '{name[:60]}'.")
     label = name
