@@ -32,7 +32,7 @@ def main() -> None:
             f"{1e3 * (latency.value or 0):7.1f} ms [{1e3 * bounds.low:.1f}, {1e3 * bounds.high:.1f}], "
             f"load {result['load_time']:.2f} s, "
             f"memory {(result['process_memory.max'] or 0) / 2**20:,.0f} MiB, "
-            f"doubts: {', '.join(sorted({found.code for found in result.doubts}))}"
+            f"doubts: {', '.join(sorted({doubt.code for doubt in result.doubts}))}"
         )
 
 

@@ -70,18 +70,18 @@ def classes(heads: str) -> dict[str, str]:
     """
     from transformers.models.auto import modeling_auto as tables  # noqa: PLC0415 - heavy
 
-    found: dict[str, str] = {}
+    class_names: dict[str, str] = {}
     tasks = [BASE, *sorted(n for n in vars(tables) if n.startswith("MODEL_FOR") and n.endswith("_NAMES"))]
-    seen: set[str] = set()
+    kinds: set[str] = set()
     for task in tasks if heads != "none" else tasks[:1]:
         for kind, names in getattr(tables, task).items():
             for name in (names,) if isinstance(names, str) else names:
-                new = name not in found
-                if new and (task == BASE or heads == "all" or kind not in seen):
-                    found[name] = kind
+                new = name not in class_names
+                if new and (task == BASE or heads == "all" or kind not in kinds):
+                    class_names[name] = kind
                     if task != BASE:
-                        seen.add(kind)
-    return found
+                        kinds.add(kind)
+    return class_names
 
 
 # -- small configurations ----------------------------------------------------------------------------------
@@ -140,8 +140,8 @@ def _most(name: str) -> int:
 def _enough(values: Mapping[str, Any], layers: int) -> int:
     """Say how many layers show every kind of layer."""
     kinds = values.get("layer_types") or values.get("layers_block_type") or ()
-    seen = {kind: place for place, kind in reversed(list(enumerate(kinds))) if isinstance(kind, str)}
-    return min(max(8, layers), max((layers, *(place + 1 for place in seen.values()))))
+    first_places = {kind: place for place, kind in reversed(list(enumerate(kinds))) if isinstance(kind, str)}
+    return min(max(8, layers), max((layers, *(place + 1 for place in first_places.values()))))
 
 
 def _each(value: Any, change: Callable[[int], int]) -> Any:
@@ -237,17 +237,17 @@ def analysed(kind: Any, own: Own) -> dict[str, Any]:
     module, stage = torch_tracing_graph.build_on_meta(lambda: kind(_copied(own.config)).eval())
     tracing = Tracing(inputs=own.specs, mode=Mode.INFERENCE, optimizer="none")
     graph = torch_tracing_graph.trace_module(module, stage, tracing)
-    found = AnalysedGraph.of(graph, formulas())
-    whole = found.totals()
+    graph_costs = AnalysedGraph.of(graph, formulas())
+    totals = graph_costs.totals()
     return {
-        "macs": whole.macs,
+        "macs": totals.macs,
         "common": sum(
-            c.macs for op, c in zip(graph.ops, found.counts, strict=True) if op.kind in COUNTED_BY_TORCH
+            c.macs for op, c in zip(graph.ops, graph_costs.counts, strict=True) if op.kind in COUNTED_BY_TORCH
         ),
-        "coverage": whole.coverage,
+        "coverage": totals.coverage,
         "seconds": time.process_time() - begin,
         "assumptions": list(graph.assumptions),
-        "uncounted": [(o.kind, o.shapes, o.calls) for o in sum_by_operator(found) if not o.counted],
+        "uncounted": [(o.kind, o.shapes, o.calls) for o in sum_by_operator(graph_costs) if not o.counted],
     }
 
 
@@ -280,34 +280,34 @@ def tried(name: str, type_: str, tools: list[str], answer: Callable[[dict[str, A
                 }
             )
         for tool in tools:
-            said = peers.ask(tool, kind(_copied(own.config)).eval(), (), real(own.specs))
-            answer({f"peer {tool}": [said.macs, said.error, said.seconds]})
+            reply = peers.ask(tool, kind(_copied(own.config)).eval(), (), real(own.specs))
+            answer({f"peer {tool}": [reply.macs, reply.error, reply.seconds]})
 
 
 def alone(name: str, type_: str, tools: list[str]) -> dict[str, Any]:
     """Try one class in a process of its own."""
     context = multiprocessing.get_context("fork")
     mine, its = context.Pipe(duplex=False)
-    found: dict[str, Any] = {"name": name, "type": type_}
+    answers: dict[str, Any] = {"name": name, "type": type_}
     process = context.Process(target=_answering, args=(name, type_, tools, its))
     process.start()
     its.close()
     end = time.monotonic() + MOST_SECONDS * (1 + len(tools))
     while mine.poll(max(0.0, end - time.monotonic())):
         try:
-            found |= mine.recv()
+            answers |= mine.recv()
         except EOFError:
             break
     else:
         process.kill()
-        found.setdefault("own" if "eligible" not in found else "error", f"more than {MOST_SECONDS} s")
+        answers.setdefault("own" if "eligible" not in answers else "error", f"more than {MOST_SECONDS} s")
     process.join()
-    if process.exitcode and "macs" not in found:
-        found.setdefault(
-            "own" if "eligible" not in found else "error", f"ended with status {process.exitcode}"
+    if process.exitcode and "macs" not in answers:
+        answers.setdefault(
+            "own" if "eligible" not in answers else "error", f"ended with status {process.exitcode}"
         )
-        found["crash"] = True
-    return found
+        answers["crash"] = True
+    return answers
 
 
 def warm() -> None:
@@ -330,19 +330,19 @@ def _answering(name: str, type_: str, tools: list[str], pipe: Connection) -> Non
 # -- the report --------------------------------------------------------------------------------------------
 
 
-def row(found: Mapping[str, Any]) -> str:
+def row(result: Mapping[str, Any]) -> str:
     """Tell of a class in a line."""
-    head = f"{found['name']:<48}"
-    if "eligible" not in found:
-        return f"{head} not eligible: {found.get('own', '')[:100]}"
-    if "macs" not in found:
-        return f"{head} FAILED: {found.get('error', '')}"
-    counter, common = found["counter"], found["common"]
+    head = f"{result['name']:<48}"
+    if "eligible" not in result:
+        return f"{head} not eligible: {result.get('own', '')[:100]}"
+    if "macs" not in result:
+        return f"{head} FAILED: {result.get('error', '')}"
+    counter, common = result["counter"], result["common"]
     ratio = f"{'=' if counter == common else round(counter / max(1, common), 3):>8}"
-    text = f"{head}{found['macs']:>16,}{ratio}{found['coverage']:>8.3f}{found['seconds']:>7.2f}s"
-    said = (found[key] for key in found if key.startswith("peer "))
+    text = f"{head}{result['macs']:>16,}{ratio}{result['coverage']:>8.3f}{result['seconds']:>7.2f}s"
+    replies = (result[key] for key in result if key.startswith("peer "))
     return text + "".join(
-        f"{error[:12] or round(macs / max(1, found['macs']), 3):>14}" for macs, error, _ in said
+        f"{error[:12] or round(macs / max(1, result['macs']), 3):>14}" for macs, error, _ in replies
     )
 
 
@@ -357,15 +357,15 @@ def report(results: list[dict[str, Any]], tools: list[str]) -> bool:
     print(f"({100 * share:.1f} %), of them fully counted: {sum(r['coverage'] == 1 for r in good)}")
     print(f"same MACs as FlopCounterMode, of the operators that it counts: {same}")
     print("slowest: " + ", ".join(f"{r['name']} {r['seconds']:.1f} s" for r in slow))
-    for found in eligible:
-        if "macs" not in found:
-            print(f"  {found['name']}: {'CRASH ' if found.get('crash') else ''}{found.get('error')}")
+    for result in eligible:
+        if "macs" not in result:
+            print(f"  {result['name']}: {'CRASH ' if result.get('crash') else ''}{result.get('error')}")
     kinds: Counter[str] = Counter()
     example: dict[str, str] = {}
-    for found in good:
-        for kind, shapes, calls in found["uncounted"]:
+    for result in good:
+        for kind, shapes, calls in result["uncounted"]:
             kinds[kind] += calls
-            example.setdefault(kind, f"{shapes} in {found['name']}")
+            example.setdefault(kind, f"{shapes} in {result['name']}")
     for kind, calls in kinds.most_common():
         print(f"  uncounted {kind}: {calls} calls, as {example[kind]}")
     if tools:
@@ -376,15 +376,15 @@ def report(results: list[dict[str, Any]], tools: list[str]) -> bool:
 
 def beside(eligible: list[dict[str, Any]], tools: list[str]) -> None:
     """Print how many classes each tool can take, and how near it comes to us."""
-    asked = [r for r in eligible if f"peer {tools[0]}" in r]
-    print(f"\nOf {len(asked)} classes: without an error, within 1 % and 10 % of ours, seconds in all")
-    good = [r for r in asked if "macs" in r]
+    compared = [r for r in eligible if f"peer {tools[0]}" in r]
+    print(f"\nOf {len(compared)} classes: without an error, within 1 % and 10 % of ours, seconds in all")
+    good = [r for r in compared if "macs" in r]
     print(f"  {'ModelDyno':<14}{len(good):>5}{'':>10}{sum(r['seconds'] for r in good):>10.1f}")
     for tool in tools:
-        said = [(r.get("macs"), *r[f"peer {tool}"]) for r in asked if f"peer {tool}" in r]
-        ran = [(ours, macs) for ours, macs, error, _ in said if not error]
+        replies = [(r.get("macs"), *r[f"peer {tool}"]) for r in compared if f"peer {tool}" in r]
+        ran = [(ours, macs) for ours, macs, error, _ in replies if not error]
         near = [sum(abs(macs - ours) <= part * ours for ours, macs in ran if ours) for part in (0.01, 0.1)]
-        print(f"  {tool:<14}{len(ran):>5}{near[0]:>5}{near[1]:>5}{sum(s for *_, s in said):>10.1f}")
+        print(f"  {tool:<14}{len(ran):>5}{near[0]:>5}{near[1]:>5}{sum(s for *_, s in replies):>10.1f}")
 
 
 def main() -> int:
@@ -402,13 +402,13 @@ def main() -> int:
     warm()
     todo = classes("all" if options.only else options.heads)
     if options.only:
-        wanted = options.only.split(",")
-        todo = {n: t for n, t in todo.items() if (n in wanted if len(wanted) > 1 else options.only in n)}
+        chosen = options.only.split(",")
+        todo = {n: t for n, t in todo.items() if (n in chosen if len(chosen) > 1 else options.only in n)}
     drawn = sorted(todo)
     random.Random(0).shuffle(drawn)
     names = drawn[: options.sample] if options.sample else list(todo)
     tools = peers.installed() if options.peers else []
-    asked = set(drawn[: options.peers])
+    compared = set(drawn[: options.peers])
     if tools:
         print(
             f"{'':<48}{'MACs':>16}{'torch':>8}{'counted':>8}{'':>8}"
@@ -416,7 +416,7 @@ def main() -> int:
         )
     results = []
     for name in names:
-        results.append(alone(name, todo[name], tools if name in asked else []))
+        results.append(alone(name, todo[name], tools if name in compared else []))
         print(row(results[-1]), flush=True)
         if options.json:
             with options.json.open("a") as file:

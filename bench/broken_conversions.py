@@ -88,9 +88,9 @@ class Cnn(nn.Module):
 class Transformer(nn.Module):
     """A layer of a transformer with a padding mask."""
 
-    def __init__(self, width: int = 32, words: int = 300) -> None:
+    def __init__(self, width: int = 32, vocabulary: int = 300) -> None:
         super().__init__()
-        self.words, self.places = nn.Embedding(words, width), nn.Embedding(64, width)
+        self.words, self.places = nn.Embedding(vocabulary, width), nn.Embedding(64, width)
         self.q, self.k, self.v, self.o = (nn.Linear(width, width) for _ in range(4))
         self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
         self.up, self.down = nn.Linear(width, 64), nn.Linear(64, width)
@@ -630,8 +630,8 @@ class Source:
         tallies, refused = compare_model(model, backend, self.reference, self.folder, rule, **settings)
         if refused:
             return False, f"refuses {', '.join(refused)}"
-        found = conclude(tallies, rule, samples=self.reference.samples)
-        return found.verdict is Sameness.AGREES, found.sentence
+        agreement = conclude(tallies, rule, samples=self.reference.samples)
+        return agreement.verdict is Sameness.AGREES, agreement.sentence
 
 
 @contextmanager
@@ -693,8 +693,8 @@ def locate_in_form(source: Source, candidate: Model, recipe: str) -> FirstDiffer
     """
     converter = plugins.converter(recipe)
     path = Path(tempfile.mkdtemp(prefix="places-", dir=_SCRATCH.name)) / converter.file
-    given = conversion_source(source.model, source.reference, source.folder)
-    converter.convert(replace(given, model=candidate), path, opset=None)
+    conversion = conversion_source(source.model, source.reference, source.folder)
+    converter.convert(replace(conversion, model=candidate), path, opset=None)
     made, rule = load(path, converter.loader), AgreementRule(computed=source.reference.computed)
     tallies, refused = compare_model(made, converter.backend, source.reference, source.folder, rule)
     if refused:
@@ -718,19 +718,19 @@ def places(every: int = 1, recipes: tuple[str, ...] = FOLLOWED) -> Iterator[tupl
             source = run(model, "torch")
             for recipe in recipes:
                 with suppress(Exception):  # an exporter that cannot
-                    if (found := locate_in_form(source, candidate, recipe)) is not None:
-                        yield f"{name} ({recipe})", PLACES[name], found.place, found.sentence
+                    if (difference := locate_in_form(source, candidate, recipe)) is not None:
+                        yield f"{name} ({recipe})", PLACES[name], difference.place, difference.sentence
     for name, network, example in list(networks())[::every]:
         with model_of(network.eval(), example) as model:
             source = run(model, "torch")
             for recipe in recipes:
                 with suppress(Exception):
-                    if (found := locate_in_form(source, model, recipe)) is not None:
+                    if (difference := locate_in_form(source, model, recipe)) is not None:
                         yield (
                             f"{name} ({recipe})",
                             "",
-                            "" if found.end is None else found.place,
-                            found.sentence,
+                            "" if difference.end is None else difference.place,
+                            difference.sentence,
                         )
 
 
@@ -739,11 +739,11 @@ def count_places(every: int, *, verbose: bool) -> int:
     code = 0
     for recipe in FOLLOWED:
         exact = spans = wrong = right = total = 0
-        for name, expected, found, sentence in places(every, (recipe,)):
-            within = found in SPANS.get(expected, ())
-            good = found == expected or within
+        for name, expected, place, sentence in places(every, (recipe,)):
+            within = place in SPANS.get(expected, ())
+            good = place == expected or within
             if expected:
-                total, exact, spans = total + 1, exact + (found == expected), spans + within
+                total, exact, spans = total + 1, exact + (place == expected), spans + within
             else:
                 right += 1
             wrong += not good
@@ -766,7 +766,7 @@ def transformers() -> Iterator[tuple[str, nn.Module, Any]]:
     import transformers as hf
 
     small = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-    words = {
+    tokens = {
         "input_ids": torch.randint(1, 100, (2, 12)),
         "attention_mask": torch.ones(2, 12, dtype=torch.int64),
     }
@@ -779,7 +779,7 @@ def transformers() -> Iterator[tuple[str, nn.Module, Any]]:
         "gpt2": hf.GPT2Model(hf.GPT2Config(vocab_size=100, n_embd=32, n_layer=2, n_head=4, use_cache=False)),
     }
     for name, model in text_models.items():
-        yield name, model, words
+        yield name, model, tokens
     vit = hf.ViTModel(hf.ViTConfig(image_size=16, patch_size=4, **small))
     yield "vit", vit, torch.randn(2, 3, 16, 16)
 
@@ -823,10 +823,10 @@ def ways(source: Source) -> Iterator[tuple[str, Callable[[], Model], str, dict[s
     def convert(recipe: str) -> Path:
         if recipe not in files:
             converter = plugins.converter(recipe)
-            given = conversion_source(source.model, source.reference, folder)
+            conversion = conversion_source(source.model, source.reference, folder)
             files[recipe] = folder / recipe / converter.file
             files[recipe].parent.mkdir()
-            converter.convert(given, files[recipe], opset=None)
+            converter.convert(conversion, files[recipe], opset=None)
         return files[recipe]
 
     def frozen() -> Model:

@@ -99,8 +99,8 @@ def open_worker(durations: Durations) -> Server:
         return busy, np.array([np.quantile(_sojourns(times, gaps * durations.mean / b), 0.99) for b in busy])
 
     def p99(rate: float) -> float:
-        busy, found = curve()
-        return float(np.exp(np.interp(rate * durations.mean, busy, np.log(found))))
+        busy, latencies = curve()
+        return float(np.exp(np.interp(rate * durations.mean, busy, np.log(latencies))))
 
     idle = float(np.quantile(np.concatenate([durations.draw(np.random.default_rng(1), 4096)] * 9), 0.99))
     return Server(service=Service(durations=durations), p99=p99, bounds=(1.6 * idle, 10 * idle), knob=RATE)
@@ -308,11 +308,11 @@ def perf_analyzer(meter: Meter, bound: float, _seconds: float) -> Found:
 
 def stable(meter: Meter, load: int) -> float | None:
     """Give the mean p99 of three windows that agree; None where ten windows do not."""
-    seen: list[tuple[float, float]] = []
+    percentiles: list[tuple[float, float]] = []
     for _ in range(10):
         due = sample_records(meter.window(load, 5.0).due())
-        seen.append((float(np.quantile((due.end - due.due) * 1e-9, 0.99)), len(due) / 5.0))
-        last = seen[-3:]
+        percentiles.append((float(np.quantile((due.end - due.due) * 1e-9, 0.99)), len(due) / 5.0))
+        last = percentiles[-3:]
         if len(last) == 3 and all(max(column) <= 1.1 * min(column) for column in zip(*last, strict=True)):
             return sum(p99 for p99, _ in last) / 3
     return None
@@ -329,16 +329,16 @@ def search(order: tuple[str, str, int, float]) -> tuple[float, float, Found]:
     return server.capacity(bound), bound, RULES[rule](Meter(server=server, seed=seed), bound, seconds)
 
 
-def lines(name: str, rule: str, found: list[tuple[float, float, Found]], verbose: bool) -> Iterator[str]:
+def lines(name: str, rule: str, outcomes: list[tuple[float, float, Found]], verbose: bool) -> Iterator[str]:
     """Sum a rule's searches up."""
-    all_found = [f for _, _, f in found]
-    right = sum(f.holds(truth) for truth, _, f in found)
+    all_found = [f for _, _, f in outcomes]
+    right = sum(f.holds(truth) for truth, _, f in outcomes)
     widths = [f.failed / f.passed - 1 for f in all_found if f.passed and f.failed < math.inf]
-    errors = [abs(f.passed - truth) / max(truth, 1) for truth, _, f in found]
+    errors = [abs(f.passed - truth) / max(truth, 1) for truth, _, f in outcomes]
     none = sum(f.end == "unstable" for f in all_found)
     runs, spent = [f.runs for f in all_found], [f.spent for f in all_found]
     yield (
-        f"{name:24}{rule:22}{right:4} of {len(found)}  runs {np.mean(runs):4.1f} (at most {max(runs)})  "
+        f"{name:24}{rule:22}{right:4} of {len(outcomes)}  runs {np.mean(runs):4.1f} (at most {max(runs)})  "
         f"time {np.mean(spent):5.0f} s  width {np.median(widths) if widths else math.nan:6.1%}  "
         f"off {np.median(errors):6.1%} (p95 {np.quantile(errors, 0.95):6.1%})"
         + (f"  unstable {none}" if none else "")
@@ -346,7 +346,7 @@ def lines(name: str, rule: str, found: list[tuple[float, float, Found]], verbose
     if verbose:
         ends = [f.end for f in all_found]
         yield f"    ends: { {end: ends.count(end) for end in dict.fromkeys(ends)} }"
-        for truth, bound, f in found:
+        for truth, bound, f in outcomes:
             if not f.holds(truth):
                 yield f"    missed: {truth:.5g} at {bound * 1e3:.1f} ms, answered {f}"
 
@@ -359,22 +359,22 @@ def main() -> int:
     parser.add_argument("--rule", choices=RULES, action="append")
     parser.add_argument("--server", default="", help="only those whose names hold this")
     parser.add_argument("-v", "--verbose", action="store_true")
-    given = parser.parse_args()
+    options = parser.parse_args()
     status = 0
     with ProcessPoolExecutor() as pool:
-        for name in (name for name in SERVERS if given.server in name):
-            rules = given.rule or RULES
+        for name in (name for name in SERVERS if options.server in name):
+            rules = options.rule or RULES
             for rule in rules if SERVERS[name].knob == CONCURRENCY else {"ours"}.intersection(rules):
                 begin = perf_counter()
-                orders = [(name, rule, seed, given.seconds) for seed in range(given.searches)]
-                found = list(pool.map(search, orders, chunksize=4))
-                for line in lines(name, rule, found, given.verbose):
+                orders = [(name, rule, seed, options.seconds) for seed in range(options.searches)]
+                outcomes = list(pool.map(search, orders, chunksize=4))
+                for line in lines(name, rule, outcomes, options.verbose):
                     print(line, flush=True)
-                if given.verbose:
+                if options.verbose:
                     print(f"    in {perf_counter() - begin:.0f} s of ours")
                 if rule == "ours":
-                    right = sum(f.holds(truth) for truth, _, f in found)
-                    status |= right < 0.95 * len(found) or max(f.runs for _, _, f in found) > 10
+                    right = sum(f.holds(truth) for truth, _, f in outcomes)
+                    status |= right < 0.95 * len(outcomes) or max(f.runs for _, _, f in outcomes) > 10
     return status
 
 

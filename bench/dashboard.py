@@ -100,14 +100,14 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="a store that is made once")
     parser.add_argument("--against", type=Path, help="another checkout, measured in turns with this one")
     parser.add_argument("--rounds", type=int, default=1)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        kept = given.keep or Path(folder) / "kept.db"
+        kept = options.keep or Path(folder) / "kept.db"
         if not kept.exists():
-            fill_store(kept, given.models, given.results, given.studies)
-        trees = [tree for tree in (given.against, HERE) if tree is not None]
+            fill_store(kept, options.models, options.results, options.studies)
+        trees = [tree for tree in (options.against, HERE) if tree is not None]
         missed = False
-        for turn in range(given.rounds):
+        for turn in range(options.rounds):
             for tree in trees:
                 store = Path(folder) / f"{turn}-{tree.name}.db"  # whose log is its own, too
                 shutil.copy(kept, store)
@@ -135,12 +135,12 @@ def measure(tree: Path, store: Path) -> bool:
         began = psutil.Process(process.pid).cpu_times().user
         under_load = load_pages(address)
         used = psutil.Process(process.pid).cpu_times().user - began
-        out, said = writers.communicate()
+        out, errors = writers.communicate()
         memory = psutil.Process(process.pid).memory_info().rss
     written = sum(map(int, out.split()))
     with sqlite3.connect(store) as connection:
         (there,) = connection.execute("SELECT count(*) FROM results WHERE created >= '2027'").fetchone()
-    locked = said.count("locked")
+    locked = errors.count("locked")
     print(f"\n{tree.name}: store of {size / 1e6:,.0f} MB, {READERS} readers, "
           f"{WRITERS} writers of {1 / PAUSE:g} results a second each")  # fmt: skip
     for path in ALONE:
@@ -151,7 +151,7 @@ def measure(tree: Path, store: Path) -> bool:
             line += f"   under load p50 {p50 * 1000:7.1f} ms   p95 {p95 * 1000:7.1f} ms   {rate:6.1f}/s"
         print(line)
     worst = max(p95 for _, p95, _ in under_load.values())
-    found = {
+    figures = {
         "p95": worst,
         "alone": max(seconds for seconds, _ in alone.values()),
         "painted": max(painted.values(), default=0.0),
@@ -166,7 +166,7 @@ def measure(tree: Path, store: Path) -> bool:
           f"load of the machine {os.getloadavg()[0]:.0f}")  # fmt: skip
     print(f"memory {memory / 2**20:.0f} MiB (idle {idle / 2**20:.0f} MiB), {written} results written, "
           f"{written - there} lost, {locked} times locked out")  # fmt: skip
-    over = [name for name, goal in GOALS.items() if found[name] > goal]
+    over = [name for name, goal in GOALS.items() if figures[name] > goal]
     print(f"goals missed: {', '.join(over) or 'none'}", flush=True)
     return bool(over) or locked > 0 or written != there
 
@@ -191,11 +191,11 @@ def served(tree: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
 def fetch(url: str) -> tuple[float, int]:
     """Return the median time of five answers after the first, in seconds, and the bytes of one."""
     times, weight = [], 0
-    asked = urllib.request.Request(url, headers={"x-follows": "1"})  # one that is made for it
+    request = urllib.request.Request(url, headers={"x-follows": "1"})  # one that is made for it
     for _ in range(6):
         time.sleep(0.6)  # longer than one answer is shown to others
         begin = time.perf_counter()
-        with urllib.request.urlopen(asked) as answer:
+        with urllib.request.urlopen(request) as answer:
             weight = len(answer.read())
         times.append(time.perf_counter() - begin)
     return median(times[1:]), weight
@@ -212,17 +212,17 @@ def largest_paint(address: str) -> dict[str, float]:
     except Exception as error:  # noqa: BLE001 - whatever is missing
         print(f"no browser: {error}")
         return {}
-    found = {}
+    paints = {}
     with sync_playwright() as started:
         browser = started.chromium.launch(executable_path=program, args=["--no-sandbox"])
         for path in PATHS:
             page = browser.new_context().new_page()
             page.goto(address + path)
             page.wait_for_timeout(800)
-            found[path] = page.evaluate(_LARGEST) / 1000
+            paints[path] = page.evaluate(_LARGEST) / 1000
             page.close()
         browser.close()
-    return found
+    return paints
 
 
 _LARGEST = """() => new Promise((done) => new PerformanceObserver((list) =>
@@ -298,11 +298,11 @@ def _copy(
 def load_pages(address: str) -> dict[str, tuple[float, float, float]]:
     """Let all read, each one page again and again; return median, 95th percentile, and answers a second."""
     host, _, port = address.removeprefix("http://").partition(":")
-    words = [sys.executable, "-c", _READERS, host, port, str(READERS), str(SECONDS), *PATHS]
-    times = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    command = [sys.executable, "-c", _READERS, host, port, str(READERS), str(SECONDS), *PATHS]
+    times = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     return {
-        path: (median(found), quantiles(found, n=20)[-1], len(found) / SECONDS)
-        for path, found in times.items()
+        path: (median(durations), quantiles(durations, n=20)[-1], len(durations) / SECONDS)
+        for path, durations in times.items()
     }
 
 

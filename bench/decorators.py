@@ -114,15 +114,15 @@ def main() -> None:
         "with a kept mark, off": kept_mark(off),
         "with profiled, on": block(on),
     }
-    found: dict[str, list[float]] = {name: [] for name in loops}
+    costs_by_name: dict[str, list[float]] = {name: [] for name in loops}
     for number in range(rounds):
         order = list(loops) if number % 2 == 0 else list(reversed(loops))
         for name in order:
-            found[name].append(cost(loops[name]))
-    base = found["plain"]
+            costs_by_name[name].append(cost(loops[name]))
+    base = costs_by_name["plain"]
     print(f"{rounds} rounds of {CALLS} calls; a plain call takes {statistics.median(base):.0f} ns\n")
     medians = {}
-    for name, costs in found.items():
+    for name, costs in costs_by_name.items():
         if name != "plain":
             added = [mine - least for mine, least in zip(costs, base, strict=True)]
             low, medians[name], high = statistics.quantiles(added, n=4)
@@ -141,9 +141,9 @@ def main() -> None:
         compare_operators()
 
 
-def verdict(found: float, bound: float) -> str:
+def verdict(overhead: float, bound: float) -> str:
     """Say whether a bound held."""
-    return "held" if found <= bound else "BROKEN"
+    return "held" if overhead <= bound else "BROKEN"
 
 
 def compare_operators(rounds: int = 40) -> None:

@@ -42,10 +42,10 @@ def difference(engine: str, path: Path, feeds: list[Feed], expected: list[Feed])
     with backend.open(model, config) as session:
         assert isinstance(session, CanSend)
         target = session.target(feeds)
-        for number, wanted in enumerate(expected):
-            found = session.arrays(send_once(target, number))
-            for name, values in wanted.items():
-                worst = max(worst, float(np.abs(found[name].reshape(values.shape) - values).max()))
+        for number, outputs in enumerate(expected):
+            answers = session.arrays(send_once(target, number))
+            for name, values in outputs.items():
+                worst = max(worst, float(np.abs(answers[name].reshape(values.shape) - values).max()))
     return worst
 
 
@@ -78,9 +78,9 @@ def main() -> None:
             worst = difference(engine, path, feeds, expected)
             print(f"{engine:11} differs by {worst:.1e} at most (bound {TOLERANCE:.0e})", flush=True)
         print("\nengine       requests/s   samples/s   median       p99          queue      compute    rest")
-        found: dict[str, list[modeldyno.Result]] = {engine: [] for engine in options.only}
+        results_by_engine: dict[str, list[modeldyno.Result]] = {engine: [] for engine in options.only}
         for _ in range(options.rounds):
-            for engine, results in found.items():
+            for engine, results in results_by_engine.items():
                 results.append(
                     modeldyno.load(
                         path,
@@ -93,7 +93,7 @@ def main() -> None:
                         plan=Plan(max_time=3 * options.seconds),
                     )
                 )
-        for engine, results in found.items():
+        for engine, results in results_by_engine.items():
             print(line(engine, results), flush=True)
 
 
@@ -102,12 +102,12 @@ def line(engine: str, results: list[modeldyno.Result]) -> str:
 
     def of(query: str) -> float:
         values = [result[query] for result in results if result.find(query.partition(".")[0])]
-        known = [value for value in values if value is not None]
-        return median(known) if known else float("nan")
+        finite = [value for value in values if value is not None]
+        return median(finite) if finite else float("nan")
 
     times = ("latency.p50.raw", "latency.p99.raw", "queue_time", "compute_time", "network_time")
-    shown = "".join(f"{1e3 * of(query):9.2f} ms" for query in times)
-    return f"{engine:11} {of('request_rate'):11.1f} {of('throughput'):11.1f}{shown}"
+    times_text = "".join(f"{1e3 * of(query):9.2f} ms" for query in times)
+    return f"{engine:11} {of('request_rate'):11.1f} {of('throughput'):11.1f}{times_text}"
 
 
 if __name__ == "__main__":

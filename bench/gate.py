@@ -70,7 +70,7 @@ def models(scratch: Path) -> dict[str, Request]:
     text, graph = scratch / "text.npz", scratch / "minilm.onnx"
     if not graph.is_file():
         _export(graph, text)
-    asked: dict[str, tuple[str, tuple[str, ...], dict[str, int]]] = {
+    definitions: dict[str, tuple[str, tuple[str, ...], dict[str, int]]] = {
         "digits": (str(digits / "digits.onnx"), (str(digits / "test.npz"),), {"batch_size": 32}),
         "minilm": (str(graph), (str(text),), {"batch_size": BATCH}),
         "resnet18": (f"torch:{ROOT / 'bench' / 'models.py'}:resnet18", (), {}),
@@ -79,7 +79,7 @@ def models(scratch: Path) -> dict[str, Request]:
         name: Request(
             model=model, inputs=inputs, settings=settings, probes=("latency",), plan=PLAN, name=name
         )
-        for name, (model, inputs, settings) in asked.items()
+        for name, (model, inputs, settings) in definitions.items()
     }
 
 
@@ -101,7 +101,7 @@ def _export(graph: Path, text: Path) -> None:
 def record(pool: Path, runs: int, scratch: Path) -> None:
     """Run every model so many times, in pairs; what is in the pool already counts."""
     kept, session = _begin(pool)
-    jobs = {name: asked.job() for name, asked in models(scratch).items()}
+    jobs = {name: request.job() for name, request in models(scratch).items()}
     counts = {name: sum(run["model"] == name for run in kept["runs"]) for name in jobs}
     begun = time.monotonic()
     with open_run_session() as bench:
@@ -111,14 +111,14 @@ def record(pool: Path, runs: int, scratch: Path) -> None:
                     continue
                 started = time.monotonic()
                 pair = bench.run_round([(name, job)] * 2)
-                whole = [result for result in pair if isinstance(result, Result) and not result.failures]
-                if bench.interrupted() or len(whole) < len(pair):
+                complete = [result for result in pair if isinstance(result, Result) and not result.failures]
+                if bench.interrupted() or len(complete) < len(pair):
                     why = "interrupted" if bench.interrupted() else pair
                     print(f"{name}: {why}; start me again to go on")
                     _write(pool, kept)
                     return
-                counts[name] += len(whole)
-                took = (time.monotonic() - started) / len(whole)
+                counts[name] += len(complete)
+                took = (time.monotonic() - started) / len(complete)
                 kept["runs"] += [
                     {
                         "model": name,
@@ -127,12 +127,12 @@ def record(pool: Path, runs: int, scratch: Path) -> None:
                         "took": round(took, 3),
                         **_numbers(result),
                     }
-                    for result in whole
+                    for result in complete
                 ]
-            kept["environments"][str(session)] = _environment(whole[0], job)
+            kept["environments"][str(session)] = _environment(complete[0], job)
             _write(pool, kept)
-            done, wanted = sum(counts.values()), runs * len(jobs)
-            print(f"{done} of {wanted} runs, {time.monotonic() - begun:.0f} s", flush=True)
+            done, total = sum(counts.values()), runs * len(jobs)
+            print(f"{done} of {total} runs, {time.monotonic() - begun:.0f} s", flush=True)
 
 
 def _begin(pool: Path) -> tuple[dict[str, Any], int]:
@@ -143,19 +143,19 @@ def _begin(pool: Path) -> tuple[dict[str, Any], int]:
 
 def _numbers(result: Result) -> dict[str, Any]:
     """Give the numbers of a process, rounded to six digits: of the whole model, by query."""
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     for measurement in result.measurements:
         if measurement.scope:
             continue
         value = measurement.value
         if not isinstance(value, Distribution):
-            found[measurement.metric] = _short(value)
+            numbers[measurement.metric] = _short(value)
         elif measurement.metric == "latency":
-            found |= {f"latency.{name}": _short(value.statistic(name)) for name in KEPT}
-            found |= {"latency.n": len(value), "latency.n_eff": _short(value.effective_size("p50"))}
+            numbers |= {f"latency.{name}": _short(value.statistic(name)) for name in KEPT}
+            numbers |= {"latency.n": len(value), "latency.n_eff": _short(value.effective_size("p50"))}
         else:
-            found[f"{measurement.metric}.max"] = _short(value.statistic("max"))
-    return found | {"doubts": sorted({doubt.code for doubt in result.doubts})}
+            numbers[f"{measurement.metric}.max"] = _short(value.statistic("max"))
+    return numbers | {"doubts": sorted({doubt.code for doubt in result.doubts})}
 
 
 def _short(number: float) -> float:
@@ -204,7 +204,7 @@ def judge(pool: Path, comparisons: int, budget: float) -> None:
     kept = json.loads(pool.read_text())
     names = sorted({run["model"] for run in kept["runs"]})
     source = np.random.default_rng(0)
-    whole = {"alarms": 0, "comparisons": 0}
+    totals = {"alarms": 0, "comparisons": 0}
     bought: list[int] = []
     rivals: dict[str, list[int]] = {name: [0, 0] for name in RIVALS}
     for name in names:
@@ -218,12 +218,12 @@ def judge(pool: Path, comparisons: int, budget: float) -> None:
         alarms = sum(ruling.verdict is Verdict.BROKEN for ruling in rulings)
         undecided = sum(ruling.verdict is Verdict.UNDECIDED for ruling in rulings)
         begins = range(0, len(runs) - 2 * rounds, rounds + rounds % 2)  # what ran together stays so
-        seen = [_doctor(numbers, rule, rounds, begin) for begin in begins]
-        smallest = statistics.median(each if each is not None else 1.0 for each in seen)
+        smallest_effects = [_doctor(numbers, rule, rounds, begin) for begin in begins]
+        smallest = statistics.median(each if each is not None else 1.0 for each in smallest_effects)
         strength = detection_rate(draws, rule, 2 * smallest, {})
         bought += [ruling.rounds for ruling in rulings]
-        whole["alarms"] += alarms
-        whole["comparisons"] += len(draws)
+        totals["alarms"] += alarms
+        totals["comparisons"] += len(draws)
         spread = statistics.stdev(map(math.log, numbers[Query.parse("latency.p50")]))
         print(
             f"{name:<9} {len(runs)} runs of {took:.1f} s, spread {spread:.1%}: {alarms} alarms, {undecided} "
@@ -235,12 +235,12 @@ def judge(pool: Path, comparisons: int, budget: float) -> None:
             rivals[rival][0] += sum(_any_worse(drawn, says, 0.0) for drawn in draws)
             rivals[rival][1] += sum(_any_worse(drawn, says, 2 * smallest) for drawn in draws)
     print(
-        f"\nthe gate: {whole['alarms']} alarms of {whole['comparisons']} comparisons of a model with itself; "
-        f"median rounds bought {statistics.median(bought):.0f}"
+        f"\nthe gate: {totals['alarms']} alarms of {totals['comparisons']} comparisons of a model with "
+        f"itself; median rounds bought {statistics.median(bought):.0f}"
     )
-    for rival, (alarms, found) in rivals.items():
-        n = whole["comparisons"]
-        print(f"{rival:<44} {alarms:>4} alarms of {n}, finds the same slowdowns in {found / n:.1%}")
+    for rival, (alarms, detected) in rivals.items():
+        n = totals["comparisons"]
+        print(f"{rival:<44} {alarms:>4} alarms of {n}, finds the same slowdowns in {detected / n:.1%}")
 
 
 def _doctor(numbers: Numbers, rule: GateRule, rounds: int, begin: int) -> float | None:
@@ -339,9 +339,9 @@ def _counted(done: Sequence[dict[str, Any]]) -> str:
     """Say how the gates went."""
     if not done:
         return "no gates"
-    found = dict(Counter(run["verdict"] for run in done))
+    verdicts = dict(Counter(run["verdict"] for run in done))
     rounds, took = (statistics.median(run[what] for run in done) for what in ("rounds", "took"))
-    return f"{len(done)} gates: {found}; median {rounds:.0f} rounds, {took:.0f} s"
+    return f"{len(done)} gates: {verdicts}; median {rounds:.0f} rounds, {took:.0f} s"
 
 
 def main() -> None:

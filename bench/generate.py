@@ -51,11 +51,11 @@ def since(begin: Stamp, end: Stamp) -> Stamp:
     return end[0] - begin[0], end[1] - begin[1]
 
 
-def gpt2(layers: int, width: int, words: int) -> Any:
+def gpt2(layers: int, width: int, vocabulary: int) -> Any:
     """A network like GPT-2 small, with random weights."""
     torch.manual_seed(0)
     special = {"bos_token_id": 0, "eos_token_id": 0}
-    config = transformers.GPT2Config(n_layer=layers, n_embd=width, vocab_size=words, **special)
+    config = transformers.GPT2Config(n_layer=layers, n_embd=width, vocab_size=vocabulary, **special)
     net = transformers.GPT2LMHeadModel(config).eval()
     net.generation_config.eos_token_id = None
     net.generation_config.pad_token_id = 0
@@ -134,7 +134,7 @@ def bare(net: Any, prompt: torch.Tensor, tokens: int) -> Way:
 
 def compare(ways: dict[str, Way], rounds: int) -> dict[str, list[tuple[float, float]]]:
     """Alternate the ways; give the median gaps of each by round, after one round to warm up."""
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+    gaps_by_way: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     for number in range(rounds + 1):
         order = list(ways) if number % 2 == 0 else list(reversed(ways))
         made = {name: ways[name]() for name in order}
@@ -143,8 +143,8 @@ def compare(ways: dict[str, Way], rounds: int) -> dict[str, list[tuple[float, fl
         if number:
             for name, (_, gaps) in made.items():
                 wall, busy = (statistics.median(column) for column in zip(*gaps, strict=True))
-                found[name].append((wall, busy))
-    return found
+                gaps_by_way[name].append((wall, busy))
+    return gaps_by_way
 
 
 _NUMBERS = {
@@ -157,10 +157,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     for name, default in _NUMBERS.items():
         parser.add_argument(f"--{name}", type=int, default=default)
-    asked = parser.parse_args()
-    torch.set_num_threads(asked.threads)
-    net = gpt2(asked.layers, asked.width, asked.words)
-    prompt = torch.randint(0, net.config.vocab_size, (1, asked.prompt))
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    net = gpt2(options.layers, options.width, options.words)
+    prompt = torch.randint(0, net.config.vocab_size, (1, options.prompt))
     model = Model(
         identity=ModelIdentity(name="bench", digest="sha256:0", framework="torch"),
         form=Form.TORCH,
@@ -171,15 +171,15 @@ def main() -> None:
     with plugins.backend("torch").open(model, config) as session:
         assert isinstance(session, CanGenerate)
         ways = {
-            "modeldyno": ours(session, prompt, asked.tokens),
-            "generate with a streamer": theirs(net, prompt, asked.tokens),
-            "bare loop": bare(net, prompt, asked.tokens),
+            "modeldyno": ours(session, prompt, options.tokens),
+            "generate with a streamer": theirs(net, prompt, options.tokens),
+            "bare loop": bare(net, prompt, options.tokens),
         }
-        found = compare(ways, asked.rounds)
-    own = found.pop("modeldyno")
-    asked_for = ", ".join(f"{name} {value}" for name, value in vars(asked).items())
+        gaps_by_way = compare(ways, options.rounds)
+    own = gaps_by_way.pop("modeldyno")
+    asked_for = ", ".join(f"{name} {value}" for name, value in vars(options).items())
     print(f"{asked_for}; ours: {statistics.median(wall for wall, _ in own) * 1e-6:.2f} ms a token")
-    for name, gaps in found.items():
+    for name, gaps in gaps_by_way.items():
         for place, clock in enumerate(("by the clock", "processor time")):
             ratios = [mine[place] / other[place] for mine, other in zip(own, gaps, strict=True)]
             print(

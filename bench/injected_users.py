@@ -54,8 +54,8 @@ class ForeignUser:
 
     def start(self) -> None:
         """Start it; the shell that starts it ends at once, so that it is nobody's child."""
-        told = subprocess.run(["sh", "-c", SHELL], stdout=subprocess.PIPE, check=True)
-        self.pid, self.came = int(told.stdout), self.came + 1
+        shell = subprocess.run(["sh", "-c", SHELL], stdout=subprocess.PIPE, check=True)
+        self.pid, self.came = int(shell.stdout), self.came + 1
 
     def stop(self) -> None:
         """End it."""
@@ -92,19 +92,22 @@ def main() -> None:
                 mock.patch.object(worker, "idle_device", _with_user(user, chance, options.max_time)),
                 mock.patch.object(worker.canary, "is_due", return_value=False),
             ):
-                worker.run_worker(worker.WorkerOptions(once=True, idle=IdleRule(looks=0)))
+                worker.run_worker(worker.WorkerOptions(once=True, idle=IdleRule(samples=0)))
             figures = current_figures(registry, "digits")
     disturbed, alone = Counter[FigureState](), Counter[FigureState]()
     for figure in figures:
         first = int(figure.measure.settings["batch_size"]) <= options.figures
         (disturbed if first else alone)[figure.state] += 1
-    print(f"{disturbed.total()} figures, {user.came} of them beside a foreign process: {_told(disturbed)}")
-    print(f"{alone.total()} figures without it: {_told(alone)}")
+    print(
+        f"{disturbed.total()} figures, {user.came} of them beside a foreign process: "
+        f"{_name_states(disturbed)}"
+    )
+    print(f"{alone.total()} figures without it: {_name_states(alone)}")
     before_it_came = options.figures - user.came
     raise SystemExit(disturbed[FigureState.FRESH] > before_it_came or disturbed.total() < options.figures)
 
 
-def _told(states: Counter[FigureState]) -> str:
+def _name_states(states: Counter[FigureState]) -> str:
     return ", ".join(f"{count} {state}" for state, count in states.items())
 
 

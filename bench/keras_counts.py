@@ -63,8 +63,8 @@ def operations_by_profiler(model: Any) -> int:
     graph = convert_variables_to_constants_v2(traced).graph
     options = tf.compat.v1.profiler.ProfileOptionBuilder.float_operation()
     options["output"] = "none"
-    found = tf.compat.v1.profiler.profile(graph, cmd="scope", options=options)
-    return int(found.total_float_ops)
+    profile = tf.compat.v1.profiler.profile(graph, cmd="scope", options=options)
+    return int(profile.total_float_ops)
 
 
 def main() -> int:

@@ -34,12 +34,12 @@ def bare(function: Any, tensor: Any, name: str) -> Callable[[int], list[float]]:
     """The least that a timed loop can do."""
 
     def times(n: int) -> list[float]:
-        found = []
+        seconds = []
         for _ in range(n):
             begin = time.perf_counter_ns()
             function(**{name: tensor}).numpy()
-            found.append((time.perf_counter_ns() - begin) * 1e-9)
-        return found
+            seconds.append((time.perf_counter_ns() - begin) * 1e-9)
+        return seconds
 
     return times
 

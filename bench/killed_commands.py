@@ -40,18 +40,18 @@ GUARD, CHILDREN = "servers.supervisor", ("runtime.worker", "runtime.serve_worker
 
 def marked(word: str) -> dict[int, str]:
     """Give the living processes of a round: number to command line."""
-    found = {}
+    commands = {}
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if f"{MARK}={word}".encode() in (place / "environ").read_bytes():
-                found[int(place.name)] = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-    return found
+                commands[int(place.name)] = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return commands
 
 
 def started(backend: str, folder: Path, word: str, *, serves: bool = False) -> subprocess.Popen[bytes]:
     """Begin a short load, or a server that stays."""
-    words = ["serve"] if serves else ["load", "-c", "2", "--duration", "1s"]
-    command = [sys.executable, "-m", "modeldyno", *words, str(MODEL), "--backend", backend]
+    arguments = ["serve"] if serves else ["load", "-c", "2", "--duration", "1s"]
+    command = [sys.executable, "-m", "modeldyno", *arguments, str(MODEL), "--backend", backend]
     changed = {
         MARK: word, "TMPDIR": str(folder), "MODELDYNO_STORE": f"sqlite:///{folder}/store.db",
         "MODELDYNO_STATE": str(folder / "state"),
@@ -78,16 +78,18 @@ def watched(main: subprocess.Popen[bytes], word: str) -> Iterator[str]:
 
 def spans(backend: str) -> dict[str, float]:
     """Give how long the server starts, is loaded, and stops, when nobody kills."""
-    seen: dict[str, list[float]] = {}
+    moments: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="kills-") as folder:
         main = started(backend, Path(folder), "whole")
         for now in watched(main, "whole"):
-            seen.setdefault(now, []).append(time.monotonic())
-    if main.returncode or "load" not in seen:
+            moments.setdefault(now, []).append(time.monotonic())
+    if main.returncode or "load" not in moments:
         raise SystemExit(
             f"a load that nobody kills ends with exit code {main.returncode}; is {backend} installed?"
         )
-    return {name: seen[name][-1] - seen[name][0] for name in ("start", "load", "stop") if name in seen}
+    return {
+        name: moments[name][-1] - moments[name][0] for name in ("start", "load", "stop") if name in moments
+    }
 
 
 def stage(commands: dict[int, str]) -> str:
@@ -149,7 +151,7 @@ def killed(
             end = time.monotonic() if main.poll() is None else end
         main.poll()
         names = set(re.findall(r"/(modeldyno-\w+-\w+)", "\n".join(there.values())))
-        while (rest := left(folder, word, names)) and time.monotonic() - end < grace:
+        while (survivors := left(folder, word, names)) and time.monotonic() - end < grace:
             time.sleep(POLL)
             main.poll()
         spent = time.monotonic() - end
@@ -157,7 +159,7 @@ def killed(
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         main.wait()
-    return stage(there), spent, rest
+    return stage(there), spent, survivors
 
 
 def main() -> None:
@@ -180,16 +182,18 @@ def main() -> None:
         name = list(phases)[number % len(phases)]
         delay = chance.uniform(0, phases[name])
         child = bool(number % 2)
-        during, spent, rest = killed(options.backend, name, delay, options.grace, child=child, serves=serves)
+        during, spent, survivors = killed(
+            options.backend, name, delay, options.grace, child=child, serves=serves
+        )
         stages[during] += 1
-        lost += rest
+        lost += survivors
         longest = max(longest, spent)
         who = "child" if child else "command"
         print(
             f"{number + 1:3} {name:5} + {delay:.2f} s, {who:7}, with {during}: gone after {spent:.2f} s",
             flush=True,
         )
-        for each in rest:
+        for each in survivors:
             print(f"    left: {each[:100]}", flush=True)
     kinds = ", ".join(f"{count} with {name}" for name, count in stages.items())
     print(f"{options.kills} kills ({kinds}): {len(lost)} left after {longest:.2f} s at the longest")

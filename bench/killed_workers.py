@@ -288,10 +288,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="queue-kills-") as folder, empty_store(options.store) as url:
-        found = run(options, url, Path(folder))
-    print(json.dumps(found, indent=2))
+        counts = run(options, url, Path(folder))
+    print(json.dumps(counts, indent=2))
     broken = ("lost", "finished twice", "stuck past lease + 10 s", "first broken event")
-    sys.exit(any(found[name] for name in broken))
+    sys.exit(any(counts[name] for name in broken))
 
 
 if __name__ == "__main__":

@@ -99,7 +99,7 @@ def watched(model: Model, inputs: dict[str, torch.Tensor], calls: int, **setting
             return attribute_module_times(layers.spans(_WARM), plain, layers.toll)
 
 
-def known(form: str, value: Any) -> Model:
+def make_model(form: str, value: Any) -> Model:
     """Give a backend what it is to run."""
     identity = ModelIdentity(name="bench", digest="sha256:0", framework=form)
     return Model(identity=identity, form=form, value=value, inputs=())
@@ -115,7 +115,7 @@ def exported(made: Made, calls: int, threads: int) -> Attribution:
             program = torch.onnx.export(net, (), kwargs=inputs, dynamo=True, verbose=False)
         assert program is not None
         program.save(path, external_data=True)
-        return watched(known(Form.ONNX, path), inputs, calls, intra_threads=threads)
+        return watched(make_model(Form.ONNX, path), inputs, calls, intra_threads=threads)
 
 
 def profiled(net: nn.Module, inputs: dict[str, torch.Tensor]) -> float:
@@ -131,11 +131,11 @@ def profiled(net: nn.Module, inputs: dict[str, torch.Tensor]) -> float:
 
 def alone(net: nn.Module, inputs: dict[str, torch.Tensor], calls: int) -> dict[str, tuple[str, float]]:
     """Time each leaf by itself on the inputs of its last call, all in turns; with what makes leaves alike."""
-    given: dict[str, tuple[Any, Any, str]] = {}
+    call_by_path: dict[str, tuple[Any, Any, str]] = {}
 
     def note(path: str, module: nn.Module, args: Any, kwargs: Any) -> None:
         shapes = [str(tuple(each.shape)) for each in (*args, *kwargs.values()) if hasattr(each, "shape")]
-        given[path] = args, kwargs, f"{module} of {' and '.join(shapes)}"
+        call_by_path[path] = args, kwargs, f"{module} of {' and '.join(shapes)}"
 
     leaves = {path: module for path, module in net.named_modules() if path and not list(module.children())}
     hooks = [
@@ -147,11 +147,11 @@ def alone(net: nn.Module, inputs: dict[str, torch.Tensor], calls: int) -> dict[s
     net(**inputs)
     for hook in hooks:
         hook.remove()
-    times: dict[str, list[float]] = {path: [] for path in given}
+    times: dict[str, list[float]] = {path: [] for path in call_by_path}
     for _ in range(calls):
-        for path, (args, kwargs, _likeness) in given.items():
+        for path, (args, kwargs, _likeness) in call_by_path.items():
             times[path].append(_timed(partial(leaves[path], *args, **kwargs)))
-    return {path: (given[path][2], lower_quartile(found)) for path, found in times.items()}
+    return {path: (call_by_path[path][2], lower_quartile(durations)) for path, durations in times.items()}
 
 
 def _timed(call: Callable[[], Any]) -> float:
@@ -167,10 +167,12 @@ def spearman(one: list[float], other: list[float]) -> float:
     return 1 - 6 * sum((a - b) ** 2 for a, b in zip(*ranks, strict=True)) / (n * (n * n - 1))
 
 
-def costliest(found: Attribution, isolated: dict[str, tuple[str, float]]) -> list[tuple[str, float, float]]:
+def costliest(
+    attribution: Attribution, isolated: dict[str, tuple[str, float]]
+) -> list[tuple[str, float, float]]:
     """Give what alike leaves take on the average, watched and alone: the ten costliest."""
     groups: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
-    for part in found.parts:
+    for part in attribution.parts:
         if part.layer.path in isolated:
             likeness, seconds = isolated[part.layer.path]
             groups[likeness].append((lower_quartile(part.times) / part.layer.calls, seconds))
@@ -178,25 +180,26 @@ def costliest(found: Attribution, isolated: dict[str, tuple[str, float]]) -> lis
     return sorted(rows, key=lambda row: -row[1])[:_COSTLIEST]
 
 
-def told(found: Attribution) -> str:
+def describe(attribution: Attribution) -> str:
     """Put the figures into words."""
     return (
-        f"layers / plain time {1 + found.missed:.4f} (bound 1 +- 0.03), in no layer {found.unattributed:.2%} "
-        f"(bound 15 %), overhead x {found.overhead:.3f} (bound 1.5)"
+        f"layers / plain time {1 + attribution.missed:.4f} (bound 1 +- 0.03), "
+        f"in no layer {attribution.unattributed:.2%} (bound 15 %), "
+        f"overhead x {attribution.overhead:.3f} (bound 1.5)"
     )
 
 
 def report(name: str, made: Made, calls: int) -> None:
     """Print the figures of one network in torch."""
     net, inputs = made
-    found = watched(known(Form.TORCH, net), inputs, calls, device="cpu")
+    attribution = watched(make_model(Form.TORCH, net), inputs, calls, device="cpu")
     with torch.inference_mode():
-        rows = costliest(found, alone(net, inputs, max(_ROUNDS, calls // 2)))
+        rows = costliest(attribution, alone(net, inputs, max(_ROUNDS, calls // 2)))
         theirs = profiled(net, inputs)
     rank = spearman([row[1] for row in rows], [row[2] for row in rows])
     print(
-        f"\n{name}: {told(found)}; torch.profiler with shapes and stacks x {theirs:.2f}; Spearman {rank:.3f} "
-        "(bound 0.95)",
+        f"\n{name}: {describe(attribution)}; torch.profiler with shapes and stacks x {theirs:.2f}; "
+        f"Spearman {rank:.3f} (bound 0.95)",
         flush=True,
     )
     for likeness, inside, by_itself in rows:
@@ -219,8 +222,8 @@ def main() -> None:
         if options.skip != "torch":
             report(name, make(), options.calls)
         if options.skip != "onnxruntime":
-            found = exported(make(), options.calls, options.threads)
-            print(f"{name}, ONNX Runtime: {told(found)}", flush=True)
+            attribution = exported(make(), options.calls, options.threads)
+            print(f"{name}, ONNX Runtime: {describe(attribution)}", flush=True)
 
 
 if __name__ == "__main__":

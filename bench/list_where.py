@@ -96,11 +96,11 @@ def main() -> None:
             for text in ("all", *CONDITIONS):
                 where = None if text == "all" else parse(text, now=now)
                 times = [cpu_ms(lambda where=where: store.find(where=where, limit=20)) for _ in range(CALLS)]
-                found = len(store.find(where=where, limit=options.results))
+                count = len(store.find(where=where, limit=options.results))
                 median = statistics.median(times)
                 slow = slow or median > MOST_MS
                 late = "  TOO SLOW" if median > MOST_MS else ""
-                print(f"{median:8.1f} ms  largest {max(times):8.1f} ms  {found:6} match  {text}{late}")
+                print(f"{median:8.1f} ms  largest {max(times):8.1f} ms  {count:6} match  {text}{late}")
             where = parse(CONDITIONS[0], now=now)
             some = [entry.id for entry in store.find(limit=DECODED)]
             each = cpu_ms(lambda: [matches(where, store.get(name)) for name in some]) / len(some)

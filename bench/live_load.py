@@ -39,16 +39,17 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=20_000)
     parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--rounds", type=int, default=3)
-    given = parser.parse_args()
+    options = parser.parse_args()
     print(
-        f"summing up {given.rate:,} requests/s: {summing_up(given.rate, given.seconds) * 1e3:.2f} ms a second"
+        f"summing up {options.rate:,} requests/s: "
+        f"{summing_up(options.rate, options.seconds) * 1e3:.2f} ms a second"
     )
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MODELDYNO_STORE"] = f"sqlite:///{folder}/store.db"
-        cpu, wall, size = storing(Path(folder) / "store.db", given.seconds)
+        cpu, wall, size = storing(Path(folder) / "store.db", options.seconds)
         print(f"storing {SECONDS_KEPT} seconds: {cpu * 1e3:.2f} ms of processor time, {wall * 1e3:.2f} ms, "
               f"{size / 1e3:.1f} kB a second")  # fmt: skip
-        in_turns(given.rounds)
+        in_turns(options.rounds)
 
 
 def summing_up(rate: int, seconds: int) -> float:
@@ -85,18 +86,18 @@ def storing(path: Path, times: int) -> tuple[float, float, float]:
 
 def in_turns(rounds: int) -> None:
     """Load a server, shown and not shown, in turns; print medians of the rounds."""
-    found: dict[str, list[tuple[float, float]]] = {"shown": [], "not shown": []}
+    figures: dict[str, list[tuple[float, float]]] = {"shown": [], "not shown": []}
     with serve_in_subprocess("--service", "constant:0") as server:
         for number in range(rounds):
             ways = ("shown", "not shown") if number % 2 else ("not shown", "shown")
             for way in ways:
-                words = ["load", f"http://127.0.0.1:{server.port}#echo", "--input", "x=1x16", "-c", "8"]
-                words += ["--duration", "8", "--json", "-", *(() if way == "shown" else ("--no-store",))]
-                program = [sys.executable, "-m", "modeldyno", *words]
+                arguments = ["load", f"http://127.0.0.1:{server.port}#echo", "--input", "x=1x16", "-c", "8"]
+                arguments += ["--duration", "8", "--json", "-", *(() if way == "shown" else ("--no-store",))]
+                program = [sys.executable, "-m", "modeldyno", *arguments]
                 out = subprocess.run(program, capture_output=True, check=False).stdout
                 metrics = {one["metric"]: one["value"] for one in json.loads(out)["measurements"]}
-                found[way].append((metrics["request_rate"], metrics["client_time"]))
-    for way, rows in found.items():
+                figures[way].append((metrics["request_rate"], metrics["client_time"]))
+    for way, rows in figures.items():
         rate, client = (median(row[n] for row in rows) for n in (0, 1))
         each = ", ".join(f"{row[0]:,.0f}" for row in rows)
         print(f"{way:10} {rate:8,.0f} requests/s (rounds: {each}), {client * 1e6:.1f} us of client a request")

@@ -50,9 +50,11 @@ def main() -> None:
     table, held = formulas(), _held()
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "config.json").write_text(json.dumps(CONFIG))
-        (model, found), seconds = _timed(lambda: _analysed(directory, table))
-    graph: Graph = found.graph
-    print(f"ours: {found.totals().macs:,} MACs, {len(graph.modules):,} modules, {len(graph.ops):,} operators")
+        (model, analysed), seconds = _timed(lambda: _analysed(directory, table))
+    graph: Graph = analysed.graph
+    print(
+        f"ours: {analysed.totals().macs:,} MACs, {len(graph.modules):,} modules, {len(graph.ops):,} operators"
+    )
     print(f"ours: {seconds:.2f} s of CPU, {(_held() - held) / 2**20:.0f} MiB above the imports")
     traces = TraceCache(lambda sizes: _at(model, {**SIZES, **sizes}), table, SIZES)
     elsewhere, seconds = _timed(lambda: SizeExtrapolator(traces, GRID))
@@ -72,9 +74,9 @@ def main() -> None:
 
 def _analysed(directory: str, table: Mapping[str, Any]) -> tuple[Model, AnalysedGraph]:
     model = hf_config.look(ModelRef(scheme="hf-config", locator=directory), seed=0, trust=False)
-    found = AnalysedGraph.of(_at(model, SIZES), table)
-    cost_by_module(found.graph, found.counts)
-    return model, found
+    analysed = AnalysedGraph.of(_at(model, SIZES), table)
+    cost_by_module(analysed.graph, analysed.counts)
+    return model, analysed
 
 
 def _at(model: Model, sizes: Mapping[str, int]) -> Graph:

@@ -109,11 +109,11 @@ def _reply() -> list[bytes]:
         frame(frames.DATA, 0, 0, b"\0" + len(MESSAGE).to_bytes(4) + MESSAGE),
         frame(frames.HEADERS, frames.WHOLE, 0, encode_literal([(b"grpc-status", b"0")], learn=False)),
     ]
-    found = [b""]
+    messages = [b""]
     for part in parts:
-        found[-1] += part[: frames.STREAM_AT]
-        found.append(part[frames.HEAD_SIZE :])
-    return found
+        messages[-1] += part[: frames.STREAM_AT]
+        messages.append(part[frames.HEAD_SIZE :])
+    return messages
 
 
 REPLY = _reply()
@@ -193,13 +193,13 @@ def other(command: list[str], rate: str) -> Cost:
     """Run another client, and find its rate in what it prints."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.monotonic()
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     elapsed = time.monotonic() - began
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    found = re.search(rate, said)
-    assert found is not None, said
+    match = re.search(rate, output)
+    assert match is not None, output
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return float(found[1]), used / (float(found[1]) * elapsed)
+    return float(match[1]), used / (float(match[1]) * elapsed)
 
 
 def wrk(port: int, concurrency: int, seconds: float) -> Cost:
@@ -210,23 +210,35 @@ def wrk(port: int, concurrency: int, seconds: float) -> Cost:
 
 def aio(port: int, concurrency: int, seconds: float) -> Cost:
     """Run grpc.aio in a process of its own."""
-    words = ["--be", "aio", "--port", str(port), "--concurrency", str(concurrency), "--seconds", str(seconds)]
-    done = subprocess.run([sys.executable, __file__, *words], capture_output=True, text=True, check=True)
+    arguments = [
+        "--be",
+        "aio",
+        "--port",
+        str(port),
+        "--concurrency",
+        str(concurrency),
+        "--seconds",
+        str(seconds),
+    ]
+    done = subprocess.run([sys.executable, __file__, *arguments], capture_output=True, text=True, check=True)
     rate, cost = map(float, done.stdout.split())
     return rate, cost
 
 
 def alternate(clients: dict[str, Callable[[int], Cost]], options: argparse.Namespace) -> None:
     """Run all, in an order that alternates, and print medians and ratios to ours."""
-    found: dict[tuple[int, str], list[Cost]] = defaultdict(list)
+    costs_by_client: dict[tuple[int, str], list[Cost]] = defaultdict(list)
     for round_ in range(options.rounds):
         for concurrency in options.concurrency:
             for name in [*clients][:: 1 if round_ % 2 else -1]:
-                found[concurrency, name].append(clients[name](concurrency))
+                costs_by_client[concurrency, name].append(clients[name](concurrency))
     print("concurrency    client  requests/s  CPU a request  ours/its    CPU")
-    for (concurrency, name), costs in sorted(found.items()):
+    for (concurrency, name), costs in sorted(costs_by_client.items()):
         rate, cost = (statistics.median(column) for column in zip(*costs, strict=True))
-        mine = [statistics.median(column) for column in zip(*found[concurrency, "modeldyno"], strict=True)]
+        mine = [
+            statistics.median(column)
+            for column in zip(*costs_by_client[concurrency, "modeldyno"], strict=True)
+        ]
         ratios = "" if name == "modeldyno" else f" {mine[0] / rate:9.2f} {mine[1] / cost:6.2f}"
         print(f"{concurrency:11} {name:>9} {rate:11,.0f} {cost * 1e6:11.1f} us{ratios}")
 

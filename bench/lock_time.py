@@ -84,7 +84,7 @@ def _measure(name: str, reference: str, policy: Policy, folder: Path) -> Times:
         register(Registration(model=reference, name=name, policy=policy.name, copy=False), store.registry)
         version = store.registry.version(VersionName.parse(name))
         assert version.name == f"{name}/1"
-    options = worker.WorkerOptions(once=True, idle=IdleRule(looks=0))
+    options = worker.WorkerOptions(once=True, idle=IdleRule(samples=0))
     with (
         mock.patch.object(idle, "device_lock", _timing_lock(idle.device_lock, times, folder)),
         mock.patch.object(execute, "run_request", _watching_run(times)),
@@ -106,17 +106,17 @@ def _timing_lock(lock: Callable[..., Any], times: Times, folder: Path) -> Callab
 
 
 def _watching_run(times: Times) -> Callable[..., JudgedResult]:
-    def run(request: Any, *, watch: Callable[[Event], None], **given: Any) -> JudgedResult:
-        seen: dict[str, list[float]] = {}
+    def run(request: Any, *, watch: Callable[[Event], None], **options: Any) -> JudgedResult:
+        moments: dict[str, list[float]] = {}
 
         def see(event: Event) -> None:
             watch(event)
             if isinstance(event, Progressed):
                 probe = event.stage.partition(":")[0]
-                seen.setdefault(probe, []).append(time.monotonic())
+                moments.setdefault(probe, []).append(time.monotonic())
 
-        judged = run_request(request, watch=see, **given)
-        times.measured += sum(seen[probe][-1] - seen[probe][0] for probe in PROBES if probe in seen)
+        judged = run_request(request, watch=see, **options)
+        times.measured += sum(moments[probe][-1] - moments[probe][0] for probe in PROBES if probe in moments)
         return judged
 
     return run

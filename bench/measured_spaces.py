@@ -175,14 +175,14 @@ def models(folder: Path) -> dict[str, str]:
 
 def measured(result: Result) -> dict[str, float]:
     """Give what is known; the plain quantile of a percentile that is no claim."""
-    found = {}
+    values = {}
     for answer in trial_answers(result.measurements):
         value = answer.value
         if value is None and answer.query.statistic:
             value = result[f"{answer.query.metric}.{answer.query.statistic}.raw"]
         if value is not None and not answer.query.scope:
-            found[str(answer.query)] = float(f"{value:.6g}")
-    return found
+            values[str(answer.query)] = float(f"{value:.6g}")
+    return values
 
 
 def passed(surface: Surface, model: str, space: Space, draw: random.Random) -> Iterator[tuple[Point, Any]]:
@@ -217,16 +217,17 @@ def passed(surface: Surface, model: str, space: Space, draw: random.Random) -> I
 
 def goals(rows: Iterable[dict[str, Any]], bounded: str) -> list[dict[str, Any]]:
     """Ask for throughput alone, and within a tight and a wide bound."""
-    known = [row["runs"] for row in rows if row["runs"]]
+    runs_of_rows = [row["runs"] for row in rows if row["runs"]]
     score, latency = (
-        np.log([np.mean([run[name] for run in runs]) for runs in known]) for name in ("throughput", bounded)
+        np.log([np.mean([run[name] for run in runs]) for runs in runs_of_rows])
+        for name in ("throughput", bounded)
     )
-    found: list[dict[str, Any]] = [{"maximize": "throughput", "require": []}]
+    listed: list[dict[str, Any]] = [{"maximize": "throughput", "require": []}]
     for low, high in BOUNDS:
         bounds = np.quantile(latency, np.linspace(low, high, TRIED))
         bound = 1e3 * math.exp(clearest_bound(latency, score, bounds))
-        found.append({"maximize": "throughput", "require": [f"{bounded} <= {bound:.3g}ms"]})
-    return found
+        listed.append({"maximize": "throughput", "require": [f"{bounded} <= {bound:.3g}ms"]})
+    return listed
 
 
 def record(name: str, surface: Surface, model: str, passes: int) -> None:
@@ -244,13 +245,16 @@ def record(name: str, surface: Surface, model: str, passes: int) -> None:
     done = max(len(row["runs"]) for row in rows.values())
     for number in range(done, passes):
         begin = time.perf_counter()
-        for point, seen in passed(surface, model, space, random.Random(number)):
+        for point, outcome in passed(surface, model, space, random.Random(number)):
             row = rows[json.dumps(point)]
-            if isinstance(seen, dict):
-                row["runs"].append(seen)
+            if isinstance(outcome, dict):
+                row["runs"].append(outcome)
             else:
-                row["failure"] = seen
-            print(f"{name} {point}: {seen if isinstance(seen, str) else seen.get('throughput')}", flush=True)
+                row["failure"] = outcome
+            print(
+                f"{name} {point}: {outcome if isinstance(outcome, str) else outcome.get('throughput')}",
+                flush=True,
+            )
         write(path, surface, axes, list(rows.values()))
         print(f"{name}: pass {number + 1} took {time.perf_counter() - begin:.0f} s", flush=True)
     write(path, surface, axes, list(rows.values()))

@@ -70,15 +70,15 @@ class Storages(TorchDispatchMode):
         self.most = max(self.most, self.now)
         return output
 
-    def know(self, found: object, *, made: bool) -> None:
+    def know(self, values: object, *, made: bool) -> None:
         """Count storages when they are seen for the first time: as made here, or as there before."""
-        for tensor in pytree.tree_leaves(found):
+        for tensor in pytree.tree_leaves(values):
             if isinstance(tensor, torch.Tensor):
                 storage = tensor.untyped_storage()
-                known = StorageWeakRef(storage)
-                if known not in self.live:
-                    self.live[known] = storage.nbytes() if made else 0
-                    self.now += self.live[known]
+                reference = StorageWeakRef(storage)
+                if reference not in self.live:
+                    self.live[reference] = storage.nbytes() if made else 0
+                    self.now += self.live[reference]
 
 
 def counted(call: Callable[[], object]) -> int:
@@ -102,9 +102,9 @@ def plain(module: nn.Module, inputs: dict[str, Tensor], mode: str) -> Callable[[
     optimizer = torch.optim.AdamW(module.parameters(), lr=0.0)
 
     def step() -> None:
-        found = [leaf for leaf in pytree.tree_leaves(opened(call())) if static.differs(leaf)]
-        loss = total([leaf.square().sum() for leaf in found])
-        del found
+        leaves = [leaf for leaf in pytree.tree_leaves(opened(call())) if static.differs(leaf)]
+        loss = total([leaf.square().sum() for leaf in leaves])
+        del leaves
         loss.backward()
         del loss
         optimizer.step()
@@ -167,8 +167,8 @@ def row(case: models.Case, mode: str) -> tuple[int, dict[str, float | None]]:
         call = plain(module, inputs, mode)
         record, count = recorded_peak(call), counted(call)
         try:
-            found = modeldyno.inspect(module, example=inputs, mode=mode, inline=True)  # type: ignore[attr-defined]
-            predicted = found["activation_peak"]
+            result = modeldyno.inspect(module, example=inputs, mode=mode, inline=True)  # type: ignore[attr-defined]
+            predicted = result["activation_peak"]
         except Exception:  # noqa: BLE001 - it is not what is under test here
             predicted = None
     lasting = without_workspace(ours)
@@ -192,12 +192,12 @@ def main() -> int:
         )
         for name, case in NETWORKS.items():
             if options.only.lower() in name.lower():
-                record, found = row(case, mode)
-                told = "-" if found["predicted"] is None else f"{found['predicted']:.2f}"
-                worst = max(worst, abs(found["measured"] - 100), abs(found["lasting"] - 100))  # type: ignore[operator]
+                record, figures = row(case, mode)
+                predicted = "-" if figures["predicted"] is None else f"{figures['predicted']:.2f}"
+                worst = max(worst, abs(figures["measured"] - 100), abs(figures["lasting"] - 100))  # type: ignore[operator]
                 print(
-                    f"{name:<20}{record / 2**20:>10.2f}{found['measured']:>10.3f}{told:>11}"
-                    f"{found['count MiB']:>11.2f}{found['lasting']:>15.3f}",
+                    f"{name:<20}{record / 2**20:>10.2f}{figures['measured']:>10.3f}{predicted:>11}"
+                    f"{figures['count MiB']:>11.2f}{figures['lasting']:>15.3f}",
                     flush=True,
                 )
     print(f"\nours is off by {worst:.3f} % at most")

@@ -97,10 +97,10 @@ MODELS: dict[str, tuple[Callable[[Path], Path], str]] = {
 """What writes a model, and the shape of a request."""
 
 
-def script(path: Path, environment: dict[str, str], words: list[str]) -> Path:
+def script(path: Path, environment: dict[str, str], command: list[str]) -> Path:
     """Write a program that starts another with words more, and in an environment of its own."""
     settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
-    path.write_text(f'#!/bin/sh\nexec env {settings} {shlex.join(words)} "$@"\n')
+    path.write_text(f'#!/bin/sh\nexec env {settings} {shlex.join(command)} "$@"\n')
     path.chmod(0o755)
     return path
 
@@ -145,7 +145,7 @@ def theirs(analyzer: str, model: Path, folder: Path, bound: float | None, tool: 
     )
     source = repository(model, folder)
     [name] = [place.name for place in source.iterdir()]
-    wanted = {
+    settings = {
         "model_repository": str(source),
         "output_model_repository_path": str(folder / "variants"),
         "override_output_model_repository": True,
@@ -168,9 +168,9 @@ def theirs(analyzer: str, model: Path, folder: Path, bound: float | None, tool: 
         },
     }
     config = folder / "analyzer.json"  # JSON is YAML
-    config.write_text(json.dumps(wanted))
+    config.write_text(json.dumps(settings))
     begin = time.perf_counter()
-    told = subprocess.run(
+    done = subprocess.run(
         [analyzer, "profile", "-f", str(config)],
         capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=folder,
         env={**{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
@@ -178,12 +178,12 @@ def theirs(analyzer: str, model: Path, folder: Path, bound: float | None, tool: 
     )  # fmt: skip
     seconds = time.perf_counter() - begin
     print(f"Model Analyzer took {seconds:.0f} s", flush=True)
-    (Path(tempfile.gettempdir()) / "model_analyzer.log").write_text(told.stdout + told.stderr)
+    (Path(tempfile.gettempdir()) / "model_analyzer.log").write_text(done.stdout + done.stderr)
     tables = list((folder / "results").glob("metrics-model-inference.csv"))
     if not tables:
-        found = [str(path.relative_to(folder)) for path in folder.rglob("*.csv")]
+        csv_files = [str(path.relative_to(folder)) for path in folder.rglob("*.csv")]
         raise SystemExit(
-            f"Model Analyzer gave no table, of {found}:\n{told.stdout[-3000:]}\n{told.stderr[-3000:]}"
+            f"Model Analyzer gave no table, of {csv_files}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
         )
     with tables[0].open() as file:
         rows = list(csv.DictReader(file))
@@ -207,7 +207,7 @@ def theirs(analyzer: str, model: Path, folder: Path, bound: float | None, tool: 
 def ours(model: Path, folder: Path, require: list[str]) -> tuple[Found, float]:
     """Run our sweep; give what it found, and the seconds until it had its candidate."""
     path = folder / "study.json"
-    words = [
+    command = [
         sys.executable, "-m", "modeldyno", "sweep", str(model), "--backend", "triton", "--no-store",
         "--set", "protocol=grpc", "--input", shape(model), "--maximize", "throughput",
         "--space", f"instances={INSTANCES[0]}..{INSTANCES[1]}",
@@ -217,7 +217,7 @@ def ours(model: Path, folder: Path, require: list[str]) -> tuple[Found, float]:
         *(word for bound in require for word in ("--require", bound)),
     ]  # fmt: skip
     begin = time.perf_counter()
-    subprocess.run(words, check=False)
+    subprocess.run(command, check=False)
     seconds = time.perf_counter() - begin
     study = json.loads(path.read_text())
     trials = [trial for trial in study["trials"] if trial["state"] != "skipped"]
@@ -260,19 +260,19 @@ def again_theirs(model: Path, settings: dict[str, Any], seconds: float, tool: To
     backend = plugins.backend("triton")
     with backend.open(loaded, configure(backend.knobs, chosen)) as session:
         at = session.server.ports["grpc"]  # type: ignore[union-attr]
-        words = [
+        command = [
             str(tool[0].absolute()), "-m", model.stem, "-u", f"127.0.0.1:{at}", "-i", "grpc",
             "--concurrency-range", str(settings["concurrency"]), "--measurement-interval",
             str(int(1000 * seconds / 3)), "--stability-percentage", "999",
         ]  # fmt: skip
         try:
-            told = subprocess.run(
-                words, env=tool[1], capture_output=True, text=True, timeout=60, check=False
+            output = subprocess.run(
+                command, env=tool[1], capture_output=True, text=True, timeout=60, check=False
             ).stdout
         except subprocess.TimeoutExpired:
             return float("nan"), float("nan")
-    rate = re.search(r"Throughput: ([\d.]+) infer/sec", told)
-    p99 = re.search(r"p99 latency: (\d+) usec", told)
+    rate = re.search(r"Throughput: ([\d.]+) infer/sec", output)
+    p99 = re.search(r"p99 latency: (\d+) usec", output)
     return (float(rate[1]), 1e-6 * float(p99[1])) if rate and p99 else (float("nan"), float("nan"))
 
 
@@ -304,36 +304,36 @@ def main() -> None:
         folder = Path(name)
         model = MODELS[options.model][0](folder)
         tool = their_generator(folder)
-        found: list[Found] = []
+        answers: list[Found] = []
         if options.only != "theirs":
             mine, candidate = ours(model, folder, [options.require])
             print(f"modeldyno had its candidate after {candidate:.0f} s", flush=True)
-            found.append(mine)
+            answers.append(mine)
         if options.only != "ours":
-            found.append(theirs(options.analyzer, model, folder, bound, tool))
-        for each in found:
+            answers.append(theirs(options.analyzer, model, folder, bound, tool))
+        for each in answers:
             print(
                 f"{each.tool:15} {each.seconds:6.0f} s, {each.measurements:3} measurements: {each.settings} "
                 f"{each.throughput:,.0f}/s at p99 {1e3 * each.p99:.1f} ms",
                 flush=True,
             )
         default = {"instances": 1, "max_batch": BATCHES[-1], "dynamic_batching": True, "concurrency": 64}
-        sure = {f"{each.tool}, sure": each.sure for each in found if each.sure is not None}
-        winners = {**{each.tool: each.settings for each in found}, **sure, "default": default}
+        sure = {f"{each.tool}, sure": each.sure for each in answers if each.sure is not None}
+        winners = {**{each.tool: each.settings for each in answers}, **sure, "default": default}
         generators: dict[str, Callable[[dict[str, Any]], tuple[float, float]]] = {
             "modeldyno load": lambda settings: again(model, settings, options.seconds),
             "perf_analyzer": lambda settings: again_theirs(model, settings, options.seconds, tool),
         }
-        seen: dict[tuple[str, str], list[tuple[float, float]]] = {}
+        figures_by_winner: dict[tuple[str, str], list[tuple[float, float]]] = {}
         for number in range(options.rounds):
             for who, settings in list(winners.items())[:: -1 if number % 2 else 1]:
                 for what, measure in generators.items():
-                    seen.setdefault((who, what), []).append(measure(settings))
-        for (who, what), figures in seen.items():
+                    figures_by_winner.setdefault((who, what), []).append(measure(settings))
+        for (who, what), figures in figures_by_winner.items():
             rate, p99 = np.nanmedian(np.array(figures), axis=0)
             print(f"{who:15} by {what:14} {rate:8,.0f}/s at p99 {1e3 * p99:6.1f} ms", flush=True)
-        for what in generators if len(found) > 1 else ():
-            one, other = (np.array(seen[each.tool, what])[:, 0] for each in found)
+        for what in generators if len(answers) > 1 else ():
+            one, other = (np.array(figures_by_winner[each.tool, what])[:, 0] for each in answers)
             print(f"modeldyno / Model Analyzer by {what}: {ratio(one, other)}", flush=True)
 
 

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 def judge(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[RedundantOp, ...]:
     """Follow one call of a model, and judge it."""
     with torch.inference_mode():
-        found = record_flow(partial(module.eval(), *args, **kwargs), module, torch.device("cpu"))
-    assert found is not None
-    return find_redundant_ops(found)
+        flow = record_flow(partial(module.eval(), *args, **kwargs), module, torch.device("cpu"))
+    assert flow is not None
+    return find_redundant_ops(flow)
 
 
-def told(found: tuple[RedundantOp, ...]) -> str:
+def describe_wastes(wastes: tuple[RedundantOp, ...]) -> str:
     """List what was told."""
-    return "; ".join(f"{w.kind} in {w.scope or 'the whole'}: {w.reason}" for w in found) or "nothing"
+    return "; ".join(f"{w.kind} in {w.scope or 'the whole'}: {w.reason}" for w in wastes) or "nothing"
 
 
 def main() -> int:
@@ -52,17 +52,17 @@ def main() -> int:
     begin, hit, false = perf_counter(), 0, 0
     for name, planted in PLANTED.items():
         torch.manual_seed(0)
-        found = judge(*planted.build(), {})
-        right = [(w.kind, w.scope) for w in found] == [(planted.kind, planted.scope)]
+        wastes = judge(*planted.build(), {})
+        right = [(w.kind, w.scope) for w in wastes] == [(planted.kind, planted.scope)]
         hit += right
         if verbose or not right:
-            print(f"{'found ' if right else 'MISSED'} {name:<24}{told(found)}")
+            print(f"{'found ' if right else 'MISSED'} {name:<24}{describe_wastes(wastes)}")
     for name, build in FRUGAL.items():
         torch.manual_seed(0)
-        found = judge(*build())
-        false += bool(found)
-        if verbose or found:
-            print(f"{'FALSE ' if found else 'clean '} {name:<24}{told(found)}")
+        wastes = judge(*build())
+        false += bool(wastes)
+        if verbose or wastes:
+            print(f"{'FALSE ' if wastes else 'clean '} {name:<24}{describe_wastes(wastes)}")
     print(
         f"planted: {hit} of {len(PLANTED)} found, in the right module; without: {false} of {len(FRUGAL)} "
         f"flagged; {perf_counter() - begin:.1f} s, torch {torch.__version__}"

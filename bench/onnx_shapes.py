@@ -60,7 +60,7 @@ def graphs(graph: Any) -> Iterator[Any]:
 
 def known_share(model: Any) -> float:
     """Compute the share of multiplying operators all of whose outputs have whole-number sizes."""
-    known, total = 0, 0
+    known_count, total = 0, 0
     for graph in graphs(model.graph):
         shapes = {
             value.name: all(d.HasField("dim_value") for d in value.type.tensor_type.shape.dim)
@@ -70,8 +70,8 @@ def known_share(model: Any) -> float:
         for node in graph.node:
             if node.op_type in MULTIPLIES:
                 total += 1
-                known += all(shapes.get(name, False) for name in node.output if name)
-    return known / total if total else 1.0
+                known_count += all(shapes.get(name, False) for name in node.output if name)
+    return known_count / total if total else 1.0
 
 
 def attempt(infer: Callable[[], Any]) -> str:

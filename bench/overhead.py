@@ -63,10 +63,10 @@ def ours(net: nn.Module, x: Tensor) -> Iterator[Callable[[int], float]]:
 
         def median(n: int) -> float:
             plan = Plan(min_runs=n, max_runs=n, min_time=0.0, precision=0.9)
-            found = next(iter(plugins.probe("latency").measure(subject, plan)))
-            assert isinstance(found, Measurement)
-            assert isinstance(found.value, Distribution)
-            return found.value.statistic("p50")
+            latency = next(iter(plugins.probe("latency").measure(subject, plan)))
+            assert isinstance(latency, Measurement)
+            assert isinstance(latency.value, Distribution)
+            return latency.value.statistic("p50")
 
         yield median
 
@@ -113,10 +113,12 @@ def measure(name: str, made: tuple[nn.Module, Tensor], seconds: float, rounds: i
         ratios: dict[str, list[float]] = {key: [] for key in loops if key != "bare"}
         for number in range(rounds):
             order = list(loops) if number % 2 == 0 else list(reversed(loops))
-            found = {key: loops[key](n) for key in order}
+            seconds_per_call = {key: loops[key](n) for key in order}
             for key, values in ratios.items():
-                values.append(found[key] / found["bare"])
-    print(f"\n{name}: {n} calls a loop, {rounds} rounds, bare median {found['bare'] * 1e6:,.1f} us")
+                values.append(seconds_per_call[key] / seconds_per_call["bare"])
+    print(
+        f"\n{name}: {n} calls a loop, {rounds} rounds, bare median {seconds_per_call['bare'] * 1e6:,.1f} us"
+    )
     for key, values in ratios.items():
         print(f"  {key:<24} x {statistics.median(values):.4f}   ({min(values):.3f} to {max(values):.3f})")
     return ratios

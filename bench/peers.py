@@ -55,9 +55,9 @@ class Plain(nn.Module):
 
     def forward(self, *args: Any, pack: Arguments = ()) -> tuple[Tensor, ...]:
         """Call the module."""
-        given = (*args, *pack)
-        named = dict(zip(self.names, given[self.positional :], strict=True))
-        output = self.module(*given[: self.positional], **named)
+        arguments = (*args, *pack)
+        named = dict(zip(self.names, arguments[self.positional :], strict=True))
+        output = self.module(*arguments[: self.positional], **named)
         return tuple(item for item in pytree.tree_leaves(output) if isinstance(item, Tensor))
 
 
@@ -86,16 +86,18 @@ def deepspeed(module: nn.Module, args: Arguments, kwargs: Options) -> Found:
     """DeepSpeed's profiler, which patches torch.nn.functional: its MACs."""
     from deepspeed.profiling.flops_profiler import get_model_profile  # noqa: PLC0415 - may be absent
 
-    net, given = plain(module, args, kwargs)
-    return get_model_profile(net, args=list(given), print_profile=False, as_string=False, warm_up=0)[1], ()
+    net, arguments = plain(module, args, kwargs)
+    return get_model_profile(net, args=list(arguments), print_profile=False, as_string=False, warm_up=0)[
+        1
+    ], ()
 
 
 def calflops(module: nn.Module, args: Arguments, kwargs: Options) -> Found:
     """Calflops, made from DeepSpeed's: its MACs."""
     from calflops import calculate_flops  # noqa: PLC0415 - may be absent
 
-    net, given = plain(module, args, kwargs)
-    return calculate_flops(net, args=list(given), print_results=False, output_as_string=False)[1], ()
+    net, arguments = plain(module, args, kwargs)
+    return calculate_flops(net, args=list(arguments), print_results=False, output_as_string=False)[1], ()
 
 
 def _ptflops(backend: str) -> Callable[[nn.Module, Arguments, Options], Found]:
@@ -103,11 +105,11 @@ def _ptflops(backend: str) -> Callable[[nn.Module, Arguments, Options], Found]:
         """Ptflops: "complexity" in MACs, to which its rules add biases, norms and activations."""
         import ptflops  # noqa: PLC0415 - may be absent
 
-        net, given = plain(module, args, kwargs)
+        net, arguments = plain(module, args, kwargs)
         macs, _ = ptflops.get_model_complexity_info(
             net,
             (1,),
-            input_constructor=lambda _shape: {"pack": given},
+            input_constructor=lambda _shape: {"pack": arguments},
             print_per_layer_stat=False,
             as_strings=False,
             backend=backend,
@@ -123,8 +125,8 @@ def thop(module: nn.Module, args: Arguments, kwargs: Options) -> Found:
     """Thop: MACs by module class, norms and activations included."""
     from thop import profile  # noqa: PLC0415 - may be absent
 
-    net, given = plain(module, args, kwargs)
-    return profile(net, inputs=given, verbose=False)[0], ()
+    net, arguments = plain(module, args, kwargs)
+    return profile(net, inputs=arguments, verbose=False)[0], ()
 
 
 def torchprofile(module: nn.Module, args: Arguments, kwargs: Options) -> Found:
@@ -134,8 +136,8 @@ def torchprofile(module: nn.Module, args: Arguments, kwargs: Options) -> Found:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         macs = profile_macs(*plain(module, args, kwargs))
-    said = [str(warning.message) for warning in caught]
-    return macs, tuple(text.split('"')[1] for text in said if text.startswith("No handlers found"))
+    messages = [str(warning.message) for warning in caught]
+    return macs, tuple(text.split('"')[1] for text in messages if text.startswith("No handlers found"))
 
 
 PEERS: dict[str, tuple[str, Callable[[nn.Module, Arguments, Options], Found]]] = {

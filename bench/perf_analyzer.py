@@ -86,7 +86,7 @@ def theirs(
     command: list[str], environment: dict[str, str], concurrency: int, seconds: float
 ) -> Figure | None:
     """Run perf_analyzer; None where it does not answer."""
-    words = [
+    arguments = [
         *command,
         "--concurrency-range",
         str(concurrency),
@@ -95,14 +95,14 @@ def theirs(
     ]
     before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     try:
-        told = subprocess.run(
-            words, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+        output = subprocess.run(
+            arguments, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
         ).stdout
     except subprocess.TimeoutExpired:
         return None
     wall, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
-    rate = re.search(r"Throughput: ([\d.]+) infer/sec", told)
-    latency = re.search(r"p50 latency: (\d+) usec", told)
+    rate = re.search(r"Throughput: ([\d.]+) infer/sec", output)
+    latency = re.search(r"p50 latency: (\d+) usec", output)
     if rate is None or latency is None:
         return None
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -168,8 +168,8 @@ def main() -> None:
 def undisturbed(measure: Callable[[], Figure | None]) -> tuple[Figure | None, bool]:
     """Measure, and say whether too much of the time was taken away."""
     before, begin = stolen_time.stolen(), time.monotonic()
-    found = measure()
-    return found, stolen_time.share(before, time.monotonic() - begin) > stolen_time.LIMIT
+    figure = measure()
+    return figure, stolen_time.share(before, time.monotonic() - begin) > stolen_time.LIMIT
 
 
 def report(

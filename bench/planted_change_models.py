@@ -166,9 +166,13 @@ def _transformer(how: str) -> nn.Module:
     return net
 
 
-def _text(words: int) -> nn.Module:
+def _text(vocabulary: int) -> nn.Module:
     net = nn.Sequential()
-    for name, module in {"embedding": nn.Embedding(words, WIDTH), "block": Block(), "head": Head()}.items():
+    for name, module in {
+        "embedding": nn.Embedding(vocabulary, WIDTH),
+        "block": Block(),
+        "head": Head(),
+    }.items():
         net.add_module(name, module)
     return net
 

@@ -38,20 +38,20 @@ Found = tuple[tuple[Change, ...], tuple[Cause, ...]]
 """What has moved, and what by."""
 
 
-def compared(pair: Pair, sides: list[str], rounds: int) -> Found:
+def compared(pair: Pair, models: list[str], rounds: int) -> Found:
     """Compare both as the command does; nothing is explained that has not surely moved."""
     # Memory within a call is seen in the second look alone: rounds are not decided by it.
     judged = {"latency": ("latency.p50",), "weight_bytes": ("weight_bytes",)}.get(pair.metric, ())
-    found = modeldyno.compare(
-        *sides, metrics=judged, min_rounds=rounds, max_rounds=4 * rounds, plan=PLAN, threads=1
+    comparison = modeldyno.compare(
+        *models, metrics=judged, min_rounds=rounds, max_rounds=4 * rounds, plan=PLAN, threads=1
     )
-    return found.contrasts[0].changes, found.contrasts[0].causes
+    return comparison.contrasts[0].changes, comparison.contrasts[0].causes
 
 
-def watched(pair: Pair, sides: list[str]) -> Found:
+def watched(pair: Pair, models: list[str]) -> Found:
     """Watch both in this process, in turns, and explain the difference, whether it is sure or not."""
     probes = ("latency", "layers", *(() if pair in ONNX else ("memory",)))
-    jobs = [Request(model=side, settings={"threads": 1}, probes=probes, plan=PLAN).job() for side in sides]
+    jobs = [Request(model=side, settings={"threads": 1}, probes=probes, plan=PLAN).job() for side in models]
     runs: tuple[list[Result], ...] = ([], [])
     for side in (0, 1, 1, 0):
         runs[side].append(run(replace(jobs[side], inspection=Inspection(modules=True))))
@@ -69,9 +69,9 @@ def watched(pair: Pair, sides: list[str]) -> Found:
     return (moved,), find_causes(before, after, (moved,))
 
 
-def named(pair: Pair, found: Found) -> tuple[str, str, str]:
+def named(pair: Pair, changes_and_causes: Found) -> tuple[str, str, str]:
     """Give the path that is named first, how much of the change it is, and the rest."""
-    changes, explained = found
+    changes, explained = changes_and_causes
     for cause in explained:
         if cause.query.metric == pair.metric and cause.by in {"layers", "places"} and cause.total:
             first = cause.parts[0]
@@ -103,13 +103,15 @@ def main() -> None:
     print(f"{'pair':<14} {'planted':<50} {'named first':<22} {'of it':>6} {'rest':>6}")
     with tempfile.TemporaryDirectory() as folder:
         for pair in pairs:
-            sides = (
+            models = (
                 [str(path) for path in write(pair, Path(folder))]
                 if pair in ONNX
                 else [f"torch:{MODELS}:{pair.name}_{side}" for side in ("before", "after")]
             )
-            found = watched(pair, sides) if options.quick else compared(pair, sides, options.rounds)
-            path, part, rest = named(pair, found)
+            changes_and_causes = (
+                watched(pair, models) if options.quick else compared(pair, models, options.rounds)
+            )
+            path, part, rest = named(pair, changes_and_causes)
             hit = right(pair, path)
             hits += hit
             verdict = "" if hit else "WRONG"

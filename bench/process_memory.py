@@ -260,9 +260,9 @@ def measure_rounds(case: Case, options: argparse.Namespace, directory: Path) -> 
     """Give the bytes of each round: of the bare script, and as told with each set of probes, in turns."""
     figures: dict[str, list[float]] = {"bare": [], **{probes: [] for probes in options.probes}}
     for _ in range(options.rounds):
-        for kind, seen in figures.items():
+        for kind, values in figures.items():
             cache(Path(case.path))
-            seen.append(bare(case) if kind == "bare" else profile_memory(case, kind, directory))
+            values.append(bare(case) if kind == "bare" else profile_memory(case, kind, directory))
     return figures
 
 
@@ -328,15 +328,15 @@ def main() -> int:
             rows[case.name] = figures = measure_rounds(case, options, directory)
             witness = figures.pop("bare")
             print(f"{case.name}: a bare script takes {median(witness) / 1e6:.1f} MB ({megabytes(witness)})")
-            for probes, told in figures.items():
-                ratio, low, high = interval = ratio_interval(told, witness)
+            for probes, values in figures.items():
+                ratio, low, high = interval = ratio_interval(values, witness)
                 verdicts.append(judge_ratio(interval, AGAINST_BARE))
                 print(
-                    f"  {probes:45} {median(told) / 1e6:6.1f} MB  x {ratio:.3f} ({low:.3f} to {high:.3f}) "
-                    f"{verdicts[-1]}  ({megabytes(told)})"
+                    f"  {probes:45} {median(values) / 1e6:6.1f} MB  x {ratio:.3f} ({low:.3f} to {high:.3f}) "
+                    f"{verdicts[-1]}  ({megabytes(values)})"
                 )
             first = next(iter(figures.values()))
-            others = [ratio_interval(told, first) for told in figures.values() if told is not first]
+            others = [ratio_interval(values, first) for values in figures.values() if values is not first]
             verdicts += [judge_ratio(interval, AGAINST_EACH_OTHER) for interval in others]
             print(f"  against each other: {', '.join(verdicts[len(verdicts) - len(others) :]) or 'one set'}")
             figures["bare"] = witness

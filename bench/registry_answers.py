@@ -164,11 +164,11 @@ def fill(
                 connection.execute(table.insert(), chunk)
 
         names = [f"model-{n:05}" for n in range(options.models)]
-        asked = set(names[::step][: options.questions])
-        insert(MODELS, (model_row(name, VERSIONS_ASKED if name in asked else 1) for name in names))
+        questioned = set(names[::step][: options.questions])
+        insert(MODELS, (model_row(name, VERSIONS_ASKED if name in questioned else 1) for name in names))
         chance = random.Random(options.seed)
         for name in names:
-            if name in asked:
+            if name in questioned:
                 versions, variants, figures, results, truths[name] = asked_model(
                     name, targets, software, options.seed
                 )
@@ -207,9 +207,9 @@ def figure_row(figure: VariantFigure) -> dict[str, Any]:
 def questions(truths: dict[str, list[Truth]], seed: int) -> Iterator[Question]:
     """Make questions: bounds from far below to far above what there is, half of them near a candidate."""
     chance = random.Random(seed)
-    for n, (model, known) in enumerate(truths.items()):
+    for n, (model, model_truths) in enumerate(truths.items()):
         statistic = ("p50", "p90", "p99")[n % 3]
-        values = sorted(truth.latency(statistic) for truth in known)
+        values = sorted(truth.latency(statistic) for truth in model_truths)
         share = n / max(1, len(truths) - 1)
         near = values[int(share * (len(values) - 1))]
         bound = near * (chance.uniform(0.98, 1.02) if n % 2 else (0.5, 1.5)[n % 4 == 0])
@@ -218,25 +218,25 @@ def questions(truths: dict[str, list[Truth]], seed: int) -> Iterator[Question]:
 
 
 def judge(
-    question: Question, found: RegistryAnswer, truths: list[Truth], on: str | None
+    question: Question, answered: RegistryAnswer, truths: list[Truth], on: str | None
 ) -> tuple[str, float]:
     """Compare an answer with the exhaustive computation: right, careful or wrong; and how much too dear."""
-    known = [truth for truth in truths if on is None or truth.target == on]
-    holding = [truth for truth in known if truth.latency(question.statistic) <= question.bound]
+    candidates = [truth for truth in truths if on is None or truth.target == on]
+    holding = [truth for truth in candidates if truth.latency(question.statistic) <= question.bound]
     fresh = [truth for truth in holding if truth.fresh]
-    if found.state is AnswerState.UNKNOWN:
+    if answered.state is AnswerState.UNKNOWN:
         return ("careful" if fresh else "right"), 0.0
-    if found.state is AnswerState.NOTHING_HOLDS:
+    if answered.state is AnswerState.NOTHING_HOLDS:
         return ("wrong" if holding else "right"), 0.0
-    assert found.best is not None
-    chosen = next(truth for truth in known if truth.key == found.best.figure.key)
+    assert answered.best is not None
+    chosen = next(truth for truth in candidates if truth.key == answered.best.figure.key)
     if chosen not in fresh:
         return "wrong", 0.0
     if question.demand is None:
         dearer = max(truth.rate for truth in fresh) / chosen.rate - 1
         return ("careful" if dearer else "right"), dearer
     least = min(math.ceil(question.demand / truth.rate) for truth in fresh)
-    replicas = found.best.replicas or 0
+    replicas = answered.best.replicas or 0
     if replicas * chosen.rate < question.demand:
         return "wrong", 0.0
     return ("right" if replicas == least else "careful"), replicas / least - 1
@@ -264,7 +264,7 @@ def main() -> None:
             demand = None if question.demand is None else f"{question.demand:.3f}/s"
             bound = f"latency.{question.statistic} <= {question.bound * 1e6:.3f}us"
             begin, used = time.perf_counter(), time.process_time()
-            found = answer(
+            answered = answer(
                 store.registry,
                 question.model,
                 require=[bound],
@@ -272,14 +272,14 @@ def main() -> None:
                 on=question.on,
             )
             used, took = time.process_time() - used, time.perf_counter() - begin
-            verdict, more = judge(question, found, truths[question.model], names[question.on])
+            verdict, more = judge(question, answered, truths[question.model], names[question.on])
             verdicts.append(verdict)
             dearer.append(more)
-            unknown += found.state is AnswerState.UNKNOWN
+            unknown += answered.state is AnswerState.UNKNOWN
             times.append(1000 * used)
             print(
                 f"{question.model} {bound:30} {demand or '':>12} on {question.on or 'any':6} "
-                f"{found.state:14} {verdicts[-1]:8} {1000 * used:6.1f} ms of CPU, {1000 * took:6.1f} ms"
+                f"{answered.state:14} {verdicts[-1]:8} {1000 * used:6.1f} ms of CPU, {1000 * took:6.1f} ms"
             )
     counts = {verdict: verdicts.count(verdict) for verdict in ("right", "careful", "wrong")}
     print(

@@ -148,9 +148,9 @@ def main() -> None:
             events = store.registry.events(newest=100 * options.changes)
             broken = store.registry.first_broken_event()
             back = rolled_back(url, store.registry)
-    told = Counter((event.actor, event.kind) for event in events)
-    missing = sum(told[change] == 0 for change in written)
-    twice = sum(times > 1 for (actor, _), times in told.items() if actor != "nobody")
+    counts = Counter((event.actor, event.kind) for event in events)
+    missing = sum(counts[change] == 0 for change in written)
+    twice = sum(times > 1 for (actor, _), times in counts.items() if actor != "nobody")
     unseen = sum(first_broken(spoil(events, chance)) is None for _ in range(SPOILT))
     counted = f"{missing} events missing, {twice} twice"
     print(f"{len(written):,} changes by {WRITERS} processes, {kills} killed: {counted}")

@@ -58,14 +58,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds after which it gives up")
     options = parser.parse_args()
-    wanted = {FIRST, *RECIPES}
+    expected = {FIRST, *RECIPES}
     reached: dict[str, tuple[float, str]] = {}
     with tempfile.TemporaryDirectory(prefix="first-figure-") as folder:
         os.environ["MODELDYNO_STORE"] = f"sqlite:///{folder}/store.db"
-        words = ["registry", "add", f"hf:{directory()}", "--name", NAME, "--wait"]
+        arguments = ["registry", "add", f"hf:{directory()}", "--name", NAME, "--wait"]
         begin = time.monotonic()
         command = subprocess.Popen(
-            [sys.executable, "-m", "modeldyno", *words], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", "modeldyno", *arguments], stdout=subprocess.PIPE, text=True
         )
         limit = threading.Timer(options.limit, command.send_signal, (signal.SIGINT,))
         limit.start()
@@ -76,18 +76,18 @@ def main() -> None:
             with suppress(ModelDynoError), plugins.store() as store:  # it may not be registered yet
                 for step, how in steps(store.registry):
                     reached.setdefault(step, (time.monotonic() - begin, how))
-            if not wanted - reached.keys():
+            if not expected - reached.keys():
                 command.send_signal(signal.SIGINT)
                 break
         limit.cancel()
         command.communicate()
-    for step in sorted(wanted, key=lambda step: reached.get(step, (options.limit, ""))):
+    for step in sorted(expected, key=lambda step: reached.get(step, (options.limit, ""))):
         seconds, how = reached.get(step, (options.limit, "NOT REACHED"))
         print(f"{step:14} {seconds:6.1f} s  {how}")
-    whole = max((seconds for seconds, _ in reached.values()), default=0.0)
-    done = wanted == reached.keys() and all(reached[recipe][1] == VariantState.AGREES for recipe in RECIPES)
-    print(f"registered to first figure, conversions checked: {whole:.1f} s (goal: at most {GOAL:.0f} s)")
-    sys.exit(not done or whole > GOAL)
+    last = max((seconds for seconds, _ in reached.values()), default=0.0)
+    done = expected == reached.keys() and all(reached[recipe][1] == VariantState.AGREES for recipe in RECIPES)
+    print(f"registered to first figure, conversions checked: {last:.1f} s (goal: at most {GOAL:.0f} s)")
+    sys.exit(not done or last > GOAL)
 
 
 if __name__ == "__main__":

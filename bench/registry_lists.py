@@ -136,11 +136,11 @@ def events(versions: Iterable[Version]) -> Iterator[dict[str, Any]]:
     """Make a chain of events."""
     before = ""
     for version in versions:
-        words = (version.created, "ada", "version.added", version.name)
-        hashed = event_hash(before, *words, {})
+        fields = (version.created, "ada", "version.added", version.name)
+        hashed = event_hash(before, *fields, {})
         names = ("at", "actor", "kind", "subject")
         yield {
-            **dict(zip(names, words, strict=True)),
+            **dict(zip(names, fields, strict=True)),
             "model": version.model,
             "detail": "{}",
             "before": before,
@@ -207,9 +207,9 @@ def main() -> None:
             seconds = []
             for _ in range(CALLS):
                 begin = time.perf_counter()
-                found = call()
+                rows = call()
                 seconds.append(1000 * (time.perf_counter() - begin))
-            size = len(msgspec.json.encode(found))
+            size = len(msgspec.json.encode(rows))
             median = statistics.median(seconds)
             paged = name.startswith(("models", "versions:")) and size > PAGE_BYTES
             late = "  TOO SLOW" if median > limit else "  TOO LARGE" if paged else ""

@@ -37,24 +37,26 @@ def main() -> None:
     )
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--times", type=int, default=5)
-    asked = parser.parse_args()
-    pages, seconds = zip(*(written(asked.trials) for _ in range(asked.times)), strict=True)
+    options = parser.parse_args()
+    pages, seconds = zip(*(written(options.trials) for _ in range(options.times)), strict=True)
     text = pages[0]
-    print(f"page of a study of {asked.trials:,} trials")
+    print(f"page of a study of {options.trials:,} trials")
     print(f"  written in           {min(seconds):8.2f} s     (promised: < 2 s)")
     print(f"  bytes                {len(text):8,}       (promised: <= 1,000,000)")
     print(f"  bundle that draws    {len((Path(html.__file__).parent / 'page/echarts.js').read_bytes()):8,}")
-    seen = [opened(text) for _ in range(asked.times)]
-    print(f"  first picture after  {min(first for first, *_ in seen):8.0f} ms    (promised: < 1,000 ms)")
+    pages_opened = [opened(text) for _ in range(options.times)]
+    print(
+        f"  first picture after  {min(first for first, *_ in pages_opened):8.0f} ms    (promised: < 1,000 ms)"
+    )
     for place, name in enumerate(("pictures drawn", "requests", "console errors", "violations"), 1):
-        print(f"  {name:20} {max(each[place] for each in seen):8}")
+        print(f"  {name:20} {max(each[place] for each in pages_opened):8}")
 
 
 def written(trials: int) -> tuple[str, float]:
     """Write the page; give it and the seconds of the processor that it took."""
-    found = a_large_study(trials)
+    study = a_large_study(trials)
     begin = time.process_time()
-    blocks = study_page.page(found)
+    blocks = study_page.page(study)
     text = html.lay_out(blocks, title="a study")
     return text, time.process_time() - begin
 
@@ -63,7 +65,7 @@ def opened(text: str) -> tuple[float, int, int, int, int]:
     """Open a page; give the milliseconds to its first picture, and how much of what there was."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - only the bench needs it
 
-    asked: list[str] = []
+    requested: list[str] = []
     errors: list[str] = []
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as started:
         path = Path(folder) / "page.html"
@@ -71,9 +73,9 @@ def opened(text: str) -> tuple[float, int, int, int, int]:
         browser = started.chromium.launch(executable_path=pdf.find_browser(), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1000, "height": 900})
         page.add_init_script(WATCH)
-        page.on("request", lambda request: asked.append(request.url))
+        page.on("request", lambda request: requested.append(request.url))
         page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
         page.goto(path.as_uri())
         page.wait_for_selector("figure.drawn", state="attached")
         first: Any = page.evaluate(DRAWN)
@@ -83,7 +85,7 @@ def opened(text: str) -> tuple[float, int, int, int, int]:
         )
         drawn, broken = page.locator("figure.drawn").count(), page.evaluate("window.broken")
         browser.close()
-    return float(first), drawn, len(asked) - 1, len(errors), int(broken)
+    return float(first), drawn, len(requested) - 1, len(errors), int(broken)
 
 
 if __name__ == "__main__":

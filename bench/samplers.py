@@ -65,8 +65,8 @@ def fresh(way: str, root: Path, threads: int) -> tuple[float, list[str]]:
     }
     command = [sys.executable, __file__, "--only", way, "--root", str(root), "--threads", str(threads)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout.splitlines()[-1])
-    return found["median"], found["metrics"]
+    figures = json.loads(done.stdout.splitlines()[-1])
+    return figures["median"], figures["metrics"]
 
 
 def main() -> None:
@@ -86,13 +86,13 @@ def main() -> None:
         (root / "dev/nvidiactl").mkdir(parents=True)
         for number in range(options.rounds):
             order = ("on", "off") if number % 2 == 0 else ("off", "on")
-            found = {way: fresh(way, root, options.threads) for way in order}
-            ratios.append(found["on"][0] / found["off"][0])
-    extra = sorted(set(found["on"][1]) - set(found["off"][1]))
+            figures = {way: fresh(way, root, options.threads) for way in order}
+            ratios.append(figures["on"][0] / figures["off"][0])
+    extra = sorted(set(figures["on"][1]) - set(figures["off"][1]))
     middle = statistics.median(ratios)
     quartiles = statistics.quantiles(ratios, n=4)
     print(f"digits, batch 32, {options.threads} thread(s): {options.rounds} rounds of fresh processes")
-    print(f"  median off {found['off'][0] * 1e6:.1f} us, on {found['on'][0] * 1e6:.1f} us (last round)")
+    print(f"  median off {figures['off'][0] * 1e6:.1f} us, on {figures['on'][0] * 1e6:.1f} us (last round)")
     print(f"  on / off  x {middle:.4f}  (quartiles {quartiles[0]:.4f} to {quartiles[2]:.4f}; bound {BOUND})")
     print(f"  watched: {', '.join(extra)}")
 

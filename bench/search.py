@@ -136,13 +136,13 @@ class Climb:
 
     def trial(self, place: Sequence[int]) -> Trial | None:
         """Give what was measured at a place."""
-        found = self.study.candidates.get(key(self.point(place)))
-        return found.trials[0] if found and found.trials[0].state is TrialState.DONE else None
+        candidate = self.study.candidates.get(key(self.point(place)))
+        return candidate.trials[0] if candidate and candidate.trials[0].state is TrialState.DONE else None
 
     def around(self, home: Sequence[int]) -> list[tuple[int, ...]]:
         """Give the places within the radius, the nearest first."""
-        whole = [tuple(place) for place in np.ndindex(*(len(axis.values) for axis in self.axes))]
-        near = [place for place in whole if 0 < math.dist(place, home) <= RADIUS]
+        places = [tuple(place) for place in np.ndindex(*(len(axis.values) for axis in self.axes))]
+        near = [place for place in places if 0 < math.dist(place, home) <= RADIUS]
         self.source.shuffle(near)
         return sorted(near, key=lambda place: math.dist(place, home))
 
@@ -241,7 +241,7 @@ class Run:
 
     measurements: int
     starts: int
-    found: float
+    measured_best: float
     """Logarithm of the best that was measured, over the best that there is."""
     answer: float
     """The same of the answer, once it was verified."""
@@ -255,7 +255,7 @@ def run(surface: Surface, place: int, strategy: str, seed: int) -> Run:
     return Run(
         measurements=len(study.measured),
         starts=count_starts(study.measured),
-        found=max(surface.score(goal, trial.point) for trial in study.measured) - best,
+        measured_best=max(surface.score(goal, trial.point) for trial in study.measured) - best,
         answer=-math.inf if answer is None else surface.score(goal, answer.point) - best,
     )
 
@@ -294,7 +294,7 @@ def swiftness() -> float:
     return float(np.median(times))
 
 
-def words(goal: Goal) -> str:
+def goal_text(goal: Goal) -> str:
     """Say what is looked for."""
     return ", ".join([*map(str, goal.objectives), *map(str, goal.constraints)])
 
@@ -307,25 +307,29 @@ def main() -> int:
     parser.add_argument("--synthetic", type=int, default=0, help="made-up surfaces of each kind, as well")
     parser.add_argument("--strategies", default=",".join(STRATEGIES))
     parser.add_argument("--processes", type=int, default=os.cpu_count())
-    given = parser.parse_args()
+    options = parser.parse_args()
     missed = False
-    with ProcessPoolExecutor(given.processes) as pool:
-        for surface in surfaces(given.names, given.synthetic):
+    with ProcessPoolExecutor(options.processes) as pool:
+        for surface in surfaces(options.names, options.synthetic):
             for place, goal in enumerate(surface.goals):
                 if not math.isfinite(surface.bests[place]):
                     continue
                 most = search_budget(study_of(surface, goal))
                 print(
-                    f"{surface.name}: {words(goal)}; {surface.space.size} points, at most {most} measurements"
+                    f"{surface.name}: {goal_text(goal)}; {surface.space.size} points, "
+                    f"at most {most} measurements"
                 )
-                for strategy in given.strategies.split(","):
+                for strategy in options.strategies.split(","):
                     begun = time.monotonic()
                     once = partial(run, surface, place, strategy)
-                    runs = list(pool.map(once, range(given.runs), chunksize=5))
-                    answered, found = share([r.answer for r in runs]), share([r.found for r in runs])
+                    runs = list(pool.map(once, range(options.runs), chunksize=5))
+                    answered, measured = (
+                        share([r.answer for r in runs]),
+                        share([r.measured_best for r in runs]),
+                    )
                     made, started = ([getattr(r, name) for r in runs] for name in ("measurements", "starts"))
                     print(
-                        f"  {strategy:7} measured {found:4.0%}  answer {answered:4.0%}   measurements "
+                        f"  {strategy:7} measured {measured:4.0%}  answer {answered:4.0%}   measurements "
                         f"{np.median(made):4.0f}, at most {max(made):3}   starts {np.median(started):4.0f}"
                         f"   [{time.monotonic() - begun:.0f} s]",
                         flush=True,

@@ -90,9 +90,9 @@ def reported(records: Records, load: Load, metric: str) -> Distribution:
     window = SteadyWindow(
         records=records, begin=int(records.due.min()), end=int(records.due.max()) + 1, load=load
     )
-    found = next(each.value for each in load_analysis.measurements(window) if each.metric == metric)
-    assert isinstance(found, Distribution)
-    return found
+    spread = next(each.value for each in load_analysis.measurements(window) if each.metric == metric)
+    assert isinstance(spread, Distribution)
+    return spread
 
 
 def compared(arguments: tuple[str, ...], load: Load, seconds: float, seed: int) -> dict[str, float]:
@@ -108,8 +108,8 @@ def compared(arguments: tuple[str, ...], load: Load, seconds: float, seed: int) 
     drawn = np.random.default_rng(seed).choice(between.samples(), true.size)
     theirs, expected = Distribution.of(true), Distribution.of(true + drawn)
     off = {name: ours.statistic(name) / expected.statistic(name) - 1 for name in STATISTICS}
-    told = {f"true {name}": theirs.statistic(name) for name in STATISTICS}
-    return off | told | {"loopback": between.statistic("mean")}
+    true_values = {f"true {name}": theirs.statistic(name) for name in STATISTICS}
+    return off | true_values | {"loopback": between.statistic("mean")}
 
 
 def rows(rounds: int, seconds: float) -> Iterator[bool]:
@@ -117,10 +117,10 @@ def rows(rounds: int, seconds: float) -> Iterator[bool]:
     print(f"{'':28}{'loopback':>9}" + "".join(f"{name:>20}" for name in STATISTICS))
     print(f"{'':28}{'':>9}" + "".join(f"{'true':>12}{'off':>8}" for _ in STATISTICS))
     for name, (arguments, load) in CASES.items():
-        found = [compared(arguments, load, seconds, seed) for seed in range(rounds)]
-        between = median(row["loopback"] for row in found)
-        off = {each: median(row[each] for row in found) for each in STATISTICS}
-        true = {each: median(row[f"true {each}"] for row in found) for each in STATISTICS}
+        compared_rows = [compared(arguments, load, seconds, seed) for seed in range(rounds)]
+        between = median(row["loopback"] for row in compared_rows)
+        off = {each: median(row[each] for row in compared_rows) for each in STATISTICS}
+        true = {each: median(row[f"true {each}"] for row in compared_rows) for each in STATISTICS}
         figures = "".join(f"{true[each] * 1e3:9.3f} ms{off[each]:8.2%}" for each in STATISTICS)
         print(f"{name:28}{between * 1e6:6.0f} us{figures}", flush=True)
         yield max(map(abs, off.values())) <= ALLOWED
@@ -147,12 +147,12 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=20.0, help="of each load")
     parser.add_argument("--priority", action="store_true", help="before the machine's other processes")
-    given = parser.parse_args()
-    if given.priority:
+    options = parser.parse_args()
+    if options.priority:
         os.setpriority(os.PRIO_PROCESS, 0, -15)
-    held = all(list(rows(given.rounds, given.seconds)))
+    held = all(list(rows(options.rounds, options.seconds)))
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    return 0 if open_loop(given.seconds) and held else 1
+    return 0 if open_loop(options.seconds) and held else 1
 
 
 if __name__ == "__main__":

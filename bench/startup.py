@@ -77,15 +77,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="start-up of the command line")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--torch", action="store_true", help="inspect two layers, against import torch")
-    given = parser.parse_args()
-    if not given.torch:
-        compare_helps(given.rounds)
+    options = parser.parse_args()
+    if not options.torch:
+        compare_helps(options.rounds)
         return
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "two_layers.py"
         file.write_text(TWO_LAYERS, encoding="utf-8")
         ours = [MODELDYNO, "inspect", f"{file}:make", "--input", "input=1x8", "--no-store", "-q"]
-        _, line = compare(ours, [sys.executable, "-c", "import torch"], given.rounds, cpu_time)
+        _, line = compare(ours, [sys.executable, "-c", "import torch"], options.rounds, cpu_time)
     print(f"modeldyno inspect of two layers, import torch, CPU time: {line} (aim 1.15)")
 
 

@@ -63,13 +63,13 @@ def built(case: models.Case, attention: str) -> tuple[nn.Module, dict[str, Tenso
     return module, tensors(inputs, device)
 
 
-def share(part: float | None, whole: float) -> str:
+def share(part: float | None, total: float) -> str:
     """Say how much of the truth that is; ``=`` where it is the same number."""
     if part is None:
         return "-"
-    if part == whole:
+    if part == total:
         return "="
-    return f"{100 * part / whole:.2f}" if whole else "-"
+    return f"{100 * part / total:.2f}" if total else "-"
 
 
 # -- multiply-accumulates ----------------------------------------------------------------------------------
@@ -94,8 +94,8 @@ def macs(only: str, attention: str, tools: list[str]) -> bool:
                 right &= answer.macs == case.macs
             else:
                 answer = peers.ask(tool, module, (), inputs)
-            found = answer.error[:8] or share(answer.macs, case.macs)
-            cells.append(f"{found + ('?' if answer.uncounted else ''):>9}{answer.seconds:>5.1f}s")
+            deviation = answer.error[:8] or share(answer.macs, case.macs)
+            cells.append(f"{deviation + ('?' if answer.uncounted else ''):>9}{answer.seconds:>5.1f}s")
             del module, inputs
             gc.collect()
         print(f"{case.name:<18}{case.macs / 1e9:>10.3f}" + "".join(cells), flush=True)
@@ -155,9 +155,9 @@ class Memory:
     everything: float | None = None
 
 
-def size(found: object) -> int:
+def size(value: object) -> int:
     """Give the bytes of all tensors in a structure, each storage once."""
-    held = [item for item in pytree.tree_leaves(found) if isinstance(item, Tensor)]
+    held = [item for item in pytree.tree_leaves(value) if isinstance(item, Tensor)]
     return sum({item.untyped_storage().data_ptr(): item.untyped_storage().nbytes() for item in held}.values())
 
 
@@ -217,12 +217,14 @@ def torchinfo(module: nn.Module, inputs: Inputs, mode: str) -> Memory:
     """Torchinfo's "forward/backward pass size" and "estimated total size", the same in every mode."""
     from torchinfo import summary  # noqa: PLC0415 - may be absent
 
-    net, given = peers.plain(module, (), inputs)
+    net, arguments = peers.plain(module, (), inputs)
     if isinstance(module, nn.Sequential):
-        net, given = module, tuple(inputs.values())
-    found = summary(net, input_data=list(given), verbose=0, mode="train" if mode == "train" else "eval")
-    total = found.total_input + found.total_output_bytes + found.total_param_bytes
-    return Memory(made=found.total_output_bytes, everything=total)
+        net, arguments = module, tuple(inputs.values())
+    summarised = summary(
+        net, input_data=list(arguments), verbose=0, mode="train" if mode == "train" else "eval"
+    )
+    total = summarised.total_input + summarised.total_output_bytes + summarised.total_param_bytes
+    return Memory(made=summarised.total_output_bytes, everything=total)
 
 
 def accelerate(module: nn.Module, _inputs: Inputs, mode: str) -> Memory:
@@ -265,10 +267,13 @@ def memory(only: str, attention: str) -> None:
         for name, case in MEMORY.items():
             if only.lower() in name.lower():
                 print(row(name, case, mode, attention, errors), flush=True)
-        for tool, found in errors.items():
-            if found:
-                mean = math.fsum(found) / len(found)
-                print(f"  {tool}, everything: off by {100 * max(found):.2f} %, on average {100 * mean:.2f} %")
+        for tool, deviations in errors.items():
+            if deviations:
+                mean = math.fsum(deviations) / len(deviations)
+                print(
+                    f"  {tool}, everything: off by {100 * max(deviations):.2f} %, "
+                    f"on average {100 * mean:.2f} %"
+                )
 
 
 def row(name: str, case: models.Case, mode: str, attention: str, errors: Mapping[str, list[float]]) -> str:
@@ -282,13 +287,13 @@ def row(name: str, case: models.Case, mode: str, attention: str, errors: Mapping
         with peers.quiet():
             module, inputs = built(case, attention)
             try:
-                found = ESTIMATES[tool](module, inputs, mode)
+                estimate = ESTIMATES[tool](module, inputs, mode)
             except Exception as error:  # noqa: BLE001 - any tool may fail in any way
                 cells.append(f"{type(error).__name__:>20}")
                 continue
-        if found.everything is not None:
-            off.append(abs(found.everything / truth.everything - 1))
-        text = f"{share(found.made, truth.made)} | {share(found.everything, truth.everything)}"
+        if estimate.everything is not None:
+            off.append(abs(estimate.everything / truth.everything - 1))
+        text = f"{share(estimate.made, truth.made)} | {share(estimate.everything, truth.everything)}"
         cells.append(f"{text:>20}")
     return f"{name:<18}{truth.made / 2**20:>9.2f}{truth.everything / 2**20:>9.2f}" + "".join(cells)
 

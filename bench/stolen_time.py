@@ -18,10 +18,10 @@ LIMIT = 0.03
 def stolen() -> float:
     """Return the CPU-seconds taken away since the start of the machine; 0 where the system does not tell."""
     try:
-        words = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
+        fields = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
     except FileNotFoundError:
         return 0.0
-    return int(words[8]) / os.sysconf("SC_CLK_TCK")
+    return int(fields[8]) / os.sysconf("SC_CLK_TCK")
 
 
 def share(before: float, seconds: float) -> float:

@@ -159,6 +159,34 @@ def test_every_file_and_module_that_a_docstring_names_exists() -> None:
     } == {}
 
 
+VAGUE = frozenset({"asked", "found", "hands", "look", "looks", "said", "sides", "told", "wanted"})
+"""Names that say how a value came about and not what it is; Loader.look is a method of plugins."""
+
+
+def test_no_name_only_says_how_its_value_came_about() -> None:
+    """No function of the package, bench or examples assigns, takes or is called by a vague name."""
+    vague = [
+        f"{path.relative_to(ROOT)}:{line}: '{name}'"
+        for folder in (SOURCE, ROOT / "bench", ROOT / "examples")
+        for path in sorted(folder.rglob("*.py"))
+        for name, line in bound_names(ast.parse(path.read_text(encoding="utf-8")))
+        if name.strip("_") in VAGUE and not (name == "look" and "loader" in str(path.relative_to(ROOT)))
+    ]
+
+    assert not vague, f"name each of these by what it is, a function by a verb or what it returns: {vague}"
+
+
+def bound_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Every name that a module assigns, takes as a parameter, or gives a function, with its line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id, node.lineno
+        elif isinstance(node, ast.arg):
+            yield node.arg, node.lineno
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, node.lineno
+
+
 IMPORT = re.compile(r"from (modeldyno(?:\.\w+)*) import (\w+(?:, \w+)*)")
 WITH_CODE = (
     "Makefile",

@@ -18,8 +18,8 @@ with own as running:
         result = modeldyno.load(url, inputs=inputs, duration=3, **load)
         print(f"{result.job.load}: {result['request_rate']:,.0f} requests/s")
         for statistic in ("p50", "p95"):
-            found = result.ask(f"latency.{statistic}")
-            print(f"  {statistic} {found.value} s, 95 % interval {found.interval}")
+            answer = result.ask(f"latency.{statistic}")
+            print(f"  {statistic} {answer.value} s, 95 % interval {answer.interval}")
         for stage in ("queue_time", "compute_time", "network_time"):
             print(f"  {stage} {result[stage]} s")
         for doubt in result.doubts:

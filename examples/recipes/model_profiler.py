@@ -16,11 +16,11 @@ print(
 )
 print(f"{results['compute']['flops']:,} FLOPs, {results['memory']['weights']:,} bytes of weights")
 
-for found in profiler.benchmark(
+for figures in profiler.benchmark(
     [{"batch_size": 1}, {"batch_size": 32}, {"batch_size": 32, "precision": "bf16"}]
 ):
-    told = found.failure or f"{found['latency']['p50']:.3f} ms"
-    print(f"{found.configuration}: {told}")
+    latency = figures.failure or f"{figures['latency']['p50']:.3f} ms"
+    print(f"{figures.configuration}: {latency}")
 
 for path, layer in profiler.profile_layers(layer_names=["linear"])["layers"].items():
     print(f"{path} {layer['kind']}: {layer['mean']:.3f} ms, {layer['share']:.0%} of the call")

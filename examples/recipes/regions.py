@@ -25,8 +25,8 @@ def main(size: int) -> None:
     for _ in range(12):
         records = load(size)
         with profiled("all digests"):
-            found = {digest(record) for record in records}
-    print(f"{len(found)} different records")
+            digests = {digest(record) for record in records}
+    print(f"{len(digests)} different records")
 
 
 if __name__ == "__main__":

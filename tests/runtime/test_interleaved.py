@@ -260,7 +260,7 @@ def test_an_interruption_is_heard() -> None:
 def test_a_child_without_a_parent_goes_on() -> None:
     """When the grant pipe ends, there is no other process that could want a turn."""
     seat = TurnGranter.made()
-    held = TurnWaiter(granted=seat.theirs[0], asked=seat.theirs[1])
+    held = TurnWaiter(granted=seat.theirs[0], request_end=seat.theirs[1])
     os.close(seat.grants)
     held.begin()
     assert held.agreed("steady")
@@ -272,7 +272,7 @@ def test_all_must_have_enough() -> None:
     """A side that has finished a phase goes on until the others have finished it."""
     seat = TurnGranter.made()
     marks: list[str] = []
-    held = TurnWaiter(granted=seat.theirs[0], asked=seat.theirs[1], mark=marks.append)
+    held = TurnWaiter(granted=seat.theirs[0], request_end=seat.theirs[1], mark=marks.append)
     grants: list[tuple[bool, int]] = []
 
     def parent() -> None:

@@ -365,7 +365,7 @@ def replicas(
             measured under load.
     """
     options = CostOptions.parse(None if demand is None else str(demand), price)
-    if not options.asked:
+    if not options.is_set:
         raise RequestError("Nothing to compute; give a demand, such as '1000/s', or a price.")
     bounds = tuple(map(Constraint.parse, as_tuple(require, "require")))
     stored = _find(result)

@@ -146,7 +146,7 @@ def _comments(thread: CommentThread) -> Iterator[dict[str, Any]]:
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """Follows no redirect, because the token is meant for the named server only."""
 
-    def redirect_request(self, *_words: Any) -> None:
+    def redirect_request(self, *_arguments: Any) -> None:
         """Return None, so that the redirect is raised as an error."""
 
 

@@ -100,7 +100,7 @@ class CheckPlan:
         number = 0
         for batch in BATCHES if self.batched else (None,):
             feeds = self._feeds(batch, self.usual, seed + number)
-            count = len(feeds) if self.files and not number else self._wanted(feeds[0], batch)
+            count = len(feeds) if self.files and not number else self._calls_per_batch(feeds[0], batch)
             while not (self.files or self.fixed) and len(feeds) < count:
                 feeds += self._feeds(batch, self.usual, seed + 1000 + len(feeds))[:1]
             for feed in feeds[:count]:
@@ -117,7 +117,7 @@ class CheckPlan:
                 yield replace(call, words=f"{call.words} (x {scale:g})")
 
     @staticmethod
-    def _wanted(feed: Feed, batch: int | None) -> int:
+    def _calls_per_batch(feed: Feed, batch: int | None) -> int:
         """Return how many calls of one batch size are made."""
         return 1 if batch else max(1, -(-SAMPLES // (first_axis(feed) or 1)))
 

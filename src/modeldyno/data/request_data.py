@@ -189,7 +189,7 @@ def _array(spec: InputSpec, value: Any, where: str) -> ndarray:
     declared = spec.shape[1:] if spec.shape and _has_batch(spec) else spec.shape
     shape_in_file = value.get("shape") if isinstance(value, dict) else None
     shape: tuple[Any, ...] = (
-        tuple(shape_in_file) if isinstance(shape_in_file, list) else _known(declared, flat.size)
+        tuple(shape_in_file) if isinstance(shape_in_file, list) else _fill_free_size(declared, flat.size)
     )
     if not all(isinstance(size, int) and size >= 0 for size in shape) or math.prod(shape) != flat.size:
         raise RequestError(
@@ -199,7 +199,7 @@ def _array(spec: InputSpec, value: Any, where: str) -> ndarray:
     return flat.reshape(shape)
 
 
-def _known(shape: tuple[int | str, ...] | None, size: int) -> tuple[int | str, ...]:
+def _fill_free_size(shape: tuple[int | str, ...] | None, size: int) -> tuple[int | str, ...]:
     """Return a shape with its only free dimension, if there is one, as the number of values says."""
     if shape is None:
         return (size,)

@@ -85,25 +85,21 @@ def why_busy(
         sleep: waits for some seconds.
         sample: takes a look that begins now and lasts a period; by default at the real device.
     """
-    take = sample or (lambda name, period: _look(name, rule, period, sleep))
+    take = sample or (lambda name, period: _check_device(name, rule, period, sleep))
     for _ in range(rule.samples):
         if (busy := take(device, rule.period)) is not None:
             return busy
     return None
 
 
-def _look(device: str, rule: IdleRule, period: float, sleep: Callable[[float], None]) -> str | None:
+def _check_device(device: str, rule: IdleRule, period: float, sleep: Callable[[float], None]) -> str | None:
     try:
-        return (
-            _look_at_cpu(rule, period, sleep)
-            if device == "cpu"
-            else _look_at_gpu(device, rule, period, sleep)
-        )
+        return _check_cpu(rule, period, sleep) if device == "cpu" else _check_gpu(device, rule, period, sleep)
     except (OSError, ValueError) as error:
         return f"{device} cannot be read: {error}"
 
 
-def _look_at_cpu(rule: IdleRule, period: float, sleep: Callable[[float], None]) -> str | None:
+def _check_cpu(rule: IdleRule, period: float, sleep: Callable[[float], None]) -> str | None:
     cores = allowed_cores()
     before, processes = _read_cpu(frozenset(cores)), _cpu_by_process()
     sleep(period)
@@ -153,7 +149,7 @@ def _busiest(before: dict[int, tuple[float, str]]) -> str:
     return f"{name} (pid {pid})" if most > 0 else ""
 
 
-def _look_at_gpu(device: str, rule: IdleRule, period: float, sleep: Callable[[float], None]) -> str | None:
+def _check_gpu(device: str, rule: IdleRule, period: float, sleep: Callable[[float], None]) -> str | None:
     """Look at a GPU; one that cannot be read is busy."""
     state = _state_of(device)
     ours = set(list_process_tree(os.getpid()))

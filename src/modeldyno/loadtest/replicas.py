@@ -88,7 +88,7 @@ class CostOptions:
         )
 
     @property
-    def asked(self) -> bool:
+    def is_set(self) -> bool:
         """Whether a demand or a price was given."""
         return self.demand is not None or self.price is not None
 

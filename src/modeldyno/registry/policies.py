@@ -74,14 +74,14 @@ def read_policy(path: Path) -> Policy:
     return policy
 
 
-def _words(value: Any) -> tuple[str, ...]:
+def _as_texts(value: Any) -> tuple[str, ...]:
     items = value if isinstance(value, list) else str(value).split(",")
     return tuple(str(item).strip() for item in items if str(item).strip())
 
 
 def _numbers(value: Any) -> tuple[int, ...]:
     try:
-        numbers = tuple(int(word) for word in _words(value))
+        numbers = tuple(int(word) for word in _as_texts(value))
     except ValueError:
         numbers = ()
     if not numbers or min(numbers) < 1:
@@ -103,14 +103,14 @@ def _age(value: Any) -> float:
 
 _PARSERS: dict[str, Callable[[Any], Any]] = {
     "name": lambda value: check_model_name(str(value)),
-    "convert": _words,
+    "convert": _as_texts,
     "tolerance": lambda value: check_tolerance(parse_quantity(str(value), "1")),
     "batch_sizes": _numbers,
-    "probes": _words,
+    "probes": _as_texts,
     "serve": lambda value: str(value).strip(),
     "concurrency": _numbers,
     "require": _bounds,
     "max_time": lambda value: parse_quantity(str(value), SECONDS),
     "max_age": _age,
-    "windows": lambda value: tuple(map(Window.parse, _words(value))),
+    "windows": lambda value: tuple(map(Window.parse, _as_texts(value))),
 }

@@ -76,7 +76,9 @@ def push_version(registry: Registry, name: str, *, to: str | None = None) -> Pus
     best = _best_by_target(fresh)
     tags = {_DIGEST: version.digest, "modeldyno.version": version.name}
     for target, candidate in best.items():
-        tags |= {f"{_PREFIX}{key}/{target}": text[:_LONGEST] for key, text in _told(candidate, registry)}
+        tags |= {
+            f"{_PREFIX}{key}/{target}": text[:_LONGEST] for key, text in _figure_tags(candidate, registry)
+        }
     named = registry.aliases(version.model)
     aliases = tuple(alias for alias, number in named.items() if number == version.number)
     plugins.require(REQUIRES, "registry push")
@@ -124,7 +126,7 @@ def _best_by_target(candidates: list[AnswerCandidate]) -> dict[str, AnswerCandid
     return best
 
 
-def _told(candidate: AnswerCandidate, registry: Registry) -> Iterator[tuple[str, str]]:
+def _figure_tags(candidate: AnswerCandidate, registry: Registry) -> Iterator[tuple[str, str]]:
     """Yield what is told of a figure, by the middle of the tag's name."""
     figure, result = candidate.figure, registry.result(candidate.figure.result)
     yield "configuration", f"{figure.recipe}, {figure.measure.label}"

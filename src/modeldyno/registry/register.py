@@ -183,7 +183,7 @@ def register(request: Registration, registry: Registry) -> Registered:
     origin = {label: text for label, text in request.labels.items() if label in _ORIGIN_LABELS}
     if new:
         registry.put_variant(_source(version), version.creator)
-    elif changes := _said_anew(version, origin, evaluation):
+    elif changes := _changes_to_registered(version, origin, evaluation):
         version = registry.change_version(version, actor(), **changes)
     queued = registry.enqueue(
         tuple(first_tasks(version, policy, registry, convert=request.convert, profile=request.profile))
@@ -197,7 +197,7 @@ def register(request: Registration, registry: Registry) -> Registered:
     )
 
 
-def _said_anew(
+def _changes_to_registered(
     version: Version, origin: Mapping[str, str], evaluation: EvaluationData | None
 ) -> dict[str, Any]:
     """Return what is said of a version that was registered before and is not known of it."""

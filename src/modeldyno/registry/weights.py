@@ -63,7 +63,7 @@ def keep(files: Sequence[Path], root: Path, where: str) -> tuple[WeightFile, ...
         except StoreError:
             raise
         except Exception as error:  # each system of fsspec raises errors of its own
-            raise StoreError(f"{file} cannot be copied to {where}: {_words(error)}.") from error
+            raise StoreError(f"{file} cannot be copied to {where}: {_error_text(error)}.") from error
     return tuple(kept)
 
 
@@ -91,7 +91,7 @@ def fetch(version: Version | Variant | EvaluationData, where: str) -> Path:
             ) from None
         except Exception as error:  # each system of fsspec raises errors of its own
             raise StoreError(
-                f"{file.path} of {version.name} cannot be fetched from {where}: {_words(error)}."
+                f"{file.path} of {version.name} cannot be fetched from {where}: {_error_text(error)}."
             ) from error
     return folder if version.entry == "." else folder / _inside(version.entry)
 
@@ -112,7 +112,7 @@ def export(version: Version, where: str, target: Path) -> Path:
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(root / _inside(file.path), copy)
     except OSError as error:
-        raise StoreError(f"{target} cannot be written: {_words(error)}.") from error
+        raise StoreError(f"{target} cannot be written: {_error_text(error)}.") from error
     return target if version.entry == "." else target / version.entry
 
 
@@ -215,7 +215,7 @@ def _blob(base: str, file: WeightFile) -> str:
     return f"{base}/sha256/{digest[:2]}/{digest}"
 
 
-def _words(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 

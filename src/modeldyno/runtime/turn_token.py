@@ -102,7 +102,7 @@ class TurnWaiter:
     """The child's end of the token pipes: a `modeldyno.interfaces.probe.TurnToken`."""
 
     granted: int
-    asked: int
+    request_end: int
     mark: Callable[[WatchStage], None] = field(default=lambda _stage: None)
     """Marks the beginning of a stage for the samplers."""
     number: int = -1
@@ -116,9 +116,9 @@ class TurnWaiter:
 
     def begin(self) -> None:
         """Report that this child is ready, and wait for its first turn."""
-        for end in (self.granted, self.asked):
+        for end in (self.granted, self.request_end):
             os.set_inheritable(end, False)
-        os.write(self.asked, bytes([self.done]))
+        os.write(self.request_end, bytes([self.done]))
         self._await_grant()
 
     def tells(self, mark: Callable[[WatchStage], None]) -> None:
@@ -152,7 +152,7 @@ class TurnWaiter:
         begin = perf_counter()
         self.mark(WatchStage.WAITING)  # threads that still spin are not part of the timed work
         _wait_until_idle()
-        os.write(self.asked, bytes([self.done]))
+        os.write(self.request_end, bytes([self.done]))
         self._await_grant()
         self.mark(WatchStage.TIMED)
         if warming is not None:

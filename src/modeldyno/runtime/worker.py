@@ -110,7 +110,7 @@ def _serve(
         data = sys.stdin.buffer.read()
         baton: TurnToken = NO_TURNS
         if seat is not None:
-            baton = holder = TurnWaiter(granted=seat[0], asked=seat[1])
+            baton = holder = TurnWaiter(granted=seat[0], request_end=seat[1])
             holder.begin()
         _run_one(data, interrupted, send, None, baton, region=region, limit=limit)
         return

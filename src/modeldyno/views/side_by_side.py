@@ -28,7 +28,7 @@ def side_by_side(results: Sequence[Result]) -> tuple[Table, Table]:
         ("processor", [str(result.environment.hardware.get("processor", "")) for result in results]),
         *_settings([result.job.config for result in results]),
     )
-    figures_by_result = [dict(_told(result)) for result in results]
+    figures_by_result = [dict(_figures_of_model(result)) for result in results]
     figures = dict.fromkeys(name for figures in figures_by_result for name in figures)
     return (
         Table(
@@ -52,7 +52,7 @@ def _settings(configs: Sequence[Mapping[str, object]]) -> Iterator[tuple[str, li
             yield name, texts
 
 
-def _told(result: Result) -> Iterator[tuple[str, str]]:
+def _figures_of_model(result: Result) -> Iterator[tuple[str, str]]:
     """Yield the figures of the whole model."""
     for measurement in result.measurements:
         if not measurement.scope:

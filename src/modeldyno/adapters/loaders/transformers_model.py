@@ -433,20 +433,20 @@ def _constant_input(
     name: str, shape: Callable[[Any], tuple[Dimension, ...]], value: int, dtype: str = "int64"
 ) -> Declare:
     """Declare an input with the same value everywhere."""
-    return lambda config, _wanted: InputSpec(
+    return lambda config, _input_names: InputSpec(
         name=name, shape=(*shape(config),), dtype=dtype, low=value, high=value
     )
 
 
 def _float_input(name: str, shape: Callable[[Any], tuple[Dimension, ...]]) -> Declare:
     """Declare an input of floats from 0 to below 1."""
-    return lambda config, _wanted: InputSpec(
+    return lambda config, _input_names: InputSpec(
         name=name, shape=(*shape(config),), dtype="float32", low=0.0, high=0.99
     )
 
 
 def _part_tokens(name: str, part: str, dimension: str = SEQUENCE) -> Declare:
-    return lambda config, _wanted: _token_input(name, _part(config, part), dimension)
+    return lambda config, _input_names: _token_input(name, _part(config, part), dimension)
 
 
 _INPUTS: dict[str, Declare] = {
@@ -456,7 +456,7 @@ _INPUTS: dict[str, Declare] = {
     "pixel_values_videos": _video,
     "input_values": _audio,
     "input_features": _audio_features,
-    "hidden_states": lambda config, _wanted: InputSpec(
+    "hidden_states": lambda config, _input_names: InputSpec(
         name="hidden_states", shape=(_GRID**3, _patches(config)[1]), dtype="float32", low=-1, high=1
     ),
     "grid_thw": _constant_input("grid_thw", lambda _: (1, 3), _GRID),
@@ -494,7 +494,9 @@ _INPUTS: dict[str, Declare] = {
     ),
     "qformer_input_ids": _part_tokens("qformer_input_ids", "qformer_config"),
     "bbox": _constant_input("bbox", lambda _: (BATCH, SEQUENCE, 4), 0),
-    "decoder_input_ids": lambda config, _wanted: _token_input("decoder_input_ids", config, _DECODER_SEQUENCE),
+    "decoder_input_ids": lambda config, _input_names: _token_input(
+        "decoder_input_ids", config, _DECODER_SEQUENCE
+    ),
 }
 """How to declare each input, by name, in the order in which they are listed."""
 

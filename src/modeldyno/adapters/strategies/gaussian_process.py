@@ -41,7 +41,7 @@ class AxisScaling:
     ordered: bool
     values: Array
     places: Array
-    words: dict[KnobValue, int]
+    categories: dict[KnobValue, int]
 
     @classmethod
     def of(cls, axis: Axis) -> AxisScaling:
@@ -49,7 +49,7 @@ class AxisScaling:
         if not axis.ordered or len(axis.values) == 1:
             categories = {value: place for place, value in enumerate(axis.values)}
             return cls(
-                name=axis.name, ordered=False, values=np.zeros(1), places=np.zeros(1), words=categories
+                name=axis.name, ordered=False, values=np.zeros(1), places=np.zeros(1), categories=categories
             )
         values = np.array(axis.values, dtype=float)
         if values[0] > 0:
@@ -57,7 +57,7 @@ class AxisScaling:
         else:
             raw = np.arange(len(values), dtype=float)
         places = 2 * (raw - raw[0]) / (raw[-1] - raw[0]) - 1
-        return cls(name=axis.name, ordered=True, values=values, places=places, words={})
+        return cls(name=axis.name, ordered=True, values=values, places=places, categories={})
 
     def column(self, points: Sequence[Point]) -> Array:
         """Return the coordinates of points; where the axis does not matter, the middle."""
@@ -65,7 +65,7 @@ class AxisScaling:
             axis_values = np.array([float(point.get(self.name, math.nan)) for point in points])
             coordinates: Array = np.nan_to_num(np.interp(axis_values, self.values, self.places), nan=0.0)
             return coordinates
-        return np.array([self.words.get(point.get(self.name, ""), -1) for point in points], dtype=float)
+        return np.array([self.categories.get(point.get(self.name, ""), -1) for point in points], dtype=float)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +172,7 @@ class Surrogate:
     """A process fitted to measurements."""
 
     features: FeatureMap
-    seen: Array
+    coordinates: Array
     """Measurements x axes."""
     theta: Array
     """The logarithms of strengths, as `kernel` takes them."""
@@ -193,12 +193,17 @@ class Surrogate:
         inverse: Array = np.asarray(np.linalg.inv(np.linalg.cholesky(covariance)), dtype=float)
         weights: Array = inverse.T @ (inverse @ (logs - mean))
         return cls(
-            features=features, seen=coordinates, theta=theta, inverse=inverse, weights=weights, mean=mean
+            features=features,
+            coordinates=coordinates,
+            theta=theta,
+            inverse=inverse,
+            weights=weights,
+            mean=mean,
         )
 
     def predict(self, coordinates: Array) -> tuple[Array, Array]:
         """Return mean and standard deviation of the logarithm at coordinates, without the noise."""
-        cross_covariance = kernel(self.features, coordinates, self.seen, self.theta)
+        cross_covariance = kernel(self.features, coordinates, self.coordinates, self.theta)
         projected = cross_covariance @ self.inverse.T
         variance = _variances(self.features, coordinates, self.theta) - (projected * projected).sum(axis=1)
         return self.mean + cross_covariance @ self.weights, np.sqrt(np.clip(variance, 1e-10, None))

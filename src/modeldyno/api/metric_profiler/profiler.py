@@ -216,7 +216,7 @@ class MetricProfiler:
         if other is not None:
             write_table(str(self._comparison(other, short=short_print)), print_mode)
             return
-        metrics = self._shown()
+        metrics = self._chosen_metrics()
         rows: list[tuple[str, ...]] = [(f"Backend: {self.backend}", "")]
         rows += [self._row(key, metric) for key, metric in metrics.items()]
         lines = [make_table((f"Param Name ({self.name})", "Value"), rows)]
@@ -323,7 +323,7 @@ class MetricProfiler:
                 listed = ", ".join(sorted(parameters)) or "none"
                 raise InvalidStatus(f"No registered function takes '{name}'; they take: {listed}.")
 
-    def _shown(self) -> dict[str, Metric]:
+    def _chosen_metrics(self) -> dict[str, Metric]:
         statuses = {key: entry.status for key, entry in self._entries.items()}
         chosen = self.display(statuses)
         return {key: status for key, status in chosen.items() if isinstance(status, Metric)}
@@ -333,7 +333,7 @@ class MetricProfiler:
         return describe_metric(metric, computed=entry.computed, failure=entry.failure)
 
     def _comparison(self, other: MetricProfiler, *, short: bool) -> StatusComparison:
-        mine, theirs = self._shown(), other._shown()
+        mine, theirs = self._chosen_metrics(), other._chosen_metrics()
         changes = []
         for key in {**mine, **theirs}:
             pair = (mine.get(key), theirs.get(key))

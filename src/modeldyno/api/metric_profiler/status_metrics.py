@@ -110,17 +110,17 @@ class Metric(StatusKey):
 class _BuiltIn(Metric):
     """A metric whose words stand in class attributes."""
 
-    _words: ClassVar[tuple[str, str]]
+    _texts: ClassVar[tuple[str, str]]
     _scales: ClassVar[tuple[tuple[float, str], ...]] = ((1, ""),)
     """Divisors from the largest one, each with its unit; the last one serves smaller values."""
 
     def description(self) -> str:
         """Return what it is, in a sentence."""
-        return self._words[1]
+        return self._texts[1]
 
     def friendly_name(self) -> str:
         """Return its name for people."""
-        return self._words[0]
+        return self._texts[0]
 
     def get_comparative(self) -> Comparative | str:
         """Return how two values are compared."""
@@ -143,7 +143,7 @@ class Flops(_BuiltIn):
     """Multiply-accumulates (MACs) of one call."""
 
     NAME = "flops"
-    _words = ("Computational Complexity", "Multiply-accumulates (MACs) of matrix products in one call")
+    _texts = ("Computational Complexity", "Multiply-accumulates (MACs) of matrix products in one call")
     _scales = ((1e9, "GigaMACs"), (1e6, "MegaMACs"), (1e3, "KiloMACs"), (1, "MACs"))
 
 
@@ -151,7 +151,7 @@ class TotalParams(_BuiltIn):
     """Number of parameters, frozen ones included."""
 
     NAME = "total_params"
-    _words = ("Total Parameters", "Number of parameters, trainable or not, shared ones counted once")
+    _texts = ("Total Parameters", "Number of parameters, trainable or not, shared ones counted once")
     _scales = ((1e6, "Millions"), (1e3, "Thousands"), (1, ""))
 
 
@@ -159,7 +159,7 @@ class ModelSize(_BuiltIn):
     """Bytes of the parameters."""
 
     NAME = "model_size"
-    _words = ("Model Size", "Memory of the parameters, each in its own data type")
+    _texts = ("Model Size", "Memory of the parameters, each in its own data type")
     _scales = ((2**20, "MiB"), (2**10, "KiB"), (1, "B"))
 
 
@@ -167,14 +167,14 @@ class MemoryFootprint(ModelSize):
     """Bytes at the peak of one call."""
 
     NAME = "memory_footprint"
-    _words = ("Memory Footprint", "Most memory that one call holds: weights, inputs and activations")
+    _texts = ("Memory Footprint", "Most memory that one call holds: weights, inputs and activations")
 
 
 class ExecutionTime(_BuiltIn):
     """Milliseconds of a sample."""
 
     NAME = "execution_time"
-    _words = ("Execution Time", "Time of the forward pass on the device, per sample")
+    _texts = ("Execution Time", "Time of the forward pass on the device, per sample")
     _scales = ((0, "ms"),)
 
     def get_value(self) -> Any:
@@ -186,7 +186,7 @@ class InferenceTime(ExecutionTime):
     """Seconds of the evaluation."""
 
     NAME = "inference_time"
-    _words = ("Inference Time", "Time of the evaluation on the device")
+    _texts = ("Inference Time", "Time of the evaluation on the device")
     _scales = ((0, "s"),)
 
 

@@ -78,7 +78,7 @@ def _print_result(
     elif options["as_findings"]:
         with ignore_broken_pipe():
             print_blocks(*findings_of(document, plugins.knobs(document.job.backend)))
-    elif planned.asked:
+    elif planned.is_set:
         print_costs(_cost_answer(document, planned, constraints))
     elif options["baseline"] is not None:
         changed = memory_diff_blocks(find(options["baseline"]), document)

@@ -54,7 +54,7 @@ def find_first(
             if differs:
                 assert worst is not None
                 agree = moment.end is End.OUTPUT and moment.layer in agreeing_inputs
-                difference = _told(moment, worst, layers, after, () if agree else tuple(unseen))
+                difference = _difference_at(moment, worst, layers, after, () if agree else tuple(unseen))
                 return _with_basis(difference, compared, layers, call, inputs_agree=agree)
         if moment.end is End.INPUT:
             entered[moment.layer] = moment.values
@@ -122,7 +122,7 @@ def _shape(value: InnerValue) -> str:
     return "x".join(map(str, value.shape)) or "a single value"
 
 
-def _told(
+def _difference_at(
     moment: Moment, worst: OutputFigures, layers: Mapping[str, str], after: str, unseen: tuple[str, ...]
 ) -> FirstDifference:
     place = f"{moment.layer} ({moment.kind})"

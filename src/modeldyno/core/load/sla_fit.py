@@ -75,10 +75,12 @@ def judge_loads(rungs: Sequence[LoadPoint], *, z: float, rate: bool) -> tuple[Lo
         rate: whether the load is a rate, so that a saturated server has failed.
     """
     ordered = sorted(rungs, key=lambda rung: rung.load)
-    return tuple(_known(list(same), z, rate) for _, same in groupby(ordered, key=lambda rung: rung.load))
+    return tuple(
+        _verdict_of_load(list(same), z, rate) for _, same in groupby(ordered, key=lambda rung: rung.load)
+    )
 
 
-def _known(rungs: Sequence[LoadPoint], z: float, rate: bool) -> LoadVerdict:
+def _verdict_of_load(rungs: Sequence[LoadPoint], z: float, rate: bool) -> LoadVerdict:
     load, care, runs = rungs[0].load, sum(rung.care for rung in rungs), len(rungs)
     if any(rung.failure or (rate and SATURATED in rung.doubts) for rung in rungs):
         return LoadVerdict(

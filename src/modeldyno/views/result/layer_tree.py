@@ -69,7 +69,7 @@ def build_layer_tree(result: Result) -> LayerNode | None:
         parent = parent_of(layer.path, paths)
         named = layer if layer.kind else replace(layer, kind=kinds.get(layer.path, ""))
         branch = _branch(named, parent, numbers, children, alike)
-        families[parent].append(branch if layer.path else _whole(branch, result, numbers))
+        families[parent].append(branch if layer.path else _with_total(branch, result, numbers))
     return families[None][0]
 
 
@@ -104,7 +104,7 @@ def _branch(
     return replace(child, label=f"{label}.{child.label}")
 
 
-def _whole(root: LayerNode, result: Result, numbers: Mapping[tuple[str, str], float]) -> LayerNode:
+def _with_total(root: LayerNode, result: Result, numbers: Mapping[tuple[str, str], float]) -> LayerNode:
     """Set the root's time to the sum of all own times, and its bound to that of the static analysis."""
     time = sum(value for (metric, _), value in numbers.items() if metric == "self_time")
     least = _value(result, "roofline_latency", result.peaks_scope)

@@ -74,12 +74,12 @@ def operator_time_clause(result: Result) -> str:
     if not executed:
         return ""
     runs = count(round(_calls(executed)), "operator")
-    return f"spends {format_quantity(_whole(executed), SECONDS, 3)} in {runs} of a call"
+    return f"spends {format_quantity(_time_of_all(executed), SECONDS, 3)} in {runs} of a call"
 
 
 def _operators_sentence(result: Result, executed: Sequence[ExecutedOp]) -> str:
     """Describe how many operators a call runs, their time, and the most expensive one."""
-    total, on_device = _whole(executed), _device_time(executed) > 0
+    total, on_device = _time_of_all(executed), _device_time(executed) > 0
     call = "one call of each recorded region" if is_region_profile(result) else "one call"
     text = f"{call} runs {count(round(_calls(executed)), 'operator')}"
     groups = _grouped([row for row in executed if row.kind is EventKind.OPERATOR], lambda _row: "")
@@ -107,7 +107,7 @@ def _device_time(executed: Sequence[ExecutedOp]) -> float:
     return sum(row.device_time for row in executed if row.kind in {EventKind.KERNEL, EventKind.TRANSFER})
 
 
-def _whole(executed: Sequence[ExecutedOp]) -> float:
+def _time_of_all(executed: Sequence[ExecutedOp]) -> float:
     own = (row.self_time for row in executed if row.kind is EventKind.OPERATOR)
     return _device_time(executed) or sum(own)
 

@@ -83,7 +83,7 @@ def _costliest(root: ModuleNode, options: ViewOptions) -> Iterator[Table]:
         (
             keep_ending(clean(node.path), _NAME - 2) or "(the model itself)",
             shorten(class_title(node), _KIND),
-            _shown(node, metric),
+            _format_metric(node, metric),
             share(node.of(metric), root.of(metric)),
         )
         for node in sort_nodes(works, metric)[:_COSTLIEST]
@@ -97,7 +97,7 @@ def _costliest(root: ModuleNode, options: ViewOptions) -> Iterator[Table]:
         )
 
 
-def _shown(node: ModuleNode, metric: str) -> str:
+def _format_metric(node: ModuleNode, metric: str) -> str:
     unit = BYTES if metric in {"weight_bytes", "bytes"} else COUNT
     return format_quantity(node.of(metric), unit, 3)
 
@@ -158,8 +158,8 @@ def _module_table(
         (
             _label(row, full_path=full_path),
             *((_output(row.node),) if outputs else ()),
-            _shown(row.node, weighed),
-            _shown(row.node, "macs"),
+            _format_metric(row.node, weighed),
+            _format_metric(row.node, "macs"),
             share(row.node.of("macs"), root.of("macs")),
         )
         for row in rows

@@ -79,7 +79,9 @@ def describe_total(result: Result, measurement: Measurement) -> str:
         "weight_bytes": _dtypes,
         "macs": _open_bounds,
         "flops": _open_bounds,
-        "optimizer_bytes": lambda result, _found: f"of the state of {clean(result.job.inspection.optimizer)}",
+        "optimizer_bytes": lambda result, _measurement: (
+            f"of the state of {clean(result.job.inspection.optimizer)}"
+        ),
         "memory_peak": _memory,
         "largest_batch": _batch,
     }.get(measurement.metric)
@@ -139,7 +141,7 @@ def _phases(result: Result) -> str:
     )
 
 
-def _memory(result: Result, _found: Measurement) -> str:
+def _memory(result: Result, _measurement: Measurement) -> str:
     inspection = result.job.inspection
     state = "" if inspection.optimizer == "none" else ", optimiser state"
     training = f", gradients{state}" if inspection.mode is Mode.TRAIN else ""
