@@ -52,7 +52,7 @@ _OPTIONS = {
     **dict.fromkeys(("--warmup", "--warmup-runs", "--warmup-request-count"), _WARM_UP),
     **dict.fromkeys(("--weights", "--checkpoint", "--state-dict", "--ckpt"), _WEIGHTS),
     **dict.fromkeys(("-m", "--model"), "MODEL stands without an option: modeldyno profile model.onnx"),
-    **dict.fromkeys(("--batch-sizes", "--batch_sizes"), _SEVERAL_BATCHES),
+    **dict.fromkeys(("--batch-sizes", "--batch_sizes"), _SEVERAL_BATCHES.format(value="1,8")),
     **dict.fromkeys(("--export-json", "--benchmark-json", "--output-format", "--format"), _JSON),
     **dict.fromkeys(
         ("--shape", "--input-shape", "--input-shapes", "--input-size", "--input-data", "-i"), _INPUT
