@@ -25,16 +25,16 @@ QUICK = "--max-time=0.5s\n--min-time=0.1s\n--no-store\n--probe=latency"
 
 def run(folder: Path, **inputs: str) -> tuple[int, str, dict[str, str]]:
     """Carry out the steps as a runner does; give the exit code, what was printed, and the outputs."""
-    given = {name: spec.get("default", "") for name, spec in ACTION["inputs"].items()} | inputs
-    outputs, said = folder / "outputs.txt", ""
+    values = {name: spec.get("default", "") for name, spec in ACTION["inputs"].items()} | inputs
+    outputs, output = folder / "outputs.txt", ""
     outputs.touch()
-    failed, known = 0, {f"inputs.{name}": value for name, value in given.items()}
+    failed, context = 0, {f"inputs.{name}": value for name, value in values.items()}
     for step in ACTION["runs"]["steps"]:
         pairs = (line.partition("=") for line in outputs.read_text(encoding="utf-8").splitlines())
-        known |= {f"steps.gate.outputs.{name}": value for name, _, value in pairs}
-        if not _wanted(step.get("if", "success()"), known, failed=bool(failed)):
+        context |= {f"steps.gate.outputs.{name}": value for name, _, value in pairs}
+        if not _wanted(step.get("if", "success()"), context, failed=bool(failed)):
             continue
-        own = {name: _rendered(text, known) for name, text in step.get("env", {}).items()}
+        own = {name: _rendered(text, context) for name, text in step.get("env", {}).items()}
         environment = (
             os.environ
             | own
@@ -44,12 +44,14 @@ def run(folder: Path, **inputs: str) -> tuple[int, str, dict[str, str]]:
                 "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             }
         )
-        words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
-        done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-        said += done.stdout + done.stderr
+        arguments = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+        done = subprocess.run(
+            arguments, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
+        output += done.stdout + done.stderr
         failed = failed or done.returncode
     pairs = (line.partition("=") for line in outputs.read_text(encoding="utf-8").splitlines())
-    return failed, said, {name: value for name, _, value in pairs}
+    return failed, output, {name: value for name, _, value in pairs}
 
 
 def test_what_is_installed_is_what_the_action_came_with(tmp_path: Path) -> None:
@@ -57,9 +59,9 @@ def test_what_is_installed_is_what_the_action_came_with(tmp_path: Path) -> None:
     (tmp_path / "python").write_text('#!/bin/sh\necho "$PWD: $@" >> "$SEEN"\n', encoding="utf-8")
     (tmp_path / "python").chmod(0o755)
     step = ACTION["runs"]["steps"][0]
-    for given in (ACTION["inputs"]["install"]["default"], ". torch", ""):
+    for install in (ACTION["inputs"]["install"]["default"], ". torch", ""):
         environment = os.environ | {
-            "INSTALL": given,
+            "INSTALL": install,
             "GITHUB_ACTION_PATH": str(ROOT),
             "SEEN": str(tmp_path / "seen"),
             "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
@@ -72,14 +74,16 @@ def test_what_is_installed_is_what_the_action_came_with(tmp_path: Path) -> None:
     ]
 
 
-def _rendered(text: str, known: dict[str, Any]) -> str:
-    return re.sub(r"\$\{\{ ([\w.-]+) \}\}", lambda found: str(known[found[1]]), text)
+def _rendered(text: str, context: dict[str, Any]) -> str:
+    return re.sub(r"\$\{\{ ([\w.-]+) \}\}", lambda match: str(context[match[1]]), text)
 
 
-def _wanted(condition: str, known: dict[str, Any], *, failed: bool) -> bool:
+def _wanted(condition: str, context: dict[str, Any], *, failed: bool) -> bool:
     """Read a condition of a step: ``always()``, or success, and names that are not empty."""
     parts = condition.removeprefix("${{").removesuffix("}}").strip().split(" && ")
-    empty = [part for part in parts if part.endswith(" != ''") and not known.get(part.removesuffix(" != ''"))]
+    empty = [
+        part for part in parts if part.endswith(" != ''") and not context.get(part.removesuffix(" != ''"))
+    ]
     return not empty and ("always()" in parts or not failed)
 
 
@@ -99,10 +103,10 @@ def test_a_gate_that_fails_annotates_and_comments(tmp_path: Path, monkeypatch: p
     inputs = {"model": MODEL, "install": "", "arguments": QUICK, "token": TOKEN, "pull-request": "7"}
     with serve_forge() as server:
         monkeypatch.setenv("GITHUB_API_URL", server.url)
-        code, said, outputs = run(tmp_path, **inputs, require="latency.max <= 1ns")
-        assert (code, outputs["exit-code"]) == (1, "1"), said
+        code, output, outputs = run(tmp_path, **inputs, require="latency.max <= 1ns")
+        assert (code, outputs["exit-code"]) == (1, "1"), output
         mark, header = server.comments[0]["body"].splitlines()[:2]
-    assert "title=sample_network.network%3A latency.max <= 1 ns" in said
+    assert "title=sample_network.network%3A latency.max <= 1 ns" in output
     assert mark == "<!-- modeldyno: sample_network.network -->"
     assert header.startswith("**❌ sample_network.network fails")
     gate = next(step for step in ACTION["runs"]["steps"] if step.get("id") == "gate")
@@ -120,9 +124,9 @@ def test_the_comment_is_kept_up_to_date(tmp_path: Path, monkeypatch: pytest.Monk
         own = {"GITHUB_TOKEN": token, "PULL_REQUEST": "7", "COMMENT": str(path)}
         assert own.keys() == step["env"].keys()
         search = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        words = ["bash", "-c", step["run"]]
+        arguments = ["bash", "-c", step["run"]]
         environment = os.environ | own | {"PATH": search}
-        done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -153,14 +157,14 @@ def test_the_job_for_gitlab_comments_too(tmp_path: Path, monkeypatch: pytest.Mon
             done = subprocess.run(["bash", "-c", line], cwd=tmp_path, check=False)
             assert done.returncode == 0
         assert [each["id"] for each in server.comments] == [1000]
-        assert server.asked[-1] == ("PUT", "/projects/12/merge_requests/3/notes/1000")
+        assert server.requests[-1] == ("PUT", "/projects/12/merge_requests/3/notes/1000")
 
 
 def test_the_steps_measure_and_write_the_reports(tmp_path: Path) -> None:
     """A model within its bounds passes; every report is there, and the outputs name them."""
     bounds = "latency.max <= 100s\n\nlatency.min <= 100s"
-    code, said, outputs = run(tmp_path, model=MODEL, install="", arguments=QUICK, require=bounds)
-    assert code == 0, said
+    code, output, outputs = run(tmp_path, model=MODEL, install="", arguments=QUICK, require=bounds)
+    assert code == 0, output
     assert outputs == {"exit-code": "0", "comment": "modeldyno-reports/comment.md"}
     reports = tmp_path / "modeldyno-reports"
     assert {path.name for path in reports.iterdir()} == {
@@ -181,8 +185,8 @@ def test_the_steps_measure_and_write_the_reports(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_an_input_is_no_code(tmp_path: Path, model: str) -> None:
     """Whatever a model is called, it is the name of a model."""
-    code, said, _ = run(tmp_path, model=model, install="", arguments=QUICK)
-    assert code == 2, said
+    code, output, _ = run(tmp_path, model=model, install="", arguments=QUICK)
+    assert code == 2, output
     assert not (tmp_path / "pwned").exists()
 
 
@@ -191,8 +195,8 @@ def test_the_snippets_of_the_page_are_right() -> None:
     snippets = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
     (step,), job = snippets[0], snippets[1]["model-gate"]
     assert set(step["with"]) <= set(ACTION["inputs"])
-    known = {flag for parameter in command.params for flag in parameter.opts}
+    flags = {flag for parameter in command.params for flag in parameter.opts}
     used = set(re.findall(r"--[a-z-]+", " ".join(job["script"])))
     assert used
-    assert used <= known
+    assert used <= flags
     assert job["allow_failure"]["exit_codes"] == 5

@@ -67,16 +67,16 @@ def jumping(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     subprocess.run([compiler, "-shared", "-fPIC", "-o", library, folder / "jumping.c", "-ldl"], check=True)
     environment = {**os.environ, "LD_PRELOAD": str(library)}
     code = "import time; print(max(abs(time.time() - time.time()) for _ in range(9)))"
-    seen = subprocess.run([sys.executable, "-c", code], env=environment, check=True, stdout=subprocess.PIPE)
-    assert float(seen.stdout) > 7000
+    done = subprocess.run([sys.executable, "-c", code], env=environment, check=True, stdout=subprocess.PIPE)
+    assert float(done.stdout) > 7000
     return environment
 
 
-def measured(environment: dict[str, str], folder: Path, *words: str) -> Result:
+def measured(environment: dict[str, str], folder: Path, *arguments: str) -> Result:
     """Run a command whose every process has such a clock; return its result."""
     document = folder / "result.json"
     done = subprocess.run(
-        [sys.executable, "-m", "modeldyno", *words, "--json", str(document), "--no-store", "-q"],
+        [sys.executable, "-m", "modeldyno", *arguments, "--json", str(document), "--no-store", "-q"],
         env=environment, capture_output=True, text=True, check=False, cwd=folder,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

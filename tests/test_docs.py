@@ -78,14 +78,14 @@ def test_every_command_of_every_page_is_known(
         Path(name).write_text(content)
     for line in re.findall(r"^\$ modeldyno (.*)$", text, re.MULTILINE):
         command: click.Command | None = cli
-        words = shlex.split(re.split(r"&&|\s# ", line)[0])
+        arguments = shlex.split(re.split(r"&&|\s# ", line)[0])
         context = click.Context(cli, info_name="modeldyno")
         while isinstance(command, click.Group) and not (
-            command.invoke_without_command and (not words or words[0].startswith("-"))
+            command.invoke_without_command and (not arguments or arguments[0].startswith("-"))
         ):
-            _, command, words = command.resolve_command(context, words)
+            _, command, arguments = command.resolve_command(context, arguments)
         assert command is not None
-        command.make_context("modeldyno", words, **cli.context_settings)
+        command.make_context("modeldyno", arguments, **cli.context_settings)
 
 
 def test_the_python_of_every_page_is_python() -> None:
@@ -108,17 +108,17 @@ def test_every_command_of_a_page_works(page: str, checkout: Path, capfd: pytest.
     ]
     assert len(commands) >= 4
     for command in commands:
-        words = shlex.split(command)[1:]
-        if words[0] in {"engine", "load"}:  # the next test runs what needs no engine
+        arguments = shlex.split(command)[1:]
+        if arguments[0] in {"engine", "load"}:  # the next test runs what needs no engine
             continue
-        words = ["2" if before == "--max-rounds" else word for before, word in pairwise(["", *words])]
-        if words[0] == "run":  # it becomes the script's own process
-            subprocess.run([sys.executable, "-m", "modeldyno", *words], check=True)
+        arguments = ["2" if before == "--max-rounds" else word for before, word in pairwise(["", *arguments])]
+        if arguments[0] == "run":  # it becomes the script's own process
+            subprocess.run([sys.executable, "-m", "modeldyno", *arguments], check=True)
             continue
         with pytest.raises(SystemExit) as left:
-            main(words)
+            main(arguments)
 
-        fine = {0, 1, 5} if "--require" in words else {0, 5}
+        fine = {0, 1, 5} if "--require" in arguments else {0, 5}
         assert left.value.code in fine, (command, capfd.readouterr().err)
     reports = [*checkout.glob("*.html")]
     assert bool(reports) == (".html" in "".join(commands))
@@ -133,16 +133,16 @@ def test_the_loads_of_the_readme_and_the_recipes_work() -> None:
     loads = [shlex.split(command)[1:] for command in COMMANDS if " load " in command]
     assert len(loads) >= 4
     with serve_in_subprocess("--service", "exponential:0.002", "--workers", "4") as running:
-        for words in loads:
-            there = [word.replace("127.0.0.1:8000", f"127.0.0.1:{running.port}") for word in words]
+        for arguments in loads:
+            there = [word.replace("127.0.0.1:8000", f"127.0.0.1:{running.port}") for word in arguments]
             short = ["0.5s" if before == "--duration" else word for before, word in pairwise(["", *there])]
-            if "://" not in words[1]:
+            if "://" not in arguments[1]:
                 load_command.command.make_context("load", short[1:], **cli.context_settings)
-                assert Path(words[1]).is_file()
+                assert Path(arguments[1]).is_file()
                 continue
             with pytest.raises(SystemExit) as left:
                 main(short)
-            assert left.value.code == 0, words
+            assert left.value.code == 0, arguments
 
 
 @pytest.mark.parametrize(
@@ -216,9 +216,9 @@ def test_every_figure_of_the_registry_has_a_command_that_is_there() -> None:
     assert re.findall(r"^\t    '(.*)' \\$", recipe.partition("; do")[0], re.MULTILINE) == commands
     assert len(rows) >= len(commands) >= 12
     for command in commands:
-        words = command.split()
-        (path,) = [ROOT / word for word in words if word.endswith(".py")]
+        arguments = command.split()
+        (path,) = [ROOT / word for word in arguments if word.endswith(".py")]
         source = path.read_text(encoding="utf-8")
         if path.parent.name == "bench":
-            assert all(f'"{word}"' in source for word in words if word.startswith("--"))
-        assert ("slow" in words) <= ("pytest.mark.slow" in source)
+            assert all(f'"{word}"' in source for word in arguments if word.startswith("--"))
+        assert ("slow" in arguments) <= ("pytest.mark.slow" in source)

@@ -111,10 +111,10 @@ class TestDevices:
     def test_a_card_is_the_one_that_torch_knows(self) -> None:
         """Its name and the size of its memory."""
         (card,) = (state for state in modeldyno.devices() if state.cuda == "cuda:0")
-        known = torch.cuda.get_device_properties(0)
+        properties = torch.cuda.get_device_properties(0)
 
-        assert card.name == known.name
-        assert card.memory_total == pytest.approx(known.total_memory, rel=0.02)
+        assert card.name == properties.name
+        assert card.memory_total == pytest.approx(properties.total_memory, rel=0.02)
         assert card.power is not None
         assert card.power_limit is not None
         assert 0 < card.power <= 1.1 * card.power_limit
@@ -155,9 +155,9 @@ class TestDevices:
 class TestProfile:
     def test_the_latency_is_that_of_cudas_events(self, profiled: Result, products: Any, x: Any) -> None:
         """A call ends when the device has finished."""
-        given = x.cuda()
+        on_card = x.cuda()
         with torch.inference_mode():
-            truth = seconds_by_events(lambda: products(given))
+            truth = seconds_by_events(lambda: products(on_card))
 
         assert number(profiled, "latency.p50") == pytest.approx(truth, rel=0.1)
 
@@ -167,27 +167,27 @@ class TestProfile:
         """The products have nearly all of it."""
         assert profiled.activity is not None
         of_device = sum(op.device_time for op in profiled.activity.executed if op.name == "aten::mm")
-        given = x.cuda()
+        on_card = x.cuda()
         with torch.inference_mode():
-            truth = seconds_by_events(lambda: products(given))
+            truth = seconds_by_events(lambda: products(on_card))
 
         assert of_device == pytest.approx(truth, rel=0.15)
 
     def test_each_layer_has_a_third(self, profiled: Result) -> None:
         """They are equal."""
-        whole = profiled.number("latency", "", "p50")
-        assert whole is not None
+        median = profiled.number("latency", "", "p50")
+        assert median is not None
         for index in range(3):
-            assert profiled.number("latency", f"layers.{index}", "p50") == pytest.approx(whole / 3, rel=0.25)
+            assert profiled.number("latency", f"layers.{index}", "p50") == pytest.approx(median / 3, rel=0.25)
 
     def test_the_peak_is_that_of_torchs_allocator(self, profiled: Result, products: Any, x: Any) -> None:
         """To the byte."""
-        given = x.cuda()
+        on_card = x.cuda()
         torch.cuda.synchronize()
         before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
         with torch.inference_mode():
-            products(given)
+            products(on_card)
 
         assert number(profiled, "allocated_peak") == torch.cuda.max_memory_allocated() - before
 
@@ -264,13 +264,13 @@ def test_a_region_has_the_memory_of_the_card() -> None:
 
 
 def test_a_watched_block_has_the_power_of_the_card() -> None:
-    with modeldyno.watch(period=0.1) as seen:
+    with modeldyno.watch(period=0.1) as block:
         a = torch.randn(8192, 8192, device="cuda")
         for _ in range(200):
             a = a @ a
             a = a / a.norm()
         torch.cuda.synchronize()
-    result = seen.result
+    result = block.result
     assert number(result, "power@cuda:0") > 100
     assert number(result, "device_memory.max@cuda:0") > 2 * 8192 * 8192 * 4
 

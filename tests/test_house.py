@@ -52,8 +52,8 @@ def imported_modules(inside: list[ast.AST]) -> Iterator[str]:
     for node in inside:
         if isinstance(node, ast.ImportFrom) and node.module in modules():
             for alias in node.names:
-                whole = f"{node.module}.{alias.name}"
-                yield whole if whole in modules() else str(node.module)
+                full_name = f"{node.module}.{alias.name}"
+                yield full_name if full_name in modules() else str(node.module)
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in modules())
 
@@ -105,9 +105,10 @@ def test_no_two_public_classes_have_one_name() -> None:
                 homes[node.name].append(name)
 
     assert {
-        name: found
-        for name, found in homes.items()
-        if len(found) > 1 and not all(home.startswith("modeldyno.adapters.") for home in found)
+        name: homes_of_name
+        for name, homes_of_name in homes.items()
+        if len(homes_of_name) > 1
+        and not all(home.startswith("modeldyno.adapters.") for home in homes_of_name)
     } == {}
 
 
@@ -210,11 +211,11 @@ def test_every_import_in_a_text_can_be_made() -> None:
     }
     assert len(imports) > 100
     assert {
-        f"{module}.{name}": path for (module, name), path in imports.items() if not given(module, name)
+        f"{module}.{name}": path for (module, name), path in imports.items() if not module_has(module, name)
     } == {}
 
 
-def given(module: str, name: str) -> bool:
+def module_has(module: str, name: str) -> bool:
     """Whether a module gives a name, or has a module of that name."""
     if module not in modules():
         return False
@@ -252,7 +253,7 @@ def docstrings(tree: ast.Module) -> Iterator[str]:
 
 def missing_files(text: str) -> list[str]:
     """The files of this repository that a text names and that are not there."""
-    names = [whole or page for whole, page in FILE_NAME.findall(text)]
+    names = [file or page for file, page in FILE_NAME.findall(text)]
     ours = (
         "docs",
         "src",
@@ -273,9 +274,9 @@ def missing_modules(text: str) -> list[str]:
     """The modules of the package that a text names and that are not there."""
     missing = []
     for name in MODULE_NAME.findall(text):
-        whole = f"modeldyno.{name.removeprefix('modeldyno.')}"
-        parent, _, last = whole.rpartition(".")
-        if whole not in modules() and last not in names_in(parent):
+        full_name = f"modeldyno.{name.removeprefix('modeldyno.')}"
+        parent, _, last = full_name.rpartition(".")
+        if full_name not in modules() and last not in names_in(parent):
             missing.append(name)
     return missing
 
@@ -303,3 +304,34 @@ def names_in(module: str) -> set[str]:
             getattr(getattr(node, "target", None), "id", ""),
         )
     }
+
+
+TO_TRANSLATE = ("asked", "found", "given", "looks", "said", "seen", "shown", "sides", "told", "wanted")
+PLACE_OF_ONE = re.compile(
+    rf"(?:^\s*|[(,*]\s*|\b(?:as|class|def|for|lambda) )(?:{'|'.join(TO_TRANSLATE)}) *(?:[=:,()]|in )",
+    re.MULTILINE,
+)
+
+
+def test_no_name_in_tests_must_be_translated() -> None:
+    """A local or a parameter is named by what it is, a helper by a verb or by the noun that it returns."""
+    texts = {path: path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests").rglob("*.py"))}
+    assert len(texts) > 500
+    assert [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path, text in texts.items()
+        if PLACE_OF_ONE.search(text)  # most files need not be parsed
+        for line, name in names_made(ast.parse(text))
+        if name in TO_TRANSLATE
+    ] == []
+
+
+def names_made(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Every name that a file assigns, takes as a parameter or defines, with its line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.lineno, node.name

@@ -50,9 +50,9 @@ def page(name: str) -> str:
 
 def commands(name: str) -> list[list[str]]:
     """The commands of a page, without the name of the program."""
-    found = re.findall(r"^\$ modeldyno (.*)$", page(name), re.MULTILINE)
-    assert found
-    return [shlex.split(line) for line in found]
+    lines = re.findall(r"^\$ modeldyno (.*)$", page(name), re.MULTILINE)
+    assert lines
+    return [shlex.split(line) for line in lines]
 
 
 @pytest.fixture(autouse=True)
@@ -60,9 +60,9 @@ def _store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
 
 
-def run(*words: str) -> int:
+def run(*arguments: str) -> int:
     with pytest.raises(SystemExit) as left:
-        main(words)
+        main(arguments)
     code = left.value.code
     return code if isinstance(code, int) else 0
 
@@ -84,15 +84,15 @@ def test_a_model_is_advised(
     path = tmp_path / "advice.json"
     assert run("advise", DIGITS, *QUICK, "--max-time", "25s", "--json", str(path)) == 0
 
-    told = capsys.readouterr().out
-    assert "\nTried, " in told
-    assert max(map(len, told.splitlines())) <= 80 + len(str(path))
+    output = capsys.readouterr().out
+    assert "\nTried, " in output
+    assert max(map(len, output.splitlines())) <= 80 + len(str(path))
     document = json.loads(path.read_text())
     assert document["baseline"]["job"]["backend"] == "onnxruntime"
     assert document["tried"][0]["change"]["outcome"]
     assert {finding["code"] for finding in document["findings"]} <= set(RULES)
-    (words,) = (words for words in commands("make-it-faster.md") if words[0] == "advise")
-    advise_command.command.make_context("advise", words[1:], **cli.context_settings)
+    (arguments,) = (arguments for arguments in commands("make-it-faster.md") if arguments[0] == "advise")
+    advise_command.command.make_context("advise", arguments[1:], **cli.context_settings)
 
 
 def test_a_model_is_advised_from_python(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,15 +112,15 @@ def test_a_model_is_advised_from_python(monkeypatch: pytest.MonkeyPatch) -> None
         )
 
     monkeypatch.setattr("modeldyno.comparison.advise.advise", advised)
-    found = modeldyno.advise(DIGITS, max_time=0.0, findings_only=True, plan=plan, batch_size=4)
-    assert found.baseline.job.model.locator == DIGITS
-    assert found.baseline.job.config["batch_size"] == 4
+    advice = modeldyno.advise(DIGITS, max_time=0.0, findings_only=True, plan=plan, batch_size=4)
+    assert advice.baseline.job.model.locator == DIGITS
+    assert advice.baseline.job.config["batch_size"] == 4
     with pytest.raises(RequestError, match="give a reference"):
         modeldyno.advise(lambda x: x)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "message"),
     [
         (("--metric", "weight_bytes"), "is not a metric that advise can improve"),
         (("--tolerance", "-1%"), "--tolerance -1%: it must be 0 or more"),
@@ -128,18 +128,18 @@ def test_a_model_is_advised_from_python(monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )
 def test_what_cannot_be_advised_is_one_sentence(
-    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+    arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Before anything is measured."""
-    assert run("advise", DIGITS, *words) == 2
-    assert said in capsys.readouterr().err
+    assert run("advise", DIGITS, *arguments) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_the_words_of_trend_are_known() -> None:
     """Each command of the page is one that the command line takes."""
-    for words in commands("follow-a-model.md"):
-        assert words[0] == "trend"
-        trend_command.command.make_context("trend", words[1:], **cli.context_settings)
+    for arguments in commands("follow-a-model.md"):
+        assert arguments[0] == "trend"
+        trend_command.command.make_context("trend", arguments[1:], **cli.context_settings)
 
 
 @pytest.fixture(scope="module")
@@ -156,15 +156,15 @@ SHORT = ("--max-time", "6s", "--min-time", "0.3s", "--precision", "50%", "--perc
 @pytest.mark.timeout(600)
 def test_a_curve_says_how_many_replicas(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Of the load that gives most and holds its bound, with what they cost."""
-    (words,) = (words for words in commands("plan-capacity.md") if words[0] == "load")
-    there = [word.replace("127.0.0.1:8000", url) for word in words]
+    (arguments,) = (arguments for arguments in commands("plan-capacity.md") if arguments[0] == "load")
+    there = [word.replace("127.0.0.1:8000", url) for word in arguments]
     swapped = ["1,2" if before == "--concurrency" else word for before, word in pairwise(["", *there])]
     wide = [word.replace("latency.p95 <= 200ms", "error_rate <= 50%") for word in swapped]
     assert run(*wide, *SHORT) == 0
-    told = " ".join(capsys.readouterr().out.split())
-    assert re.search(r"5,000/s needs \d+ replicas", told)
-    assert "within error_rate" in told, told
-    assert "per hour" in told
+    output = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"5,000/s needs \d+ replicas", output)
+    assert "within error_rate" in output, output
+    assert "per hour" in output
 
 
 @pytest.mark.timeout(600)
@@ -174,12 +174,12 @@ def test_a_stored_load_answers_too(url: str, tmp_path: Path, capsys: pytest.Capt
     address = f"http://{url}#echo"
     assert run("load", address, "--input", "x=1x4", "-c", "2", *SHORT, "--price", "1/h", "--json", path) == 0
     assert "1,000 inferences" in capsys.readouterr().out
-    asked = ("show", path, "--demand", "5000/s", "--require")
-    assert run(*asked, "error_rate <= 50%") == 0
+    question = ("show", path, "--demand", "5000/s", "--require")
+    assert run(*question, "error_rate <= 50%") == 0
     assert "5,000/s needs" in capsys.readouterr().out
-    assert run(*asked, "latency.p50 <= 1us") == 2
-    told = " ".join(capsys.readouterr().err.split())
-    assert "The number of replicas is unknown, because latency.p50 <= 1 us" in told
+    assert run(*question, "latency.p50 <= 1us") == 2
+    output = " ".join(capsys.readouterr().err.split())
+    assert "The number of replicas is unknown, because latency.p50 <= 1 us" in output
     assert run("show", path, "--findings") == 0
     assert "limited by" in capsys.readouterr().out
 
@@ -187,11 +187,11 @@ def test_a_stored_load_answers_too(url: str, tmp_path: Path, capsys: pytest.Capt
 def test_what_no_curve_answers_is_refused_before_it_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
     """A price without a demand, a demand without a bound, and what is neither."""
     where = ("load", "http://127.0.0.1:1#m", "-c", "1,2")
-    for words, said in (
+    for arguments, message in (
         (("--price", "1/h"), "needs a demand: --demand 1000/s"),
         (("--demand", "10/s"), "needs a bound that each replica must hold"),
         (("--demand", "10ms"), "--demand"),
         (("--price", "cheap"), "is not a price"),
     ):
-        assert run(*where, *words) == 2
-        assert said in capsys.readouterr().err
+        assert run(*where, *arguments) == 2
+        assert message in capsys.readouterr().err

@@ -94,7 +94,7 @@ def test_the_recipe_for_the_model_profiler_runs(capsys: pytest.CaptureFixture[st
     """Every configuration is told, and every linear layer."""
     pytest.importorskip("torch")
     runpy.run_path(str(ROOT / "examples" / "recipes" / "model_profiler.py"))
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
 
-    assert said.count("batch_size") == 3
-    assert said.count("Linear") == 2
+    assert output.count("batch_size") == 3
+    assert output.count("Linear") == 2

@@ -26,20 +26,20 @@ COMMANDS = re.findall(r"^\$ modeldyno compare (.*)$", PAGE, re.MULTILINE)
 PYTHON = "".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
 
 
-@pytest.mark.parametrize("words", COMMANDS)
-def test_every_command_is_understood(words: str) -> None:
+@pytest.mark.parametrize("line", COMMANDS)
+def test_every_command_is_understood(line: str) -> None:
     """Its words are those of the command."""
-    context = module.command.make_context("compare", shlex.split(words), **cli.context_settings)
+    context = module.command.make_context("compare", shlex.split(line), **cli.context_settings)
 
     assert context.params["baseline"]
 
 
 def test_every_option_that_is_named_is_one() -> None:
     """But for one of profile, and those of inspect."""
-    known = {flag for parameter in module.command.params for flag in parameter.opts}
+    flags = {flag for parameter in module.command.params for flag in parameter.opts}
 
     assert len(COMMANDS) >= 6
-    assert set(re.findall(r"--[a-z][a-z-]+", PAGE)) - known == {"--outputs", "--compare", "--table"}
+    assert set(re.findall(r"--[a-z][a-z-]+", PAGE)) - flags == {"--outputs", "--compare", "--table"}
     assert "--compare" in {flag for parameter in analysing.command.params for flag in parameter.opts}
 
 

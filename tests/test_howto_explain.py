@@ -27,10 +27,10 @@ PAGE = (ROOT / "docs" / "howto" / "explain-a-latency.md").read_text(encoding="ut
 COMMANDS = re.findall(r"^\$ modeldyno explain (.*)$", PAGE, re.MULTILINE)
 
 
-@pytest.mark.parametrize("words", COMMANDS)
-def test_every_command_is_understood(words: str) -> None:
+@pytest.mark.parametrize("line", COMMANDS)
+def test_every_command_is_understood(line: str) -> None:
     """Its words are those of the command."""
-    context = module.command.make_context("explain", shlex.split(words), **cli.context_settings)
+    context = module.command.make_context("explain", shlex.split(line), **cli.context_settings)
 
     assert context.params["model"]
 
@@ -74,10 +74,10 @@ def page_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(words: str) -> int:
+def run(line: str) -> int:
     """Run a command of the page; return its exit code."""
     with pytest.raises(SystemExit) as left:
-        main(shlex.split(words))
+        main(shlex.split(line))
     assert isinstance(left.value.code, int)
     return left.value.code
 
@@ -86,15 +86,15 @@ def run(words: str) -> int:
 @pytest.mark.usefixtures("page_folder")
 def test_the_commands_of_the_page_work(capsys: pytest.CaptureFixture[str]) -> None:
     """Those that need no engine, in a short time."""
-    served = [words for words in COMMANDS if "triton" not in words]
+    served = [line for line in COMMANDS if "triton" not in line]
     assert len(served) == 3
     with serve_in_subprocess("--service", "constant:0.002") as running:
-        for words in served:
-            there = words.replace("localhost:8000", f"127.0.0.1:{running.port}")
-            assert run(f"explain {there} --rounds 1 --max-time 5s") == 0, words
+        for line in served:
+            there = line.replace("localhost:8000", f"127.0.0.1:{running.port}")
+            assert run(f"explain {there} --rounds 1 --max-time 5s") == 0, line
     explained = re.findall(r"Stored as (\w+)", capsys.readouterr().out)[0]
-    for words in re.findall(r"^\$ modeldyno (report .*)$", PAGE, re.MULTILINE):
-        assert run(words.replace("RESULT", explained)) == 0
+    for line in re.findall(r"^\$ modeldyno (report .*)$", PAGE, re.MULTILINE):
+        assert run(line.replace("RESULT", explained)) == 0
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     exec(code, {})
 
@@ -103,19 +103,19 @@ def test_the_commands_of_the_page_work(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.usefixtures("page_folder")
 def test_the_hops_of_a_model_on_triton_add_up() -> None:
     """The digits, served by the real engine, with every stage and the echo known."""
-    found = modeldyno.explain(
+    explained = modeldyno.explain(
         "examples/digits/digits.onnx", backend="triton", rounds=1, max_time=20, intra_threads=1
     )
-    known = {hop.label: hop.time for hop in found.hops}
-    assert [label for label, time in known.items() if time is None] == []
-    assert sum(time.seconds for time in known.values() if time) == pytest.approx(found["under load"])
-    assert found.missing == {}
+    hop_times = {hop.label: hop.time for hop in explained.hops}
+    assert [label for label, time in hop_times.items() if time is None] == []
+    assert sum(time.seconds for time in hop_times.values() if time) == pytest.approx(explained["under load"])
+    assert explained.missing == {}
 
 
 @pytest.mark.engine
 @pytest.mark.usefixtures("page_folder")
 def test_a_model_on_triton_is_compared_with_results_of_before() -> None:
     """The command of the page, with the digits."""
-    (words,) = [words for words in COMMANDS if "--baseline" in words]
-    words = words.replace("minilm.onnx", "examples/digits/digits.onnx")
-    assert run(f"explain {words} --rounds 1 --max-time 20s") == 0
+    (line,) = [line for line in COMMANDS if "--baseline" in line]
+    line = line.replace("minilm.onnx", "examples/digits/digits.onnx")
+    assert run(f"explain {line} --rounds 1 --max-time 20s") == 0

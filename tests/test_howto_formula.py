@@ -50,11 +50,13 @@ def installed(package: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch) -
     """The same, as if it was installed with the entry point of the page."""
     for name, module in package.items():
         monkeypatch.setitem(sys.modules, name, module)
-    ((group, found),) = tomllib.loads(SNIPPET)["project"]["entry-points"].items()
-    entries = {name: _Entry(target) for name, target in found.items()}
-    known = plugins._entry_points
+    ((group, entry_points),) = tomllib.loads(SNIPPET)["project"]["entry-points"].items()
+    entries = {name: _Entry(target) for name, target in entry_points.items()}
+    real_entry_points = plugins._entry_points
     monkeypatch.setattr(
-        plugins, "_entry_points", lambda kind: entries if f"modeldyno.{kind}s" == group else known(kind)
+        plugins,
+        "_entry_points",
+        lambda kind: entries if f"modeldyno.{kind}s" == group else real_entry_points(kind),
     )
     return package
 

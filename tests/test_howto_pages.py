@@ -103,8 +103,8 @@ def test_the_commands_of_the_page_for_users_of_modelci_work(
     pytest.importorskip("openvino")
     make_workers_quick(tmp_path, monkeypatch)
     page = (ROOT / "docs" / "howto" / "come-from-modelci.md").read_text(encoding="utf-8")
-    (words,) = re.findall(r"```yaml\n# model.yaml\n(.*?)```", page, re.DOTALL)
-    (tmp_path / "model.yaml").write_text(words)
+    (yaml_text,) = re.findall(r"```yaml\n# model.yaml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "model.yaml").write_text(yaml_text)
 
     run(page)
 

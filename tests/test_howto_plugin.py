@@ -67,17 +67,17 @@ class Site:
         ]
         (info / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
 
-    def python(self, *words: str, installed: str = "whole") -> subprocess.CompletedProcess[str]:
+    def python(self, *arguments: str, installed: str = "whole") -> subprocess.CompletedProcess[str]:
         """Run Python beside the package: ``whole``, only its ``probe``, or ``nothing`` of it."""
         path = os.pathsep.join((str(self.folder / installed), os.environ.get("PYTHONPATH", "")))
         return subprocess.run(
-            [sys.executable, *words], cwd=self.folder, env=os.environ | {"PYTHONPATH": path},
+            [sys.executable, *arguments], cwd=self.folder, env=os.environ | {"PYTHONPATH": path},
             capture_output=True, text=True, check=False,
         )  # fmt: skip
 
-    def modeldyno(self, *words: str, installed: str = "whole") -> subprocess.CompletedProcess[str]:
+    def modeldyno(self, *arguments: str, installed: str = "whole") -> subprocess.CompletedProcess[str]:
         """Run the command line."""
-        return self.python("-m", "modeldyno", *words, installed=installed)
+        return self.python("-m", "modeldyno", *arguments, installed=installed)
 
 
 @pytest.fixture(scope="module")
@@ -121,8 +121,8 @@ def test_it_gates(site: Site) -> None:
 def test_documents_with_it_are_shown_reported_and_exported(site: Site, installed: str) -> None:
     """Where the plugin is installed, and where it is not."""
     for document in ("half", "comparison", "study"):
-        shown = site.modeldyno("show", f"{document}.json", installed=installed)
-        assert "44.4%" in shown.stdout, shown.stderr
+        done = site.modeldyno("show", f"{document}.json", installed=installed)
+        assert "44.4%" in done.stdout, done.stderr
         reported = site.modeldyno("report", f"{document}.json", "-o", f"{document}.md", installed=installed)
         assert reported.returncode == 0, reported.stderr
         assert "44.4%" in (site.folder / f"{document}.md").read_text(encoding="utf-8")
@@ -135,12 +135,12 @@ def test_documents_with_it_are_shown_reported_and_exported(site: Site, installed
 
 def test_without_the_plugin_the_number_is_told_and_no_bound_is_judged(site: Site) -> None:
     """A name that is not installed is refused, as a misspelt one is."""
-    asked = site.modeldyno("show", "half.json", "--get", "sparsity", installed="nothing")
+    done = site.modeldyno("show", "half.json", "--get", "sparsity", installed="nothing")
     bounded = site.modeldyno("show", "half.json", "--require", "sparsity >= 0.3", installed="nothing")
     profiled = site.modeldyno("profile", "net.py:half", "--require", "sparsity >= 0.3", installed="nothing")
 
-    assert (asked.returncode, asked.stdout) == (0, "0.444444444444\n")
-    assert "There is no metric 'sparsity' here; the number is as the document has it." in asked.stderr
+    assert (done.returncode, done.stdout) == (0, "0.444444444444\n")
+    assert "There is no metric 'sparsity' here; the number is as the document has it." in done.stderr
     assert bounded.returncode == profiled.returncode == 2
     assert "There is no metric 'sparsity'" in profiled.stderr
     assert "This result has sparsity 44.4%, which no bound can judge here." in bounded.stderr

@@ -88,17 +88,17 @@ def test_the_client_of_the_page_for_users_of_modelci_runs(
 
     assert capsys.readouterr().out.count("all batch throughput") == 1
     assert [*names["by_size"]] == [1, 8]
-    assert {device: [*found] for device, found in names["by_device"].items()} == {"cpu": [1, 8]}
+    assert {device: [*sizes] for device, sizes in names["by_device"].items()} == {"cpu": [1, 8]}
     assert names["by_size"][8]["all_batch_throughput"] > names["by_size"][8]["request_rate"]
 
 
 def test_the_recipe_for_an_inspector_runs(capsys: pytest.CaptureFixture[str]) -> None:
     """It prints every figure of the document that inspectors come from."""
     runpy.run_path(str(ROOT / "examples" / "recipes" / "inspector.py"))
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
 
-    assert "batch size: 8" in said
-    assert "SLA: p95 <= 0.05 s: " in said
+    assert "batch size: 8" in output
+    assert "SLA: p95 <= 0.05 s: " in output
 
 
 def test_the_recipe_for_a_load_runs(
@@ -107,10 +107,12 @@ def test_the_recipe_for_a_load_runs(
     """It tells of a closed loop and of an open one, against a server of its own."""
     recipe = ROOT / "examples" / "recipes" / "load.py"
     load = modeldyno.load
-    monkeypatch.setattr(modeldyno, "load", lambda *words, **more: load(*words, **(more | {"duration": 0.5})))
+    monkeypatch.setattr(
+        modeldyno, "load", lambda *arguments, **more: load(*arguments, **(more | {"duration": 0.5}))
+    )
     monkeypatch.setattr(sys, "argv", [str(recipe)])
     runpy.run_path(str(recipe))
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
 
-    assert "concurrency 4: " in said
-    assert "200/s poisson: " in said
+    assert "concurrency 4: " in output
+    assert "200/s poisson: " in output

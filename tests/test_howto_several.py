@@ -37,8 +37,8 @@ def test_the_loads_of_the_page_are_known() -> None:
     """Each line of a load is one that the command takes."""
     loads = [shlex.split(line)[1:] for line in LINES if line.startswith("load ")]
     assert len(loads) == 3
-    for given in loads:
-        load_command.command.make_context("load", list(given), **cli.context_settings)
+    for arguments in loads:
+        load_command.command.make_context("load", list(arguments), **cli.context_settings)
 
 
 def test_the_sweeps_of_the_page_are_studies() -> None:
@@ -46,8 +46,8 @@ def test_the_sweeps_of_the_page_are_studies() -> None:
     (line,) = (line for line in LINES if line.startswith("sweep "))
     (weights,) = re.findall(r"^--maximize .*$", PAGE, re.MULTILINE)
     (file,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-    given = [*shlex.split(line)[1:], *shlex.split(weights)]
-    with sweep_command.make_context("sweep", given, **cli.context_settings) as context:
+    arguments = [*shlex.split(line)[1:], *shlex.split(weights)]
+    with sweep_command.make_context("sweep", arguments, **cli.context_settings) as context:
         typed = words_of.build_study(merge_config(context, context.params))[0]
     written = words_of.build_study(parse_yaml_text(file, "sweep.yaml"))[0]
 

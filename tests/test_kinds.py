@@ -77,11 +77,11 @@ def test_what_was_derived_is_ignored_on_reading() -> None:
     assert kinds.decode(data) == a_ladder()
 
 
-@pytest.mark.parametrize("found", MADE.values(), ids=MADE)
-def test_a_later_schema_is_refused(found: kinds.Stored) -> None:
+@pytest.mark.parametrize("document", MADE.values(), ids=MADE)
+def test_a_later_schema_is_refused(document: kinds.Stored) -> None:
     """A document of a later schema is refused."""
     with pytest.raises(UnreadableDocument, match="upgrade ModelDyno"):
-        kinds.decode(encoded(replace(found, schema=99)))
+        kinds.decode(encoded(replace(document, schema=99)))
 
 
 def damaged(**changes: Any) -> bytes:

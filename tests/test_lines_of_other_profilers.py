@@ -88,9 +88,9 @@ def answer(files: Path, capfd: pytest.CaptureFixture[str]) -> Callable[[str], st
         with pytest.raises(SystemExit) as left:
             main(shlex.split(line))
         assert left.value.code == 2
-        said = capfd.readouterr().err.strip()
-        assert len(said.splitlines()) == 1
-        return said.removeprefix("modeldyno: ")
+        output = capfd.readouterr().err.strip()
+        assert len(output.splitlines()) == 1
+        return output.removeprefix("modeldyno: ")
 
     return type_line
 
@@ -108,21 +108,21 @@ def test_a_line_of_model_analyzer_is_answered_with_ours(
 )
 def test_the_line_to_type_has_options_that_exist(line: str) -> None:
     """What is named as the line to type is read by the command it names."""
-    _, name, *words = shlex.split(line)
+    _, name, *arguments = shlex.split(line)
     command = cli.get_command(click.Context(cli), name)
     assert command is not None
-    known = {word for parameter in command.params for word in parameter.opts}
+    flags = {word for parameter in command.params for word in parameter.opts}
 
-    assert {word for word in words if word.startswith("-")} <= known
+    assert {word for word in arguments if word.startswith("-")} <= flags
 
 
 def test_a_file_that_is_not_here_is_told(answer: Callable[[str], str]) -> None:
     """The rest of the line is translated, and the way to translate the file is named."""
-    said = answer("profile -m r --profile-models add -f missing.yaml")
+    text = answer("profile -m r --profile-models add -f missing.yaml")
 
-    assert "modeldyno sweep 'r#add'" in said
-    assert "Cannot read missing.yaml" in said
-    assert "modeldyno sweep --from-model-analyzer missing.yaml" in said
+    assert "modeldyno sweep 'r#add'" in text
+    assert "Cannot read missing.yaml" in text
+    assert "modeldyno sweep --from-model-analyzer missing.yaml" in text
 
 
 def test_what_no_line_can_be_made_of_is_explained(answer: Callable[[str], str]) -> None:
@@ -221,11 +221,11 @@ def test_a_habit_of_another_tool_is_answered_with_what_helps(
     answer: Callable[[str], str], typed: str, help_text: str
 ) -> None:
     """In one sentence, which names no knob or tool that has nothing to do with the line."""
-    said = answer(typed)
+    text = answer(typed)
 
-    assert help_text in said
-    assert "Model Analyzer" not in said
-    assert "--set model" not in said
+    assert help_text in text
+    assert "Model Analyzer" not in text
+    assert "--set model" not in text
 
 
 @pytest.mark.parametrize("rest", ["--json --max-time 1s", "--json -q", "-o --max-time=1s", "--name --json x"])

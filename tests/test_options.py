@@ -89,9 +89,9 @@ def test_the_command_puts_each_option_into_the_load(monkeypatch: pytest.MonkeyPa
         raise modeldyno.ModelDynoError("stop")
 
     monkeypatch.setattr(load_action, "run_request", stop)
-    words = [word for row in LOAD for word in (row.flag, OTHER[row.kind][0])]
+    arguments = [word for row in LOAD for word in (row.flag, OTHER[row.kind][0])]
     with pytest.raises(modeldyno.ModelDynoError, match="stop"):
-        cli.main(["load", "http://127.0.0.1:1#m", "--no-store", *words], standalone_mode=False)
+        cli.main(["load", "http://127.0.0.1:1#m", "--no-store", *arguments], standalone_mode=False)
 
     assert {row.field: getattr(loads[0], row.field) for row in LOAD} == {
         row.field: OTHER[row.kind][1] for row in LOAD
@@ -104,9 +104,9 @@ def test_each_field_of_the_plan_is_a_keyword_of_profile() -> None:
         min_runs=2, min_time=0.1, max_time=3.0, max_runs=9, min_warmup=1, target="p95", precision=0.1,
         percentiles=("p99",), processes=3, seed=4, timeout=5.0, memory_limit=2**30, pin=(1,),
     )  # fmt: skip
-    given = {row.field: getattr(plan, row.field) for row in PLAN}
+    keywords = {row.field: getattr(plan, row.field) for row in PLAN}
 
-    assert split_plan(None, given) == (plan, {})
+    assert split_plan(None, keywords) == (plan, {})
     assert split_plan(None, {"precision": "fp16"})[1] == {"precision": "fp16"}
 
 

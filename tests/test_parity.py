@@ -217,12 +217,12 @@ MORE_FUNCTIONS = {
 @cache
 def command(name: str) -> click.Command:
     """Return a command by its name, such as ``profile`` or ``registry add``."""
-    found: click.Command | None = cli
+    current: click.Command | None = cli
     for word in name.split():
-        assert isinstance(found, click.Group)
-        found = found.get_command(click.Context(found), word)
-    assert found is not None
-    return found
+        assert isinstance(current, click.Group)
+        current = current.get_command(click.Context(current), word)
+    assert current is not None
+    return current
 
 
 @cache
@@ -236,19 +236,19 @@ def all_commands() -> tuple[str, ...]:
 @cache
 def parameters(function: str) -> Mapping[str, inspect.Parameter]:
     """Return the parameters of a public function or method."""
-    found: Any = modeldyno
+    current: Any = modeldyno
     for part in function.split("."):
-        found = getattr(found, part)
-    return inspect.signature(found).parameters
+        current = getattr(current, part)
+    return inspect.signature(current).parameters
 
 
 def function_of(name: str) -> str:
     """Return the name of a command's function; empty if it has none."""
-    found = FUNCTIONS.get(name, name)
-    return found if isinstance(found, str) else ""
+    function = FUNCTIONS.get(name, name)
+    return function if isinstance(function, str) else ""
 
 
-def words(option: click.Parameter) -> set[str]:
+def parameter_names(option: click.Parameter) -> set[str]:
     """Return the names that an option may have as a parameter."""
     flags = {flag.lstrip("-").replace("-", "_") for flag in option.opts}
     negated = {flag.removeprefix("no_") for flag in flags if flag.startswith("no_")}
@@ -266,15 +266,15 @@ PLANNED = {field.name for field in fields(modeldyno.Plan)}
 def counterparts(name: str, option: click.Parameter) -> Iterator[At | Nowhere]:
     """Yield where an option of a command is in Python, or why it is nowhere."""
     function, flag = function_of(name), flag_of(option)
-    known = parameters(function)
-    named = words(option) & set(known)
+    accepted = parameters(function)
+    named = parameter_names(option) & set(accepted)
     if (name, flag) in OPTIONS:
         yield OPTIONS[name, flag]
     elif named:
         yield from (At(function, parameter) for parameter in named)
-    elif words(option) & PLANNED and "plan" in known:
+    elif parameter_names(option) & PLANNED and "plan" in accepted:
         yield At(function, "plan")
-    elif flag in {"--set", "--batch-size"} and "settings" in known:
+    elif flag in {"--set", "--batch-size"} and "settings" in accepted:
         yield At(function, "settings")
     elif flag in EVERYWHERE:
         yield EVERYWHERE[flag]
@@ -308,23 +308,25 @@ def test_every_option_has_a_parameter(name: str) -> None:
 @cache
 def left_out(name: str) -> Mapping[str, Any]:
     """Return what a command reads if only what is required is given."""
-    words: list[str] = []
+    arguments: list[str] = []
     for parameter in command(name).params:
         if parameter.required:
             choices = getattr(parameter.type, "choices", (__file__,))
-            words += [choices[0]] if isinstance(parameter, click.Argument) else [parameter.opts[-1], "x.html"]
-    return command(name).make_context(name, words, **cli.context_settings).params
+            arguments += (
+                [choices[0]] if isinstance(parameter, click.Argument) else [parameter.opts[-1], "x.html"]
+            )
+    return command(name).make_context(name, arguments, **cli.context_settings).params
 
 
 @pytest.mark.parametrize("name", compared_commands())
 def test_an_option_and_its_parameter_have_one_default(name: str) -> None:
     """What is left out means the same on the command line and in Python."""
-    known = parameters(function_of(name))
+    accepted = parameters(function_of(name))
     options = {p.name for p in command(name).params if isinstance(p, click.Option) and not p.required}
-    shared = options & known.keys() & left_out(name).keys() - SAID_OTHERWISE.keys()
+    shared = options & accepted.keys() & left_out(name).keys() - SAID_OTHERWISE.keys()
 
     assert {word: left_out(name)[word] or None for word in shared} == {
-        word: known[word].default or None for word in shared
+        word: accepted[word].default or None for word in shared
     }
 
 
@@ -340,10 +342,10 @@ def test_a_command_measures_as_carefully_as_its_function(name: str, plan: modeld
 def test_what_the_table_names_is_there(name: str) -> None:
     """A function or parameter that the table points to exists."""
     for option in command(name).params:
-        for found in counterparts(name, option):
-            if isinstance(found, At):
-                assert found.parameter in parameters(found.function), (flag_of(option), found)
-                assert found.function.partition(".")[0] in modeldyno.__all__
+        for place in counterparts(name, option):
+            if isinstance(place, At):
+                assert place.parameter in parameters(place.function), (flag_of(option), place)
+                assert place.function.partition(".")[0] in modeldyno.__all__
 
 
 @pytest.mark.parametrize("function", [*map(function_of, compared_commands()), *COMPANIONS])
@@ -351,22 +353,22 @@ def test_every_parameter_has_an_option(function: str) -> None:
     """A function asks for nothing that the command line cannot say, but for what the table names."""
     homes = {function_of(name): name for name in compared_commands()} | COMPANIONS
     name = homes[function]
-    said = {"settings"} if any(flag_of(option) == "--set" for option in command(name).params) else set()
+    covered = {"settings"} if any(flag_of(option) == "--set" for option in command(name).params) else set()
     for option in command(name).params:
-        said |= words(option)
-        found = (at for at in counterparts(name, option) if isinstance(at, At))
-        said |= {at.parameter for at in found if at.function == function or function in COMPANIONS}
+        covered |= parameter_names(option)
+        places = (at for at in counterparts(name, option) if isinstance(at, At))
+        covered |= {at.parameter for at in places if at.function == function or function in COMPANIONS}
 
-    assert sorted(set(parameters(function)) - said - ONLY_PYTHON.keys()) == []
+    assert sorted(set(parameters(function)) - covered - ONLY_PYTHON.keys()) == []
 
 
 def test_every_public_function_is_known() -> None:
     """It is that of a command, a part of one, or the table says what it is."""
     public = {name for name in modeldyno.__all__ if inspect.isfunction(getattr(modeldyno, name))}
-    known = {*map(function_of, compared_commands()), *COMPANIONS, *MORE_FUNCTIONS}
+    covered = {*map(function_of, compared_commands()), *COMPANIONS, *MORE_FUNCTIONS}
 
-    assert public - known == set()
-    assert known - public == set()
+    assert public - covered == set()
+    assert covered - public == set()
 
 
 def test_no_entry_of_the_tables_is_left_over() -> None:

@@ -46,8 +46,8 @@ def test_an_unknown_plugin_is_refused_with_the_nearest() -> None:
 
 def test_what_is_like_nothing_gets_no_suggestion() -> None:
     """Three letters in common are no misspelling; what there is is listed."""
-    said = str(UnknownName.among("object", "nope", ["compiled", "eager"]))
-    assert said == "There is no object 'nope'; known: compiled, eager."
+    message = str(UnknownName.among("object", "nope", ["compiled", "eager"]))
+    assert message == "There is no object 'nope'; known: compiled, eager."
 
 
 def test_a_missing_extra_says_what_to_install() -> None:

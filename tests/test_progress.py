@@ -61,18 +61,18 @@ def test_a_notebook_is_told_without_control_sequences(monkeypatch: pytest.Monkey
     """Standard error of a kernel is no terminal, and would show what erases one."""
     monkeypatch.setitem(sys.modules, "ipykernel", type(sys)("ipykernel"))
     cell = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})()
-    shown = written(monkeypatch, clock, cell, 3.0)
+    text = written(monkeypatch, clock, cell, 3.0)
 
-    assert "latency: steady" in shown
-    assert "\x1b" not in shown
+    assert "latency: steady" in text
+    assert "\x1b" not in text
 
 
 def test_whoever_watches_is_told_of_every_event(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
     """Also of those that come too early for the line, or with none."""
-    seen: list[Event] = []
-    written(monkeypatch, clock, io.StringIO(), 0.0, watch=seen.append, progress=False)
+    events: list[Event] = []
+    written(monkeypatch, clock, io.StringIO(), 0.0, watch=events.append, progress=False)
 
-    assert seen == [Progressed(stage="latency: steady", runs=50)]
+    assert events == [Progressed(stage="latency: steady", runs=50)]
 
 
 class Log:
@@ -91,21 +91,21 @@ class Log:
 def test_standard_error_may_be_missing_or_a_log(monkeypatch: pytest.MonkeyPatch, stream: Log | None) -> None:
     """A program without standard error, or with a log in its place, is measured like any other."""
     monkeypatch.setattr(sys, "stderr", stream)
-    told: list[Event] = []
-    with progress.Progress() as shown:
-        shown.announce("three trials")
-    with progress.showing_progress(told.append) as watch:
+    events: list[Event] = []
+    with progress.Progress() as display:
+        display.announce("three trials")
+    with progress.showing_progress(events.append) as watch:
         watch(Progressed(stage="latency: steady", runs=50))
 
-    assert len(told) == 1
+    assert len(events) == 1
     assert stream is None or stream.text == "three trials\n"
 
 
 @pytest.mark.parametrize(
-    ("precision", "told"), [(0.02, "1.20 ms ± 2.0%"), (4.7, "about 1.20 ms"), (inf, "about 1.20 ms")]
+    ("precision", "text"), [(0.02, "1.20 ms ± 2.0%"), (4.7, "about 1.20 ms"), (inf, "about 1.20 ms")]
 )
-def test_an_interval_that_bounds_nothing_is_not_told(precision: float, told: str) -> None:
+def test_an_interval_that_bounds_nothing_is_not_told(precision: float, text: str) -> None:
     """Early on it is as wide as one likes: its width, or an infinity, helps nobody."""
     event = Progressed(stage="latency: steady", runs=20, value=1.2e-3, precision=precision)
 
-    assert progress.line(event) == f"  latency: steady, 20 samples, {told}"
+    assert progress.line(event) == f"  latency: steady, 20 samples, {text}"

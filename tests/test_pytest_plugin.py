@@ -41,9 +41,9 @@ ALONE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "modeldyno.pyt
 """Starts pytest without all other plugins that are installed."""
 
 
-def session(folder: Path, *words: str, **environment: str) -> tuple[int, str]:
+def session(folder: Path, *arguments: str, **environment: str) -> tuple[int, str]:
     """Run pytest there."""
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, check=False, env=os.environ | environment
     )
@@ -53,17 +53,17 @@ def session(folder: Path, *words: str, **environment: str) -> tuple[int, str]:
 def test_a_baseline_is_kept_held_and_broken(folder: Path) -> None:
     """Without one there is a warning; it is written when asked; what is slower than it fails."""
     path = folder / "__modeldyno__" / "test_nets" / "test_speed.json"
-    code, said = session(folder, **ALONE)
-    assert (code, path.exists()) == (0, False), said
-    assert "UndecidedWarning: There is no baseline" in said
+    code, output = session(folder, **ALONE)
+    assert (code, path.exists()) == (0, False), output
+    assert "UndecidedWarning: There is no baseline" in output
 
-    code, said = session(folder, "--modeldyno-update", **ALONE)
-    assert (code, path.is_file()) == (0, True), said
-    assert "UndecidedWarning" not in said
+    code, output = session(folder, "--modeldyno-update", **ALONE)
+    assert (code, path.is_file()) == (0, True), output
+    assert "UndecidedWarning" not in output
 
-    code, said = session(folder, "--modeldyno-budget", "3", **ALONE)
-    assert code == 0, said
-    assert "unlike hardware" not in said
+    code, output = session(folder, "--modeldyno-budget", "3", **ALONE)
+    assert code == 0, output
+    assert "unlike hardware" not in output
 
 
 @pytest.mark.slow
@@ -74,9 +74,9 @@ def test_a_baseline_of_another_machine_is_told(folder: Path) -> None:
     document = json.loads(path.read_text())
     document["environment"]["hardware"] = {"cpu": "another"}
     path.write_text(json.dumps(document))
-    code, said = session(folder, "--modeldyno-budget", "3", **ALONE)
-    assert code == 0, said
-    assert "unlike hardware" in said
+    code, output = session(folder, "--modeldyno-budget", "3", **ALONE)
+    assert code == 0, output
+    assert "unlike hardware" in output
 
 
 def test_it_costs_nothing_until_it_is_used(folder: Path) -> None:
@@ -88,5 +88,5 @@ def test_it_costs_nothing_until_it_is_used(folder: Path) -> None:
         "    assert 'modeldyno.pytest_plugin' in ours <= light\n"
         "    assert 'numpy' not in sys.modules\n"
     )
-    code, said = session(folder, *(f"-pno:{name}" for name in ("randomly", "cov", "hypothesispytest")))
-    assert code == 0, said
+    code, output = session(folder, *(f"-pno:{name}" for name in ("randomly", "cov", "hypothesispytest")))
+    assert code == 0, output

@@ -86,10 +86,10 @@ def test_of_100_broken_models_100_are_flagged(first: int) -> None:
         payload = Payload(feeds=({},), samples=1, used=())
         opened = first_call(Session(model), payload, a_model(), stage, Load())
         events = [*opened.events, *check_outputs(opened, "last call", stage)]
-        found = {event.failure.kind for event in events if isinstance(event, Failed)}
+        kinds = {event.failure.kind for event in events if isinstance(event, Failed)}
         codes = {event.doubt.code for event in events if isinstance(event, Doubted)}
 
-        assert flagged[kind] in found | codes, (number, kind)
+        assert flagged[kind] in kinds | codes, (number, kind)
 
 
 # --- paths that lead elsewhere ----------------------------------------------------------------------------
@@ -100,13 +100,13 @@ def paths(count: int) -> Iterator[str]:
     draw = random.Random(0)
     ups = ["..", "../", "..\\", "....//", "%2e%2e/", "..%2f", "..%c0%af", ".\u2215..", "linked", "below/.."]
     goals = ["secret.bin", "etc/passwd", "/secret.bin", "C:\\secret.bin", "secret.bin\0.bin", "~/secret.bin"]
-    seen: set[str] = set()
-    while len(seen) < count:
+    taken: set[str] = set()
+    while len(taken) < count:
         steps = [draw.choice(ups) for _ in range(draw.randint(1, 8))]
         path = draw.choice(["", "/", "./", "below/", "file://", "//"]) + draw.choice(["/", ""]).join(steps)
         path += draw.choice(["/", ""]) + draw.choice(goals)
-        if path not in seen:
-            seen.add(path)
+        if path not in taken:
+            taken.add(path)
             yield path
 
 
@@ -240,7 +240,7 @@ def test_of_200_secrets_none_is_kept(
     with serve_in_subprocess("--service", "constant:0.002") as server:
         address = f"http://127.0.0.1:{server.port}#echo"
         short = ("--input", "x=1x4", "--max-time", "1.5s", "--min-time", "0.3s", "--duration", "0.5s")
-        for words in (
+        for arguments in (
             ("load", address, *short, "--json", "load.json"),
             ("load", address, *short, *headers, "--json", "more.json"),
             ("load", f"{address}-is-not-there", *short, *headers, "--json", "failed.json"),
@@ -250,8 +250,8 @@ def test_of_200_secrets_none_is_kept(
             ("report", "load.json", "-o", "load.csv"),
         ):
             with pytest.raises(SystemExit):
-                main(words)
-    said = "".join(capfd.readouterr())
+                main(arguments)
+    output = "".join(capfd.readouterr())
     with plugins.store() as store:
         kept = b"\n".join(codec.encode(store.get(entry.id)) for entry in store.find())
     files = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
@@ -259,7 +259,7 @@ def test_of_200_secrets_none_is_kept(
     assert kept.count(b"measurements") >= 3
     assert {"load.json", "load.html", "more.json", "crash.json", "load.md", "load.csv"} <= files.keys()
     for secret in secrets:
-        assert secret not in said
+        assert secret not in output
         assert secret.encode() not in kept
         assert [name for name, content in files.items() if secret.encode() in content] == []
 

@@ -214,7 +214,7 @@ def sentence(error: ModelDynoError) -> bool:
     return isinstance(error, RequestError) and is_one_sentence(str(error))
 
 
-def asked(path: Path) -> Request:
+def a_request(path: Path) -> Request:
     """Ask for what `inspect` asks for."""
     return Request(model=str(path), settings={}, probes=("static",), plan=Plan())
 
@@ -222,15 +222,15 @@ def asked(path: Path) -> Request:
 def examined(path: Path) -> Iterator[ModelDynoError | None]:
     """Give the answers of `inspect` to the path, and to the path under every scheme for files."""
     try:
-        run_request(asked(path), in_process=True)
+        run_request(a_request(path), in_process=True)
         yield None
     except ModelDynoError as error:
         yield error
     for scheme in FILES:
         loader: Loader = plugins.loader(scheme)
         loader.claims(path)
-        look = getattr(loader, "look", loader.load)
-        for way in (look, loader.load):
+        light_load = getattr(loader, "look", loader.load)
+        for way in (light_load, loader.load):
             try:
                 way(ModelRef(scheme=scheme, locator=str(path)), seed=0, trust=False)
                 yield None
@@ -285,7 +285,7 @@ def test_a_sound_directory_with_a_pickle_is_looked_at(tmp_path: Path) -> None:
     nest = tmp_path / "nest"
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Reduced(Path.touch, nest)))
 
-    outcome = run_request(asked(folder), in_process=True)
+    outcome = run_request(a_request(folder), in_process=True)
     assert (outcome.result["macs"] or 0) > 0
     assert not nest.exists()
 
@@ -378,7 +378,7 @@ def test_bombs_of_weights_are_read_at_their_beginning(tmp_path: Path, name: str)
     tracemalloc.start()
     try:
         with pytest.raises(RequestError) as caught:
-            run_request(asked(path), in_process=True)
+            run_request(a_request(path), in_process=True)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -453,5 +453,5 @@ def test_what_is_nested_without_end_is_refused(tmp_path: Path, name: str) -> Non
         folder = [tmp_path]
     for each in (path, *folder):
         with pytest.raises(RequestError) as caught:
-            run_request(asked(each), in_process=True)
+            run_request(a_request(each), in_process=True)
         assert sentence(caught.value)

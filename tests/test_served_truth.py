@@ -62,12 +62,16 @@ def queue(busy: float, workers: int, seconds: float, seed: int) -> SteadyWindow:
 
 
 def measured(window: SteadyWindow) -> dict[str, Measurement]:
-    return {found.metric: found for found in load_analysis.measurements(window) if not found.scope}
+    return {
+        measurement.metric: measurement
+        for measurement in load_analysis.measurements(window)
+        if not measurement.scope
+    }
 
 
-def spread(found: Measurement) -> Distribution:
-    assert isinstance(found.value, Distribution)
-    return found.value
+def spread(measurement: Measurement) -> Distribution:
+    assert isinstance(measurement.value, Distribution)
+    return measurement.value
 
 
 def truths(sojourn: Sojourn) -> dict[str, float]:
@@ -149,18 +153,18 @@ def test_what_waits_for_a_slot_is_an_overload_too() -> None:
     load = Load(arrivals=Arrivals.POISSON, rate=130, concurrency=8, duration=36.0)
     window = a_window(Service(durations=exponential(CALL)), load, 30.0, seed=0)
     assert load_analysis.void_reason(window) == SATURATED
-    found = measured(window)
-    assert spread(found["service_time"]).statistic("p99") < 0.5
-    assert spread(found["latency"]).statistic("p50") > 2.0
+    measurements = measured(window)
+    assert spread(measurements["service_time"]).statistic("p99") < 0.5
+    assert spread(measurements["latency"]).statistic("p50") > 2.0
 
 
 def test_rates_are_those_of_the_server() -> None:
     """Below its capacity a server answers what is due, above it what it can; goodput is within its bound."""
     load = Load(arrivals=Arrivals.POISSON, rate=50, duration=240.0, within=0.02)
-    found = measured(a_window(Service(durations=exponential(CALL)), load, 200.0, seed=1))
+    measurements = measured(a_window(Service(durations=exponential(CALL)), load, 200.0, seed=1))
     truth = queueing.open_exponential(50, CALL)
-    assert found["request_rate"].value == pytest.approx(50, rel=0.05)
-    assert found["goodput"].value == pytest.approx(50 * (1 - truth.beyond(0.02)), rel=0.05)
+    assert measurements["request_rate"].value == pytest.approx(50, rel=0.05)
+    assert measurements["goodput"].value == pytest.approx(50 * (1 - truth.beyond(0.02)), rel=0.05)
     over = measured(queue(1.5, 4, 60.0, seed=1))
     assert over["request_rate"].value == pytest.approx(400, rel=0.05)
     assert over["offered_rate"].value == pytest.approx(600, rel=0.05)
@@ -169,20 +173,20 @@ def test_rates_are_those_of_the_server() -> None:
 @pytest.mark.parametrize("workers", [1, 4])
 def test_what_is_in_flight_obeys_little(workers: int) -> None:
     """Requests on their way are the rate times the mean latency of the same requests."""
-    found = measured(queue(0.7, workers, 300.0, seed=2))
-    rate, latency = found["request_rate"].value, spread(found["latency"]).statistic("mean")
+    measurements = measured(queue(0.7, workers, 300.0, seed=2))
+    rate, latency = measurements["request_rate"].value, spread(measurements["latency"]).statistic("mean")
     assert isinstance(rate, float)
-    assert found["in_flight"].value == pytest.approx(rate * latency, rel=0.02)
+    assert measurements["in_flight"].value == pytest.approx(rate * latency, rel=0.02)
 
 
 def test_a_closed_loop_is_what_theory_says() -> None:
     """Eight slots on two workers take four service times, and keep both busy."""
     load = Load(concurrency=8, duration=240.0)
-    found = measured(a_window(Service(durations=exponential(CALL), workers=2), load, 200.0, seed=3))
+    measurements = measured(a_window(Service(durations=exponential(CALL), workers=2), load, 200.0, seed=3))
     truth = queueing.closed_mean(8, CALL, 2)
-    assert spread(found["latency"]).statistic("mean") == pytest.approx(truth, rel=0.03)
-    assert found["request_rate"].value == pytest.approx(2 / CALL, rel=0.03)
-    assert found["in_flight"].value == pytest.approx(8, rel=0.01)
+    assert spread(measurements["latency"]).statistic("mean") == pytest.approx(truth, rel=0.03)
+    assert measurements["request_rate"].value == pytest.approx(2 / CALL, rel=0.03)
+    assert measurements["in_flight"].value == pytest.approx(8, rel=0.01)
 
 
 def test_a_stall_shows_in_latency_and_not_in_service_time() -> None:
@@ -192,9 +196,9 @@ def test_a_stall_shows_in_latency_and_not_in_service_time() -> None:
     """
     load = Load(arrivals=Arrivals.POISSON, rate=2000, concurrency=16, duration=12.0)
     service = Service(durations=constant(0.001), workers=4, stalls=(Stall(at=6.0, seconds=2.0),))
-    found = measured(a_window(service, load, 10.0, seed=4))
-    assert spread(found["latency"]).statistic("p99") > 1.0
-    assert spread(found["service_time"]).statistic("p99") < 0.02
+    measurements = measured(a_window(service, load, 10.0, seed=4))
+    assert spread(measurements["latency"]).statistic("p99") > 1.0
+    assert spread(measurements["service_time"]).statistic("p99") < 0.02
 
 
 # -- the whole probe, in virtual time -----------------------------------------------------------------
@@ -207,7 +211,7 @@ class Replay:
     records: Records
     now: int = 0
     pids: Sequence[int] = ()
-    shown: int = field(default=0)
+    taken: int = field(default=0)
 
     def __post_init__(self) -> None:
         self.now = int(self.records.due.min())
@@ -217,19 +221,19 @@ class Replay:
         self.now += int(wait * 1e9)
         end = int(np.searchsorted(self.records.end, self.now, side="right"))
         mask = np.zeros(len(self.records), bool)
-        mask[self.shown : end] = True
-        self.shown = end
+        mask[self.taken : end] = True
+        self.taken = end
         flying = int((self.records.sent <= self.now).sum()) - end
         return LoadProgress(records=self.records.chosen(mask), in_flight=flying, backlog=0, ended=False)
 
     def usage(self) -> Sequence[DriverUsage]:
         """Cost little."""
         wall = (self.now - int(self.records.due.min())) * 1e-9
-        return [DriverUsage(cpu=0.1 * wall, wall=wall, sent=self.shown, opened=1)]
+        return [DriverUsage(cpu=0.1 * wall, wall=wall, sent=self.taken, opened=1)]
 
     def stop(self, _grace: float) -> LoadEnd:
         """Let what is on its way end."""
-        mask = (self.records.due <= self.now) & (np.arange(len(self.records)) >= self.shown)
+        mask = (self.records.due <= self.now) & (np.arange(len(self.records)) >= self.taken)
         return LoadEnd(records=self.records.chosen(mask), replies=(), usages=tuple(self.usage()))
 
 
@@ -266,9 +270,9 @@ def probed(
     monkeypatch.setattr("modeldyno.loadgen.driver_pool.run_load_drivers", replayed)
     monkeypatch.setattr(load_monitor, "perf_counter", lambda: replay.now * 1e-9)
     monkeypatch.setattr(load_monitor, "monotonic_ns", lambda: replay.now)
-    found = list(probe.measure(Subject(model=a_model(), session=Session(), load=load), plan))
-    numbers = {each.metric: each for each in found if isinstance(each, Measurement) and not each.scope}
-    return numbers, {each.code for each in found if isinstance(each, Doubt)}
+    yielded = list(probe.measure(Subject(model=a_model(), session=Session(), load=load), plan))
+    numbers = {each.metric: each for each in yielded if isinstance(each, Measurement) and not each.scope}
+    return numbers, {each.code for each in yielded if isinstance(each, Doubt)}
 
 
 QUICK, FULL = Plan(max_time=5.0), Plan(max_time=30.0)
@@ -296,8 +300,8 @@ def test_the_probe_covers_the_truth_or_says_why_not(
     service = Service(durations=exponential(FAST), workers=workers)
     load = Load(arrivals=Arrivals.POISSON, rate=busy * workers / FAST)
     for seed in range(runs):
-        found, doubts = probed(monkeypatch, service, load, plan, seed)
-        latency = spread(found["latency"])
+        measurements, doubts = probed(monkeypatch, service, load, plan, seed)
+        latency = spread(measurements["latency"])
         assert not doubts & {SATURATED, CLIENT_LIMITED}
         assert latency.stop == "converged" or doubts & {"time-limit", "noise-floor", "drift"}
         for name, value in truth.items():
@@ -314,9 +318,9 @@ def test_the_probe_covers_the_truth_or_says_why_not(
 def test_the_probe_calls_an_overload_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """More than the server can do is no latency but a doubt."""
     load = Load(arrivals=Arrivals.POISSON, rate=1.3 / FAST)
-    found, doubts = probed(monkeypatch, Service(durations=exponential(FAST)), load, QUICK, 0)
+    measurements, doubts = probed(monkeypatch, Service(durations=exponential(FAST)), load, QUICK, 0)
     assert SATURATED in doubts
-    assert spread(found["latency"]).certified("p50") is None
+    assert spread(measurements["latency"]).certified("p50") is None
 
 
 # -- live ---------------------------------------------------------------------------------------------
@@ -349,9 +353,9 @@ def test_every_request_lies_around_what_the_server_saw() -> None:
     window = SteadyWindow(
         records=records, begin=int(records.due.min()), end=int(records.due.max()) + 1, load=load
     )
-    said = spread(measured(window)["service_time"])
+    service_time = spread(measured(window)["service_time"])
     inside, way = truth.end - truth.arrival, (end - sent) - (truth.end - truth.arrival)[theirs]
-    assert said.statistic("mean") == pytest.approx((inside.mean() + way.mean()) * 1e-9)
+    assert service_time.statistic("mean") == pytest.approx((inside.mean() + way.mean()) * 1e-9)
     for name, p in TAILS.items():
         least = statistics.quantile(inside * 1e-9, p)
-        assert least <= said.statistic(name) <= least + way.max() * 1e-9
+        assert least <= service_time.statistic(name) <= least + way.max() * 1e-9

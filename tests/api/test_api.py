@@ -68,11 +68,11 @@ def test_profile_returns_a_result() -> None:
 
 def test_a_live_callable_is_measured_in_place() -> None:
     """A live function is called in this process, with the given inputs."""
-    seen: list[object] = []
-    result = modeldyno.profile(seen.append, example=("x",), name="append", plan=QUICK, probes=("latency",))
+    calls: list[object] = []
+    result = modeldyno.profile(calls.append, example=("x",), name="append", plan=QUICK, probes=("latency",))
 
     assert result.name == "append"
-    assert len(seen) > 5
+    assert len(calls) > 5
     assert "not-isolated" in {d.code for d in result.doubts}
 
 
@@ -118,18 +118,18 @@ def test_one_text_stands_for_a_sequence_of_one() -> None:
 
 def test_probes_are_named_as_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Text with commas is several names."""
-    asked: list[Request] = []
+    requests: list[Request] = []
 
     def carried_out(request: Request, *_: object, **__: object) -> JudgedResult:
-        asked.append(request)
+        requests.append(request)
         return JudgedResult(result=a_result())
 
     monkeypatch.setattr(api_profile, "measure_request", carried_out)
     modeldyno.profile(DIGITS, probes="latency, layers", max_time=3, min_runs=7, threads=2)
 
-    assert asked[0].probes == ("latency", "layers")
-    assert (asked[0].plan.max_time, asked[0].plan.min_runs) == (3, 7)
-    assert asked[0].settings == {"threads": 2}
+    assert requests[0].probes == ("latency", "layers")
+    assert (requests[0].plan.max_time, requests[0].plan.min_runs) == (3, 7)
+    assert requests[0].settings == {"threads": 2}
 
 
 def test_the_example_may_stand_behind_the_model() -> None:
@@ -146,16 +146,16 @@ def test_the_batches_of_a_loader_are_what_is_run() -> None:
     torch = pytest.importorskip("torch")
     data = torch.utils.data.TensorDataset(torch.arange(40.0).reshape(10, 4), torch.zeros(10))
     loader = torch.utils.data.DataLoader(data, batch_size=4)
-    seen: list[Any] = []
+    batches: list[Any] = []
 
     class Net(torch.nn.Module):  # type: ignore[misc,name-defined]
         def forward(self, x: Any) -> Any:
-            seen.append(x)
+            batches.append(x)
             return x
 
     result = modeldyno.profile(Net(), loader, plan=QUICK, probes="latency")
 
-    assert {tuple(x[:, 0].tolist()) for x in seen} == {(0.0, 4.0, 8.0, 12.0), (16.0, 20.0, 24.0, 28.0)}
+    assert {tuple(x[:, 0].tolist()) for x in batches} == {(0.0, 4.0, 8.0, 12.0), (16.0, 20.0, 24.0, 28.0)}
     assert (result.job.config["batch_size"], result.inputs[0].distinct) == (4, 2)
 
 
@@ -193,10 +193,10 @@ def test_the_options_of_the_second_pass_are_those_of_the_command_line(
 ) -> None:
     """Observation and training options reach the Job, in every form of the command line."""
     monkeypatch.chdir(tmp_path)
-    asked: list[Request] = []
+    requests: list[Request] = []
 
     def carried_out(request: Request, *_: object, **__: object) -> JudgedResult:
-        asked.append(request)
+        requests.append(request)
         return JudgedResult(result=a_result())
 
     monkeypatch.setattr(api_profile, "measure_request", carried_out)
@@ -210,7 +210,7 @@ def test_the_options_of_the_second_pass_are_those_of_the_command_line(
         generate="4,8",
         trace="trace.json",
     )
-    (request,) = asked
+    (request,) = requests
     observation, inspection = request.observation, request.inspection
 
     assert observation.layers == ("attention", "mlp")
@@ -280,7 +280,7 @@ def test_a_result_is_saved_and_loaded(tmp_path: Path) -> None:
 )
 def test_an_argument_of_another_tool_is_answered_with_ours(argument: str, instead: str) -> None:
     """What torchinfo or timeit calls so is no misspelt knob."""
-    given: Any = {argument: 3}
+    options: Any = {argument: 3}
     for function in (modeldyno.profile, modeldyno.inspect):
         with pytest.raises(RequestError, match=f"There is no argument '{argument}'; .*{instead}"):
-            function("model.onnx", **given)
+            function("model.onnx", **options)

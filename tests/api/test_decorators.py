@@ -54,7 +54,7 @@ def mark(clock: Clock) -> Profiled:
     return recorder
 
 
-def seen(recorder: Profiled) -> dict[str, tuple[int, int, int]]:
+def tallies_of(recorder: Profiled) -> dict[str, tuple[int, int, int]]:
     """Calls, total and own time of each region, nanoseconds."""
     return {name: (t.calls, t.total, t.own) for name, t in recorder.tallies().items()}
 
@@ -77,7 +77,7 @@ def test_off_it_records_nothing(clock: Clock) -> None:
     with recorder("block"):
         assert double(4) == 8
 
-    assert [calls for calls, _, _ in seen(recorder).values()] == [1]
+    assert [calls for calls, _, _ in tallies_of(recorder).values()] == [1]
 
 
 def test_functions_methods_and_blocks_are_marked(mark: Profiled, clock: Clock) -> None:
@@ -106,7 +106,7 @@ def test_functions_methods_and_blocks_are_marked(mark: Profiled, clock: Clock) -
     with mark("block"):
         clock.work(5)
 
-    assert {name: total for name, (_, total, _) in seen(mark).items()} == {
+    assert {name: total for name, (_, total, _) in tallies_of(mark).items()} == {
         "method": 1,
         "static": 2,
         "class": 3,
@@ -195,7 +195,7 @@ def test_a_region_is_named_by_module_and_place(mark: Profiled) -> None:
     mark(inner)()
 
     place = "test_a_region_is_named_by_module_and_place.inner"
-    assert list(seen(mark)) == [f"package.module.{place}", place]
+    assert list(tallies_of(mark)) == [f"package.module.{place}", place]
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_own_time_is_without_the_regions_within(mark: Profiled, clock: Clock) ->
                 with mark("inner"):
                     clock.work(100)
 
-    assert seen(mark) == {"inner": (3, 300, 300), "middle": (3, 330, 30), "outer": (1, 331, 1)}
+    assert tallies_of(mark) == {"inner": (3, 300, 300), "middle": (3, 330, 30), "outer": (1, 331, 1)}
 
 
 def test_recursion_counts_time_once(mark: Profiled, clock: Clock) -> None:
@@ -249,7 +249,7 @@ def test_recursion_counts_time_once(mark: Profiled, clock: Clock) -> None:
 
     down(3)
 
-    assert seen(mark) == {"down": (4, 4, 4), "between": (3, 3, 0)}
+    assert tallies_of(mark) == {"down": (4, 4, 4), "between": (3, 3, 0)}
     assert sorted(mark.tallies()["down"].kept) == [1, 2, 3, 4]
 
 
@@ -268,7 +268,7 @@ def test_an_exception_ends_a_call(mark: Profiled, clock: Clock) -> None:
     with mark("after"):
         clock.work(1)
 
-    assert seen(mark) == {"fails": (2, 4, 4), "block": (1, 2, 0), "after": (1, 1, 1)}
+    assert tallies_of(mark) == {"fails": (2, 4, 4), "block": (1, 2, 0), "after": (1, 1, 1)}
 
 
 def test_switching_within_a_call_does_no_harm(mark: Profiled, clock: Clock) -> None:
@@ -280,7 +280,7 @@ def test_switching_within_a_call_does_no_harm(mark: Profiled, clock: Clock) -> N
             mark.enable()
             clock.work(2)
 
-    assert seen(mark) == {"on at first": (1, 3, 3)}
+    assert tallies_of(mark) == {"on at first": (1, 3, 3)}
 
 
 def test_a_mark_that_is_kept_follows_the_switch(clock: Clock) -> None:
@@ -298,7 +298,7 @@ def test_a_mark_that_is_kept_follows_the_switch(clock: Clock) -> None:
             with pytest.raises(ZeroDivisionError), block:
                 fail()
 
-    assert seen(recorder) == {"kept": (1, 2, 2), "watched": (1, 2, 2)}
+    assert tallies_of(recorder) == {"kept": (1, 2, 2), "watched": (1, 2, 2)}
 
 
 def test_a_block_has_one_mark_for_each_way_to_record_it(mark: Profiled) -> None:
@@ -317,7 +317,7 @@ def test_a_mark_is_used_within_itself(mark: Profiled, clock: Clock) -> None:
         with block:
             clock.work(2)
 
-    assert seen(mark) == {"block": (2, 3, 3)}
+    assert tallies_of(mark) == {"block": (2, 3, 3)}
 
 
 # --- generators and coroutines -------------------------------------------------------------------
@@ -343,7 +343,7 @@ def test_a_generator_is_counted_while_it_runs(mark: Profiled, clock: Clock) -> N
         made.send("c")
 
     assert over.value.value == ["a", "b", "c"]
-    assert seen(mark) == {"steps": (1, 30, 30)}
+    assert tallies_of(mark) == {"steps": (1, 30, 30)}
 
 
 def test_a_generator_sees_what_is_thrown_and_its_end(mark: Profiled, clock: Clock) -> None:
@@ -364,7 +364,7 @@ def test_a_generator_sees_what_is_thrown_and_its_end(mark: Profiled, clock: Cloc
     made.close()  # type: ignore[attr-defined]
     clock.work(100)
 
-    assert seen(mark) == {"steps": (1, 5, 5)}
+    assert tallies_of(mark) == {"steps": (1, 5, 5)}
 
 
 def test_a_generator_lies_within_whoever_advances_it(mark: Profiled, clock: Clock) -> None:
@@ -386,7 +386,12 @@ def test_a_generator_lies_within_whoever_advances_it(mark: Profiled, clock: Cloc
         assert next(made, None) is None
         clock.work(20)
 
-    assert seen(mark) == {"one": (1, 11, 10), "two": (1, 22, 20), "within": (1, 3, 3), "steps": (1, 3, 0)}
+    assert tallies_of(mark) == {
+        "one": (1, 11, 10),
+        "two": (1, 22, 20),
+        "within": (1, 3, 3),
+        "steps": (1, 3, 0),
+    }
 
 
 def test_blocks_of_an_unmarked_generator_do_not_stop_others(mark: Profiled, clock: Clock) -> None:
@@ -407,7 +412,7 @@ def test_blocks_of_an_unmarked_generator_do_not_stop_others(mark: Profiled, cloc
     with mark("after"):
         clock.work(1)
 
-    result = seen(mark)
+    result = tallies_of(mark)
     assert result["later"][1] == 32
     assert result["after"] == (1, 1, 1)
 
@@ -428,8 +433,8 @@ def test_a_block_that_ended_out_of_turn_hides_no_region_around_it(mark: Profiled
         with mark("inner"):
             clock.work(5)
 
-    assert seen(mark)["inner"] == (1, 5, 5)
-    assert seen(mark)["outer"] == (1, 6, 0)
+    assert tallies_of(mark)["inner"] == (1, 5, 5)
+    assert tallies_of(mark)["outer"] == (1, 6, 0)
 
 
 def test_coroutines_are_counted_while_they_run(mark: Profiled, clock: Clock) -> None:
@@ -447,7 +452,7 @@ def test_coroutines_are_counted_while_they_run(mark: Profiled, clock: Clock) -> 
         return await asyncio.gather(task(1), task(100))
 
     assert tuple(asyncio.run(main())) == (1, 100)
-    assert seen(mark) == {"block": (2, 202, 202), "task": (2, 202, 0)}
+    assert tallies_of(mark) == {"block": (2, 202, 202), "task": (2, 202, 0)}
 
 
 def test_a_task_is_not_within_the_one_that_started_it(mark: Profiled, clock: Clock) -> None:
@@ -464,7 +469,7 @@ def test_a_task_is_not_within_the_one_that_started_it(mark: Profiled, clock: Clo
 
     asyncio.run(main())
 
-    assert seen(mark) == {"child": (2, 14, 14), "parent": (1, 15, 15)}
+    assert tallies_of(mark) == {"child": (2, 14, 14), "parent": (1, 15, 15)}
 
 
 def test_a_cancelled_coroutine_is_counted(mark: Profiled, clock: Clock) -> None:
@@ -487,7 +492,7 @@ def test_a_cancelled_coroutine_is_counted(mark: Profiled, clock: Clock) -> None:
 
     asyncio.run(main())
 
-    assert seen(mark) == {"wait": (1, 3, 3)}
+    assert tallies_of(mark) == {"wait": (1, 3, 3)}
 
 
 def test_an_asynchronous_generator_is_counted_while_it_runs(mark: Profiled, clock: Clock) -> None:
@@ -524,7 +529,7 @@ def test_an_asynchronous_generator_is_counted_while_it_runs(mark: Profiled, cloc
     asyncio.run(main())
 
     assert got[:2] == ["a", "thrown"]
-    assert seen(mark) == {"stream": (2, 26, 26)}
+    assert tallies_of(mark) == {"stream": (2, 26, 26)}
 
 
 def test_off_steps_pass_through(clock: Clock) -> None:
@@ -549,7 +554,7 @@ def test_off_steps_pass_through(clock: Clock) -> None:
 
     assert list(steps()) == [0, 1, 2]
     assert asyncio.run(main()) == [4, 5]
-    assert seen(recorder) == {}
+    assert tallies_of(recorder) == {}
 
 
 # --- threads -------------------------------------------------------------------------------------
@@ -602,7 +607,7 @@ def test_a_call_in_the_midst_of_counting_is_counted(
     for _ in range(100):
         work()
 
-    assert seen(mark) == {"work": (300, 300, 300)}
+    assert tallies_of(mark) == {"work": (300, 300, 300)}
 
 
 def test_a_copied_context_makes_no_parent(mark: Profiled, clock: Clock) -> None:
@@ -619,7 +624,7 @@ def test_a_copied_context_makes_no_parent(mark: Profiled, clock: Clock) -> None:
     asyncio.run(main())
 
     assert mark.tallies()["outer"].nested_calls == 0
-    assert seen(mark)["outer"] == (1, 5, 5)
+    assert tallies_of(mark)["outer"] == (1, 5, 5)
 
 
 def test_names_without_end_take_no_room_without_end(mark: Profiled) -> None:
@@ -628,8 +633,8 @@ def test_names_without_end_take_no_room_without_end(mark: Profiled) -> None:
         with mark(f"request {number}"):
             pass
 
-    assert len(seen(mark)) == MOST_REGIONS + 1
-    assert seen(mark)[OTHERS][0] == 5
+    assert len(tallies_of(mark)) == MOST_REGIONS + 1
+    assert tallies_of(mark)[OTHERS][0] == 5
 
 
 # --- memory and devices -----------------------------------------------------------------------------
@@ -742,8 +747,8 @@ class Cuda:
     def memory_stats_as_nested_dict(self, device: int) -> dict[str, Any]:
         """Open the books."""
         assert device == 0
-        whole = {"current": self.current, "peak": self.peak, "allocated": self.allocated}
-        return {"allocated_bytes": {"all": whole}}
+        stats = {"current": self.current, "peak": self.peak, "allocated": self.allocated}
+        return {"allocated_bytes": {"all": stats}}
 
 
 @pytest.fixture
@@ -808,7 +813,7 @@ def test_looking_at_memory_takes_no_time_of_those_around(
             list(steps())
             clock.work(100)
 
-    assert seen(mark) == {"small": (1, 2, 2), "inner": (1, 102, 100), "outer": (1, 112, 10)}
+    assert tallies_of(mark) == {"small": (1, 2, 2), "inner": (1, 102, 100), "outer": (1, 112, 10)}
 
 
 def test_memory_of_a_generator_is_that_of_its_steps(mark: Profiled, cuda: Cuda) -> None:
@@ -865,7 +870,7 @@ def test_a_forward_is_marked(mark: Profiled) -> None:
             return 2 * x
 
     assert Net()(torch.ones(3)).tolist() == [2.0, 2.0, 2.0]
-    assert seen(mark)["forward"][0] == 1
+    assert tallies_of(mark)["forward"][0] == 1
 
 
 # --- what is told ------------------------------------------------------------------------------------
@@ -932,29 +937,29 @@ def ended(code: str) -> str:
 
 def test_a_program_that_never_said_whether_to_record_hears_of_it_once() -> None:
     """In one sentence at its end, however much is marked."""
-    said = ended("from modeldyno import profiled\nfor name in 'ab':\n    with profiled(name): pass")
+    output = ended("from modeldyno import profiled\nfor name in 'ab':\n    with profiled(name): pass")
 
-    assert said.count("modeldyno: code is marked with profiled, and nothing was recorded") == 1
-    assert said.count("\n") == 1
-    assert "modeldyno run SCRIPT" in said
+    assert output.count("modeldyno: code is marked with profiled, and nothing was recorded") == 1
+    assert output.count("\n") == 1
+    assert "modeldyno run SCRIPT" in output
 
 
-@pytest.mark.parametrize("said", ["profiled.disable()", "profiled.enable()"])
-def test_a_program_that_did_say_ends_in_silence(said: str) -> None:
+@pytest.mark.parametrize("statement", ["profiled.disable()", "profiled.enable()"])
+def test_a_program_that_did_say_ends_in_silence(statement: str) -> None:
     """Off is a choice, and what is on is read by the program."""
-    assert ended(f"from modeldyno import profiled\nprofiled(lambda: 0)()\n{said}") == ""
+    assert ended(f"from modeldyno import profiled\nprofiled(lambda: 0)()\n{statement}") == ""
 
 
 def test_check_time_is_on_at_once_and_prints_by_itself() -> None:
     """Functions and blocks, in the tables of the other marks, without a further line."""
-    said = ended(
+    output = ended(
         "from modeldyno import check_time, profiled\n"
         "@check_time\ndef forward(): pass\n"
         "for _ in range(3): forward()\n"
         "with check_time('step', sync=True): pass\n"
         "assert profiled.result()['calls@forward'] == 3\n"
     )
-    rows = [line.split()[:2] for line in said.splitlines()]
+    rows = [line.split()[:2] for line in output.splitlines()]
 
     assert ["forward", "3"] in rows
     assert ["step", "1"] in rows

@@ -32,12 +32,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def measured(seconds: float = 0.005, identifier: str = "abc123def456") -> Result:
     """Make a Result of a load of 200/s."""
     runs = [[seconds * (1 + 1e-4 * (17 * n % 40)) for n in range(200)]] * 5
-    found = (
+    measurements = (
         Measurement(metric="latency", value=Distribution.of(*runs)),
         observed_number("request_rate", 200.0),
     )
     job = replace(a_job(), load=Load(concurrency=1, duration=5.0))
-    return a_small_result(id=identifier, job=job, measurements=found)
+    return a_small_result(id=identifier, job=job, measurements=measurements)
 
 
 def test_what_is_stored_is_listed_tagged_shown_and_removed() -> None:

@@ -32,8 +32,8 @@ def test_a_limit_that_was_too_short_is_named_as_an_argument() -> None:
 def test_help_shows_types_as_they_are_written() -> None:
     """Signatures have no quoted types, and no lambda as a default."""
     for function in (modeldyno.profile, modeldyno.inspect, modeldyno.load):
-        shown = str(signature(function))
+        text = str(signature(function))
 
-        assert "Result" in shown
-        assert "'Any'" not in shown
-        assert "lambda" not in shown
+        assert "Result" in text
+        assert "'Any'" not in text
+        assert "lambda" not in text

@@ -21,8 +21,8 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 
 def evaluated(**options: Any) -> modeldyno.Result:
     """Profile the digits in this process, without timing them."""
-    given = {"evaluate": "accuracy", "inline": True, **options}
-    return modeldyno.profile(str(DIGITS / "digits.onnx"), probes="static", store=False, **given)
+    arguments = {"evaluate": "accuracy", "inline": True, **options}
+    return modeldyno.profile(str(DIGITS / "digits.onnx"), probes="static", store=False, **arguments)
 
 
 def test_accuracy_is_over_samples_with_its_interval(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_labels_that_are_not_there_are_refused_before_anything_runs(tmp_path: Pa
     np.savez(tmp_path / "short.npz", image=arrays["image"], label=arrays["label"][:-1], other=np.ones(3))
     np.savez(tmp_path / "bare.npz", image=arrays["image"])
     np.savez(tmp_path / "one.npz", image=arrays["image"], y=1)
-    seen: list[Any] = []
+    events: list[Any] = []
     for options, says in (
         ({"data": f"{DIGITS}/test.npz:nothing"}, r"test\.npz has no labels under nothing"),
         (
@@ -163,8 +163,8 @@ def test_labels_that_are_not_there_are_refused_before_anything_runs(tmp_path: Pa
         ({"inputs": str(tmp_path / "bare.npz")}, r"bare\.npz has no labels under label, labels, y"),
     ):
         with pytest.raises(RequestError, match=says):
-            evaluated(**options, watch=seen.append)
-    assert seen == []
+            evaluated(**options, watch=events.append)
+    assert events == []
 
 
 @pytest.mark.parametrize(
@@ -195,9 +195,9 @@ def test_the_label_may_be_among_any_number_of_outputs() -> None:
     """However it is spelt; a bound on it evaluates, and all ten of ten classes are refused."""
     options = {"data": DIGITS / "test.npz", "batch_size": 32}
     result = evaluated(evaluate="top3,top-2,top_1", require="top_4 >= 90%", **options)
-    found = [result[name] or 0.0 for name in ("accuracy", "top_2", "top_3", "top_4")]
-    assert found == sorted(found)
-    assert found[0] == 357 / 360
+    accuracies = [result[name] or 0.0 for name in ("accuracy", "top_2", "top_3", "top_4")]
+    assert accuracies == sorted(accuracies)
+    assert accuracies[0] == 357 / 360
     assert "top_3" in str(result)
     assert METRICS["top_3"].sentence.endswith("in the 3 largest outputs.")
     assert "top_0" not in METRICS
@@ -310,10 +310,10 @@ def test_live_models_answer_the_same_batches() -> None:
             store=False, progress=False, **{"evaluate": "accuracy", **options},
         )  # fmt: skip
 
-    found = compared(Drawing())
-    assert [result["accuracy"] == 1.0 for result in found.results] == [True, False]
-    assert [result["evaluated_samples"] for result in found.results] == [120, 120]
-    (change,) = (c for c in found.contrasts[0].changes if c.query.metric == "accuracy")
+    comparison = compared(Drawing())
+    assert [result["accuracy"] == 1.0 for result in comparison.results] == [True, False]
+    assert [result["evaluated_samples"] for result in comparison.results] == [120, 120]
+    (change,) = (c for c in comparison.contrasts[0].changes if c.query.metric == "accuracy")
     assert (change.outcome, change.why) == ("worse", "the same 120 samples")
     with pytest.raises(RequestError, match=r"no pair \(inputs, labels\)"):
         compared([torch.rand(2, 8)])

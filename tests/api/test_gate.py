@@ -43,9 +43,9 @@ def test_regressions_are_a_list_that_is_true_when_there_are_any(tmp_path: Path) 
     assert not detect_regressions(baseline, taken(0.01))
     with pytest.warns(UndecidedWarning, match=r"Whether .* is undecided: latency\.p50 .*modeldyno\.gate"):
         assert not detect_regressions(baseline, taken(0.0103))
-    (found,) = detect_regressions(path, taken(0.015), max_regression=0.05)
-    assert str(found.query) == "latency.p50"
-    assert found.difference == pytest.approx(0.5, abs=0.01)
+    (regression,) = detect_regressions(path, taken(0.015), max_regression=0.05)
+    assert str(regression.query) == "latency.p50"
+    assert regression.difference == pytest.approx(0.5, abs=0.01)
     assert not detect_regressions(path, taken(0.015), max_regression={"latency": 0.6})
     with pytest.raises(RequestError, match="has throughput"):
         detect_regressions(path, taken(0.01), metrics=["throughput"])
@@ -93,19 +93,19 @@ def test_one_process_on_each_side_is_undecided_aloud() -> None:
 
 def test_what_one_process_leaves_open_is_measured_again_in_five() -> None:
     """The five show a tenth against a baseline of one process; what one process decides costs nothing."""
-    asked: list[int] = []
+    process_counts: list[int] = []
 
     def measure_again(processes: int) -> Result:
-        asked.append(processes)
+        process_counts.append(processes)
         return taken(0.0115)
 
-    (found,) = detect_regressions(alone(0.01), Figures(alone(0.0115), measure_again=measure_again))
-    assert found.difference == pytest.approx(0.15, abs=0.01)
-    assert asked == [5]
+    (regression,) = detect_regressions(alone(0.01), Figures(alone(0.0115), measure_again=measure_again))
+    assert regression.difference == pytest.approx(0.15, abs=0.01)
+    assert process_counts == [5]
     assert detect_regressions(taken(0.01), Figures(taken(0.015), measure_again=measure_again))
     with pytest.warns(UndecidedWarning, match="measure the baseline in five"):
         assert not detect_regressions(alone(0.011), Figures(alone(0.0115), measure_again=measure_again))
-    assert asked == [5, 5]
+    assert process_counts == [5, 5]
 
 
 def test_a_model_that_has_changed_since_is_not_measured_again() -> None:
@@ -143,8 +143,8 @@ def test_the_history_of_the_store_says_what_one_process_cannot(
     today = "2026-01-10T12:00:00.000+00:00"
     other = replace(history[0].environment, software={"python": "2.7"})
 
-    (found,) = detect_regressions(history[3], alone(0.00451, id="e" * 12, created=today))
-    assert found.difference == pytest.approx(0.1, abs=0.01)
+    (regression,) = detect_regressions(history[3], alone(0.00451, id="e" * 12, created=today))
+    assert regression.difference == pytest.approx(0.1, abs=0.01)
     assert not detect_regressions(history[3], alone(0.0041, id="d" * 12, created=today))
     with pytest.warns(UndecidedWarning):  # the history is of another software
         assert not detect_regressions(replace(history[3], environment=other), alone(0.00451), force=True)
@@ -169,8 +169,8 @@ def test_other_versions_of_the_model_are_no_noise(tmp_path: Path, monkeypatch: p
         alone(seconds, id=str(day) * 12, created=created)
         for day, (seconds, created) in enumerate(zip((0.0041, 0.00451), days, strict=True), 1)
     )
-    (found,) = detect_regressions(before, after)
-    assert found.difference == pytest.approx(0.1, abs=0.01)
+    (regression,) = detect_regressions(before, after)
+    assert regression.difference == pytest.approx(0.1, abs=0.01)
 
 
 @pytest.mark.slow  # ten processes; tests/cli/test_check.py measures in three

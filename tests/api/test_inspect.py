@@ -28,12 +28,12 @@ class Lab:
 
     def __init__(self) -> None:
         """Start without requests."""
-        self.asked: list[tuple[Request, bool]] = []
+        self.requests: list[tuple[Request, bool]] = []
 
-    def measure(self, asked: Request, *, in_process: bool, watch: object) -> JudgedResult:
+    def measure(self, request: Request, *, in_process: bool, watch: object) -> JudgedResult:
         """Record the request."""
         del watch
-        self.asked.append((asked, in_process))
+        self.requests.append((request, in_process))
         return JudgedResult(result=an_inspection())
 
 
@@ -61,15 +61,20 @@ def test_a_reference_is_looked_at_in_a_child(lab: Lab) -> None:
         inputs="x=8x4",
         trust=True,
     )
-    ((asked, in_process),) = lab.asked
+    ((request, in_process),) = lab.requests
 
     assert not in_process
     assert result["macs@encoder.layer.0"] == 235_438_080
-    assert (asked.model, asked.name, asked.inputs, asked.trust) == ("m.onnx", "mine", ("x=8x4",), True)
-    assert (asked.probes, asked.settings, asked.plan.seed) == (("static",), {"batch_size": 8}, 3)
-    assert (asked.inspection.mode, asked.inspection.optimizer) == (Mode.TRAIN, "sgd")
-    assert asked.inspection.vary == {"width": (1, 8), "seq": (128,)}
-    assert (asked.inspection.devices, asked.inspection.memory) == (("a100", "here"), 24 * 2**30)
+    assert (request.model, request.name, request.inputs, request.trust) == (
+        "m.onnx",
+        "mine",
+        ("x=8x4",),
+        True,
+    )
+    assert (request.probes, request.settings, request.plan.seed) == (("static",), {"batch_size": 8}, 3)
+    assert (request.inspection.mode, request.inspection.optimizer) == (Mode.TRAIN, "sgd")
+    assert request.inspection.vary == {"width": (1, 8), "seq": (128,)}
+    assert (request.inspection.devices, request.inspection.memory) == (("a100", "here"), 24 * 2**30)
 
 
 @pytest.mark.parametrize(
@@ -79,20 +84,20 @@ def test_sizes_are_given_in_any_way(lab: Lab, vary: Any) -> None:
     """Text as on the command line, several texts, or a mapping."""
     modeldyno.inspect(STEADY, vary=vary)
 
-    assert lab.asked[0][0].inspection.vary == {"batch": (1, 2, 4), "seq": (128,)}
+    assert lab.requests[0][0].inspection.vary == {"batch": (1, 2, 4), "seq": (128,)}
 
 
 def test_a_live_object_is_looked_at_in_place(lab: Lab) -> None:
     """A live function is analysed in this process, and released afterwards."""
     modeldyno.inspect(len, name="mine", devices="here")
-    ((asked, in_process),) = lab.asked
+    ((request, in_process),) = lab.requests
 
     assert in_process
-    assert asked.model.startswith("object:mine-")
-    assert (asked.backend, asked.settings) == ("python", {})
-    assert asked.inspection.devices == ("here",)
+    assert request.model.startswith("object:mine-")
+    assert (request.backend, request.settings) == ("python", {})
+    assert request.inspection.devices == ("here",)
     with pytest.raises(RequestError, match="no live object"):
-        plugins.loader("object").load(ModelRef.parse(asked.model), seed=0, trust=False)
+        plugins.loader("object").load(ModelRef.parse(request.model), seed=0, trust=False)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +119,7 @@ def test_a_wrong_argument_is_refused(lab: Lab, arguments: dict[str, Any], says: 
 
     assert says in str(caught.value)
     assert isinstance(caught.value, UnknownName) == says.startswith("no ")
-    assert lab.asked == []
+    assert lab.requests == []
 
 
 def test_a_live_module_has_its_parameters_counted() -> None:
@@ -150,9 +155,9 @@ def test_a_shape_that_is_given_is_told() -> None:
     """Where the model declares no shape, the costs, the inputs and what was analysed name the one given."""
     torch = pytest.importorskip("torch")
     result = modeldyno.inspect(torch.nn.Linear(4, 2), inputs="input=3x4")
-    shown = terminal.render(result).splitlines()
+    lines = terminal.render(result).splitlines()
 
-    assert "costs 24 MACs" in " ".join(shown[:3])
-    assert "Totals, at input=3x4" in shown
-    assert "inputs    input 3x4 float32" in shown
-    assert "analysed  inference at input=3x4, nothing was run" in shown
+    assert "costs 24 MACs" in " ".join(lines[:3])
+    assert "Totals, at input=3x4" in lines
+    assert "inputs    input 3x4 float32" in lines
+    assert "analysed  inference at input=3x4, nothing was run" in lines

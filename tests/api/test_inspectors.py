@@ -256,39 +256,39 @@ class TestAutoDiagnose:
         """By device, then by size."""
         caplog.set_level("INFO", "modeldyno")
         profiler = Profiler("m", inspector=Sleeping("x", batch_num=20))
-        found = profiler.auto_diagnose(["cpu"], [1, 4], idle=ANY_LOAD)
+        diagnoses = profiler.auto_diagnose(["cpu"], [1, 4], idle=ANY_LOAD)
 
-        assert {device: [*sizes] for device, sizes in found.items()} == {"cpu": [1, 4]}
-        assert found["cpu"][4]["device"] == "unknown"  # nobody knows where this client sends
+        assert {device: [*sizes] for device, sizes in diagnoses.items()} == {"cpu": [1, 4]}
+        assert diagnoses["cpu"][4]["device"] == "unknown"  # nobody knows where this client sends
         assert [text.partition("\n")[0] for text in caplog.messages] == ["batch size: 1", "batch size: 4"]
 
     def test_its_results_are_stored(self) -> None:
         """Each by its id."""
-        found = Profiler("m", inspector=Sleeping("x", batch_num=20)).auto_diagnose(
+        diagnoses = Profiler("m", inspector=Sleeping("x", batch_num=20)).auto_diagnose(
             ["cpu"], [2], idle=ANY_LOAD
         )
 
-        assert found["cpu"][2].result.id in {entry.id for entry in modeldyno.list_results(limit=5)}
+        assert diagnoses["cpu"][2].result.id in {entry.id for entry in modeldyno.list_results(limit=5)}
 
     @pytest.mark.slow  # a server for each; tests beside it need one
     def test_each_device_has_its_server(self, server: int) -> None:
         """The inspector sends to that of the device."""
         inspector = TritonInspector(np.ones(4, np.float32), batch_num=20)
         urls = {"cpu": f"http://127.0.0.1:{server}", "gpu:1": f"http://localhost:{server}"}
-        found = Profiler({"name": "echo"}, urls, inspector).auto_diagnose(batch_list=[2], idle=ANY_LOAD)
+        diagnoses = Profiler({"name": "echo"}, urls, inspector).auto_diagnose(batch_list=[2], idle=ANY_LOAD)
 
-        assert {device: each[2]["device_id"] for device, each in found.items()} == {
+        assert {device: each[2]["device_id"] for device, each in diagnoses.items()} == {
             "cpu": "cpu", "cuda:1": "cpu",  # as the machine says, not as it was asked
         }  # fmt: skip
-        assert "127.0.0.1" in str(found["cpu"][2].result.job.model)
-        assert "localhost" in str(found["cuda:1"][2].result.job.model)
+        assert "127.0.0.1" in str(diagnoses["cpu"][2].result.job.model)
+        assert "localhost" in str(diagnoses["cuda:1"][2].result.job.model)
 
     def test_a_path_is_served_on_each_idle_device(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """With the server of its engine; a device in use is left out."""
         calls: list[dict[str, Any]] = []
 
-        def load(**given: Any) -> Result:
-            calls.append(given)
+        def load(**options: Any) -> Result:
+            calls.append(options)
             result = a_result()
             rate = observed_number("request_rate", 500.0)
             return replace(result, measurements=(*result.measurements, rate))
@@ -296,11 +296,11 @@ class TestAutoDiagnose:
         monkeypatch.setattr(server_profiler, "load", load)
         busy = {"cuda:0": "train (pid 7) uses cuda:0"}
         monkeypatch.setattr("modeldyno.environment.idle.why_busy", lambda device, _rule: busy.get(device))
-        found = Profiler(
+        diagnoses = Profiler(
             {"name": "net", "engine": "ONNX", "path": "net.onnx"}, data=np.ones(4, np.float32)
         ).auto_diagnose(batch_list=[1, 8])
 
-        assert [*found] == ["cpu", "cuda:1"]
+        assert [*diagnoses] == ["cpu", "cuda:1"]
         assert [(call["model"], call["backend"], call["device"], call["batch_size"]) for call in calls] == [
             ("net.onnx", "triton", device, size) for device in ("cpu", "cuda:1") for size in (1, 8)
         ]
@@ -333,7 +333,7 @@ class TestAutoDiagnose:
             profiler.auto_diagnose(["cpu"], [4], idle=ANY_LOAD)
 
     @pytest.mark.parametrize(
-        ("words", "named", "told"),
+        ("options", "named", "message"),
         [
             ({}, None, "One server runs on one device; name it in available_devices="),
             ({}, ["cpu", "gpu:0"], "One server runs on one device"),
@@ -342,11 +342,11 @@ class TestAutoDiagnose:
         ],
     )
     def test_a_device_that_nobody_knows_is_refused(
-        self, words: dict[str, Any], named: list[str] | None, told: str
+        self, options: dict[str, Any], named: list[str] | None, message: str
     ) -> None:
         """Before anything is sent: the same server under two names would be no comparison."""
-        profiler = Profiler({"name": "m"}, inspector=TritonInspector(np.ones(4, np.float32)), **words)
-        with pytest.raises(RequestError, match=told):
+        profiler = Profiler({"name": "m"}, inspector=TritonInspector(np.ones(4, np.float32)), **options)
+        with pytest.raises(RequestError, match=message):
             profiler.auto_diagnose(named)
 
 
@@ -503,7 +503,7 @@ def test_without_a_server_the_model_is_served_for_the_diagnosis(
     server: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once for all sizes, on the device that was asked for; afterwards its server is stopped."""
-    asked: list[tuple[str, str, str]] = []
+    served: list[tuple[str, str, str]] = []
     stopped: list[str] = []
 
     class Served:
@@ -518,7 +518,7 @@ def test_without_a_server_the_model_is_served_for_the_diagnosis(
             stopped.append(self.url)
 
     def serve(path: str, *, backend: str, device: str) -> Served:
-        asked.append((path, backend, device))
+        served.append((path, backend, device))
         return Served()
 
     monkeypatch.setattr(server_profiler, "serve", serve)
@@ -527,11 +527,11 @@ def test_without_a_server_the_model_is_served_for_the_diagnosis(
         inspector=TritonInspector(np.ones(4, np.float32), batch_num=20),
     )
 
-    found = profiler.diagnose_all_batches("cuda:1", [1, 2])
-    assert [each["init_latency"] >= 0 for each in found.values()] == [True, True]
-    assert asked == [("net.onnx", "triton", "cuda:1")]
+    diagnoses = profiler.diagnose_all_batches("cuda:1", [1, 2])
+    assert [each["init_latency"] >= 0 for each in diagnoses.values()] == [True, True]
+    assert served == [("net.onnx", "triton", "cuda:1")]
     profiler.diagnose(1)
-    assert asked[1:] == [("net.onnx", "triton", "cpu")]
+    assert served[1:] == [("net.onnx", "triton", "cpu")]
     assert len(stopped) == 2
 
 

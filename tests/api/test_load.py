@@ -56,12 +56,12 @@ def test_headers_are_gone_after_the_load(
         monkeypatch.delenv(HEADERS_VARIABLE, raising=False)
     else:
         monkeypatch.setenv(HEADERS_VARIABLE, before)
-    seen: list[str | None] = []
+    headers: list[str | None] = []
     result = modeldyno.load(
         url, inputs="x=1x4", plan=PLAN, headers={"Authorization": "Bearer abc"},
-        watch=lambda _event: seen.append(os.environ.get(HEADERS_VARIABLE)),
+        watch=lambda _event: headers.append(os.environ.get(HEADERS_VARIABLE)),
     )  # fmt: skip
-    assert set(seen) == {"Authorization: Bearer abc"}
+    assert set(headers) == {"Authorization: Bearer abc"}
     assert os.environ.get(HEADERS_VARIABLE) == before
     assert "Bearer" not in repr(result.job)
 
@@ -107,14 +107,14 @@ def test_several_loads_are_a_curve(url: str) -> None:
 
 def test_the_largest_load_is_found(url: str) -> None:
     """The answer is a document; a search needs a bound."""
-    found = modeldyno.find_load(
+    capacity = modeldyno.find_load(
         url, most=2, measurements=2, inputs="x=1x4", plan=PLAN, require="latency.p50 <= 1s", store=False
     )
 
-    assert found.search.most == 2
-    assert found.passed is None or found.passed <= 2
-    with pytest.raises(RequestError, match=f"no .*{found.id}|There is no|The store has no"):
-        modeldyno.show(found.id)
+    assert capacity.search.most == 2
+    assert capacity.passed is None or capacity.passed <= 2
+    with pytest.raises(RequestError, match=f"no .*{capacity.id}|There is no|The store has no"):
+        modeldyno.show(capacity.id)
     with pytest.raises(RequestError, match="find_load= needs a bound"):
         modeldyno.find_load(url, inputs="x=1x4")
     with pytest.raises(RequestError, match="is not a ladder"):
@@ -131,22 +131,22 @@ def test_a_curve_goes_on_and_becomes_a_search(url: str) -> None:
 
     answer = modeldyno.rerank_load(curve.id, "latency.p50 <= 60s")
     assert [point.load for point in answer.rungs] == [1, 2, 4]
-    found = modeldyno.find_load(resume=curve.id, require="latency.p50 <= 60s", most=4, measurements=3)
-    assert found.rungs == answer.rungs
-    assert modeldyno.show(found.id) == found
+    capacity = modeldyno.find_load(resume=curve.id, require="latency.p50 <= 60s", most=4, measurements=3)
+    assert capacity.rungs == answer.rungs
+    assert modeldyno.show(capacity.id) == capacity
 
     with pytest.raises(RequestError, match=r"change inputs=, max_time=, plan=; only concurrency= and"):
         modeldyno.load_curve(resume=curve.id, inputs="x=1x4", plan=PLAN, max_time=2)
     with pytest.raises(RequestError, match=r"cannot change concurrency=, model=; only measurements=, most="):
         modeldyno.find_load(url, resume=curve.id, concurrency=2)
     with pytest.raises(RequestError, match="is a search for a load; go on with find_load"):
-        modeldyno.load_curve(resume=found.id)
+        modeldyno.load_curve(resume=capacity.id)
     with pytest.raises(RequestError, match="needs a model, or resume= with the id"):
         modeldyno.find_load(require="latency.p50 <= 60s")
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("options", "says"),
     [
         ({"rate": 5, "replay": "x"}, "give one of them"),
         ({"concurrency": 0}, "at least 1 as its concurrency"),
@@ -154,7 +154,7 @@ def test_a_curve_goes_on_and_becomes_a_search(url: str) -> None:
         ({"records": "/absent/x.csv"}, "There is no directory '/absent'"),
     ],
 )
-def test_wrong_words_are_refused(url: str, words: dict[str, Any], says: str) -> None:
+def test_wrong_words_are_refused(url: str, options: dict[str, Any], says: str) -> None:
     """Invalid requests are refused in one sentence, before anything is sent."""
     with pytest.raises(RequestError, match=says):
-        modeldyno.load(url, inputs="x=1x4", **words)
+        modeldyno.load(url, inputs="x=1x4", **options)

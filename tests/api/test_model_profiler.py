@@ -280,13 +280,13 @@ def test_the_path_of_the_model_stands_for_its_own_inputs() -> None:
 def test_several_processes_are_fresh_ones_and_each_has_its_calls() -> None:
     """The number is that of the profiler or of the call; layers always take one process."""
     profiler = ModelProfiler(STEADY, processes=2, max_time=0.5)
-    (found,) = profiler.benchmark([{}], num_runs=12)
+    (row,) = profiler.benchmark([{}], num_runs=12)
     several = profiler.profile(num_runs=12, processes=1)
 
-    assert found.result is not None
+    assert row.result is not None
     assert several.result is not None
-    assert (found.result.processes, several.result.processes) == (2, 1)
-    assert (found["latency"]["runs"], several["latency"]["runs"]) == (24, 12)
+    assert (row.result.processes, several.result.processes) == (2, 1)
+    assert (row["latency"]["runs"], several["latency"]["runs"]) == (24, 12)
 
 
 def test_refused_arrays_are_named_by_their_input_and_not_used_again() -> None:
@@ -408,23 +408,23 @@ def test_progress_is_shown_on_a_terminal_alone(
     """A progress line is shown and erased; without a terminal nothing is written in the first seconds."""
     monkeypatch.setattr(progress, "_PYTHON_PATIENCE", 0.0)
     monkeypatch.setattr(progress, "_LINE_INTERVAL", 1e9)
-    for seen in (True, False):
-        monkeypatch.setattr(sys.stderr, "isatty", lambda seen=seen: seen)
+    for on_terminal in (True, False):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda on_terminal=on_terminal: on_terminal)
         ModelProfiler(lambda: 1, max_time=0.3).profile(num_runs=3, warmup_runs=1)
         output = capsys.readouterr().err
-        assert ("latency" in output) is seen
-        assert output.endswith("\r\x1b[K") is seen
+        assert ("latency" in output) is on_terminal
+        assert output.endswith("\r\x1b[K") is on_terminal
 
 
 def test_arrays_reach_a_model_of_another_process(tmp_path: Path) -> None:
     """One array is the first input, several are in order, a dict is by name; the first axis is the batch."""
     (tmp_path / "code.py").write_text("def add(left, right):\n    return left + right\n")
     left, right = np.ones((6, 4), "float32"), np.zeros((6, 4), "float32")
-    for model, given in (
+    for model, inputs in (
         (f"call:{tmp_path}/code.py:add", (left, right)),
         (f"call:{tmp_path}/code.py:add", {"right": right, "left": left}),
     ):
-        results = ModelProfiler(model, max_time=0.5).profile(given, num_runs=12)
+        results = ModelProfiler(model, max_time=0.5).profile(inputs, num_runs=12)
 
         assert results.failure is None
         assert results.result is not None
@@ -530,9 +530,9 @@ def test_the_session_of_the_source_system_runs(
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     exec(session, names)
-    results, said = names["results"], capsys.readouterr().out.splitlines()
+    results, lines = names["results"], capsys.readouterr().out.splitlines()
 
-    assert [line.partition(":")[0] for line in said] == ["Average Latency", "Throughput", "Peak Memory"]
+    assert [line.partition(":")[0] for line in lines] == ["Average Latency", "Throughput", "Peak Memory"]
     assert results["latency"]["runs"] == results.result.job.plan.max_runs
     assert results["throughput"]["tokens_per_second"] == pytest.approx(
         names["sample_inputs"].shape[1] * results["throughput"]["samples_per_second"]

@@ -162,17 +162,17 @@ def test_without_data_random_values_of_the_declared_shapes_are_sent(
     profiler = Profiler({"name": "echo", "engine": "ONNX"}, server_name=f"http://127.0.0.1:{server}")
     with pytest.raises(RequestError, match=r"give data=\. Sizes are missing: x_dim1"):
         profiler.diagnose()
-    asked: list[Any] = []
+    calls: list[Any] = []
     rate = observed_number("request_rate", 500.0)
     result = replace(a_result(), measurements=(*a_result().measurements, rate))
 
-    def load(**given: Any) -> Result:
-        asked.append((given["inputs"], given["batch_size"]))
+    def load(**options: Any) -> Result:
+        calls.append((options["inputs"], options["batch_size"]))
         return result
 
     monkeypatch.setattr(server_profiler, "load", load)
     assert profiler.diagnose(batch_size=2)["request_rate"] == 500
-    assert asked == [((), 2)]
+    assert calls == [((), 2)]
 
 
 def test_the_gpus_of_the_server_are_summed() -> None:

@@ -27,13 +27,13 @@ def doubled(values: Any) -> Any:
 
 def test_the_stages_around_a_model_add_up() -> None:
     """The functions get what was given and what the model returned; end to end is the sum of the means."""
-    seen: list[Any] = []
+    shapes: list[Any] = []
 
     def preprocess(raw: Any) -> Any:
         return raw.astype(np.float32) / 16
 
     def postprocess(outputs: Any) -> Any:
-        seen[:] = [outputs.shape]
+        shapes[:] = [outputs.shape]
         return outputs.argmax(axis=1)
 
     made = profiler(doubled, preprocess=preprocess, postprocess=postprocess)
@@ -42,7 +42,7 @@ def test_the_stages_around_a_model_add_up() -> None:
 
     assert list(stages) == ["preprocess", "copy", "compute", "copy_back", "postprocess", "end_to_end"]
     assert stages["end_to_end"] == pytest.approx(sum(stages.values()) / 2)
-    assert seen == [(4, 3)]
+    assert shapes == [(4, 3)]
 
 
 def test_a_stage_that_fails_is_told_by_its_name() -> None:
@@ -73,10 +73,12 @@ def test_recommendations_have_a_command() -> None:
     with pytest.raises(RequestError, match="Nothing was measured yet"):
         made.recommendations()
     made.profile(num_runs=20, warmup_runs=1)
-    found = made.recommendations()
+    recommendations = made.recommendations()
 
-    assert found
-    assert all(item.command for item in found)
-    assert [item.code for item in found] == list(dict.fromkeys(item.code for item in found))
-    assert f"{found[0].code}: {found[0].text}" in str(found)
+    assert recommendations
+    assert all(item.command for item in recommendations)
+    assert [item.code for item in recommendations] == list(
+        dict.fromkeys(item.code for item in recommendations)
+    )
+    assert f"{recommendations[0].code}: {recommendations[0].text}" in str(recommendations)
     assert str(Recommendations()) == "Nothing to recommend by what was measured."

@@ -70,12 +70,12 @@ def test_a_live_object_is_swept_here() -> None:
 
 def test_spaces_in_all_their_forms(bench: SimulatedTrials) -> None:
     """Axes are given by name, with tuples, ranges and text, or as on the command line."""
-    told: tuple[Any, ...] = (
+    forms: tuple[Any, ...] = (
         {"batch_size": (1, 2, 4), "intra_threads": "1..2"},
         {"batch_size": [1, 2, 4], "intra_threads": range(1, 3)},
         ["batch_size=1..4*2", "intra_threads=1,2"],
     )
-    spaces = [modeldyno.sweep(DIGITS, space=space, max_trials=1, store=False).space for space in told]
+    spaces = [modeldyno.sweep(DIGITS, space=space, max_trials=1, store=False).space for space in forms]
 
     assert spaces[0] == spaces[1] == spaces[2]
     assert spaces[0].size == 6
@@ -183,7 +183,7 @@ def test_an_interruption_gives_the_study_so_far(bench: SimulatedTrials) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "message"),
+    ("options", "message"),
     [
         ({}, "A sweep needs a model"),
         ({"model": DIGITS, "space": "batch_size"}, "space takes knob=values"),
@@ -202,10 +202,10 @@ def test_an_interruption_gives_the_study_so_far(bench: SimulatedTrials) -> None:
         ({"resume": "abc"}, "no study whose id begins with 'abc'"),
     ],
 )
-def test_what_is_wrong_is_told_in_the_words_of_python(told: dict[str, Any], message: str) -> None:
+def test_what_is_wrong_is_told_in_the_words_of_python(options: dict[str, Any], message: str) -> None:
     """A request that cannot be carried out is refused in one sentence before anything is measured."""
     with pytest.raises(RequestError, match=message) as caught:
-        modeldyno.sweep(**told)
+        modeldyno.sweep(**options)
 
     assert "--" not in str(caught.value)
 

@@ -28,21 +28,21 @@ class Opened:
     """A page in the browser, and what came of it."""
 
     page: Any
-    said: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
     """Errors and warnings of the console, exceptions, dialogs."""
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     """Addresses that were asked for beyond the page itself."""
 
     @property
     def broken(self) -> list[str]:
         """Violations of the policy."""
-        found = self.page.evaluate("window.broken")
-        assert isinstance(found, list)
-        return found
+        broken = self.page.evaluate("window.broken")
+        assert isinstance(broken, list)
+        return broken
 
     def dismissed(self, dialog: Any) -> None:
         """Note a dialog, and go on."""
-        self.said.append(dialog.message)
+        self.messages.append(dialog.message)
         dialog.dismiss()
 
     def count(self, selector: str) -> int:
@@ -81,16 +81,18 @@ def opened(chromium: Any, tmp_path: Path) -> Callable[..., AbstractContextManage
         path = tmp_path / "page.html"
         path.write_text(text, encoding="utf-8")
         context = chromium.new_context(**how)
-        found = Opened(page=context.new_page())
-        page = found.page
+        tab = Opened(page=context.new_page())
+        page = tab.page
         page.add_init_script(_WATCH)
-        page.on("console", lambda said: found.said.append(said.text) if said.type != "log" else None)
-        page.on("pageerror", lambda error: found.said.append(str(error)))
-        page.on("dialog", found.dismissed)
-        page.on("request", lambda asked: found.asked.append(asked.url))
+        page.on(
+            "console", lambda message: tab.messages.append(message.text) if message.type != "log" else None
+        )
+        page.on("pageerror", lambda error: tab.messages.append(str(error)))
+        page.on("dialog", tab.dismissed)
+        page.on("request", lambda request: tab.requests.append(request.url))
         page.goto(path.as_uri())
-        assert found.asked.pop(0) == path.as_uri()
-        yield found
+        assert tab.requests.pop(0) == path.as_uri()
+        yield tab
         context.close()
 
     return open_

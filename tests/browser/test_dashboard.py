@@ -64,11 +64,13 @@ def page(chromium: Any) -> Iterator[Any]:
     """A page that notes what went wrong in it."""
     context = chromium.new_context()
     opened = context.new_page()
-    opened.said = []
+    opened.messages = []
     opened.add_init_script(_WATCH)
-    opened.on("console", lambda said: opened.said.append(said.text) if said.type != "log" else None)
-    opened.on("pageerror", lambda error: opened.said.append(str(error)))
-    opened.on("dialog", lambda dialog: (opened.said.append(dialog.message), dialog.dismiss()))
+    opened.on(
+        "console", lambda message: opened.messages.append(message.text) if message.type != "log" else None
+    )
+    opened.on("pageerror", lambda error: opened.messages.append(str(error)))
+    opened.on("dialog", lambda dialog: (opened.messages.append(dialog.message), dialog.dismiss()))
     yield opened
     context.close()
 
@@ -84,7 +86,7 @@ def test_every_page_fits_and_breaks_no_policy(page: Any, address: str, scheme: s
         page.wait_for_timeout(200)
 
         assert page.evaluate("window.broken") == []
-        assert page.said == []
+        assert page.messages == []
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path
 
 
@@ -98,26 +100,26 @@ def test_a_checker_of_accessibility_has_nothing_to_say(
         pytest.skip("npm install --prefix .venv/axe axe-core")
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": 900})
-    found = {}
+    broken_rules = {}
     for path in EVERY:
         page.goto(address + path)
         page.wait_for_timeout(300)
         page.evaluate(AXE.read_text(encoding="utf-8"))
         violations = page.evaluate("axe.run().then((found) => found.violations)")
         if violations:
-            found[path] = [
+            broken_rules[path] = [
                 (one["id"], [(node["html"], node["failureSummary"]) for node in one["nodes"][:2]])
                 for one in violations
             ]
 
-    assert found == {}
+    assert broken_rules == {}
 
 
 def test_five_hundred_attacking_names_do_nothing(page: Any, address: str, store: Store) -> None:
     """In every list and on the pages of their documents: nothing runs, nothing is asked for elsewhere."""
     texts = payloads()
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    urls: list[str] = []
+    page.on("request", lambda request: urls.append(request.url))
     for number, text in enumerate(texts):
         result = a_result(id=f"{number:012x}", name=text, created=f"1999-01-01T00:00:00.{number:06}")
         store.put(result, headline=text)
@@ -140,8 +142,8 @@ def test_five_hundred_attacking_names_do_nothing(page: Any, address: str, store:
             ".some((e) => [...e.attributes].some((a) => /^on/i.test(a.name)))"
         )
 
-    assert page.said == []
-    assert [url for url in asked if not url.startswith((address, "data:,"))] == []
+    assert page.messages == []
+    assert [url for url in urls if not url.startswith((address, "data:,"))] == []
     for number in range(len(texts)):
         store.remove(f"{number:012x}")
 
@@ -151,7 +153,7 @@ def test_an_attacking_name_does_nothing(page: Any, address: str) -> None:
     for path in ("/results", f"/results/{'e' * 12}", f"/compare?with={'e' * 12}", f"/results?name={HOSTILE}"):
         page.goto(address + path)
         page.wait_for_timeout(200)
-        assert page.said == []
+        assert page.messages == []
         assert page.locator("main img").count() == 0
 
 
@@ -190,22 +192,29 @@ def test_what_another_process_stores_appears(page: Any, address: str, store: Sto
 def test_a_load_is_seen_while_it_goes_on(page: Any, address: str, store: Store) -> None:
     """It appears among the loads, its seconds pass, and its Result takes their place by itself."""
     place = {**os.environ, "MODELDYNO_STORE": f"sqlite:///{store.place}"}
-    words = ("--input", "x=1x16", "--concurrency", "4", "--duration", "5", "--quiet")
+    options = ("--input", "x=1x16", "--concurrency", "4", "--duration", "5", "--quiet")
     page.goto(f"{address}/loads")
     with serve_in_subprocess("--service", "constant:0.005") as server:
-        program = [sys.executable, "-m", "modeldyno", "load", f"http://127.0.0.1:{server.port}#echo", *words]
+        program = [
+            sys.executable,
+            "-m",
+            "modeldyno",
+            "load",
+            f"http://127.0.0.1:{server.port}#echo",
+            *options,
+        ]
         with subprocess.Popen(program, env=place, stdout=subprocess.DEVNULL) as load:
             page.get_by_role("link", name="echo").click(timeout=60_000)
             page.get_by_text("none is certified").wait_for()
-            seen = set()
+            captions = set()
             while "as it goes on" in page.locator("h1").inner_text():
-                seen.add(page.locator("caption").first.inner_text())
+                captions.add(page.locator("caption").first.inner_text())
                 page.wait_for_timeout(200)
             assert load.wait() == 0
     page.get_by_role("heading", name="Result", level=1).wait_for(timeout=10_000)
 
-    assert len(seen) >= 3
-    assert page.said == []
+    assert len(captions) >= 3
+    assert page.messages == []
     assert page.evaluate("window.broken") == []
 
 
@@ -242,7 +251,7 @@ def test_a_view_is_saved_by_a_name(page: Any, address: str) -> None:
     page.get_by_text("Saved views (1)").click()
     page.get_by_role("button", name="Remove the view").click()
     assert page.get_by_text("Saved views (0)").count() == 1
-    assert page.said == []
+    assert page.messages == []
     assert page.evaluate("window.broken") == []
 
 
@@ -259,7 +268,7 @@ def test_a_slider_moves_by_keys_and_the_ranking_follows(page: Any, address: str)
     assert float(number) < 20
     page.get_by_text(f"surely holds latency.p99 <= {number} ms").first.wait_for(timeout=2000)
     assert page.evaluate("document.activeElement.type") == "range"
-    assert page.said == []
+    assert page.messages == []
 
 
 def test_the_keyboard_reaches_the_content(page: Any, address: str) -> None:

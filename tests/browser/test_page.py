@@ -41,8 +41,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(3600)]
 
 
 def study(trials: int = 1000) -> str:
-    found = a_large_study(trials)
-    return html.lay_out(study_page.page(found), title="a study")
+    large = a_large_study(trials)
+    return html.lay_out(study_page.page(large), title="a study")
 
 
 PAGES: dict[str, Callable[[], str]] = {
@@ -65,22 +65,22 @@ def test_a_page_asks_for_nothing_and_breaks_nothing(opened: Open, kind: str, sch
     text = PAGES[kind]()
 
     assert len(text) <= 1_000_000
-    with opened(text, color_scheme=scheme, viewport={"width": width, "height": 800}) as found:
-        found.scroll()
-        figures = found.count("figure[data-picture]")
+    with opened(text, color_scheme=scheme, viewport={"width": width, "height": 800}) as tab:
+        tab.scroll()
+        figures = tab.count("figure[data-picture]")
 
-        assert found.count("figure.drawn") == figures
-        assert found.count("figure.drawn svg") >= figures
-        assert (found.asked, found.said, found.broken) == ([], [], [])
-        assert found.page.evaluate("document.documentElement.scrollWidth") <= width
+        assert tab.count("figure.drawn") == figures
+        assert tab.count("figure.drawn svg") >= figures
+        assert (tab.requests, tab.messages, tab.broken) == ([], [], [])
+        assert tab.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_a_page_reads_without_script(opened: Open) -> None:
     """With scripts switched off there are the tables, the sentences and the histogram."""
-    with opened(html.render(full_result()), java_script_enabled=False) as found:
-        assert found.page.locator("table").first.is_visible()
-        assert found.page.locator("figure svg rect").first.is_visible()
-        assert found.page.locator("p.description").first.is_visible()
+    with opened(html.render(full_result()), java_script_enabled=False) as tab:
+        assert tab.page.locator("table").first.is_visible()
+        assert tab.page.locator("figure svg rect").first.is_visible()
+        assert tab.page.locator("p.description").first.is_visible()
 
 
 def test_tables_are_sorted_by_keyboard(opened: Open) -> None:
@@ -89,46 +89,46 @@ def test_tables_are_sorted_by_keyboard(opened: Open) -> None:
     columns = tuple(Column(title=t, align=Align.RIGHT if t != "layer" else Align.LEFT) for t in titles)
     times = {"a": "2.31 ms", "b": "\u2014", "c": "183 ms", "d": "413 us", "e": "1 us"}
     rows = tuple((name, time, "20%") for name, time in times.items())
-    with opened(html.lay_out([Table(title="Layers", columns=columns, rows=rows)], title="t")) as found:
-        head = found.page.locator("th", has_text="time").first
+    with opened(html.lay_out([Table(title="Layers", columns=columns, rows=rows)], title="t")) as tab:
+        head = tab.page.locator("th", has_text="time").first
         cells = (
             "Array.from(document.querySelector('table.figures').tBodies[0].rows,"
             " (row) => row.cells[0].textContent)"
         )
         head.locator("button").focus()
-        found.page.keyboard.press("Enter")
-        downwards = found.page.evaluate(cells)
+        tab.page.keyboard.press("Enter")
+        downwards = tab.page.evaluate(cells)
         sorted_as = head.get_attribute("aria-sort")
-        found.page.keyboard.press("Enter")
-        upwards = found.page.evaluate(cells)
-        found.page.keyboard.press("Enter")
+        tab.page.keyboard.press("Enter")
+        upwards = tab.page.evaluate(cells)
+        tab.page.keyboard.press("Enter")
 
         assert sorted_as == "descending"
         assert downwards == ["c", "a", "d", "e", "b"]
         assert upwards == ["e", "d", "a", "c", "b"]
-        assert found.page.evaluate(cells) == ["a", "b", "c", "d", "e"]
+        assert tab.page.evaluate(cells) == ["a", "b", "c", "d", "e"]
 
 
 def test_names_and_values_have_no_order(opened: Open) -> None:
     """A table of metrics, each of its own unit, is not sorted."""
-    with opened(html.render(full_result())) as found:
-        assert found.count("section > .scroll table.figures") > 0
-        assert found.count("section > .scroll table.figures th button") == 0
+    with opened(html.render(full_result())) as tab:
+        assert tab.count("section > .scroll table.figures") > 0
+        assert tab.count("section > .scroll table.figures th button") == 0
 
 
 def test_every_picture_is_drawn_without_scrolling(opened: Open) -> None:
     """Whoever photographs or prints the whole page gets every picture, soon after it has loaded."""
-    with opened(html.render(full_result())) as found:
-        found.page.wait_for_selector("figure[data-picture]:not(.drawn)", state="detached")
+    with opened(html.render(full_result())) as tab:
+        tab.page.wait_for_selector("figure[data-picture]:not(.drawn)", state="detached")
 
-        assert found.count("figure.drawn") > 1
+        assert tab.count("figure.drawn") > 1
 
 
 def test_a_phone_shows_every_column(opened: Open) -> None:
     """At 390 pixels the notes and verdicts of a table stand within the window, and its first row, too."""
     page = html.lay_out(comparison_page.page(a_measured_comparison()), title="a comparison")
-    with opened(page, viewport={"width": 390, "height": 800}) as found:
-        right = found.page.evaluate(
+    with opened(page, viewport={"width": 390, "height": 800}) as tab:
+        right = tab.page.evaluate(
             "Math.max(...[...document.querySelectorAll('table.cards td')]"
             ".map((cell) => cell.getBoundingClientRect().right))"
         )
@@ -141,8 +141,8 @@ def test_the_number_of_a_tile_keeps_clear_of_its_border(opened: Open, width: int
     """Six tiles stand beside each other where there is room, and the widest usual number fits in each."""
     rows = tuple((f"figure {place}", "21.6 MMACs", "") for place in range(6))
     tiles = Table(title="", columns=make_columns("", "", ""), rows=rows, tiles=True)
-    with opened(html.lay_out([tiles], title="t"), viewport={"width": width, "height": 800}) as found:
-        room = found.page.evaluate(
+    with opened(html.lay_out([tiles], title="t"), viewport={"width": width, "height": 800}) as tab:
+        room = tab.page.evaluate(
             "[...document.querySelectorAll('.tiles dt + dd')].map((number) => {"
             " const text = document.createRange(); text.selectNodeContents(number);"
             " return number.getBoundingClientRect().right - text.getBoundingClientRect().right; })"
@@ -154,19 +154,19 @@ def test_the_number_of_a_tile_keeps_clear_of_its_border(opened: Open, width: int
 
 def test_doubts_are_folded_and_the_figures_stand_above(opened: Open) -> None:
     """At 1280 pixels the key figures and the first table begin within the first screen."""
-    with opened(html.render(full_result()), viewport={"width": 1280, "height": 800}) as found:
+    with opened(html.render(full_result()), viewport={"width": 1280, "height": 800}) as tab:
         top = "document.querySelector('{}').getBoundingClientRect().top"
 
-        assert found.page.evaluate(top.format("dl.tiles")) < found.page.evaluate(top.format("details.doubts"))
-        assert found.page.evaluate(top.format("table")) < 800
-        assert found.page.evaluate("document.querySelector('details.doubts').open") is False
+        assert tab.page.evaluate(top.format("dl.tiles")) < tab.page.evaluate(top.format("details.doubts"))
+        assert tab.page.evaluate(top.format("table")) < 800
+        assert tab.page.evaluate("document.querySelector('details.doubts').open") is False
 
 
 def test_who_cannot_see_a_picture_is_told(opened: Open) -> None:
     """A drawn picture is hidden from a screen reader, which gets its name and its sentence."""
-    with opened(html.render(full_result())) as found:
-        found.scroll()
-        spoken = found.page.locator("main").aria_snapshot()
+    with opened(html.render(full_result())) as tab:
+        tab.scroll()
+        spoken = tab.page.locator("main").aria_snapshot()
 
         assert "Histogram of latency from 0.32 ms" in spoken
         assert 'figure "Calls in order"' in spoken
@@ -176,38 +176,38 @@ def test_who_cannot_see_a_picture_is_told(opened: Open) -> None:
 
 def test_a_dark_page_prints_in_light_colours(opened: Open) -> None:
     """Everything is drawn for print, light, though nobody scrolled there."""
-    with opened(study(200), color_scheme="dark") as found:
-        found.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    with opened(study(200), color_scheme="dark") as tab:
+        tab.page.evaluate("dispatchEvent(new Event('beforeprint'))")
 
-        assert found.count("figure.drawn") == found.count("figure[data-picture]")
-        assert found.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-        found.page.evaluate("dispatchEvent(new Event('afterprint'))")
-        assert found.page.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
+        assert tab.count("figure.drawn") == tab.count("figure[data-picture]")
+        assert tab.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        tab.page.evaluate("dispatchEvent(new Event('afterprint'))")
+        assert tab.page.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
 
 
 def test_series_are_taken_away_and_patterns_added(opened: Open) -> None:
     """A name in a legend is a switch; so is the button that adds patterns to colours."""
-    with opened(study(200)) as found:
-        found.scroll()
-        switch = found.page.locator(".legend button").first
+    with opened(study(200)) as tab:
+        tab.scroll()
+        switch = tab.page.locator(".legend button").first
         switch.click()
-        pattern = found.page.locator("button.patterns")
+        pattern = tab.page.locator("button.patterns")
         pattern.click()
 
         assert switch.get_attribute("aria-pressed") == "false"
         assert pattern.get_attribute("aria-pressed") == "true"
-        assert found.count(".chart pattern") > 0
-        assert (found.asked, found.said, found.broken) == ([], [], [])
+        assert tab.count(".chart pattern") > 0
+        assert (tab.requests, tab.messages, tab.broken) == ([], [], [])
 
 
 def test_a_layer_is_widened_by_a_click(opened: Open) -> None:
     """The tree of layers goes into what is clicked on."""
     (tree,) = (block for block in hostile_blocks("part") if type(block).__name__ == "Tree")
-    with opened(html.lay_out([tree], title="t")) as found:
-        found.page.wait_for_selector("figure.drawn", state="attached")
-        found.page.locator(".chart svg text", has_text="part").last.click()
+    with opened(html.lay_out([tree], title="t")) as tab:
+        tab.page.wait_for_selector("figure.drawn", state="attached")
+        tab.page.locator(".chart svg text", has_text="part").last.click()
 
-        assert found.said == []
+        assert tab.messages == []
 
 
 def test_a_pdf_is_printed(tmp_path: Any) -> None:
@@ -239,19 +239,19 @@ def test_no_name_runs(opened: Open, first: int) -> None:
     """Whatever a model, a module, a knob, a value, a tag, a doubt or a log is called: nothing runs."""
     texts = payloads()[first : first + _EACH]
     pages = [Page(title=text, blocks=tuple(blocks)) for text in texts for blocks in attacked(text).values()]
-    whole = combine_pages(pages)
-    written = html.lay_out(whole.blocks, title=texts[0])
+    combined = combine_pages(pages)
+    written = html.lay_out(combined.blocks, title=texts[0])
     scripts = html.lay_out(hostile_blocks("name"), title="name").count("<script")
-    with opened(written) as found:
-        found.scroll()
+    with opened(written) as tab:
+        tab.scroll()
 
-        assert found.page.evaluate("window.ran") is None
-        assert (found.asked, found.said, found.broken) == ([], [], [])
-        assert found.count("script") == scripts
-        assert not found.count("img, iframe, link, base, form, input, video, object, embed, math, source")
-        assert found.count("meta") == 4
-        assert found.count("style") == 1
-        assert not found.page.evaluate(
+        assert tab.page.evaluate("window.ran") is None
+        assert (tab.requests, tab.messages, tab.broken) == ([], [], [])
+        assert tab.count("script") == scripts
+        assert not tab.count("img, iframe, link, base, form, input, video, object, embed, math, source")
+        assert tab.count("meta") == 4
+        assert tab.count("style") == 1
+        assert not tab.page.evaluate(
             "[...document.querySelectorAll('*')]"
             ".some((e) => [...e.attributes].some((a) => /^on/i.test(a.name)))"
         )

@@ -27,9 +27,9 @@ def modeldyno(
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
     monkeypatch.chdir(tmp_path)
 
-    def run(*words: str) -> CommandResult:
+    def run(*arguments: str) -> CommandResult:
         with pytest.raises(SystemExit) as left:
-            main(words)
+            main(arguments)
         out, err = capfd.readouterr()
         assert isinstance(left.value.code, int)
         return CommandResult(code=left.value.code, out=out, err=err)

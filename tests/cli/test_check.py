@@ -50,7 +50,7 @@ def saved(tmp_path: Path) -> Path:
 
 @pytest.mark.usefixtures("saved")
 @pytest.mark.parametrize(
-    ("words", "code", "start"),
+    ("arguments", "code", "start"),
     [
         (("same.json", "--baseline", "old.json"), 0, "same passes: no regression in latency.p50."),
         (("slow.json", "--baseline", "old.json"), 1, "slow fails: latency.p50 10.06 ms -> 20.12 ms, +100.0%"),
@@ -62,17 +62,17 @@ def saved(tmp_path: Path) -> Path:
     ],
 )
 def test_a_result_is_judged_by_its_exit_code(
-    modeldyno: Callable[..., CommandResult], words: tuple[str, ...], code: int, start: str
+    modeldyno: Callable[..., CommandResult], arguments: tuple[str, ...], code: int, start: str
 ) -> None:
     """Held 0, broken 1, undecided 5; one sentence explains it."""
-    result = modeldyno("check", "-q", *words)
+    result = modeldyno("check", "-q", *arguments)
     assert (result.code, result.err) == (code, "")
     assert result.out.startswith(start)
 
 
 @pytest.mark.usefixtures("saved")
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("arguments", "sentence"),
     [
         (("same.json",), "Nothing to check"),
         (("same.json", "--baseline", "@main"), "no baseline @main"),
@@ -84,10 +84,10 @@ def test_a_result_is_judged_by_its_exit_code(
     ],
 )
 def test_a_wrong_request_is_one_sentence(
-    modeldyno: Callable[..., CommandResult], words: tuple[str, ...], sentence: str
+    modeldyno: Callable[..., CommandResult], arguments: tuple[str, ...], sentence: str
 ) -> None:
     """Mistakes are reported before anything is judged."""
-    result = modeldyno("check", *words)
+    result = modeldyno("check", *arguments)
     assert (result.code, result.out) == (2, "")
     assert sentence in result.err
 
@@ -112,7 +112,7 @@ def test_reports_are_written_and_annotations_printed(
 
 def test_short_bounds_are_read_as_they_are_meant() -> None:
     """Short bounds mean p95 of a time, the peak of memory, at least a rate; full ones are unchanged."""
-    found, notes = expand_bounds(
+    bounds, notes = expand_bounds(
         (
             "latency:100ms",
             "latency.p99:1s",
@@ -121,7 +121,7 @@ def test_short_bounds_are_read_as_they_are_meant() -> None:
             "latency.p50 <= 1s",
         )
     )
-    assert found == (
+    assert bounds == (
         "latency.p95 <= 100ms",
         "latency.p99 <= 1s",
         "throughput >= 1000/s",
@@ -136,8 +136,8 @@ def test_short_bounds_are_read_as_they_are_meant() -> None:
 
 def test_words_after_a_bound_are_bounds_only_where_they_look_like_one() -> None:
     """A MODEL after bounds is not read as a bound."""
-    words = ["--require", "a <= 1", "latency:5ms", "torch:nets.py:make", "--sla", "b < 2", "-q", "c > 3"]
-    assert repeat_bound_flags(words) == [
+    arguments = ["--require", "a <= 1", "latency:5ms", "torch:nets.py:make", "--sla", "b < 2", "-q", "c > 3"]
+    assert repeat_bound_flags(arguments) == [
         *("--require", "a <= 1", "--require", "latency:5ms", "torch:nets.py:make"),
         *("--sla", "b < 2", "-q", "c > 3"),
     ]
@@ -165,27 +165,27 @@ def test_a_baseline_of_a_branch_is_kept_and_found(
 
 
 @pytest.mark.usefixtures("saved")
-@pytest.mark.parametrize(("words", "seconds"), [((), 5.0), (("--max-time", "9s"), 9.0)])
+@pytest.mark.parametrize(("arguments", "seconds"), [((), 5.0), (("--max-time", "9s"), 9.0)])
 def test_a_process_of_a_gate_measures_for_a_short_time(
     modeldyno: Callable[..., CommandResult],
     monkeypatch: pytest.MonkeyPatch,
-    words: tuple[str, ...],
+    arguments: tuple[str, ...],
     seconds: float,
 ) -> None:
     """The default run time is short, as more rounds are better than longer ones; --max-time overrides it."""
-    asked: list[float] = []
+    max_times: list[float] = []
 
     def measure_gate(_baseline: object, job: Job, *_rest: object, **_more: object) -> None:
-        asked.append(job.plan.max_time)
+        max_times.append(job.plan.max_time)
         raise RequestError("enough")
 
     monkeypatch.setattr("modeldyno.cli.actions.profile.measure_gate", measure_gate)
-    assert modeldyno("profile", MODEL, "--baseline", "old.json", *words).code == 2
-    assert asked == [seconds]
+    assert modeldyno("profile", MODEL, "--baseline", "old.json", *arguments).code == 2
+    assert max_times == [seconds]
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("arguments", "sentence"),
     [
         ((), "MODEL is missing"),
         ((MODEL, "--model-path", MODEL), "both name a model"),
@@ -195,10 +195,10 @@ def test_a_process_of_a_gate_measures_for_a_short_time(
     ],
 )
 def test_a_gate_that_cannot_be_is_refused(
-    modeldyno: Callable[..., CommandResult], words: tuple[str, ...], sentence: str
+    modeldyno: Callable[..., CommandResult], arguments: tuple[str, ...], sentence: str
 ) -> None:
     """Before anything is measured."""
-    result = modeldyno("profile", *words)
+    result = modeldyno("profile", *arguments)
     assert result.code == 2
     assert sentence in result.err
 

@@ -76,7 +76,7 @@ def test_every_command_has_help(modeldyno: Callable[..., CommandResult], command
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "says"),
+    ("arguments", "code", "says"),
     [
         (("profil",), 2, "There is no command 'profil'; did you mean 'profile'?"),
         (("profile",), 2, "MODEL is missing; write modeldyno profile model.onnx"),
@@ -155,10 +155,10 @@ def test_every_command_has_help(modeldyno: Callable[..., CommandResult], command
     ],
 )
 def test_a_wrong_request_gets_one_sentence_and_its_code(
-    modeldyno: Callable[..., CommandResult], words: tuple[str, ...], code: int, says: str
+    modeldyno: Callable[..., CommandResult], arguments: tuple[str, ...], code: int, says: str
 ) -> None:
     """One line on standard error says what was wrong; nothing is measured."""
-    result = modeldyno(*words)
+    result = modeldyno(*arguments)
 
     assert (result.code, result.out) == (code, "")
     assert len(result.err.strip().splitlines()) == 1
@@ -280,10 +280,10 @@ def test_several_processes_are_pooled(modeldyno: Callable[..., CommandResult], t
 def test_a_full_disk_is_told_as_one(modeldyno: Callable[..., CommandResult], tmp_path: Path) -> None:
     """A full disk gives one sentence, not a report of a bug."""
     codec.write(tmp_path / "r.json", codec.encode(a_result()))
-    for words in (["show", "r.json"], ["show", "r.json", "--json"], ["--version"]):
+    for arguments in (["show", "r.json"], ["show", "r.json", "--json"], ["--version"]):
         with Path("/dev/full").open("w") as full:
             done = subprocess.run(
-                [sys.executable, "-m", "modeldyno", *words],
+                [sys.executable, "-m", "modeldyno", *arguments],
                 stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path,
             )  # fmt: skip
 
@@ -423,21 +423,21 @@ def test_a_store_that_fails_at_the_end_costs_a_warning(
     plain, tagged = (modeldyno("profile", STEADY, *QUICK, "-q", *tag) for tag in ((), ("--tag", "mine")))
 
     assert (plain.code, tagged.code) == (0, 4)
-    assert all("answers in" in said.out and "disk is full" in said.err for said in (plain, tagged))
+    assert all("answers in" in result.out and "disk is full" in result.err for result in (plain, tagged))
 
 
 @pytest.mark.parametrize(
-    "words", [("list",), ("show", "abc"), ("report", "abc", "-o", "x.md"), ("rm", "abc")]
+    "arguments", [("list",), ("show", "abc"), ("report", "abc", "-o", "x.md"), ("rm", "abc")]
 )
 def test_looking_for_something_makes_no_store(
     modeldyno: Callable[..., CommandResult],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
-    words: tuple[str, ...],
+    arguments: tuple[str, ...],
 ) -> None:
     """A command that only reads does not write to the disk."""
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/a/b/s.db")
-    modeldyno(*words)
+    modeldyno(*arguments)
 
     assert not (tmp_path / "a").exists()
 
@@ -530,9 +530,9 @@ def test_a_list_is_filtered_by_conditions(modeldyno: Callable[..., CommandResult
         store.put(a_result(), headline="")
         store.put_study(a_study(), headline="")
 
-    found = modeldyno("list", "--where", "latency.mean < 2ms and batch_size = 8 and name ~ DIGITS")
-    assert "01234" in found.out
-    assert "Studies" not in found.out
+    result = modeldyno("list", "--where", "latency.mean < 2ms and batch_size = 8 and name ~ DIGITS")
+    assert "01234" in result.out
+    assert "Studies" not in result.out
     none = modeldyno("list", "--where", "latency.p99 < 1s")
     assert (none.code, none.out.startswith("No stored result matches; a percentile")) == (0, True)
     refused = modeldyno("list", "--where", "latncy.p99 < 1s")
@@ -582,16 +582,16 @@ def test_without_a_terminal_a_line_says_every_while_where_it_stands(
         progress.announce("5 rounds")
         progress.watch(Progressed(stage="process 2 of 5"))
         progress.watch(Progressed(stage="latency: steady", runs=1200))
-        said = ""
-        while "steady" not in said:
-            said += capsys.readouterr().err
+        output = ""
+        while "steady" not in output:
+            output += capsys.readouterr().err
             time.sleep(0.005)
     time.sleep(0.05)
     capsys.readouterr()
     time.sleep(0.05)
 
-    assert "5 rounds\n" in said
-    assert "  0 s: process 2 of 5, latency: steady, 1,200 samples\n" in said
+    assert "5 rounds\n" in output
+    assert "  0 s: process 2 of 5, latency: steady, 1,200 samples\n" in output
     assert capsys.readouterr().err == ""
     with Progress(quiet=True, every=0.001) as progress:
         progress.announce("5 rounds")
@@ -600,7 +600,7 @@ def test_without_a_terminal_a_line_says_every_while_where_it_stands(
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("line", "says"),
     [
         ("profile m.onnx --threads", "it is a knob: --set "),
         ("profile --model-repository models", "Model Analyzer's profile is modeldyno sweep"),
@@ -621,10 +621,10 @@ def test_without_a_terminal_a_line_says_every_while_where_it_stands(
     ],
 )
 def test_words_of_other_tools_are_answered_with_ours(
-    words: str, says: str, modeldyno: Callable[..., CommandResult]
+    line: str, says: str, modeldyno: Callable[..., CommandResult]
 ) -> None:
     """A knob is no option, a repository is swept, and a bound of an unknown metric is no model."""
-    result = modeldyno(*words.split())
+    result = modeldyno(*line.split())
 
     assert result.code == 2
     assert says in result.err

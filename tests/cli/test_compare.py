@@ -65,7 +65,7 @@ def test_a_script_can_have_it_fail(stored: Callable[..., Any]) -> None:
     same = stored("compare", OLD, ALIKE, "--fail-on", "worse", "-q")
     unknown = stored("compare", OLD, ALIKE, "--fail-on", "worse", "-q", "--metric", "latency.p99")
 
-    assert [said.code for said in (worse, same, unknown)] == [1, 0, 5]
+    assert [result.code for result in (worse, same, unknown)] == [1, 0, 5]
     assert len(same.out.splitlines()) == 1
     assert same.out.startswith("mc performs the same as ma: latency.p50 within 3.0%.")
 
@@ -106,8 +106,8 @@ def test_a_document_is_shown_and_reported_again(stored: Callable[..., Any], tmp_
     first = stored("compare", OLD, NEW, "--json", "c.json", "-o", "c.csv")
 
     assert stored("show", "c.json").out == first.out.replace("Saved to c.json.\n", "")
-    shown = codec_comparison.decode(stored("show", "c.json", "--json").out)
-    assert shown == codec_comparison.read(tmp_path / "c.json")
+    document = codec_comparison.decode(stored("show", "c.json", "--json").out)
+    assert document == codec_comparison.read(tmp_path / "c.json")
     assert (tmp_path / "c.csv").read_text().splitlines()[1].startswith("mb,latency.p50,s,worse,")
     assert stored("report", "c.json", "-o", "c.html").code == 0
     assert (tmp_path / "c.html").read_text().startswith("<!doctype html>")
@@ -134,7 +134,7 @@ def test_what_failed_has_nothing_to_compare(stored: Callable[..., Any], tmp_path
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("arguments", "message"),
     [
         (("nothing", "nowhere"), "nothing"),
         ((OLD, NEW, "-o", "c.doc"), "c.doc"),
@@ -145,12 +145,12 @@ def test_what_failed_has_nothing_to_compare(stored: Callable[..., Any], tmp_path
     ],
 )
 def test_a_wrong_request_is_one_sentence(
-    stored: Callable[..., Any], words: tuple[str, ...], told: str
+    stored: Callable[..., Any], arguments: tuple[str, ...], message: str
 ) -> None:
     """Nothing is measured."""
-    result = stored("compare", *words)
+    result = stored("compare", *arguments)
 
-    assert (result.code, told in result.err) == (2, True)
+    assert (result.code, message in result.err) == (2, True)
     assert result.out == ""
 
 
@@ -202,24 +202,24 @@ def test_one_side_may_be_given_inputs_of_its_own(
     command: str, modeldyno: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Inputs of one side are added to the common ones; their names may differ."""
-    asked: list[Request] = []
+    received: list[Request] = []
 
     def both(requests: list[Request], **_more: object) -> None:
-        asked.extend(requests)
+        received.extend(requests)
         raise RequestError("enough")
 
     def each(request: Request, **_more: object) -> Measured:
-        asked.append(request)
-        if len(asked) == len(models):
+        received.append(request)
+        if len(received) == len(models):
             raise RequestError("enough")
         return Measured(result=a_result())
 
     monkeypatch.setattr("modeldyno.cli.actions.compare.resolve_operands", both)
     monkeypatch.setattr("modeldyno.cli.actions.inspect.run_request", each)
     models = ("call:modeldyno.testing.known_latency:steady",) * 2
-    words = models if command == "compare" else (models[0], "--compare", models[1])
+    arguments = models if command == "compare" else (models[0], "--compare", models[1])
     own = ("--baseline-input", "x=1x8", "--candidate-input", "y=1x8", "--input", "mask=1x4")
 
-    assert modeldyno(command, *words, *own).err == "modeldyno: enough\n"
-    assert [request.inputs for request in asked] == [("mask=1x4", "x=1x8"), ("mask=1x4", "y=1x8")]
+    assert modeldyno(command, *arguments, *own).err == "modeldyno: enough\n"
+    assert [request.inputs for request in received] == [("mask=1x4", "x=1x8"), ("mask=1x4", "y=1x8")]
     assert "need two models; name the second one" in modeldyno("inspect", models[0], *own[:2]).err

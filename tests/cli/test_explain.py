@@ -39,20 +39,20 @@ def stored(modeldyno: Callable[..., Any]) -> Callable[..., Any]:
 
 def test_a_stored_result_is_explained(stored: Callable[..., Any]) -> None:
     """Within 80 columns, and without measuring."""
-    found = stored("explain", CALLED)
+    result = stored("explain", CALLED)
 
-    assert found.code == 0
-    assert "takes 5.0 ms in process (median): bound 3.0 ms" in " ".join(found.out.split())
-    assert max(map(len, found.out.splitlines())) <= 80
-    assert "Stored as" not in found.out
+    assert result.code == 0
+    assert "takes 5.0 ms in process (median): bound 3.0 ms" in " ".join(result.out.split())
+    assert max(map(len, result.out.splitlines())) <= 80
+    assert "Stored as" not in result.out
 
 
 def test_two_stored_results_are_compared(stored: Callable[..., Any], tmp_path: Path) -> None:
     """The document and the report are written."""
-    found = stored("explain", BEFORE, AFTER, "--json", "c.json", "-o", "c.html", "-q")
+    result = stored("explain", BEFORE, AFTER, "--json", "c.json", "-o", "c.html", "-q")
 
-    assert found.code == 0
-    assert " ".join(found.out.split()) == (
+    assert result.code == 0
+    assert " ".join(result.out.split()) == (
         "onnx:models/mini.onnx, under load: the mean latency rose by 4.0 ms: 4.0 ms of it queue under load. "
         "Saved to c.json."
     )
@@ -67,13 +67,13 @@ def test_a_stored_explanation_is_shown_listed_and_explained_again(stored: Callab
     identifier = an_explanation().id
 
     assert "explanation" in stored("list").out
-    shown = stored("show", identifier[:6]).out
-    assert "Where the mean latency goes" in shown
+    text = stored("show", identifier[:6]).out
+    assert "Where the mean latency goes" in text
     assert "takes 15 ms under load (mean)" in " ".join(stored("explain", identifier[:6]).out.split())
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("arguments", "sentence"),
     [
         ((BEFORE, AFTER, "--baseline", CALLED), "The baseline is given twice"),
         ((CALLED, AFTER), "compare two of the same level"),
@@ -82,23 +82,23 @@ def test_a_stored_explanation_is_shown_listed_and_explained_again(stored: Callab
     ],
 )
 def test_what_cannot_be_explained_is_refused(
-    stored: Callable[..., Any], tmp_path: Path, words: tuple[str, ...], sentence: str
+    stored: Callable[..., Any], tmp_path: Path, arguments: tuple[str, ...], sentence: str
 ) -> None:
     """In one sentence, with exit code 2."""
     (tmp_path / "m.onnx").write_bytes(b"")
-    found = stored("explain", *words)
+    result = stored("explain", *arguments)
 
-    assert found.code == 2
-    assert sentence in " ".join(found.err.split())
+    assert result.code == 2
+    assert sentence in " ".join(result.err.split())
 
 
 def test_the_function_does_as_the_command(stored: Callable[..., Any]) -> None:
     """It takes documents, ids and files, and refuses what the command refuses."""
     assert stored("list").code == 0
-    found = package.explain(BEFORE, AFTER)
-    again = package.explain(found, baseline=a_served_result(LOADED, 4))
+    explanation = package.explain(BEFORE, AFTER)
+    again = package.explain(explanation, baseline=a_served_result(LOADED, 4))
 
-    assert kinds.kind_of(found).headline(found) == kinds.kind_of(again).headline(again)
+    assert kinds.kind_of(explanation).headline(explanation) == kinds.kind_of(again).headline(again)
     assert package.explain(a_called_result()).statistic == "p50"
     with pytest.raises(RequestError, match="twice"):
         package.explain(BEFORE, AFTER, baseline=CALLED)
@@ -108,10 +108,10 @@ def test_the_function_does_as_the_command(stored: Callable[..., Any]) -> None:
 
 def test_a_live_object_is_explained_in_this_process() -> None:
     """Its call; a function has no operators that could be told."""
-    found = package.explain(lambda: sum(range(1000)), rounds=1, max_time=2, store=False, progress=False)
+    explanation = package.explain(lambda: sum(range(1000)), rounds=1, max_time=2, store=False, progress=False)
 
-    assert list(found.results) == ["in process"]
-    assert {hop.label for hop in found.hops if hop.time is None} >= {"kernels", "framework"}
+    assert list(explanation.results) == ["in process"]
+    assert {hop.label for hop in explanation.hops if hop.time is None} >= {"kernels", "framework"}
 
 
 def test_the_defaults_of_the_help_are_those_of_the_code() -> None:

@@ -67,10 +67,10 @@ def test_another_triton_takes_an_ensemble_that_was_written(
     assert "The model is beside each" in outcome.out
     entries = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert len(entries) == 9
-    wanted = sorted(name for name in entries if name.startswith("both_"))
-    assert wanted == ["both_1", "both_2", "both_default"]
+    written = sorted(name for name in entries if name.startswith("both_"))
+    assert written == ["both_1", "both_2", "both_default"]
     with run_server(plain(tmp_path / "out", entries)) as server:
-        assert [ask(server.ports["http"], name) for name in wanted] == [3.0, 3.0, 3.0]
+        assert [ask(server.ports["http"], name) for name in written] == [3.0, 3.0, 3.0]
         assert instances(server.ports["http"], "double_2") == 2
 
 

@@ -26,14 +26,14 @@ def flags_of(name: str) -> set[str]:
 @pytest.mark.parametrize("name", FIRST)
 def test_the_first_twelve_options_are_shown(name: str, modeldyno: Callable[..., CommandResult]) -> None:
     """Help fits on two screens, and says how to see all options."""
-    shown = modeldyno(name, "--help").out
+    help_text = modeldyno(name, "--help").out
 
     assert len(FIRST[name]) == 12
     assert set(FIRST[name]) <= flags_of(name)
-    assert all(flag in shown for flag in FIRST[name])
-    assert f"modeldyno {name} --help-all" in shown
-    assert "--min-warmup" not in shown
-    assert len(shown.splitlines()) < 60
+    assert all(flag in help_text for flag in FIRST[name])
+    assert f"modeldyno {name} --help-all" in help_text
+    assert "--min-warmup" not in help_text
+    assert len(help_text.splitlines()) < 60
 
 
 @pytest.mark.parametrize("name", FIRST)
@@ -55,22 +55,22 @@ def test_all_options_are_shown_in_groups(name: str, modeldyno: Callable[..., Com
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_examples_of_a_command_are_understood(name: str, modeldyno: Callable[..., CommandResult]) -> None:
     """Each example is of its command, and click can parse it; --help shows both."""
-    shown = modeldyno(name, "--help").out
+    help_text = modeldyno(name, "--help").out
     for line in EXAMPLES[name]:
-        program, first, *words = shlex.split(line)
+        program, first, *arguments = shlex.split(line)
         command = cli.get_command(click.Context(cli), name)
         assert command is not None
         assert (program, first) == ("modeldyno", name)
-        assert line in shown
-        command.make_context(name, words, **cli.context_settings)
+        assert line in help_text
+        command.make_context(name, arguments, **cli.context_settings)
     assert set(EXAMPLES) <= set(COMMANDS)
 
 
 def test_the_help_of_probe_names_the_probes(modeldyno: Callable[..., CommandResult]) -> None:
     """The help lists the values."""
-    shown = " ".join(modeldyno("profile", "--help").out.split())
+    help_text = " ".join(modeldyno("profile", "--help").out.split())
 
-    assert all(name in shown for name in plugins.names("probe"))
+    assert all(name in help_text for name in plugins.names("probe"))
 
 
 def test_a_shell_completes_commands_and_options(
@@ -78,11 +78,11 @@ def test_a_shell_completes_commands_and_options(
 ) -> None:
     """As the reference says: through click's variable for bash."""
     monkeypatch.setenv("_MODELDYNO_COMPLETE", "bash_complete")
-    for words, place, completed in (
+    for typed, place, completed in (
         ("modeldyno prof", "1", "plain,profile\n"),
         ("modeldyno profile --max-t", "2", "plain,--max-time\n"),
     ):
-        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_WORDS", typed)
         monkeypatch.setenv("COMP_CWORD", place)
         assert modeldyno().out == completed
 

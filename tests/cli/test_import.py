@@ -45,7 +45,7 @@ def test_several_loads_are_told_in_a_line_each(
 
     assert result.code == 0
     assert [line.split()[0] for line in result.out.splitlines()[:2]] == [
-        found["id"] for found in json.loads((tmp_path / "several.json").read_text())
+        document["id"] for document in json.loads((tmp_path / "several.json").read_text())
     ]
     assert modeldyno("import", file, "-o", "x.html").code == 2
 
@@ -68,11 +68,11 @@ def test_a_figure_is_named_by_its_query(modeldyno: Callable[..., CommandResult])
     """A statistic without samples is reported like one with samples, with a note."""
     result = modeldyno("import", str(GOLDEN / "perf_analyzer_levels.csv"), "--json", "-", "--no-store")
     assert result.code == 0
-    shown = modeldyno("import", str(GOLDEN / "perf_analyzer_short.csv"), "-o", "out.csv")
+    printed = modeldyno("import", str(GOLDEN / "perf_analyzer_short.csv"), "-o", "out.csv")
 
-    assert "latency.p99.raw" in shown.out
-    assert "no samples, not certified" in shown.out
-    assert "answers 32.6 samples/s at concurrency 4 on imported" in shown.out
+    assert "latency.p99.raw" in printed.out
+    assert "no samples, not certified" in printed.out
+    assert "answers 32.6 samples/s at concurrency 4 on imported" in printed.out
     rows = Path("out.csv").read_text().splitlines()
     assert any(row.startswith("latency,,p99,1.435222,,,s,1,reported without samples") for row in rows)
 
@@ -86,7 +86,7 @@ def test_bounds_judge_an_import(modeldyno: Callable[..., CommandResult]) -> None
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("arguments", "sentence"),
     [
         (("no.json",), "Cannot read no.json: No such file or directory."),
         (
@@ -106,7 +106,7 @@ def test_bounds_judge_an_import(modeldyno: Callable[..., CommandResult]) -> None
     ],
 )
 def test_what_cannot_be_imported_is_told_in_a_sentence(
-    words: tuple[str, ...], sentence: str, modeldyno: Callable[..., CommandResult], tmp_path: Path
+    arguments: tuple[str, ...], sentence: str, modeldyno: Callable[..., CommandResult], tmp_path: Path
 ) -> None:
     """Exit code 2, and what to do."""
     (tmp_path / "other.json").write_text('{"schema": 1}')
@@ -114,7 +114,7 @@ def test_what_cannot_be_imported_is_told_in_a_sentence(
     (tmp_path / "empty.json").touch()
     (tmp_path / "cut.json").write_text((GOLDEN / "guidellm_concurrent.json").read_text()[:5000])
     (tmp_path / "bare.json").write_text('{"experiments": []}')
-    result = modeldyno("import", *words)
+    result = modeldyno("import", *arguments)
 
     assert result.code == 2
     assert sentence in result.err

@@ -35,13 +35,13 @@ class Lab:
     """Replaces the analysis of models."""
 
     results: list[Result] = field(default_factory=list)
-    asked: list[Request] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
 
-    def measure(self, asked: Request, *, watch: object) -> JudgedResult:
+    def measure(self, request: Request, *, watch: object) -> JudgedResult:
         """Return the next Result."""
         del watch
-        self.asked.append(asked)
-        return JudgedResult(result=self.results[len(self.asked) - 1])
+        self.requests.append(request)
+        return JudgedResult(result=self.results[len(self.requests) - 1])
 
 
 @pytest.fixture
@@ -69,15 +69,15 @@ def test_a_model_is_looked_at_in_a_child(modeldyno: Callable[..., CommandResult]
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="nothing here is always full")
 @pytest.mark.parametrize(
-    ("words", "first"),
+    ("arguments", "first"),
     [((), "mini has "), (("--compare", STEADY), "student")],
 )
 def test_what_cannot_be_written_is_still_printed(
-    words: tuple[str, ...], first: str, modeldyno: Callable[..., CommandResult], lab: Lab
+    arguments: tuple[str, ...], first: str, modeldyno: Callable[..., CommandResult], lab: Lab
 ) -> None:
     """A full disk loses no report of a result or a comparison, and nothing is said to be saved."""
     del lab
-    completed = modeldyno("inspect", STEADY, *words, "--json", "/dev/full")
+    completed = modeldyno("inspect", STEADY, *arguments, "--json", "/dev/full")
 
     assert completed.code == 4
     assert first in completed.out
@@ -92,21 +92,21 @@ def test_every_option_arrives(modeldyno: Callable[..., CommandResult], lab: Lab)
         "width=3", "--input", "x=8x4", "--set", "batch_size=8", "--device", "a100", "--device", "here",
         "--memory", "24GiB", "--name", "mine", "--trust", "--timeout", "1m", "--memory-limit", "2GiB", "-q",
     )  # fmt: skip
-    (asked,) = lab.asked
+    (request,) = lab.requests
 
     assert result.code == 0
-    assert asked.probes == ("static",)
-    assert asked.settings == {"batch_size": "8"}
-    assert (asked.inputs, asked.name, asked.trust) == (("x=8x4",), "mine", True)
-    assert (asked.plan.timeout, asked.plan.memory_limit) == (60.0, 2 << 30)
-    assert (asked.inspection.mode, asked.inspection.optimizer) == (Mode.TRAIN, "sgd")
-    assert asked.inspection.vary == {"depth": (1, 2, 4), "seq": (7,), "width": (3,)}
-    assert (asked.inspection.devices, asked.inspection.memory) == (("a100", "here"), 24 * 2**30)
-    assert asked.inspection.modules
+    assert request.probes == ("static",)
+    assert request.settings == {"batch_size": "8"}
+    assert (request.inputs, request.name, request.trust) == (("x=8x4",), "mine", True)
+    assert (request.plan.timeout, request.plan.memory_limit) == (60.0, 2 << 30)
+    assert (request.inspection.mode, request.inspection.optimizer) == (Mode.TRAIN, "sgd")
+    assert request.inspection.vary == {"depth": (1, 2, 4), "seq": (7,), "width": (3,)}
+    assert (request.inspection.devices, request.inspection.memory) == (("a100", "here"), 24 * 2**30)
+    assert request.inspection.modules
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         ("--vary", "batch=1..4", "seq=128,512", STEADY),
         (STEADY, "--vary", "batch=1..4", "seq=128,512"),
@@ -116,15 +116,15 @@ def test_every_option_arrives(modeldyno: Callable[..., CommandResult], lab: Lab)
     ],
 )
 def test_sizes_need_no_quotation_marks(
-    modeldyno: Callable[..., CommandResult], lab: Lab, words: tuple[str, ...]
+    modeldyno: Callable[..., CommandResult], lab: Lab, arguments: tuple[str, ...]
 ) -> None:
     """Words of sizes that follow --vary belong to it, however they are written."""
-    assert modeldyno("inspect", *words).code == 0
-    assert lab.asked[0].inspection.vary == {"batch": (1, 2, 4), "seq": (128, 512)}
+    assert modeldyno("inspect", *arguments).code == 0
+    assert lab.requests[0].inspection.vary == {"batch": (1, 2, 4), "seq": (128, 512)}
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("arguments", "says"),
     [
         ((), "MODEL is missing; name the model"),
         (("no.onnx",), "There is no file or directory 'no.onnx'"),
@@ -146,12 +146,12 @@ def test_sizes_need_no_quotation_marks(
     ],
 )
 def test_a_wrong_request_gets_one_sentence(
-    modeldyno: Callable[..., CommandResult], lab: Lab, words: tuple[str, ...], says: str
+    modeldyno: Callable[..., CommandResult], lab: Lab, arguments: tuple[str, ...], says: str
 ) -> None:
     """Exit code 2, one line on standard error, and nothing is analysed."""
-    result = modeldyno("inspect", *words)
+    result = modeldyno("inspect", *arguments)
 
-    assert (result.code, result.out, lab.asked) == (2, "", [])
+    assert (result.code, result.out, lab.requests) == (2, "", [])
     assert len(result.err.strip().splitlines()) == 1
     assert says in result.err
 
@@ -279,7 +279,7 @@ def test_an_interruption_ends_it(modeldyno: Callable[..., CommandResult], lab: L
     lab.results[0] = replace(lab.results[0], doubts=(Doubt(code="interrupted", seen="s", advice="a"),))
     result = modeldyno("inspect", STEADY, "--compare", STEADY)
 
-    assert (result.code, len(lab.asked)) == (130, 1)
+    assert (result.code, len(lab.requests)) == (130, 1)
     assert "012345" in modeldyno("list").out
 
 
@@ -305,8 +305,8 @@ def test_a_file_gives_defaults(modeldyno: Callable[..., CommandResult], lab: Lab
     (tmp_path / "modeldyno.toml").write_text('[inspect]\nvary = ["batch=1,2"]\nmode = "train"\n')
     modeldyno("inspect", STEADY, "-q")
 
-    assert lab.asked[0].inspection.vary == {"batch": (1, 2)}
-    assert lab.asked[0].inspection.mode is Mode.TRAIN
+    assert lab.requests[0].inspection.vary == {"batch": (1, 2)}
+    assert lab.requests[0].inspection.mode is Mode.TRAIN
 
 
 def test_an_optimizer_of_a_file_waits_for_training(
@@ -317,7 +317,7 @@ def test_an_optimizer_of_a_file_waits_for_training(
 
     assert modeldyno("inspect", STEADY, "-q").code == 0
     assert modeldyno("inspect", STEADY, "-q", "--mode", "train").code == 0
-    assert [asked.inspection.optimizer for asked in lab.asked] == ["adamw", "sgd"]
+    assert [request.inspection.optimizer for request in lab.requests] == ["adamw", "sgd"]
 
 
 class TestShow:

@@ -38,12 +38,12 @@ inline: false
 """
 
 
-def parameters(name: str, *words: str) -> dict[str, Any]:
+def parameters(name: str, *arguments: str) -> dict[str, Any]:
     """What a command reads of such words."""
     ctx = click.Context(cli)
     command = cli.get_command(ctx, name)
     assert command is not None
-    expanded = expand_job_file(command, ctx, words)
+    expanded = expand_job_file(command, ctx, arguments)
     return command.make_context(name, expanded, **cli.context_settings).params
 
 

@@ -79,9 +79,9 @@ def server() -> Iterator[RunningServer]:
         yield running
 
 
-def start(words: tuple[str, ...], server: RunningServer) -> subprocess.Popen[str]:
+def start(arguments: tuple[str, ...], server: RunningServer) -> subprocess.Popen[str]:
     url = f"http://127.0.0.1:{server.port}#echo"
-    command = [sys.executable, "-m", "modeldyno", *(url if word == "URL" else word for word in words)]
+    command = [sys.executable, "-m", "modeldyno", *(url if word == "URL" else word for word in arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -126,14 +126,14 @@ def test_sigterm_saves_what_was_measured(place: Path, mark: str, server: Running
         time.sleep(1.5)
 
     process.terminate()
-    said, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=60)
 
-    assert process.returncode == 143, said
+    assert process.returncode == 143, output
     if command == "advise":
         assert json.loads((place / "saved.json").read_text())["baseline"]
     else:
         documents_lookup.find_any(str(place / "saved.json"))
-    assert "Traceback" not in said
+    assert "Traceback" not in output
     assert left(mark) == []
 
 
@@ -192,9 +192,9 @@ def test_a_command_that_is_killed_at_any_moment_leaves_nothing_half_done(
         process = start(SHORT[command], server)
         time.sleep(moments.uniform(0, span))
         process.kill()
-        said, _ = process.communicate()
+        output, _ = process.communicate()
 
-        assert "Traceback" not in said
+        assert "Traceback" not in output
         assert left(mark) == []
         if saved.exists():
             is_page = saved.suffix == ".html"
@@ -208,10 +208,10 @@ def test_a_command_that_is_killed_at_any_moment_leaves_nothing_half_done(
     assert _ran(SHORT[command], server) == first
 
 
-def _ran(words: tuple[str, ...], server: RunningServer) -> int:
-    process = start(words, server)
-    said, _ = process.communicate(timeout=120)
-    assert "Traceback" not in said
+def _ran(arguments: tuple[str, ...], server: RunningServer) -> int:
+    process = start(arguments, server)
+    output, _ = process.communicate(timeout=120)
+    assert "Traceback" not in output
     return process.returncode
 
 

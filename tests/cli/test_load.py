@@ -56,10 +56,10 @@ def _store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
 
 
-def run(*words: str) -> int:
+def run(*arguments: str) -> int:
     """Run the command; return its exit code."""
     with pytest.raises(SystemExit) as left:
-        main(["load", *words])
+        main(["load", *arguments])
     code = left.value.code
     return code if isinstance(code, int) else 0
 
@@ -94,9 +94,9 @@ def test_a_ladder_is_found_again_in_the_store(
     url: str, tmp_path: Path, modeldyno: Callable[..., CommandResult]
 ) -> None:
     """A load curve is listed, shown, reported and removed by its id; its results stay."""
-    asked = ("--demand", "1000/s", "--price", "$1/h")
-    words = ("--require", "latency.p50 <= 60s", *asked, "--json", "ladder.json")
-    output = plain(modeldyno("load", url, "-c", "1,2", *SHORT, *SURE, *words).out)
+    question = ("--demand", "1000/s", "--price", "$1/h")
+    arguments = ("--require", "latency.p50 <= 60s", *question, "--json", "ladder.json")
+    output = plain(modeldyno("load", url, "-c", "1,2", *SHORT, *SURE, *arguments).out)
     document = json.loads((tmp_path / "ladder.json").read_text())
     own = document["id"]
     assert f"Stored as {own}; for a report: modeldyno report {own[:6]}" in output
@@ -104,8 +104,8 @@ def test_a_ladder_is_found_again_in_the_store(
     assert document["expense"]["per_hour"] == document["provision"]["replicas"]
 
     assert own[:6] in modeldyno("list").out
-    assert plain(modeldyno("show", own[:6], *asked).out) in output
-    assert json.loads(modeldyno("show", own[:6], "--json", *asked).out) == document
+    assert plain(modeldyno("show", own[:6], *question).out) in output
+    assert json.loads(modeldyno("show", own[:6], "--json", *question).out) == document
     assert modeldyno("report", own[:6], "-o", "ladder.html").code == 0
     assert "Throughput by load" in (tmp_path / "ladder.html").read_text(encoding="ascii")
     assert modeldyno("report", "ladder.json", "-o", "ladder.csv").code == 0
@@ -125,7 +125,7 @@ def plain(text: str) -> str:
 
 @pytest.mark.parametrize("quiet", [False, True])
 @pytest.mark.parametrize(
-    ("again", "code", "said"),
+    ("again", "code", "message"),
     [
         ((0.4, 0.6), 0, "another measurement confirms it"),
         ((1.9, 2.1), 1, "another measurement broke it"),
@@ -134,7 +134,7 @@ def plain(text: str) -> str:
 )
 def test_what_verifies_a_search_decides_its_exit_code(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], again: tuple[float, float],
-    code: int, said: str, quiet: bool,
+    code: int, message: str, quiet: bool,
 ) -> None:  # fmt: skip
     """A load that first held and then broke its bound is not recommended; nor an undecided one."""
     bound = Constraint.parse("latency.p50 <= 1s")
@@ -156,15 +156,15 @@ def test_what_verifies_a_search_decides_its_exit_code(
         result=empty_result(Job(model=ModelRef(scheme="url", locator="m"), backend="remote"))
     )
     monkeypatch.setattr(loadtest_series, "measure_loads", lambda *_words, **_more: iter([(outcome, result)]))
-    words = ("--find-load", "--require", str(bound), "--no-store", *(("-q",) if quiet else ()))
-    assert run("http://127.0.0.1:1#m", *words) == code
+    arguments = ("--find-load", "--require", str(bound), "--no-store", *(("-q",) if quiet else ()))
+    assert run("http://127.0.0.1:1#m", *arguments) == code
     output = " ".join(capsys.readouterr().out.split())
     assert "Concurrency 2 holds" in output
-    assert (said in output) is (code != 0 or not quiet)
+    assert (message in output) is (code != 0 or not quiet)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "message"),
     [
         (("--rate", "5", "--replay", "x"), "give one of them"),
         (("-c", "4,2"), "'4,2' is not a ladder"),
@@ -185,11 +185,11 @@ def test_what_verifies_a_search_decides_its_exit_code(
     ],
 )
 def test_wrong_words_are_refused(
-    url: str, words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+    url: str, arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Invalid requests are refused in one sentence, with code 2, before anything is sent."""
-    assert run(url, *words) == 2
-    assert said in capsys.readouterr().err
+    assert run(url, *arguments) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_a_load_needs_a_model(capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,10 +201,10 @@ def test_a_load_needs_a_model(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.slow  # tests/loadtest/test_resume.py goes on within this process
 def test_a_killed_ladder_goes_on(url: str, tmp_path: Path, modeldyno: Callable[..., CommandResult]) -> None:
     """After kill -9 only the load that was being measured is measured again."""
-    words = ("load", url, "-c", "1,2,4", *SHORT, "--duration", "0.5s")
+    arguments = ("load", url, "-c", "1,2,4", *SHORT, "--duration", "0.5s")
     environment = {**os.environ, "MODELDYNO_STORE": f"sqlite:///{tmp_path}/store.db"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "modeldyno", *words], env=environment, stdout=subprocess.DEVNULL
+        [sys.executable, "-m", "modeldyno", *arguments], env=environment, stdout=subprocess.DEVNULL
     )
     deadline = time.monotonic() + 120
     with plugins.store() as store:
@@ -247,13 +247,13 @@ def test_a_ladder_is_judged_by_other_bounds(url: str, modeldyno: Callable[..., C
     assert reranked.code == 5
     assert [each.id for each in list_documents().conclusions] == [entry.id]
     assert modeldyno("load", "--rerank", entry.id, "--require", "latency.p50 <= 1us", "-q").code == 1
-    found = modeldyno(
+    result = modeldyno(
         "load", "--resume", entry.id, "--find-load", "--most", "2", "--require", "latency.p50 <= 60s"
     )
-    assert found.code == 0
-    assert found.out.startswith("At most ")
-    assert "Concurrency 2 holds latency.p50 <= 60 s" in plain(found.out)
-    assert "another measurement confirms it" in plain(found.out)
+    assert result.code == 0
+    assert result.out.startswith("At most ")
+    assert "Concurrency 2 holds latency.p50 <= 60 s" in plain(result.out)
+    assert "another measurement confirms it" in plain(result.out)
     search, _ = list_documents().conclusions
     ended = modeldyno("load", "--resume", search.id, "--header", "A: b")
     assert "Nothing more was measured: the search had ended." in plain(ended.out)
@@ -269,15 +269,15 @@ def test_the_estimate_of_a_series_is_of_the_durations_that_were_asked_for() -> N
 
 
 @pytest.mark.parametrize(
-    ("series", "said"),
+    ("series", "sentence"),
     [
         (replace(a_capacity(), end=SearchEnd.MEASUREMENTS), "the limit of 10 measurements is reached"),
         (replace(a_ladder(), loads=(1, 64)), "to measure it anyway: -c 64"),
     ],
 )
-def test_why_nothing_more_is_measured(series: LoadCurve | Capacity, said: str) -> None:
+def test_why_nothing_more_is_measured(series: LoadCurve | Capacity, sentence: str) -> None:
     """The reason says what to give for more."""
-    assert said in explain_end(series)
+    assert sentence in explain_end(series)
 
 
 def test_a_header_is_sent_and_in_no_document(

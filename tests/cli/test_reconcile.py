@@ -29,12 +29,12 @@ def ours(tmp_path: Path) -> Path:
     """A result of a load in ours.json, with a warm-up of half a second."""
     times = np.random.default_rng(0).exponential(0.004, 500) + 0.002
     spreads = {"latency": times, "service_time": times - 0.001}
-    found = [
+    measurements = [
         Measurement(metric=name, value=Distribution.of(each, warmup_time=0.5))
         for name, each in spreads.items()
     ]
     path = tmp_path / "ours.json"
-    path.write_bytes(codec.encode(a_result(measurements=tuple(found), doubts=())))
+    path.write_bytes(codec.encode(a_result(measurements=tuple(measurements), doubts=())))
     return path
 
 
@@ -55,10 +55,10 @@ def test_differences_are_split(modeldyno: Callable[..., Any]) -> None:
 def test_json_and_python_have_the_parts(ours: Path, modeldyno: Callable[..., Any]) -> None:
     """The same rows, as numbers in seconds that add up to the difference."""
     printed = json.loads(modeldyno("reconcile", "ours.json", str(LOG), "--json", "-").out)
-    (told,) = printed["reconciliations"]
-    (found,) = from_python(ours, LOG)
-    assert [row["left"] for row in told["rows"]] == [row.left for row in found.rows]
-    (row, *_) = told["rows"]
+    (document,) = printed["reconciliations"]
+    (reconciliation,) = from_python(ours, LOG)
+    assert [row["left"] for row in document["rows"]] == [row.left for row in reconciliation.rows]
+    (row, *_) = document["rows"]
     parts = row["rule"] + row["warmup"] + row["definition"] + row["left"]
     assert parts == pytest.approx(row["theirs"] - row["ours"])
     assert len(from_python(str(ours), [LOG, GOLDEN / "guidellm_poisson.json"])) == 2
@@ -73,9 +73,9 @@ def test_a_file_of_no_tool_is_a_wrong_request(modeldyno: Callable[..., Any]) -> 
 
 def test_what_cannot_be_split_says_so(ours: Path) -> None:
     """Without requests the rule is in what is left; without a common time there is nothing to compare."""
-    (found,) = from_python(ours, LOG)
-    rows = tuple(replace(row, rule=None, warmup=None, interval=None) for row in found.rows)
-    texts = [getattr(block, "text", "") for block in blocks(replace(found, requests=0, rows=rows))]
+    (reconciliation,) = from_python(ours, LOG)
+    rows = tuple(replace(row, rule=None, warmup=None, interval=None) for row in reconciliation.rows)
+    texts = [getattr(block, "text", "") for block in blocks(replace(reconciliation, requests=0, rows=rows))]
     assert "loadgen reports no requests, so its rule and warm-up are in what is left" in texts
     empty = Reconciliation(
         tool="x",

@@ -141,7 +141,7 @@ def test_a_chart_is_a_picture(
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("arguments", "says"),
     [
         (
             ("-o", "out.svg", "--chart", "energy"),
@@ -154,10 +154,10 @@ def test_a_chart_is_a_picture(
     ],
 )
 def test_a_chart_that_is_not_there_is_refused(
-    modeldyno: Callable[..., CommandResult], documents: dict[str, str], words: tuple[str, ...], says: str
+    modeldyno: Callable[..., CommandResult], documents: dict[str, str], arguments: tuple[str, ...], says: str
 ) -> None:
     """The message names the charts that are."""
-    result = modeldyno("report", documents["result"], *(word.format(**documents) for word in words))
+    result = modeldyno("report", documents["result"], *(word.format(**documents) for word in arguments))
 
     assert (result.code, says in result.err) == (2, True)
 

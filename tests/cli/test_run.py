@@ -39,9 +39,9 @@ for x in range(30):
 def ours(tmp_path: Path) -> Run:
     """Runs a script, given as text, by `modeldyno run` in a directory of its own."""
 
-    def run(text: str, *words: str, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    def run(text: str, *arguments: str, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
         (tmp_path / "script.py").write_text(text)
-        command = [sys.executable, "-m", "modeldyno", "run", *before, "script.py", *words]
+        command = [sys.executable, "-m", "modeldyno", "run", *before, "script.py", *arguments]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
 
     return run
@@ -51,9 +51,9 @@ def ours(tmp_path: Path) -> Run:
 def pythons(tmp_path: Path) -> Run:
     """Runs a script, given as text, by Python itself."""
 
-    def run(text: str, *words: str) -> subprocess.CompletedProcess[str]:
+    def run(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         (tmp_path / "script.py").write_text(text)
-        command = [sys.executable, "script.py", *words]
+        command = [sys.executable, "script.py", *arguments]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
 
     return run
@@ -86,9 +86,9 @@ print(sys.modules["__main__"].__dict__ is globals(), Path.cwd() == Path(sys.path
 def test_a_script_sees_what_it_would_see(ours: Run, pythons: Run, tmp_path: Path) -> None:
     """Arguments, path, name and imports are as under Python; its options are its own."""
     (tmp_path / "beside.py").write_text("NAME = 'beside'")
-    words = ("one", "--debug", "--json", "x", "-h")
+    arguments = ("one", "--debug", "--json", "x", "-h")
 
-    assert ours(ALIKE, *words).stdout == pythons(ALIKE, *words).stdout
+    assert ours(ALIKE, *arguments).stdout == pythons(ALIKE, *arguments).stdout
 
 
 @pytest.mark.parametrize(

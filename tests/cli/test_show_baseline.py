@@ -46,8 +46,8 @@ def test_a_baseline_shows_what_has_changed(modeldyno: Callable[..., CommandResul
 @pytest.mark.usefixtures("saved")
 def test_a_result_without_a_snapshot_is_one_sentence(modeldyno: Callable[..., CommandResult]) -> None:
     """The message names the result without a snapshot, and what to do."""
-    for words in (("bare.json", "new.json"), ("new.json", "bare.json")):
-        result = modeldyno("show", words[0], "--baseline", words[1])
+    for arguments in (("bare.json", "new.json"), ("new.json", "bare.json")):
+        result = modeldyno("show", arguments[0], "--baseline", arguments[1])
         assert result.code == 4
         assert "has no memory snapshot; profile it with the probe memory" in result.err
         assert result.out == ""

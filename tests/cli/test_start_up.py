@@ -94,9 +94,9 @@ def test_an_inspection_imports_only_what_it_uses(tmp_path: Path) -> None:
     """The parent of a run measures and analyses nothing itself."""
     command = [sys.executable, "-c", INSPECTS]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
-    told, _, loaded = done.stdout.rpartition("LOADED ")
+    output, _, loaded = done.stdout.rpartition("LOADED ")
 
-    assert "18 parameters" in told
+    assert "18 parameters" in output
     assert set(loaded.split()).intersection(CHILD_MODULES) == set()
 
 

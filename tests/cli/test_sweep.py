@@ -74,9 +74,9 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SimulatedTrials]:
     return put
 
 
-def study_of(said: CommandResult) -> Study:
+def study_of(result: CommandResult) -> Study:
     """Return the newest study of the store."""
-    assert said.code is not None
+    assert result.code is not None
     with plugins.store() as store:
         return store.study(store.studies(limit=1)[0].id)
 
@@ -99,7 +99,7 @@ def test_the_best_is_told_and_kept(
 
 
 @pytest.mark.parametrize(
-    ("words", "limit"),
+    ("arguments", "limit"),
     [
         ((), "It ends when nothing more can be learned; --max-time sets a limit."),
         (("--max-time", "3m"), "At most 3 min (--max-time)."),
@@ -109,12 +109,14 @@ def test_the_best_is_told_and_kept(
 def test_a_sweep_says_first_how_long_it_takes(
     modeldyno: Callable[..., CommandResult],
     bench: Callable[..., SimulatedTrials],
-    words: tuple[str, ...],
+    arguments: tuple[str, ...],
     limit: str,
 ) -> None:
     """Its limits are printed with the goal, before anything is measured."""
     bench()
-    assert f"Goal: maximize throughput. {limit}" in " ".join(modeldyno("sweep", *BATCHES, *words).out.split())
+    assert f"Goal: maximize throughput. {limit}" in " ".join(
+        modeldyno("sweep", *BATCHES, *arguments).out.split()
+    )
 
 
 def test_a_file_says_the_same_as_options(
@@ -249,11 +251,11 @@ def test_a_winner_under_another_goal_is_verified(
         line for line in result.out.splitlines() if line.startswith("To continue the search and verify it: ")
     )
     assert len(used.jobs) == made
-    words = shlex.split(line.partition("modeldyno ")[2])
-    again = modeldyno(*words, "--max-trials", "40")
+    arguments = shlex.split(line.partition("modeldyno ")[2])
+    again = modeldyno(*arguments, "--max-trials", "40")
     anew = study_of(again)
 
-    assert words[:3] == ["sweep", "--resume", outcome.id]
+    assert arguments[:3] == ["sweep", "--resume", outcome.id]
     assert again.code == 0
     assert anew.id != outcome.id
     assert [str(o) for o in anew.goal.objectives] == ["maximize throughput:2"]
@@ -400,8 +402,8 @@ def test_the_plan_is_printed_and_nothing_is_measured(
 ) -> None:
     """The plan has the configurations, the impossible points with reasons, and the time."""
     used = bench()
-    words = ("--space", "inter_threads=1,2", "--space", "parallel=false,true")
-    result = modeldyno("sweep", MODEL, *words, "--dry-run", "--strategy", "grid")
+    arguments = ("--space", "inter_threads=1,2", "--space", "parallel=false,true")
+    result = modeldyno("sweep", MODEL, *arguments, "--dry-run", "--strategy", "grid")
 
     assert result.code == 0
     assert "4 points; 1 of them impossible" in result.out
@@ -430,8 +432,8 @@ def test_configurations_are_written_under_names_that_last(
 ) -> None:
     """The best and the default are written as Triton directories, also by another goal."""
     bench(lambda p: 100.0 * float(p.get("instances", 1)), Configured)
-    words = ("--backend", "triton", "--space", "instances=1,2,3", "-c", "4", "--strategy", "grid")
-    result = modeldyno("sweep", MODEL, *words, "--export-configs", "out")
+    arguments = ("--backend", "triton", "--space", "instances=1,2,3", "-c", "4", "--strategy", "grid")
+    result = modeldyno("sweep", MODEL, *arguments, "--export-configs", "out")
     again = modeldyno(
         "sweep", "--rerank", study_of(result).id, "--objective", "latency.max", "--export-configs", "anew"
     )
@@ -455,7 +457,7 @@ def test_a_directory_with_files_of_yours_is_not_written_to(
 ) -> None:
     """It is refused before anything is measured, unless it may be overwritten."""
     used = bench(lambda p: 100.0 * float(p.get("instances", 1)), Configured)
-    words = (
+    arguments = (
         "sweep",
         MODEL,
         "--backend",
@@ -470,7 +472,7 @@ def test_a_directory_with_files_of_yours_is_not_written_to(
     edited = tmp_path / "out" / "digits_default" / "config.pbtxt"
     edited.parent.mkdir(parents=True)
     edited.write_text("count: 99\n")
-    result = modeldyno(*words)
+    result = modeldyno(*arguments)
 
     assert result.code == 2
     assert (
@@ -479,7 +481,7 @@ def test_a_directory_with_files_of_yours_is_not_written_to(
     )
     assert not used.jobs
     assert edited.read_text() == "count: 99\n"
-    assert modeldyno(*words, "--overwrite").code == 0
+    assert modeldyno(*arguments, "--overwrite").code == 0
     assert "instances: 1" in edited.read_text()
 
 
@@ -515,7 +517,7 @@ def test_a_directory_is_named_for_the_model(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "message"),
     [
         ((), "needs a MODEL"),
         (("no.yaml",), "Cannot read no.yaml"),
@@ -548,14 +550,14 @@ def test_a_directory_is_named_for_the_model(
     ],
 )
 def test_wrong_words_are_refused_in_a_sentence(
-    modeldyno: Callable[..., CommandResult], words: tuple[str, ...], said: str
+    modeldyno: Callable[..., CommandResult], arguments: tuple[str, ...], message: str
 ) -> None:
     """Code 2, one line, and nothing measured."""
-    result = modeldyno("sweep", *words)
+    result = modeldyno("sweep", *arguments)
 
     assert (result.code, result.out) == (2, "")
     assert len(result.err.strip().splitlines()) == 1
-    assert re.search(said, result.err)
+    assert re.search(message, result.err)
 
 
 def test_a_mistake_in_a_file_tells_its_line(modeldyno: Callable[..., CommandResult], tmp_path: Path) -> None:
@@ -698,20 +700,20 @@ def test_a_configuration_is_shown_reported_and_drawn(
     """By its number or its name; an own chart is on the page, and a wrong one is refused."""
     bench()
     study = study_of(modeldyno("sweep", *BATCHES))
-    shown = modeldyno("show", study.id, "--configuration", "1,default")
+    result = modeldyno("show", study.id, "--configuration", "1,default")
     modeldyno("report", "digits", "--configuration", "digits_1", "--plot", "x=batch_size,y=throughput",
               "--pictures", "pictures", "-o", "one.md")  # fmt: skip
     page = (tmp_path / "one.md").read_text(encoding="utf-8")
 
-    assert "digits_1 is batch_size=" in shown.out
-    assert "digits_default is" in shown.out
+    assert "digits_1 is batch_size=" in result.out
+    assert "digits_default is" in result.out
     assert modeldyno("show", "digits#1", "--get", "throughput").code == 0
     assert modeldyno("show", "digits_1", "--get", "throughput").code == 0
     assert "digits_2" not in page
     assert "throughput against batch_size" in page
     assert (tmp_path / "pictures" / "throughput-against-batch-size.svg").is_file()
     assert "digits_1" in modeldyno("show", study.id, "--json").out
-    for words, says in (
+    for arguments, says in (
         (("report", "digits", "--configuration", "9", "-o", "x.html"), "has no configuration '9'"),
         (("report", "digits", "--plot", "x=rate,y=throughput", "-o", "x.html"), "There is no metric 'rate'"),
         (("report", "digits", "--plot", "x=power.mean,y=throughput", "-o", "x.html"), "Nothing to draw as"),
@@ -720,7 +722,7 @@ def test_a_configuration_is_shown_reported_and_drawn(
         (("show", "digits#1", "--configuration", "1"), "applies to a study"),
         (("show", "nothing_1"), "nothing_1"),
     ):
-        refused = modeldyno(*words)
+        refused = modeldyno(*arguments)
         assert refused.code == 2
         assert says in refused.err
 

@@ -101,7 +101,7 @@ def test_a_hook_gets_the_document(modeldyno: Callable[..., CommandResult], tmp_p
 
 @pytest.mark.usefixtures("worse")
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (("digits", "--exec", "false"), 4, "false failed with exit code 1"),
         (("digits", "--exec", "/no/such/hook"), 2, "--exec cannot run /no/such/hook"),
@@ -115,12 +115,12 @@ def test_a_hook_gets_the_document(modeldyno: Callable[..., CommandResult], tmp_p
     ],
 )
 def test_what_cannot_be_answered_is_one_sentence(
-    modeldyno: Callable[..., CommandResult], words: tuple[str, ...], code: int, said: str
+    modeldyno: Callable[..., CommandResult], arguments: tuple[str, ...], code: int, message: str
 ) -> None:
     """The message says what to do."""
-    result = modeldyno("trend", *words)
+    result = modeldyno("trend", *arguments)
     assert result.code == code
-    assert said in result.err
+    assert message in result.err
     assert len(result.err.splitlines()) == 1
 
 

@@ -62,8 +62,8 @@ def test_a_document_that_does_not_hold_exits_1(
     assert "request_rate 900 800 sums of windows" in text
     quiet = modeldyno("verify", "digits.json", "-q")
     assert (quiet.code, quiet.out.count("\n")) == (1, 1)
-    found = json.loads(modeldyno("verify", "digits.json", "--json", "-").out)
-    assert [(w["written"], w["recomputed"]) for w in found["wrong"]] == [(900.0, pytest.approx(800.0))]
+    report = json.loads(modeldyno("verify", "digits.json", "--json", "-").out)
+    assert [(w["written"], w["recomputed"]) for w in report["wrong"]] == [(900.0, pytest.approx(800.0))]
 
 
 def test_a_document_that_is_not_there_exits_2(modeldyno: Callable[..., Any]) -> None:
@@ -74,10 +74,12 @@ def test_a_document_that_is_not_there_exits_2(modeldyno: Callable[..., Any]) -> 
 def test_a_document_that_was_not_changed_was_computed_otherwise() -> None:
     """Its digest is right and a figure is not: the rules have changed since it was written."""
     wrong = (FigureCheck(place="latency.p99", state=CheckState.WRONG, written=1.0, recomputed=2.0),)
-    whole = Recomputation.of(
+    recomputation = Recomputation.of(
         wrong, kind="result", identifier="ab" * 6, name="mlp", digest=DigestState.UNCHANGED
     )
-    assert headline(whole).endswith("it is as it was written, by a ModelDyno that computed otherwise.")
+    assert headline(recomputation).endswith(
+        "it is as it was written, by a ModelDyno that computed otherwise."
+    )
 
 
 def test_many_wrong_figures_are_cut_and_a_document_without_samples_says_so() -> None:

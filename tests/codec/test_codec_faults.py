@@ -49,11 +49,11 @@ def understood(path: Path) -> Result | None:
 
 def test_truncated(path: Path) -> None:
     """A document cut short anywhere is refused in one line that names the file."""
-    whole = len(DOCUMENT.rstrip())
-    os.truncate(path, whole)
+    size = len(DOCUMENT.rstrip())
+    os.truncate(path, size)
     assert understood(path) is not None
 
-    for end in reversed(range(whole)):
+    for end in reversed(range(size)):
         os.truncate(path, end)
 
         assert understood(path) is None

@@ -127,10 +127,10 @@ def advised(machine: Machine, wish: AdviseOptions | None = None, job: Job = JOB)
     return list(advise(job, wish or AdviseOptions(query=RATE, max_time=1e4), RunSession(execute=machine)))
 
 
-def outcomes(found: Advice) -> dict[str, ChangeVerdict]:
+def outcomes(advice: Advice) -> dict[str, ChangeVerdict]:
     return {
         "+".join(f"{n}={v}" for n, v in tried.candidate.settings.items()): tried.outcome
-        for tried in found.tried
+        for tried in advice.tried
         if not tried.failure
     }
 
@@ -369,16 +369,16 @@ def test_a_candidate_is_given_up_and_the_baseline_is_waited_for() -> None:
 
 def test_progress_names_what_is_at_work() -> None:
     """The baseline, and each candidate by its number."""
-    seen: list[str] = []
+    stages: list[str] = []
 
     def watch(event: Event) -> None:
         if isinstance(event, Progressed):
-            seen.append(event.stage)
+            stages.append(event.stage)
 
     list(advise(JOB, AdviseOptions(query=RATE, max_time=1e4), RunSession(execute=Machine(), watch=watch)))
-    assert seen[0] == "baseline: latency: steady"
-    assert any(stage.startswith("candidate 1 of ") for stage in seen)
-    assert any(stage.startswith("round 1 of up to 5") for stage in seen)
+    assert stages[0] == "baseline: latency: steady"
+    assert any(stage.startswith("candidate 1 of ") for stage in stages)
+    assert any(stage.startswith("round 1 of up to 5") for stage in stages)
 
 
 def test_files_of_outputs_do_not_stay(tmp_path: Path) -> None:
@@ -392,7 +392,7 @@ def test_files_of_outputs_do_not_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("job", "wish", "said"),
+    ("job", "wish", "message"),
     [
         (replace(JOB, backend="triton"), AdviseOptions(query=RATE), "runs a model within a process"),
         (
@@ -403,9 +403,9 @@ def test_files_of_outputs_do_not_stay(tmp_path: Path) -> None:
         (JOB, AdviseOptions(query=Query.parse("weight_bytes")), "is not a metric that advise can improve"),
     ],
 )
-def test_what_cannot_be_tried_is_refused(job: Job, wish: AdviseOptions, said: str) -> None:
+def test_what_cannot_be_tried_is_refused(job: Job, wish: AdviseOptions, message: str) -> None:
     """With one message, before anything runs."""
     machine = Machine()
-    with pytest.raises(RequestError, match=said):
+    with pytest.raises(RequestError, match=message):
         advised(machine, wish, job)
     assert machine.jobs == []

@@ -41,10 +41,10 @@ class Looked(SimulatedRuns):
     """Simulates Jobs; writes inputs and outputs if they are requested."""
 
     def __init__(
-        self, returned: dict[str, Any], given: dict[str, ndarray] | None = None, *, bears: str = ""
+        self, returned: dict[str, Any], inputs: dict[str, ndarray] | None = None, *, bears: str = ""
     ) -> None:
         super().__init__()
-        self.returned, self.given, self.bears = returned, given or {}, bears.split()
+        self.returned, self.inputs, self.bears = returned, inputs or {}, bears.split()
 
     def __call__(self, job: Job, *, watch: Callable[[Event], None]) -> Result:
         """Return the Result of a run, timed or watched."""
@@ -57,7 +57,8 @@ class Looked(SimulatedRuns):
         fed = {"x": np.load(job.inputs[0].source)} if job.inputs and job.inputs[0].source else None
         returned = self.returned[name]
         with Path(job.observation.outputs).open("wb") as file:
-            np.savez(file, **outputs.named_arrays(fed or {"x": self.given.get(name, GIVEN)}, {"y": returned}))  # type: ignore[arg-type]
+            arrays = outputs.named_arrays(fed or {"x": self.inputs.get(name, GIVEN)}, {"y": returned})
+            np.savez(file, **arrays)  # type: ignore[arg-type]
         artifact = Artifact(name="outputs", path=job.observation.outputs, digest="")
         own = Measurement(
             metric="self_time",
@@ -164,10 +165,10 @@ def test_the_function_before_a_model_makes_its_inputs_in_the_second_run_too() ->
     assert last.observation.preprocess is None
 
 
-@pytest.mark.parametrize("given", [np.ones((4, 4), np.float32), np.full((8, 4), 2.0)])
-def test_what_takes_other_inputs_is_not_held_against_the_baseline(given: ndarray) -> None:
+@pytest.mark.parametrize("array", [np.ones((4, 4), np.float32), np.full((8, 4), 2.0)])
+def test_what_takes_other_inputs_is_not_held_against_the_baseline(array: ndarray) -> None:
     """Its outputs belong to other inputs."""
-    compared = run(Looked(EQUAL, {"b": given}), *SLOWER).contrasts[0]
+    compared = run(Looked(EQUAL, {"b": array}), *SLOWER).contrasts[0]
 
     assert compared.outputs == ()
     assert "their inputs differ in number, shape or dtype" in compared.doubts[0].seen
@@ -243,7 +244,7 @@ class Slow(Looked):
 
 
 @pytest.mark.parametrize(
-    ("limit", "looks", "unexplained"),
+    ("limit", "check_count", "unexplained"),
     [
         (400.0, 4, False),
         (250.0, 2, False),
@@ -254,7 +255,7 @@ class Slow(Looked):
     ],
 )
 def test_the_time_is_for_all_that_is_done(
-    clock: list[float], limit: float, looks: int, unexplained: bool
+    clock: list[float], limit: float, check_count: int, unexplained: bool
 ) -> None:
     """Depending on the time, models are watched twice, once, with fewer probes, or not; a doubt says so."""
     track = Slow(clock)
@@ -265,7 +266,7 @@ def test_the_time_is_for_all_that_is_done(
     assert compared is not None
     looked = [job for job in track.jobs if job.observation.outputs]
     assert clock[0] <= limit
-    assert len(looked) == looks
+    assert len(looked) == check_count
     assert all(job.plan.timeout is not None and job.plan.timeout <= limit for job in looked)
     (contrast,) = compared.contrasts
     assert [
@@ -320,14 +321,14 @@ def test_without_a_limit_everything_is_looked_at(clock: list[float]) -> None:
 
 def test_progress_says_that_causes_are_looked_for() -> None:
     """Progress names the side."""
-    seen: list[Event] = []
+    events: list[Event] = []
 
     run_comparison(
         SLOWER,
         RoundSchedule(side_count=2, first=1, most=1),
         CompareOptions(metrics=("latency",)),
-        RunSession(execute=Looked(EQUAL), watch=seen.append),
+        RunSession(execute=Looked(EQUAL), watch=events.append),
     )
 
-    stages = [event.stage for event in seen if isinstance(event, Progressed)]
+    stages = [event.stage for event in events if isinstance(event, Progressed)]
     assert stages[-1] == "looking for causes, 2 of 2, candidate: latency: steady"

@@ -225,11 +225,11 @@ def test_a_round_that_was_cut_short_is_no_round(after: int, rounds: int) -> None
     assert sentence(report).startswith(f"Interrupted after {rounds} round")
 
 
-@pytest.mark.parametrize(("metric", "told"), [("foo", "foo"), ("cpu_utilization", "no better direction")])
-def test_what_cannot_be_judged_is_refused_before_anything_is_run(metric: str, told: str) -> None:
+@pytest.mark.parametrize(("metric", "message"), [("foo", "foo"), ("cpu_utilization", "no better direction")])
+def test_what_cannot_be_judged_is_refused_before_anything_is_run(metric: str, message: str) -> None:
     """An unknown metric, and one without a better direction."""
     machine = Machine(old=1.0, new=1.0)
-    with pytest.raises(RequestError, match=told):
+    with pytest.raises(RequestError, match=message):
         run_gate(stored(), NEW, CompareOptions(metrics=(metric,)), GateRule(), RunSession(execute=machine))
     assert machine.ran == []
 

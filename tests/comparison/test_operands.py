@@ -137,8 +137,8 @@ def test_a_name_in_a_file_of_code_is_a_model(here: Path, word: str) -> None:
 
 def test_a_job_is_run_again_without_the_files_that_it_wrote() -> None:
     """Once per round."""
-    look = Observation(trace="t.json", outputs="o.npz", layers=("fc",))
-    job = replace(a_job(), observation=look, probes=("latency", "outputs"), plan=Plan(processes=5))
+    observation = Observation(trace="t.json", outputs="o.npz", layers=("fc",))
+    job = replace(a_job(), observation=observation, probes=("latency", "outputs"), plan=Plan(processes=5))
 
     job_again = rerun_job(a_result(job=job))
 

@@ -22,8 +22,8 @@ MARK = "<!-- modeldyno: digits -->"
 @pytest.fixture
 def server() -> Iterator[Forge]:
     """Yield a forge without comments."""
-    with serve_forge() as found:
-        yield found
+    with serve_forge() as forge:
+        yield forge
 
 
 def github(server: Forge, **more: str) -> dict[str, str]:
@@ -64,8 +64,8 @@ def test_a_comment_is_posted_once_and_replaced_from_then_on(
     assert [posted["body"] for posted in server.comments[120:]] == [
         f"{MARK}\nholds", "<!-- modeldyno: other -->\nholds",
     ]  # fmt: skip
-    assert server.asked[:3] == [("GET", path), ("GET", path), ("POST", path)]
-    assert one in server.asked
+    assert server.requests[:3] == [("GET", path), ("GET", path), ("POST", path)]
+    assert one in server.requests
 
 
 def test_the_request_is_found_in_the_event(server: Forge, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_what_cannot_be_is_refused_in_one_sentence(server: Forge) -> None:
         CommentThread.of(github(server, GITHUB_API_URL="file:///etc"))
     with pytest.raises(RequestError, match="no marker line by which to find it"):
         post_comment("holds", CommentThread.of(github(server)))
-    assert server.asked == []
+    assert server.requests == []
 
 
 def test_a_refusal_is_told_without_the_token(server: Forge) -> None:

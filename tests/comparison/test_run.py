@@ -70,7 +70,7 @@ def test_rounds_are_added_while_it_is_undecided() -> None:
         turns=RoundSchedule(side_count=2, first=3, most=12),
     )
 
-    assert [len(look.sequence) for look in compared] == [6, 12, 24]
+    assert [len(comparison.sequence) for comparison in compared] == [6, 12, 24]
     assert not any(map(is_decided, compared[:-1]))
 
 
@@ -83,7 +83,7 @@ def test_the_time_ends_the_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
         noisy = SimulatedRuns(noise=0.2, hook=lambda _job: now.__setitem__(0, now[0] + 5.0))
         turns = RoundSchedule(side_count=2, first=4, most=64, max_time=max_time, block=block)
         compared = run(noisy, a_side("a"), a_side("b", 1.04e-3), turns=turns)
-        return [len(look.sequence) // 2 for look in compared]
+        return [len(comparison.sequence) // 2 for comparison in compared]
 
     assert rounds(60.0) == [4, 6]
     assert rounds(30.0) == [3]
@@ -107,7 +107,7 @@ def test_a_round_that_is_cut_off_is_left_out() -> None:
             run_rounds([a_side("a"), a_side("b", 1.04e-3)], turns, LATENCY, RunSession(execute=execute))
         )
 
-    assert [len(look.sequence) for look in cut_off_after(5)] == [4]
+    assert [len(comparison.sequence) for comparison in cut_off_after(5)] == [4]
     with pytest.raises(OutOfTime):
         cut_off_after(1)
 
@@ -117,9 +117,9 @@ def test_a_model_is_analysed_in_the_first_round_only(*, block: bool) -> None:
     """Every process would tell the same; what it told stands beside the times of all."""
     jobs: list[Job] = []
     noisy = SimulatedRuns(hook=jobs.append)
-    sides = [replace(a_side(name), probes=("static", "latency")) for name in "ab"]
+    operands = [replace(a_side(name), probes=("static", "latency")) for name in "ab"]
     turns = RoundSchedule(side_count=2, first=3, most=3, block=block)
-    (compared,) = run(noisy, *sides, turns=turns)
+    (compared,) = run(noisy, *operands, turns=turns)
 
     for name in "ab":
         assert [job.probes for job in jobs if job.name == name] == [
@@ -176,8 +176,8 @@ def test_a_baseline_that_fails_is_told_at_once() -> None:
 
 def test_a_model_that_refuses_the_input_of_all_is_named_with_how_each_gets_its_own() -> None:
     """The input goes to every model; the error says which one refuses it, and how to part them."""
-    given = (InputSpec(name="x", shape=(1, 8)),)
-    jobs = [replace(a_side(name), inputs=given) for name in ("a", "b")]
+    inputs = (InputSpec(name="x", shape=(1, 8)),)
+    jobs = [replace(a_side(name), inputs=inputs) for name in ("a", "b")]
 
     def refuse(job: Job) -> None:
         if job.name == "b":
@@ -202,7 +202,7 @@ def test_a_baseline_that_fails_on_the_input_of_all_is_told_how_each_gets_its_own
 
 def test_progress_says_which_run_it_is() -> None:
     """Round and side precede the run's own stage."""
-    seen: list[Event] = []
+    events: list[Event] = []
     jobs = (a_side("a"), a_side("b", 1.2e-3), a_side("c", 1.2e-3))
 
     list(
@@ -210,11 +210,11 @@ def test_progress_says_which_run_it_is() -> None:
             jobs,
             RoundSchedule(side_count=3, first=1, most=1),
             LATENCY,
-            RunSession(execute=SimulatedRuns(), watch=seen.append),
+            RunSession(execute=SimulatedRuns(), watch=events.append),
         )
     )
 
-    stages = [event.stage for event in seen if isinstance(event, Progressed)]
+    stages = [event.stage for event in events if isinstance(event, Progressed)]
     assert stages[0] == "round 1 of 1, baseline: latency: steady"
     assert stages[2] == "round 1 of 1, candidate 2: latency: steady"
 
@@ -232,7 +232,7 @@ def test_a_number_of_rounds_that_time_may_cut_is_no_promise(
 
 def test_other_events_are_passed_on() -> None:
     """Only progress events are changed."""
-    seen: list[Event] = []
+    events: list[Event] = []
 
     def doubting(job: Job, *, watch: object) -> object:
         assert callable(watch)
@@ -241,10 +241,10 @@ def test_other_events_are_passed_on() -> None:
 
     list(run_rounds(
         (a_side("a"), a_side("b")), RoundSchedule(side_count=2, first=1, most=1), LATENCY,
-        RunSession(execute=doubting, watch=seen.append),  # type: ignore[arg-type]
+        RunSession(execute=doubting, watch=events.append),  # type: ignore[arg-type]
     ))  # fmt: skip
 
-    assert Doubted(doubt=INTERRUPTED) in seen
+    assert Doubted(doubt=INTERRUPTED) in events
 
 
 @pytest.mark.parametrize(("after", "made"), [(1, 0), (3, 1)])

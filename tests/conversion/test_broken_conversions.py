@@ -36,7 +36,7 @@ def test_broken_conversions_are_found(bench: ModuleType) -> None:
     cases = list(bench.broken(every=4))
 
     assert len(cases) > 20
-    assert [name for name, found, _ in cases if not found] == []
+    assert [name for name, detected, _ in cases if not detected] == []
 
 
 @pytest.mark.parametrize("every", [2, pytest.param(1, marks=pytest.mark.slow)])

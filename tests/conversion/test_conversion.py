@@ -126,7 +126,7 @@ class Converted:
     """A source that was converted to two forms, each in a process."""
 
     folder: Path
-    found: Conversion
+    conversion: Conversion
     stages: list[tuple[str, str]]
     processes: list[str]
     """The process of each load of the source."""
@@ -138,22 +138,22 @@ def converted(tmp_path_factory: pytest.TempPathFactory) -> Converted:
     folder = tmp_path_factory.mktemp("converted")
     (folder / "source.py").write_text(SOURCE)
     stages: list[tuple[str, str]] = []
-    found = convert(
+    conversion = convert(
         request_of(f"torch:{folder}/source.py:counted", folder, "torchscript", "exported"),
         watch=lambda recipe, stage: stages.append((recipe, stage)),
     )
-    return Converted(folder, found, stages, (folder / "loads").read_text().split())
+    return Converted(folder, conversion, stages, (folder / "loads").read_text().split())
 
 
 def test_each_form_is_converted_and_judged(converted: Converted) -> None:
     """The document has the file, its digest and size, the agreement, and the script that makes it again."""
-    found = converted.found
-    assert [made.verdict for made in found.converted] == ["agrees", "agrees"]
-    assert found.usable
-    assert found.model is not None
-    assert found.model.name == "source.counted"
+    conversion = converted.conversion
+    assert [made.verdict for made in conversion.converted] == ["agrees", "agrees"]
+    assert conversion.usable
+    assert conversion.model is not None
+    assert conversion.model.name == "source.counted"
     assert ("torchscript", "converting") in converted.stages
-    made = found["torchscript"]
+    made = conversion["torchscript"]
     assert made.path == str(converted.folder / "made" / "torchscript" / "model.pt")
     loader = plugins.loader("torchscript")
     ref = modeldyno.profiling.resolve_model.resolve_reference(made.path)
@@ -169,7 +169,7 @@ def test_the_script_beside_the_file_makes_it_again(
     converted: Converted, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Anyone can run it; it names the model relative to itself."""
-    script = Path(converted.found["torchscript"].reproduce)
+    script = Path(converted.conversion["torchscript"].reproduce)
 
     assert str(converted.folder) not in script.read_text()
     monkeypatch.chdir("/")
@@ -213,12 +213,12 @@ def test_a_wider_tolerance_is_recorded_with_who_asked_for_it(
     source: Callable[[str], str], tmp_path: Path
 ) -> None:
     """In the document, beside the verdict, and in the script."""
-    asked = request_of(source("noisy"), tmp_path, "torchscript", tolerance=1e-2, tolerated_by="ada")
-    found = convert(asked, in_process=True)
-    made = found["torchscript"]
+    request = request_of(source("noisy"), tmp_path, "torchscript", tolerance=1e-2, tolerated_by="ada")
+    conversion = convert(request, in_process=True)
+    made = conversion["torchscript"]
 
     assert made.verdict == "agrees"
-    assert found.tolerance == Tolerance(relative=1e-2, by="ada")
+    assert conversion.tolerance == Tolerance(relative=1e-2, by="ada")
     assert made.agreement is not None
     assert "within 0.01 as ada asked" in made.agreement.sentence
     assert "tolerance=0.01" in Path(made.reproduce).read_text()
@@ -226,10 +226,10 @@ def test_a_wider_tolerance_is_recorded_with_who_asked_for_it(
 
 def test_a_branch_that_tracing_fixed_is_found(source: Callable[[str], str], tmp_path: Path) -> None:
     """The exporter that refuses it says why."""
-    found = convert(request_of(source("branch"), tmp_path, "torchscript", "exported"), in_process=True)
+    conversion = convert(request_of(source("branch"), tmp_path, "torchscript", "exported"), in_process=True)
 
-    assert found["torchscript"].verdict == "differs"
-    failure = found["exported"].failure
+    assert conversion["torchscript"].verdict == "differs"
+    failure = conversion["exported"].failure
     assert failure is not None
     assert failure.kind is Kind.DYNAMIC_SHAPE
     assert failure.log
@@ -249,13 +249,13 @@ def test_a_crash_does_not_stop_the_others(
     source: Callable[[str], str], tmp_path: Path, others: tuple[str, ...]
 ) -> None:
     """It is a failure with the end of the log."""
-    found = convert(request_of(source("crashing"), tmp_path, "torchscript", *others))
-    failure = found["torchscript"].failure
+    conversion = convert(request_of(source("crashing"), tmp_path, "torchscript", *others))
+    failure = conversion["torchscript"].failure
 
     assert failure is not None
     assert (failure.kind, failure.message) == (Kind.CRASHED, "it crashed (SIGABRT)")
     assert "source.py" in failure.log
-    assert [found[other].verdict for other in others] == ["agrees"] * len(others)
+    assert [conversion[other].verdict for other in others] == ["agrees"] * len(others)
 
 
 def test_a_recipe_that_takes_too_long_is_ended(source: Callable[[str], str], tmp_path: Path) -> None:
@@ -272,8 +272,8 @@ def test_a_recipe_that_takes_too_long_is_ended(source: Callable[[str], str], tmp
 
 def test_memory_that_runs_out_is_its_own_failure(source: Callable[[str], str], tmp_path: Path) -> None:
     """Whatever ran out of it."""
-    found = convert(request_of(source("greedy"), tmp_path, "torchscript"), in_process=True)
-    failure = found["torchscript"].failure
+    conversion = convert(request_of(source("greedy"), tmp_path, "torchscript"), in_process=True)
+    failure = conversion["torchscript"].failure
 
     assert failure is not None
     assert failure.kind is Kind.OUT_OF_MEMORY
@@ -281,9 +281,9 @@ def test_memory_that_runs_out_is_its_own_failure(source: Callable[[str], str], t
 
 def test_nan_is_a_failure_of_the_source(source: Callable[[str], str], tmp_path: Path) -> None:
     """Nothing is converted."""
-    found = convert(request_of(source("nan"), tmp_path, "torchscript", "exported"), in_process=True)
+    conversion = convert(request_of(source("nan"), tmp_path, "torchscript", "exported"), in_process=True)
 
-    assert [made.verdict for made in found.converted] == ["source-invalid", "source-invalid"]
+    assert [made.verdict for made in conversion.converted] == ["source-invalid", "source-invalid"]
     assert not (tmp_path / "made").exists()
 
 
@@ -291,10 +291,10 @@ def test_a_form_that_the_source_cannot_become_says_of_what_it_can(
     source: Callable[[str], str], tmp_path: Path
 ) -> None:
     """And TensorRT says where it is built instead."""
-    found = convert(request_of(source("linear"), tmp_path, "tflite", "tensorrt"), in_process=True)
+    conversion = convert(request_of(source("linear"), tmp_path, "tflite", "tensorrt"), in_process=True)
 
-    assert [made.verdict for made in found.converted] == ["unsupported-source", "unsupported-source"]
-    failures = [made.failure.message for made in found.converted if made.failure is not None]
+    assert [made.verdict for made in conversion.converted] == ["unsupported-source", "unsupported-source"]
+    failures = [made.failure.message for made in conversion.converted if made.failure is not None]
     assert failures[0] == "nothing converts a model of torch to tflite, only one of keras"
     assert "device=tensorrt" in failures[1]
 
@@ -333,7 +333,7 @@ def test_all_is_what_the_source_can_become_here(
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "words"),
+    ("options", "error", "message"),
     [
         ({"to": ("onx",)}, UnknownName, "did you mean 'onnx'"),
         ({"to": ()}, RequestError, "name a form"),
@@ -347,14 +347,14 @@ def test_all_is_what_the_source_can_become_here(
 def test_a_wrong_request_is_told_before_anything_is_converted(
     options: dict[str, object],
     error: type[Exception],
-    words: str,
+    message: str,
     source: Callable[[str], str],
     tmp_path: Path,
 ) -> None:
     """In one sentence."""
     request = ConversionRequest(**{"model": source("linear"), "output": tmp_path / "made", **options})  # type: ignore[arg-type]
 
-    with pytest.raises(error, match=words):
+    with pytest.raises(error, match=message):
         convert(request, in_process=True)
     assert not (tmp_path / "made").exists()
 
@@ -372,43 +372,43 @@ def test_a_loader_whose_package_is_missing_raises(
 def test_a_live_module_is_converted_in_this_process(tmp_path: Path) -> None:
     """It is as it was afterwards, and there is no script, because nobody else has it."""
     module = torch.nn.Sequential(torch.nn.Linear(6, 3), torch.nn.Dropout(0.5))
-    found = modeldyno.convert(
+    conversion = modeldyno.convert(
         module, torch.randn(2, 6), to="torchscript", output=tmp_path, name="net", store=False
     )
 
-    assert found["torchscript"].verdict == "agrees"
-    assert found["torchscript"].reproduce == ""
+    assert conversion["torchscript"].verdict == "agrees"
+    assert conversion["torchscript"].reproduce == ""
     assert module.training
-    assert found.model is not None
-    assert found.model.name == "net"
+    assert conversion.model is not None
+    assert conversion.model.name == "net"
 
 
 def test_real_samples_are_compared(tmp_path: Path) -> None:
     """All of a file, up to 256, and the document names it."""
     pytest.importorskip("openvino")
     root = Path(__file__).parents[2] / "examples" / "digits"
-    found = modeldyno.convert(
+    conversion = modeldyno.convert(
         root / "digits.onnx", to="openvino", output=tmp_path, data=root / "test.npz", inline=True
     )
-    agreement = found["openvino"].agreement
+    agreement = conversion["openvino"].agreement
 
     assert agreement is not None
-    assert found["openvino"].verdict == "agrees"
+    assert conversion["openvino"].verdict == "agrees"
     assert agreement.samples == 256
-    assert found.inputs[0].source == str(root / "test.npz")
+    assert conversion.inputs[0].source == str(root / "test.npz")
     assert agreement.outputs[0].top is not None
     assert agreement.outputs[0].top.low > 0.98
 
 
 def test_a_conversion_is_a_document_of_the_store(tmp_path: Path) -> None:
     """It is found, listed and removed like a comparison."""
-    found = modeldyno.convert(
+    conversion = modeldyno.convert(
         torch.nn.Linear(6, 3), torch.randn(2, 6), to="torchscript", output=tmp_path, name="kept"
     )
 
-    assert find_any(found.id) == found
-    listed = next(entry for entry in list_documents().conclusions if entry.id == found.id)
+    assert find_any(conversion.id) == conversion
+    listed = next(entry for entry in list_documents().conclusions if entry.id == conversion.id)
     assert (listed.kind, listed.name) == ("conversion", "kept")
     assert listed.headline.startswith("kept: 1 of 1 converted form agrees")
-    assert [removed.id for removed in remove_documents([found.id])] == [found.id]
-    assert all(entry.id != found.id for entry in list_documents().conclusions)
+    assert [removed.id for removed in remove_documents([conversion.id])] == [conversion.id]
+    assert all(entry.id != conversion.id for entry in list_documents().conclusions)

@@ -10,7 +10,7 @@ from modeldyno.errors import MissingExtra, RequestError
 
 
 @pytest.mark.parametrize(
-    ("words", "operators"),
+    ("message", "operators"),
     [
         (
             "No ONNX function found for <OpOverload(op='aten._linalg_eigh', overload='default')>.",
@@ -27,13 +27,13 @@ from modeldyno.errors import MissingExtra, RequestError
         ("OpenVINO does not support the following ONNX operations: org.Mine", ("org.Mine",)),
     ],
 )
-def test_unsupported_operators_are_named(words: str, operators: tuple[str, ...]) -> None:
+def test_unsupported_operators_are_named(message: str, operators: tuple[str, ...]) -> None:
     """By every exporter in its own words."""
-    found = failure_of(RuntimeError(words))
+    failure = failure_of(RuntimeError(message))
 
-    assert (found.kind, found.operators) == (Kind.UNSUPPORTED_OPERATOR, operators)
-    assert found.message == f"{', '.join(operators)} is not supported"
-    assert found.advice
+    assert (failure.kind, failure.operators) == (Kind.UNSUPPORTED_OPERATOR, operators)
+    assert failure.message == f"{', '.join(operators)} is not supported"
+    assert failure.advice
 
 
 def test_the_cause_counts() -> None:
@@ -46,10 +46,10 @@ def test_the_cause_counts() -> None:
         except ValueError as cause:
             raise RuntimeError("export failed") from cause
     except RuntimeError as error:
-        found = failure_of(error)
+        failure = failure_of(error)
 
-    assert (found.kind, found.operators) == (Kind.UNSUPPORTED_OPERATOR, ("Foo",))
-    assert "export failed" in found.log
+    assert (failure.kind, failure.operators) == (Kind.UNSUPPORTED_OPERATOR, ("Foo",))
+    assert "export failed" in failure.log
 
 
 @pytest.mark.parametrize(
@@ -73,6 +73,6 @@ def test_the_cause_counts() -> None:
 )
 def test_other_errors_have_their_kinds(error: Exception, kind: Kind, message: str) -> None:
     """And one line of the exporter's own words."""
-    found = failure_of(error)
+    failure = failure_of(error)
 
-    assert (found.kind, found.message) == (kind, message)
+    assert (failure.kind, failure.message) == (kind, message)

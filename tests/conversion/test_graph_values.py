@@ -42,12 +42,12 @@ def test_an_onnx_file_shows_values_that_it_does_not_return(tmp_path: Path) -> No
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
     model = plugins.loader("onnx").load(ModelRef(scheme="onnx", locator=str(path)), seed=0, trust=True)
 
-    found = inner_graph(model, "onnxruntime")
+    inner = inner_graph(model, "onnxruntime")
 
-    assert found is not None
-    assert [step.scopes for step in found.steps] == [("", "net", "net.a"), ()]
-    assert [step.inputs for step in found.steps] == [("x",), ("h", "h")]
-    assert found.returned == {"y"}
-    values = found.record(["h"], {"x": np.ones((2, 3), np.float32)}, lambda array: keep_value(array, 2, 9))
+    assert inner is not None
+    assert [step.scopes for step in inner.steps] == [("", "net", "net.a"), ()]
+    assert [step.inputs for step in inner.steps] == [("x",), ("h", "h")]
+    assert inner.returned == {"y"}
+    values = inner.record(["h"], {"x": np.ones((2, 3), np.float32)}, lambda array: keep_value(array, 2, 9))
     assert values["h"].values.tolist() == [[2, 2, 2], [2, 2, 2]]
     assert [file.name for file in tmp_path.iterdir()] == ["m.onnx"]

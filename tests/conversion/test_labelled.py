@@ -56,13 +56,13 @@ def test_a_form_that_is_worse_at_its_task_differs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("evaluate", "words"), [("accurracy", "did you mean 'accuracy'"), ("top_12", "classes")]
+    ("evaluate", "message"), [("accurracy", "did you mean 'accuracy'"), ("top_12", "classes")]
 )
 def test_a_metric_that_does_not_fit_is_refused_before_anything_is_converted(
-    evaluate: str, words: str, tmp_path: Path
+    evaluate: str, message: str, tmp_path: Path
 ) -> None:
     """In one sentence."""
-    with pytest.raises(RequestError, match=words):
+    with pytest.raises(RequestError, match=message):
         converted(DIGITS / "test.npz", evaluate, tmp_path)
 
 

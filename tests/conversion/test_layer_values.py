@@ -55,6 +55,6 @@ class Output:
 def test_tensors_are_found_within_what_a_layer_returns() -> None:
     """In tuples, mappings and dataclasses; bfloat16 becomes float32."""
     one = torch.ones(2)
-    found = list(arrays_of((Output(one, "no"), {"a": [one.bfloat16(), None]}, Output)))
+    arrays = list(arrays_of((Output(one, "no"), {"a": [one.bfloat16(), None]}, Output)))
 
-    assert [array.dtype for array in found] == [np.float32, np.float32]
+    assert [array.dtype for array in arrays] == [np.float32, np.float32]

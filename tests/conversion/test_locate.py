@@ -85,11 +85,11 @@ def test_a_layer_with_other_weights_is_named(
     """By its path in the source."""
     if recipe == "onnx":
         pytest.importorskip("onnxscript")
-    found = first_of(offered(), offered(lambda network: scaled(network.body[2])), recipe, tmp_path)
+    difference = first_of(offered(), offered(lambda network: scaled(network.body[2])), recipe, tmp_path)
 
-    assert found.place == "at body.2"
-    assert found.inputs_agree
-    assert found.sentence.startswith("first differs at body.2 (Linear): off by ")
+    assert difference.place == "at body.2"
+    assert difference.inputs_agree
+    assert difference.sentence.startswith("first differs at body.2 (Linear): off by ")
     assert not list(tmp_path.glob(".*"))
 
 
@@ -127,10 +127,10 @@ def test_what_is_held_at_once_is_bounded(
 
 def test_a_form_without_layers_says_so(offered: Callable[..., Model], tmp_path: Path) -> None:
     """TorchScript runs without Python, which could watch it."""
-    found = first_of(offered(), offered(lambda network: scaled(network.head)), "torchscript", tmp_path)
+    difference = first_of(offered(), offered(lambda network: scaled(network.head)), "torchscript", tmp_path)
 
-    assert found.place == ""
-    assert found.sentence == "where it first differs is not known: this form shows no layers"
+    assert difference.place == ""
+    assert difference.sentence == "where it first differs is not known: this form shows no layers"
     assert inner_graph(offered(), "torch") is None
 
 
@@ -147,6 +147,6 @@ def test_a_source_that_cannot_be_followed_says_so(offered: Callable[..., Model],
         raise RuntimeError("it is gone")
 
     for load, why in ((lambda: (plain, "python"), "the source shows no layers"), (failing, "it is gone")):
-        told = locate(load, made, "torch", reference.calls[0], tmp_path, AgreementRule())
-        assert told.sentence.startswith("where it first differs is not known: ")
-        assert told.sentence.endswith(why)
+        difference = locate(load, made, "torch", reference.calls[0], tmp_path, AgreementRule())
+        assert difference.sentence.startswith("where it first differs is not known: ")
+        assert difference.sentence.endswith(why)

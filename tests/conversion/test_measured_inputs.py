@@ -74,15 +74,15 @@ def test_files_that_a_request_names_must_be_named_again() -> None:
     ids=["the same names", "one left out", "other names in order", "undeclared"],
 )
 def test_a_converted_model_has_names_of_its_own(declared: tuple[str, ...], names: list[str]) -> None:
-    found = with_names_of(SIZED, tuple(InputSpec(name=name) for name in declared))
+    specs = with_names_of(SIZED, tuple(InputSpec(name=name) for name in declared))
 
-    assert [spec.name for spec in found] == names
+    assert [spec.name for spec in specs] == names
 
 
 def test_a_converted_model_that_takes_another_dtype_is_given_that() -> None:
-    (found,) = with_names_of((InputSpec(name="x", dtype="float64"),), (InputSpec(name="x", dtype="float32"),))
+    (spec,) = with_names_of((InputSpec(name="x", dtype="float64"),), (InputSpec(name="x", dtype="float32"),))
 
-    assert found.dtype == "float32"
+    assert spec.dtype == "float32"
 
 
 TWO_INPUTS = """
@@ -119,5 +119,5 @@ def test_torchscript_of_a_model_of_two_inputs_is_called_with_its_samples(tmp_pat
         again = data.build_payloads(
             script, made.inputs, batch_size=batch, seed=0, base=tmp_path / "made" / "torchscript"
         ).used
-        told = [(spec.name, spec.shape, spec.dtype, spec.digest, spec.distinct) for spec in used]
-        assert [(spec.name, spec.shape, spec.dtype, spec.digest, spec.distinct) for spec in again] == told
+        specs = [(spec.name, spec.shape, spec.dtype, spec.digest, spec.distinct) for spec in used]
+        assert [(spec.name, spec.shape, spec.dtype, spec.digest, spec.distinct) for spec in again] == specs

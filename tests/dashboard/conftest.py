@@ -72,26 +72,26 @@ class Visitor:
         assert answer.status_code == 200, (path, answer.text[:500])
         return answer.json()
 
-    def send(self, path: str, shown_at: str, **words: Any) -> Any:
+    def send(self, path: str, shown_at: str, **form: Any) -> Any:
         """Send a form that is on a page, with its token."""
         token = re.search(r'name="token" value="([^"]+)"', self.read(shown_at))
         assert token is not None
-        fields = {"token": token[1], **words}
+        fields = {"token": token[1], **form}
         return self.client.post(path, data=fields, follow_redirects=False)
 
-    def send_file(self, file: tuple[str, bytes] | None, **words: Any) -> Any:
+    def send_file(self, file: tuple[str, bytes] | None, **form: Any) -> Any:
         """Send the form that registers a model, with its token."""
         token = re.search(r'name="token" value="([^"]+)"', self.read("/models"))
         assert token is not None
-        fields = {"token": token[1], **words}
+        fields = {"token": token[1], **form}
         parts = {"file": ("", b"")} if file is None else {"file": file}
         return self.client.post("/models", data=fields, files=parts, follow_redirects=False)
 
 
 def links_of(text: str) -> list[str]:
     """Return the addresses that a page leads to on this server."""
-    found = (unescape(link) for link in re.findall(r'<a href="(/[^"]*)"', text))
-    return [link for link in dict.fromkeys(found) if not link.startswith(("/static", "/api"))]
+    links = (unescape(link) for link in re.findall(r'<a href="(/[^"]*)"', text))
+    return [link for link in dict.fromkeys(links) if not link.startswith(("/static", "/api"))]
 
 
 def visitor_of(store: Store) -> Visitor:

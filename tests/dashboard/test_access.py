@@ -61,8 +61,8 @@ def test_nothing_is_shown_to_a_stranger(stranger: Visitor) -> None:
 
 def test_a_token_leads_to_the_page_that_was_asked_for(stranger: Visitor) -> None:
     """Its cookie is read by no script and sent from no other site, and ends with logging out."""
-    asked = stranger.client.get("/results?name=x&where=not+failed", headers=HTML).headers["location"]
-    form = stranger.read(asked)
+    address = stranger.client.get("/results?name=x&where=not+failed", headers=HTML).headers["location"]
+    form = stranger.read(address)
     following = re.search(r'name="next" value="([^"]*)"', form)
     assert following is not None
     assert 'type="password"' in form

@@ -26,22 +26,22 @@ def test_no_operation_fails_of_itself(visitor: Visitor) -> None:
     """Hundreds of examples of each operation: no answer is a fault of the server, and each is JSON."""
     app: Any = visitor.client.app
     schema = schemathesis.openapi.from_dict(app.openapi())
-    seen: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
     statuses: Counter[int] = Counter()
     modes = schemathesis.GenerationMode
-    for found in schema.get_all_operations():
-        operation = found.ok()
+    for parsed in schema.get_all_operations():
+        operation = parsed.ok()
 
         def check(case: Any) -> None:
             label = operation.label  # noqa: B023 - it is called within this round
             sent = case.as_transport_kwargs(base_url=f"http://127.0.0.1:{PORT}")
             url = quote(sent["url"], safe="%/:")
-            asked = urlencode(sent.get("params") or {}, doseq=True)
-            if len(url) + len(asked) > LONGEST:  # no client sends it
-                seen[label] += 1
+            query = urlencode(sent.get("params") or {}, doseq=True)
+            if len(url) + len(query) > LONGEST:  # no client sends it
+                calls[label] += 1
                 return
-            answer = visitor.client.request(sent["method"], f"{url}?{asked}", follow_redirects=False)
-            seen[label] += 1
+            answer = visitor.client.request(sent["method"], f"{url}?{query}", follow_redirects=False)
+            calls[label] += 1
             statuses[answer.status_code] += 1
             assert answer.status_code < 500, (label, sent)
 
@@ -57,6 +57,6 @@ def test_no_operation_fails_of_itself(visitor: Visitor) -> None:
         )(given(strategy)(check))()
 
     print(dict(statuses))
-    assert len(seen) == len(list(schema.get_all_operations()))
+    assert len(calls) == len(list(schema.get_all_operations()))
     # What takes no words is asked once.
-    assert all(times >= EXAMPLES * 0.9 or times == 1 for times in seen.values())
+    assert all(times >= EXAMPLES * 0.9 or times == 1 for times in calls.values())

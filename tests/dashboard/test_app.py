@@ -67,14 +67,14 @@ class Outline(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note what an element is."""
         self.tags.append(tag)
-        given = dict(attrs)
-        self.current += "aria-current" in given
+        attributes = dict(attrs)
+        self.current += "aria-current" in attributes
         if tag == "label":
-            self.labelled.add(str(given.get("for")))
-        if tag in {"input", "select", "textarea"} and given.get("type") != "hidden":
-            self.fields.append(given)
+            self.labelled.add(str(attributes.get("for")))
+        if tag in {"input", "select", "textarea"} and attributes.get("type") != "hidden":
+            self.fields.append(attributes)
         if tag == "th":
-            self.heads.append(given)
+            self.heads.append(attributes)
 
 
 @pytest.mark.parametrize("path", [route.path for route in PAGES])
@@ -116,16 +116,16 @@ def test_a_page_has_no_script_or_style_of_its_own(visitor: Visitor, path: str) -
 @pytest.mark.parametrize("most", [45, pytest.param(120, marks=pytest.mark.slow)])
 def test_every_link_of_every_page_leads_somewhere(visitor: Visitor, most: int) -> None:
     """Whoever follows links from the first page, the last one first, finds no page missing."""
-    seen: dict[str, int] = {}
+    statuses: dict[str, int] = {}
     waiting = ["/"]
-    while waiting and len(seen) < most:
+    while waiting and len(statuses) < most:
         path = waiting.pop()
         answer = visitor.get(path)
-        seen[path] = answer.status_code
-        waiting += [link for link in links_of(answer.text) if link not in seen and link not in waiting]
+        statuses[path] = answer.status_code
+        waiting += [link for link in links_of(answer.text) if link not in statuses and link not in waiting]
 
-    assert {path: status for path, status in seen.items() if status != 200} == {}
-    assert len(seen) > 40
+    assert {path: status for path, status in statuses.items() if status != 200} == {}
+    assert len(statuses) > 40
 
 
 def test_what_a_page_loads_is_there(visitor: Visitor) -> None:
@@ -187,13 +187,13 @@ def test_the_matrix_shows_the_columns_that_were_chosen(visitor: Visitor) -> None
 
 def test_lists_have_pages(visitor: Visitor) -> None:
     """The links to older ones lead through all of a list, each once."""
-    seen, path = [], "/results"
+    ids, path = [], "/results"
     while path:
         page = visitor.json(path)
-        seen += [item["id"] for item in page["items"]]
+        ids += [item["id"] for item in page["items"]]
         path = (page["next"] or "").removeprefix(API)
 
-    assert len(seen) == len(set(seen)) == 33
+    assert len(ids) == len(set(ids)) == 33
 
 
 def test_an_empty_store_says_what_to_do(newcomer: Visitor) -> None:
@@ -234,15 +234,15 @@ def test_tasks_have_pages(tmp_path: Path) -> None:
         version, _ = store.registry.add_version(a_version())
         store.registry.enqueue([a_task(version, batch=batch) for batch in range(1, 121)])
         looked = visitor_of(store)
-        seen, path = [], "/tasks"
+        ids, path = [], "/tasks"
         while path:
             page = looked.json(path)
-            seen += [task["id"] for task in page["tasks"]]
+            ids += [task["id"] for task in page["tasks"]]
             path = (page["next"] or "").removeprefix(API)
         second = looked.read("/tasks?before=1-100-50")
 
-    assert seen == sorted(set(seen))
-    assert len(seen) == 120
+    assert ids == sorted(set(ids))
+    assert len(ids) == 120
     assert ">First</a>" in second
     assert ">More</a>" in second
 
@@ -257,12 +257,12 @@ def test_the_answer_can_be_shared(visitor: Visitor) -> None:
 
 def test_numbers_are_typed_without_scripts(visitor: Visitor) -> None:
     """A latency in milliseconds is a bound, a price without its hour is one; the link has what was asked."""
-    shown = visitor.json("/models/digits/answer?p99=20&demand=200&price=1.2")
+    answer = visitor.json("/models/digits/answer?p99=20&demand=200&price=1.2")
     text = visitor.read("/models/digits/answer?p99=20&price=1.2")
 
-    assert shown["bounds"] == ["latency.p99 <= 20 ms"]
-    assert shown["demand"] == 200
-    assert shown["price"]["per_hour"] == 1.2
+    assert answer["bounds"] == ["latency.p99 <= 20 ms"]
+    assert answer["demand"] == 200
+    assert answer["price"]["per_hour"] == 1.2
     assert '<a href="/models/digits/answer?p99=20&amp;price=1.2">Link to this question</a>' in text
 
 
@@ -351,10 +351,10 @@ def test_whatever_is_asked_for_no_page_fails(visitor: Visitor, route: PageRoute,
         part = path[path.index("{") : path.index("}") + 1]
         path = path.replace(part, quote(data.draw(ODD), safe="") or "x")
     query = data.draw(st.lists(st.tuples(st.sampled_from((*route.query, "x")), ODD), max_size=4))
-    asked = f"{path}?{urlencode(query)}"
+    address = f"{path}?{urlencode(query)}"
 
-    assert visitor.get(asked).status_code in {200, 400, 404}
-    twin = visitor.get(API + ("/home" if path == "/" else asked))
+    assert visitor.get(address).status_code in {200, 400, 404}
+    twin = visitor.get(API + ("/home" if path == "/" else address))
     assert twin.status_code in {200, 400, 404}
     assert twin.headers["content-type"] == "application/json"
 

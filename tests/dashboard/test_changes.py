@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from modeldyno.interfaces.store import Store
 
 
-async def told(store: Store, looks: int) -> list[str]:
+async def collect_texts(store: Store, rounds: int) -> list[str]:
     """Return what a page is told in a number of looks, while a result is stored after each second one."""
     looked = 0
 
@@ -25,7 +25,7 @@ async def told(store: Store, looks: int) -> list[str]:
         looked += 1
         if looked % 2 == 0:
             store.put(a_small_result(id=f"{looked:x}" * 12), headline="")
-        return looked >= looks
+        return looked >= rounds
 
     time = iter(range(1000))
     watch = ChangeWatch(store=store, clock=lambda: float(next(time)))
@@ -34,7 +34,7 @@ async def told(store: Store, looks: int) -> list[str]:
 
 def test_a_change_is_announced_once(newcomer: Visitor) -> None:
     """The first event says where the store is, each further one that something was written."""
-    events = asyncio.run(told(newcomer.store, 9))
+    events = asyncio.run(collect_texts(newcomer.store, 9))
 
     assert len(events) == len(set(events)) == 5
     assert all(event.startswith("event: change\ndata: ") and event.endswith("\n\n") for event in events)

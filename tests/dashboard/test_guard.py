@@ -48,7 +48,7 @@ def refused(visitor: Visitor, host: str, origin: str | None = None) -> list[tupl
             statuses.append(message["status"])
 
     async def ask() -> list[tuple[str, str, int]]:
-        for route, method in asked:
+        for route, method in calls:
             path, _, query = route.partition("?")
             scope = {
                 "type": "http", "http_version": "1.1", "method": method, "path": path, "headers": headers,
@@ -56,9 +56,9 @@ def refused(visitor: Visitor, host: str, origin: str | None = None) -> list[tupl
                 "scheme": "http", "server": ("127.0.0.1", PORT), "client": ("127.0.0.1", 1),
             }  # fmt: skip
             await visitor.client.app(scope, receive, send)
-        return [(*one, status) for one, status in zip(asked, statuses, strict=True) if status != 403]
+        return [(*one, status) for one, status in zip(calls, statuses, strict=True) if status != 403]
 
-    asked = [(route, method) for route in ROUTES for method in METHODS]
+    calls = [(route, method) for route in ROUTES for method in METHODS]
     return asyncio.run(ask())
 
 

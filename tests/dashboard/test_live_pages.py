@@ -62,15 +62,15 @@ def test_its_json_twin_has_the_seconds(watcher: Visitor) -> None:
 def test_lists_lead_to_it_while_it_goes_on(watcher: Visitor) -> None:
     """The first page and that of loads, as JSON too; their spreadsheet stays that of the series."""
     watcher.store.put_conclusion(a_ladder(), headline="")
-    for page, words in (("/", "loads"), ("/loads", "going_on")):
+    for page, key in (("/", "loads"), ("/loads", "going_on")):
         assert f'<a href="{PAGE}">digits</a>' in watcher.read(page)
-        assert [load["id"] for load in watcher.json(page)[words]] == [LIVE_LOAD.id]
+        assert [load["id"] for load in watcher.json(page)[key]] == [LIVE_LOAD.id]
     assert "provisional" not in watcher.read("/loads.csv")
     change(watcher, ended=True)
 
-    for page, words in (("/", "loads"), ("/loads", "going_on")):
+    for page, key in (("/", "loads"), ("/loads", "going_on")):
         assert PAGE not in watcher.read(page)
-        assert watcher.json(page)[words] == []
+        assert watcher.json(page)[key] == []
 
 
 def test_a_single_load_is_listed_once_it_has_ended(watcher: Visitor) -> None:
@@ -122,9 +122,9 @@ def test_a_load_that_ended_without_a_result_says_so(watcher: Visitor) -> None:
 
 def test_silence_is_told() -> None:
     """A command that was killed tells nothing more."""
-    said = [str(live_pages.live_page(replace(LIVE_LOAD, silent=silent)).parts[0]) for silent in (2.0, 42.0)]
+    texts = [str(live_pages.live_page(replace(LIVE_LOAD, silent=silent)).parts[0]) for silent in (2.0, 42.0)]
 
-    assert ["Nothing was heard of it for 42 seconds" in text for text in said] == [False, True]
+    assert ["Nothing was heard of it for 42 seconds" in text for text in texts] == [False, True]
 
 
 def test_a_chart_breaks_its_line_where_there_is_nothing() -> None:

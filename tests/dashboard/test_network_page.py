@@ -32,14 +32,14 @@ def test_a_network_is_drawn_and_told(visitor: Visitor) -> None:
 
 def test_every_module_that_can_be_opened_opens(visitor: Visitor) -> None:
     """Each link of a drawing leads to a page, and so do those there."""
-    waiting, seen = [f"/results/{INSPECTED}/network"], set[str]()
+    waiting, opened = [f"/results/{INSPECTED}/network"], set[str]()
     while waiting:
         path = waiting.pop()
-        seen.add(path)
-        found = re.findall(r'<a href="(/results/[^"]*/network[^"]*)"', visitor.read(path))
-        waiting += [link for link in dict.fromkeys(found) if link not in seen and link not in waiting]
+        opened.add(path)
+        links = re.findall(r'<a href="(/results/[^"]*/network[^"]*)"', visitor.read(path))
+        waiting += [link for link in dict.fromkeys(links) if link not in opened and link not in waiting]
 
-    assert len(seen) > 2
+    assert len(opened) > 2
 
 
 def test_what_is_not_there_is_told(visitor: Visitor) -> None:

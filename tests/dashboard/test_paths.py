@@ -31,10 +31,10 @@ def answered(visitor: Visitor, paths: list[str]) -> list[tuple[int, bytes]]:
         return {"type": "http.request", "body": b""}
 
     async def ask(path: str) -> tuple[int, bytes]:
-        told: list[Any] = []
+        messages: list[Any] = []
 
         async def send(message: Any) -> None:
-            told.append(message)
+            messages.append(message)
 
         plain, _, query = path.partition("?")
         scope = {
@@ -44,7 +44,7 @@ def answered(visitor: Visitor, paths: list[str]) -> list[tuple[int, bytes]]:
             "server": ("127.0.0.1", PORT), "client": ("127.0.0.1", 1),
         }  # fmt: skip
         await visitor.client.app(scope, receive, send)
-        return told[0]["status"], b"".join(message.get("body", b"") for message in told[1:])
+        return messages[0]["status"], b"".join(message.get("body", b"") for message in messages[1:])
 
     async def ask_all() -> list[tuple[int, bytes]]:
         return [await ask(path) for path in paths]

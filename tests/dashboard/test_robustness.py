@@ -59,28 +59,28 @@ def drawn(source: random.Random) -> str:
     return word
 
 
-def filled(path: str, source: random.Random, known: list[str]) -> str:
+def filled(path: str, source: random.Random, known_names: list[str]) -> str:
     """Put something that is there, or something odd, into the places of a path."""
     return re.sub(
         r"\{\w+\}",
         lambda _: quote(
-            source.choice((source.choice(known), drawn(source))).replace("/", "") or "-", safe=""
+            source.choice((source.choice(known_names), drawn(source))).replace("/", "") or "-", safe=""
         ),
         path,
     )
 
 
-def addresses(path: str, query: tuple[str, ...], count: int, known: list[str]) -> Iterator[str]:
+def addresses(path: str, query: tuple[str, ...], count: int, known_names: list[str]) -> Iterator[str]:
     """Give addresses of a page: each part of the query is left out, odd, or given twice."""
     source = random.Random(path)
     for _ in range(count):
         names = [name for name in (*query, *query, source.choice(NAMES)) if source.random() < 0.5]
         parts = urlencode([(name, drawn(source)) for name in names])
-        yield f"{filled(path, source, known)}?{parts}"
+        yield f"{filled(path, source, known_names)}?{parts}"
 
 
 @pytest.fixture
-def known(visitor: Visitor) -> list[str]:
+def known_names(visitor: Visitor) -> list[str]:
     """Give ids and names of the store."""
     text = "".join(
         visitor.read(path) for path in ("/results", "/studies", "/comparisons", "/loads", "/models")
@@ -92,25 +92,25 @@ def known(visitor: Visitor) -> list[str]:
 
 @pytest.mark.parametrize("count", [5, MANY])
 @pytest.mark.parametrize("route", PAGES, ids=lambda route: route.path)
-def test_no_address_is_an_error(visitor: Visitor, known: list[str], route: object, count: int) -> None:
+def test_no_address_is_an_error(visitor: Visitor, known_names: list[str], route: object, count: int) -> None:
     """As a page and as JSON."""
     path, query = route.path, route.query  # type: ignore[attr-defined]
     twin = API + ("/home" if path == "/" else path)
-    for address in (*addresses(path, query, count, known), *addresses(twin, query, count, known)):
+    for address in (*addresses(path, query, count, known_names), *addresses(twin, query, count, known_names)):
         status = visitor.client.get(address, follow_redirects=False).status_code
         assert status < 500, address
 
 
 @pytest.mark.parametrize("count", [15, MANY])
 @pytest.mark.parametrize("route", WRITES, ids=lambda route: route.path)
-def test_no_form_is_an_error(visitor: Visitor, known: list[str], route: object, count: int) -> None:
+def test_no_form_is_an_error(visitor: Visitor, known_names: list[str], route: object, count: int) -> None:
     """With the token of its session and fields of any name and text, and as other kinds of bodies."""
     source = random.Random(route.path)  # type: ignore[attr-defined]
     token = re.search(r'name="token" value="([^"]+)"', visitor.read("/models/digits"))
     assert token is not None
     statuses = set()
     for _ in range(count):
-        path = filled(route.path, source, known)  # type: ignore[attr-defined]
+        path = filled(route.path, source, known_names)  # type: ignore[attr-defined]
         fields = {name: drawn(source) for name in NAMES if source.random() < 0.5} | {"token": token[1]}
         body = urlencode(fields).encode()[: source.choice((None, None, None, source.randrange(99)))]
         kind = source.choice(

@@ -31,8 +31,8 @@ def test_it_answers_and_ends_quietly(tmp_path: Path) -> None:
         env={**os.environ, "MODELDYNO_STORE": f"sqlite:///{store}"},
     )
     assert process.stdout is not None
-    said = process.stdout.readline()
-    address = said.split()[4]
+    line = process.stdout.readline()
+    address = line.split()[4]
     with urllib.request.urlopen(f"{address}/", timeout=30) as answer:
         assert "The store is empty" in answer.read().decode()
     stream = urllib.request.urlopen(f"{address}/changes", timeout=30)
@@ -41,7 +41,7 @@ def test_it_answers_and_ends_quietly(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
 
-    assert str(store) in said
+    assert str(store) in line
     assert not store.exists()
     assert process.returncode == 0
     assert errors == ""

@@ -31,16 +31,16 @@ class Bench:
 
     async def ask(self, *names: str, newest: bool = True) -> list[str]:
         """Ask for pages at once."""
-        asked = (self.pages.page(name, partial(self.make, name), newest=newest) for name in names)
-        return await asyncio.gather(*asked)
+        pending = (self.pages.page(name, partial(self.make, name), newest=newest) for name in names)
+        return await asyncio.gather(*pending)
 
     def read(self, *names: str, newest: bool = True) -> list[str]:
         """Do the same, from nothing that runs, and wait for what is made behind those who ask."""
 
         async def ask() -> list[str]:
-            found = await self.ask(*names, newest=newest)
+            answer = await self.ask(*names, newest=newest)
             await asyncio.gather(*self.pages._making.values())
-            return found
+            return answer
 
         return asyncio.run(ask())
 
@@ -99,9 +99,9 @@ def test_an_error_behind_somebody_is_nobodys() -> None:
         raise OSError
 
     async def meanwhile() -> list[str]:
-        shown = await bench.pages.page("models", fail)
+        page = await bench.pages.page("models", fail)
         await asyncio.sleep(0.01)
-        return [shown, *await bench.ask("models")]
+        return [page, *await bench.ask("models")]
 
     assert asyncio.run(meanwhile()) == ["models 1", "models 2"]
 

@@ -53,11 +53,11 @@ def visitor(tmp_path: Path) -> Iterator[Visitor]:
 
 def test_a_model_that_has_become_slower_stands_first(visitor: Visitor) -> None:
     """The title counts such; each links to its history."""
-    told = {row["name"]: row["state"] for row in visitor.json("/trends")}
+    states = {row["name"]: row["state"] for row in visitor.json("/trends")}
     text = visitor.read("/trends")
 
-    assert next(iter(told)) == "slower"
-    assert told == {"slower": "worse", "steady": "stable", reading_tag(TARGET): "stable"}
+    assert next(iter(states)) == "slower"
+    assert states == {"slower": "worse", "steady": "stable", reading_tag(TARGET): "stable"}
     assert "<h1>Trends: 1 worse</h1>" in text
     assert "worse by 50.0%" in text
     assert "the machine the bench" in text
@@ -77,8 +77,8 @@ def test_the_history_of_a_model_is_drawn(visitor: Visitor) -> None:
 def test_the_first_page_names_what_has_become_worse(visitor: Visitor) -> None:
     """With a link to its history; while nobody knows yet, it says so."""
 
-    def attention(asked: PageRequest) -> list[tuple[str, str, str, str]]:
-        data = home_page.home(asked).data
+    def attention(question: PageRequest) -> list[tuple[str, str, str, str]]:
+        data = home_page.home(question).data
         assert isinstance(data, dict)
         return [(one["state"], one["of"], one["why"], one["address"]) for one in data["attention"]]
 
@@ -94,8 +94,8 @@ def test_a_damaged_result_makes_its_own_history_unknown_alone(visitor: Visitor, 
     with sqlite3.connect(tmp_path / "store.db") as connection:
         connection.execute("UPDATE results SET checksum = 'wrong' WHERE name = 'steady'")
 
-    found = [(one.of, one.state) for one in find_regressions(visitor.store)]
-    assert found == [("slower", "worse"), ("steady", "unknown")]
+    regressions = [(one.of, one.state) for one in find_regressions(visitor.store)]
+    assert regressions == [("slower", "worse"), ("steady", "unknown")]
     states = {row["name"]: row["state"] for row in visitor.json("/trends")}
     assert states == {"slower": "worse", "steady": "unknown", reading_tag(TARGET): "stable"}
     assert "<h1>Trends: 1 worse, 1 unknown</h1>" in visitor.read("/trends")
@@ -137,8 +137,8 @@ def test_regressions_are_searched_again_when_the_store_has_changed(visitor: Visi
     now, mark = 0.0, "first"
     search = RegressionSearch(store=visitor.store, mark=lambda: mark, clock=lambda: now)
     wait_for(lambda: search.regressions() is not None)
-    (found,) = search.regressions() or ()
-    assert (found.of, search.version) == ("slower", 1)
+    (regression,) = search.regressions() or ()
+    assert (regression.of, search.version) == ("slower", 1)
 
     for day in range(11, 17):
         result = a_result(
@@ -149,7 +149,7 @@ def test_regressions_are_searched_again_when_the_store_has_changed(visitor: Visi
         )
         put(visitor.store, result)
     mark = "second"
-    assert search.regressions() == [found]
+    assert search.regressions() == [regression]
     now = 20.0
     wait_for(lambda: search.regressions() == [])
     assert search.version == 2

@@ -77,12 +77,12 @@ def test_a_result_is_tagged(operator: Visitor) -> None:
 
 def test_an_alias_is_set_and_rolled_back_and_removed(operator: Visitor) -> None:
     """As modeldyno registry alias does."""
-    for words, named in (
+    for form, named in (
         ({"do": "move", "alias": "champion", "number": "1"}, {"champion": 1}),
         ({"do": "back", "alias": "champion"}, {"champion": 2}),
         ({"do": "remove", "alias": "champion"}, {}),
     ):
-        answer = operator.send("/models/digits/aliases", "/models/digits", **words)
+        answer = operator.send("/models/digits/aliases", "/models/digits", **form)
         assert answer.headers["location"] == "/models/digits"
         assert operator.store.registry.aliases("digits") == named
 
@@ -103,9 +103,9 @@ def test_a_measurement_is_queued(operator: Visitor) -> None:
     """Of a version that is registered, on a target that is known, before everything else."""
     registry = operator.store.registry
     (here, *_) = registry.targets()
-    words = {"recipe": "source", "batch": "3", "target": here.id}
+    form = {"recipe": "source", "batch": "3", "target": here.id}
 
-    answer = operator.send("/models/digits/2/measure", "/models/digits/2", do="measure", **words)
+    answer = operator.send("/models/digits/2/measure", "/models/digits/2", do="measure", **form)
 
     assert answer.headers["location"] == "/tasks?model=digits%2F2"
     first = registry.tasks(states=(TaskState.QUEUED,))[0]
@@ -125,8 +125,8 @@ def test_what_a_result_measured_is_queued_again(operator: Visitor) -> None:
     assert answer.headers["location"] == "/tasks?model=digits%2F1"
     measured = operator.store.get(RESULT).job
     settings = {name: value for name, value in measured.config.items() if name != "device"}
-    found = [task.measure for task in registry.tasks(states=(TaskState.QUEUED,)) if task.number == 1]
-    assert [(m.settings, m.probes) for m in found if m is not None] == [(settings, measured.probes)]
+    queued = [task.measure for task in registry.tasks(states=(TaskState.QUEUED,)) if task.number == 1]
+    assert [(m.settings, m.probes) for m in queued if m is not None] == [(settings, measured.probes)]
     assert f"modeldyno registry add {measured.model}" in operator.read(f"/results/{'d' * 12}")
     assert operator.send(f"/results/{'d' * 12}/again", "/models", target=here.id).status_code == 400
 
@@ -139,14 +139,14 @@ def test_a_comparison_is_queued(operator: Visitor) -> None:
     versions = {"version": ["2", "1", ""], "batch": "4", "target": here.id}
     for _ in range(2):
         assert operator.send("/models/digits/compare", "/models/digits", **versions).status_code == 303
-    words = {"with": [RESULT, "d" * 12], "target": here.id}
+    form = {"with": [RESULT, "d" * 12], "target": here.id}
 
-    answer = operator.send("/compare", f"/compare?with={RESULT}&with={'d' * 12}", **words)
+    answer = operator.send("/compare", f"/compare?with={RESULT}&with={'d' * 12}", **form)
 
     assert answer.headers["location"] == "/tasks"
-    found = [task.label for task in registry.tasks() if task.kind is TaskKind.COMPARE]
-    assert sorted(label.partition(":")[0] for label in found) == ["digits/1 source", "digits/2 source"]
-    assert "digits/2 source: batch 4 beside digits/1 source" in found
+    labels = [task.label for task in registry.tasks() if task.kind is TaskKind.COMPARE]
+    assert sorted(label.partition(":")[0] for label in labels) == ["digits/1 source", "digits/2 source"]
+    assert "digits/2 source: batch 4 beside digits/1 source" in labels
 
 
 def test_a_file_is_registered(operator: Visitor) -> None:
@@ -192,9 +192,9 @@ def test_a_form_without_its_token_is_refused(operator: Visitor, path: str, token
     """And nothing is written."""
     operator.read("/")
     before = operator.store.change_mark()
-    words = FORMS[path] if token is None else {**FORMS[path], "token": token}
+    form = FORMS[path] if token is None else {**FORMS[path], "token": token}
 
-    answer = operator.client.post(path, data=words, headers={"origin": f"http://127.0.0.1:{PORT}"})
+    answer = operator.client.post(path, data=form, headers={"origin": f"http://127.0.0.1:{PORT}"})
 
     assert answer.status_code == 403
     assert operator.store.change_mark() == before
@@ -221,7 +221,7 @@ def test_a_page_of_another_site_cannot_write(operator: Visitor, site: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("path", "words"),
+    ("path", "form"),
     [
         (f"/results/{RESULT}/tags", {"do": "add", "tag": ""}),
         (f"/results/{RESULT}/tags", {"do": "delete", "tag": "x"}),
@@ -248,16 +248,13 @@ def test_a_page_of_another_site_cannot_write(operator: Visitor, site: str) -> No
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_sentence(
-    operator: Visitor, path: str, words: dict[str, str]
+    operator: Visitor, path: str, form: dict[str, str]
 ) -> None:
     """With 400, and nothing is written."""
     shown_at = "/models"
     events = len(operator.store.registry.events())
 
-    if path == "/models":
-        answer = operator.send_file(None, **words)
-    else:
-        answer = operator.send(path, shown_at, **words)
+    answer = operator.send_file(None, **form) if path == "/models" else operator.send(path, shown_at, **form)
 
     assert answer.status_code == 400
     assert "<h1>That cannot be done</h1>" in answer.text

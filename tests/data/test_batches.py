@@ -42,9 +42,9 @@ def build(
 
 def encode(texts: Sequence[str], length: int | None) -> Feed:
     """Encode each word as its length, padded with 0; a limit of 6 words."""
-    words = [[len(word) for word in text.split()][: length or 6] for text in texts]
-    width = length or max(map(len, words))
-    ids = np.array([row + [0] * (width - len(row)) for row in words], np.int64)
+    word_lengths = [[len(word) for word in text.split()][: length or 6] for text in texts]
+    width = length or max(map(len, word_lengths))
+    ids = np.array([row + [0] * (width - len(row)) for row in word_lengths], np.int64)
     return {"input_ids": ids, "attention_mask": (ids > 0).astype(np.int64), "extra": ids}
 
 
@@ -252,10 +252,10 @@ DECLARED = (
 @pytest.mark.parametrize("batch_size", [None, 3])
 def test_example_is_used_as_it_is(batch_size: int | None) -> None:
     """A model's own inputs are used unchanged when nothing else is requested."""
-    given = example(3)
-    payload = build(model(*DECLARED, example=given), batch_size=batch_size)
+    feed = example(3)
+    payload = build(model(*DECLARED, example=feed), batch_size=batch_size)
     assert len(payload.feeds) == 1
-    assert all(payload.feeds[0][name] is given[name] for name in given)
+    assert all(payload.feeds[0][name] is feed[name] for name in feed)
     assert payload.samples == 3
     assert [d.code for d in payload.doubts] == ([] if batch_size else ["assumed-batch"])
     assert [u.distinct for u in payload.used] == [1, 1]
@@ -276,9 +276,9 @@ def test_a_batch_is_doubted_only_where_the_first_axis_may_be_another(
 ) -> None:
     """A torch module takes images and rows of features by the batch; a sequence may have time first."""
     spec = InputSpec(name="x", shape=("batch", *shape[1:]), dtype="float32")
-    given = replace(model(spec, example={"x": np.zeros(shape, np.float32)}), form=form)
+    described = replace(model(spec, example={"x": np.zeros(shape, np.float32)}), form=form)
 
-    assert [doubt.code for doubt in build(given).doubts] == codes
+    assert [doubt.code for doubt in build(described).doubts] == codes
 
 
 def test_example_is_repeated_with_a_doubt() -> None:
@@ -300,17 +300,17 @@ def test_example_is_cut_into_smaller_batches() -> None:
 def test_example_with_unlike_rows_has_no_batch_size() -> None:
     """Inputs whose first axes differ are used as they are, but cannot be given a batch size."""
     specs = InputSpec(name="a", shape=("batch", 1), dtype="int64"), InputSpec(name="b")
-    given = {"a": np.ones((2, 1), np.int64), "b": np.ones((3, 1), np.float32)}
-    assert build(model(*specs, example=given)).samples == 2
+    feed = {"a": np.ones((2, 1), np.int64), "b": np.ones((3, 1), np.float32)}
+    assert build(model(*specs, example=feed)).samples == 2
     with pytest.raises(RequestError, match="first axes of the inputs differ"):
-        build(model(*specs, example=given), batch_size=4)
+        build(model(*specs, example=feed), batch_size=4)
 
 
 def test_example_gives_the_vocabulary() -> None:
     """When a shape is requested instead, integers stay within the range of the example."""
     spec = InputSpec(name="x", shape=("batch", "seq"), dtype="int64")
-    given = {"x": np.array([[7, 9]])}
-    values = build(model(spec, example=given), "x=4x100").feeds[0]["x"]
+    feed = {"x": np.array([[7, 9]])}
+    values = build(model(spec, example=feed), "x=4x100").feeds[0]["x"]
     assert (values.min(), values.max()) == (7, 9)
 
 

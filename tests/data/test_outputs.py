@@ -95,9 +95,9 @@ def test_a_file_holds_what_was_given_and_returned(tmp_path: Path) -> None:
     path = tmp_path / "o.npz"
     np.savez(path, **named_arrays({"x": ONE, "z": ONE}, {"x": 2 * ONE}))  # type: ignore[arg-type]
 
-    given, returned = load_call(path)
+    inputs, returned = load_call(path)
 
-    assert (list(given), list(returned)) == (["x", "z"], ["x"])
+    assert (list(inputs), list(returned)) == (["x", "z"], ["x"])
     assert same_values(returned, {"x": 2 * ONE})
 
 

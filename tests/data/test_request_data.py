@@ -84,7 +84,7 @@ def test_a_batch_is_steps_that_follow_one_another(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("document", "said"),
+    ("document", "message"),
     [
         ("{", "is not JSON"),
         ({"IDS": [1]}, 'no list "data" of requests'),
@@ -100,9 +100,9 @@ def test_a_batch_is_steps_that_follow_one_another(tmp_path: Path) -> None:
         ({"data": [{"IDS": [1]}], "validation_data": [{"SUM": None}]}, "has no values"),
     ],
 )  # fmt: skip
-def test_what_is_no_request_is_refused(tmp_path: Path, document: Any, said: str) -> None:
+def test_what_is_no_request_is_refused(tmp_path: Path, document: Any, message: str) -> None:
     """One sentence names the file, the step and what is wrong with it."""
-    with pytest.raises(RequestError, match=said):
+    with pytest.raises(RequestError, match=message):
         built(tmp_path, document, IDS)
 
 
@@ -115,7 +115,7 @@ def test_a_batch_of_unlike_shapes_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "expected", "said"),
+    ("answer", "expected", "phrase"),
     [
         (np.array([[1, 2]]), ([1, 2],), ""),
         (np.array([[1.0004]], "float32"), ([1],), ""),
@@ -127,12 +127,12 @@ def test_a_batch_of_unlike_shapes_is_refused(tmp_path: Path) -> None:
         (np.array([b"ab"], object), (b"\x02\0\0\0ab",), ""),
     ],
 )
-def test_an_answer_is_compared_with_what_is_expected(answer: Any, expected: Any, said: str) -> None:
+def test_an_answer_is_compared_with_what_is_expected(answer: Any, expected: Any, phrase: str) -> None:
     """Floating-point values may be off by a thousandth; the first other difference is told."""
-    found = describe_difference({"y": answer}, {"y": expected})
+    difference = describe_difference({"y": answer}, {"y": expected})
 
-    assert said in found
-    assert bool(said) == bool(found)
+    assert phrase in difference
+    assert bool(phrase) == bool(difference)
 
 
 def test_an_output_that_is_missing_is_a_difference() -> None:

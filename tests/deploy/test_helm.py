@@ -90,8 +90,8 @@ def render(tmp_path_factory: pytest.TempPathFactory) -> Any:
     subprocess.run(["go", "build", "-o", program, source], env=environment, check=True)
 
     def rendered(**changes: Any) -> list[Any]:
-        given = [str(program), str(CHART), json.dumps({**VALUES, **changes})]
-        return list(yaml.safe_load_all(subprocess.run(given, check=True, capture_output=True).stdout))
+        command = [str(program), str(CHART), json.dumps({**VALUES, **changes})]
+        return list(yaml.safe_load_all(subprocess.run(command, check=True, capture_output=True).stdout))
 
     return rendered
 

@@ -39,11 +39,11 @@ RECOMPUTED = Recomputation.of((), kind="result", identifier="a1", name="digits",
 
 def test_printing_a_result_prints_its_report() -> None:
     """Figures with their intervals and doubts, not the names of metrics alone."""
-    shown = str(a_result())
+    text = str(a_result())
 
-    assert shown.startswith("digits answers in about 1.3 ms")
-    assert "throughput" in shown
-    assert not shown.endswith("\n")
+    assert text.startswith("digits answers in about 1.3 ms")
+    assert "throughput" in text
+    assert not text.endswith("\n")
 
 
 @pytest.mark.parametrize("doubt", [SLOW, EARLIER])
@@ -51,18 +51,18 @@ def test_advice_is_given_in_the_words_of_python(doubt: Doubt) -> None:
     """Advice names Python arguments, also that of an earlier version; the document is unchanged."""
     result = a_result(doubts=(doubt,))
 
-    for shown in (str(result), result._repr_html_(), result.to_html()):
-        assert "with max_time=" in shown
-        assert "--max-time" not in shown
+    for text in (str(result), result._repr_html_(), result.to_html()):
+        assert "with max_time=" in text
+        assert "--max-time" not in text
     assert result.doubts == (doubt,)
 
 
 def test_what_the_caller_knows_is_no_warning() -> None:
     """The report says that a live object ran in this process, where it says how it was measured."""
-    shown = str(a_result(doubts=(INLINE,)))
+    text = str(a_result(doubts=(INLINE,)))
 
-    assert "! not-isolated" not in shown
-    assert "ran         it ran inside the calling process" in shown
+    assert "! not-isolated" not in text
+    assert "ran         it ran inside the calling process" in text
 
 
 def test_a_result_is_saved_by_its_suffix(tmp_path: Path) -> None:
@@ -127,15 +127,15 @@ def test_a_table_needs_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_printing_a_document_prints_what_the_terminal_shows(document: Document) -> None:
     """Whatever its kind; a notebook shows the same as HTML."""
-    shown = str(document)
+    text = str(document)
 
-    assert shown == plugins.terminal().text(kind_of(document).blocks(document)).rstrip("\n")
-    assert not shown.startswith(type(document).__name__)
+    assert text == plugins.terminal().text(kind_of(document).blocks(document)).rstrip("\n")
+    assert not text.startswith(type(document).__name__)
     assert str(document._repr_html_()).startswith("<")
 
 
 @pytest.mark.parametrize(
-    ("document", "words"),
+    ("document", "phrase"),
     [
         (GateReport(result=a_failed_result()), "failed"),
         (RECOMPUTED, "digits"),
@@ -143,9 +143,9 @@ def test_printing_a_document_prints_what_the_terminal_shows(document: Document) 
     ],
     ids=lambda document: type(document).__name__,
 )
-def test_printing_an_answer_prints_what_the_terminal_shows(document: object, words: str) -> None:
+def test_printing_an_answer_prints_what_the_terminal_shows(document: object, phrase: str) -> None:
     """Also of what is no kind of document."""
-    assert words in str(document)
+    assert phrase in str(document)
     assert not str(document).startswith(type(document).__name__)
 
 

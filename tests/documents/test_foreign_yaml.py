@@ -48,7 +48,7 @@ def test_no_tag_makes_an_object(payload: str, tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (BOMB, "line 5: more than 10,000 values"),
         ("a: " + "[" * 100_000, "line 1: more than .* levels"),
@@ -63,9 +63,9 @@ def test_no_tag_makes_an_object(payload: str, tmp_path: Path, monkeypatch: pytes
         ("? [1]\n: 2", "this is not YAML"),
     ],
 )
-def test_what_no_configuration_is_like_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_what_no_configuration_is_like_is_refused(tmp_path: Path, text: str, message: str) -> None:
     """The message says what is wrong, and in which line where there is one."""
     path = tmp_path / "c.yaml"
     path.write_text(text)
-    with pytest.raises(RequestError, match=said):
+    with pytest.raises(RequestError, match=message):
         read_foreign_yaml(path)

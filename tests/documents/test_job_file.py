@@ -50,12 +50,12 @@ def test_a_file_without_jobs_is_one() -> None:
 
 def test_a_matrix_makes_a_job_of_each_combination() -> None:
     """The last key varies fastest, and what the file says besides holds for each."""
-    found = jobs(MATRIX)
+    all_jobs = jobs(MATRIX)
 
-    assert [job.label for job in found] == [
+    assert [job.label for job in all_jobs] == [
         "a.onnx batch_size=1", "a.onnx batch_size=8", "b.onnx batch_size=1", "b.onnx batch_size=8",
     ]  # fmt: skip
-    assert found[3].options.tree == {
+    assert all_jobs[3].options.tree == {
         "max_time": "5s",
         "set": {"threads": "1", "batch_size": "8"},
         "model": "models/b.onnx",
@@ -64,12 +64,12 @@ def test_a_matrix_makes_a_job_of_each_combination() -> None:
 
 def test_each_job_adds_its_keys_to_those_of_the_file() -> None:
     """Its own win; a matrix of a job is of that job."""
-    found = jobs(SEVERAL)
+    all_jobs = jobs(SEVERAL)
 
-    assert [job.options.tree.get("max_time") for job in found] == ["5s", "1s", "1s", "5s"]
-    assert [job.command for job in found] == ["profile", "profile", "profile", "load"]
-    assert found[2].options.tree["set"] == {"batch_size": "4"}
-    assert found[0].label == "a.onnx max_time=5s threads=1"
+    assert [job.options.tree.get("max_time") for job in all_jobs] == ["5s", "1s", "1s", "5s"]
+    assert [job.command for job in all_jobs] == ["profile", "profile", "profile", "load"]
+    assert all_jobs[2].options.tree["set"] == {"batch_size": "4"}
+    assert all_jobs[0].label == "a.onnx max_time=5s threads=1"
 
 
 def test_a_mistake_is_told_with_its_own_line() -> None:

@@ -25,7 +25,7 @@ class Shelf:
 
     kept: list[LiveLoad] = field(default_factory=list)
     free: threading.Event = field(default_factory=threading.Event)
-    asked: threading.Event = field(default_factory=threading.Event)
+    called: threading.Event = field(default_factory=threading.Event)
     wrong: bool = False
 
     def __enter__(self) -> Self:
@@ -36,7 +36,7 @@ class Shelf:
 
     def put_live_load(self, load: LiveLoad) -> None:
         """Keep it, after waiting as for a lock."""
-        self.asked.set()
+        self.called.set()
         self.free.wait(10)
         if self.wrong:
             raise StoreError("The store is away.")
@@ -55,17 +55,17 @@ def second(at: float) -> SecondPassed:
 @pytest.fixture
 def shelf() -> Shelf:
     """A store that is free."""
-    found = Shelf()
-    found.free.set()
-    return found
+    empty = Shelf()
+    empty.free.set()
+    return empty
 
 
-def show(shelf: Shelf, *events: Event, seen: list[Event] | None = None) -> LoadDisplay:
+def show(shelf: Shelf, *events: Event, passed_on: list[Event] | None = None) -> LoadDisplay:
     """Let a display follow events, and return it."""
     model = a_result().model
     assert model is not None
     with show_loads(store=lambda: shelf) as live:  # type: ignore[arg-type, return-value]
-        watch = live.follow((seen if seen is not None else []).append)
+        watch = live.follow((passed_on if passed_on is not None else []).append)
         for event in (Loaded(model=model), *events):
             watch(event)
     return live
@@ -83,10 +83,10 @@ def test_the_last_seconds_of_a_load_are_stored_as_they_pass(shelf: Shelf) -> Non
 
 def test_other_events_are_passed_on_and_nothing_is_stored_without_a_load(shelf: Shelf) -> None:
     """A profile shows nothing."""
-    seen: list[Event] = []
-    show(shelf, seen=seen)
+    events: list[Event] = []
+    show(shelf, passed_on=events)
 
-    assert len(seen) == 1
+    assert len(events) == 1
     assert shelf.kept == []
 
 
@@ -116,7 +116,7 @@ def test_a_store_that_is_locked_delays_nothing_and_gets_the_newest_state() -> No
     display = LoadDisplay(lambda: shelf)  # type: ignore[arg-type, return-value]
     watch = display.follow(lambda _event: None)
     watch(second(0.0))
-    assert shelf.asked.wait(10)
+    assert shelf.called.wait(10)
     for n in range(1, 50):
         watch(second(float(n)))
     shelf.free.set()

@@ -66,15 +66,15 @@ def test_a_word_is_what_stands_there(value: str) -> None:
 
 def test_every_part_knows_its_line() -> None:
     """Keys, list items and inline mappings have their own line."""
-    words = parse_yaml_text("# a comment\nmodel: m\nspace:\n  a: [1,\n    2]\n  b: {from: 1}\n", "s.yaml")
+    parsed = parse_yaml_text("# a comment\nmodel: m\nspace:\n  a: [1,\n    2]\n  b: {from: 1}\n", "s.yaml")
 
-    assert words.lines["model",] == 2
-    assert words.lines["space", "a", "1"] == 5
-    assert words.lines["space", "b", "from"] == 6
+    assert parsed.lines["model",] == 2
+    assert parsed.lines["space", "a", "1"] == 5
+    assert parsed.lines["space", "b", "from"] == 6
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("a: &x 1\nb: 2", "line 1: anchors"),
         ("a: 1\nb: *x", "line 2: anchors"),
@@ -92,9 +92,9 @@ def test_every_part_knows_its_line() -> None:
         ("a: " + "[" * 100_000, "more than 8 levels"),
     ],
 )
-def test_what_is_no_plain_table_is_refused(text: str, said: str) -> None:
+def test_what_is_no_plain_table_is_refused(text: str, message: str) -> None:
     """The message says what is wrong, and in which line."""
-    with pytest.raises(RequestError, match=said):
+    with pytest.raises(RequestError, match=message):
         parse_yaml_text(text, "s.yaml")
 
 
@@ -114,12 +114,12 @@ def test_a_file_is_read_or_refused_by_its_name(tmp_path: Path) -> None:
     other.write_bytes(b"\xff\xfe\x00")
 
     assert read_yaml_file(good).tree == {"model": "m.onnx"}
-    for path, said in (
+    for path, message in (
         (large, "too many for a configuration"),
         (other, "not text in UTF-8"),
         (tmp_path / "no", "Cannot"),
     ):
-        with pytest.raises(RequestError, match=said):
+        with pytest.raises(RequestError, match=message):
             read_yaml_file(path)
 
 
@@ -138,11 +138,11 @@ def test_words_of_two_places_are_joined() -> None:
 
 def test_a_mistake_tells_the_nearest_line() -> None:
     """Within a part of the file its line is added once; elsewhere the message stays unchanged."""
-    words = parse_yaml_text("model: a\nspace:\n  b: 1\n", "s.yaml")
+    parsed = parse_yaml_text("model: a\nspace:\n  b: 1\n", "s.yaml")
 
-    with pytest.raises(RequestError) as inner, words.at("space"), words.at("space", "b", "from"):
+    with pytest.raises(RequestError) as inner, parsed.at("space"), parsed.at("space", "b", "from"):
         raise RequestError("wrong.")
-    with pytest.raises(RequestError) as outer, words.at("plan"):
+    with pytest.raises(RequestError) as outer, parsed.at("plan"):
         raise RequestError("wrong.")
     assert str(inner.value) == "s.yaml, line 3: wrong."
     assert str(outer.value) == "wrong."

@@ -20,11 +20,11 @@ class Measured:
 
     def __init__(self, *values: tuple[float, float] | None) -> None:
         self.values = list(values)
-        self.asked: list[tuple[str, str]] = []
+        self.measured: list[tuple[str, str]] = []
 
     def __call__(self, dtype: str, device: str) -> tuple[float, float] | None:
         """Return the next values."""
-        self.asked.append((dtype, device))
+        self.measured.append((dtype, device))
         return self.values.pop(0)
 
 
@@ -51,7 +51,7 @@ def test_a_card_is_measured_once_and_has_its_own_name(tmp_path: Path) -> None:
         assert peaks is not None
         assert (peaks.name, peaks.flops, peaks.bandwidth) == ("cuda:0", {"float32": 4e14}, 4e12)
         assert (peaks.memory, peaks.source) == (16 << 30, "measured here with torch")
-    assert measure.asked == [("float32", "cuda:0")]
+    assert measure.measured == [("float32", "cuda:0")]
 
 
 @pytest.mark.usefixtures("idle")

@@ -34,10 +34,10 @@ TFS: dict[str, Any] = {
 def test_a_container_is_found_by_its_name(engines: Path, program: str) -> None:
     """With its ports, and its first process; whichever of the two programs knows it."""
     write_container_engine(engines / program, TFS)
-    found = find_container("serving")
-    assert found is not None
-    assert (found.name, found.program, found.pid) == ("serving", program, 4711)
-    assert found.ports == {8500: ("127.0.0.1", 18500), 8501: ("127.0.0.1", 18501)}
+    container = find_container("serving")
+    assert container is not None
+    assert (container.name, container.program, container.pid) == ("serving", program, 4711)
+    assert container.ports == {8500: ("127.0.0.1", 18500), 8501: ("127.0.0.1", 18501)}
     assert find_container("other") is None
 
 
@@ -61,17 +61,17 @@ def test_its_server_is_where_http_is_spoken(engines: Path) -> None:
 def test_one_of_several_ports_is_chosen(engines: Path, ports: dict[str, Any], url: str | None) -> None:
     """That of a known server's HTTP, else the first; ports that are not published are none."""
     write_container_engine(engines / "docker", {"name": "box", "pid": 1, "ports": ports})
-    found = find_container("box")
-    assert found is not None
-    assert found.url == url
+    container = find_container("box")
+    assert container is not None
+    assert container.url == url
 
 
 def test_a_container_in_the_network_of_the_host_has_the_ports_of_its_image(engines: Path) -> None:
     """They are published nowhere."""
     write_container_engine(engines / "podman", {"name": "box", "pid": 1, "host": ["8000/tcp", "8002/tcp"]})
-    found = find_container("box")
-    assert found is not None
-    assert found.url == "http://127.0.0.1:8000"
+    container = find_container("box")
+    assert container is not None
+    assert container.url == "http://127.0.0.1:8000"
 
 
 def test_containers_are_listed_in_the_order_of_their_start(engines: Path) -> None:
@@ -99,9 +99,9 @@ def test_a_container_that_ends_meanwhile_hides_no_other(engines: Path) -> None:
 def test_a_container_is_found_by_a_port_that_it_publishes(engines: Path) -> None:
     """The process that listens is the engine's own."""
     write_container_engine(engines / "docker", TFS)
-    found = find_container_at(18501)
-    assert found is not None
-    assert found.pid == 4711
+    container = find_container_at(18501)
+    assert container is not None
+    assert container.pid == 4711
     assert find_container_at(99) is None
 
 

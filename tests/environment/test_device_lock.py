@@ -146,19 +146,19 @@ def test_a_forked_child_may_leave_the_block_as_well(tmp_path: Path) -> None:
 
 def test_who_is_patient_gets_it(tmp_path: Path) -> None:
     """After saying once for whom it waits."""
-    told: list[str] = []
+    holders: list[str] = []
     with holding(tmp_path) as process:
         assert process.stdin is not None
 
         def let_go(holder: str) -> None:
-            told.append(holder)
+            holders.append(holder)
             assert process.stdin is not None
             process.stdin.write("go on\n")
             process.stdin.flush()
 
         with device_lock("cpu", "a", folder=tmp_path, patience=30.0, waiting=let_go) as holder:
             assert holder is None
-    assert told == [f"a sweep (pid {process.pid})"]
+    assert holders == [f"a sweep (pid {process.pid})"]
 
 
 def test_patience_ends(tmp_path: Path) -> None:

@@ -28,26 +28,26 @@ AT_ONCE = IdleRule(samples=1, period=0.0)
 class TestLooks:
     def test_each_look_must_find_it_idle(self) -> None:
         """Five of them by default."""
-        looks: list[tuple[str, float]] = []
+        checks: list[tuple[str, float]] = []
 
-        def look(device: str, period: float) -> str | None:
-            looks.append((device, period))
+        def check_device(device: str, period: float) -> str | None:
+            checks.append((device, period))
             return None
 
-        assert why_busy("cuda:1", IdleRule(), sample=look) is None
-        assert looks == [("cuda:1", 1.0)] * 5
+        assert why_busy("cuda:1", IdleRule(), sample=check_device) is None
+        assert checks == [("cuda:1", 1.0)] * 5
 
     @pytest.mark.parametrize("busy", range(5))
     def test_one_that_does_not_is_enough(self, busy: int) -> None:
         """Its reason is told, and nobody looks again."""
-        looks: list[str] = []
+        checks: list[str] = []
 
-        def look(_device: str, _period: float) -> str | None:
-            looks.append("")
-            return "ada trains" if len(looks) == busy + 1 else None
+        def check_device(_device: str, _period: float) -> str | None:
+            checks.append("")
+            return "ada trains" if len(checks) == busy + 1 else None
 
-        assert why_busy("cpu", IdleRule(), sample=look) == "ada trains"
-        assert len(looks) == busy + 1
+        assert why_busy("cpu", IdleRule(), sample=check_device) == "ada trains"
+        assert len(checks) == busy + 1
 
     def test_without_looks_nothing_is_busy(self) -> None:
         """Whoever knows better need not wait."""
@@ -82,7 +82,7 @@ def times(
 
 class TestProcessor:
     @pytest.mark.parametrize(
-        ("busy", "stolen", "own", "told"),
+        ("busy", "stolen", "own", "reason"),
         [
             (0.07, 0.0, 0.0, None),
             (2.0, 0.0, 1.95, None),
@@ -94,11 +94,11 @@ class TestProcessor:
         ],
     )
     def test_what_others_use_counts_and_what_we_use_does_not(
-        self, monkeypatch: pytest.MonkeyPatch, busy: float, stolen: float, own: float, told: str | None
+        self, monkeypatch: pytest.MonkeyPatch, busy: float, stolen: float, own: float, reason: str | None
     ) -> None:
         """Two percent of the allowed cores are allowed; who uses most is told."""
         with times(monkeypatch, busy=busy, stolen=stolen, own=own) as sleep:
-            assert why_busy("cpu", IdleRule(samples=1), sleep=sleep) == told
+            assert why_busy("cpu", IdleRule(samples=1), sleep=sleep) == reason
 
     def test_the_share_is_of_all_allowed_cores(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The same use is less of more cores."""
@@ -115,9 +115,9 @@ class TestProcessor:
             assert parent.stdout is not None
             stranger = int(parent.stdout.readline())
         try:
-            told = why_busy("cpu", rule)
-            assert told is not None
-            assert told.startswith(("others use ", "the hypervisor takes "))
+            reason = why_busy("cpu", rule)
+            assert reason is not None
+            assert reason.startswith(("others use ", "the hypervisor takes "))
         finally:
             os.kill(stranger, signal.SIGKILL)
 
@@ -142,9 +142,9 @@ class TestProcessor:
             raise FileNotFoundError(2, "No such file or directory", "/proc/stat")
 
         monkeypatch.setattr(idle, "_read_cpu", read)
-        told = why_busy("cpu", AT_ONCE)
-        assert told is not None
-        assert told.startswith("cpu cannot be read: ")
+        reason = why_busy("cpu", AT_ONCE)
+        assert reason is not None
+        assert reason.startswith("cpu cannot be read: ")
 
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -171,7 +171,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 class TestGpu:
     @pytest.mark.parametrize(
-        ("utilization", "memory", "told"),
+        ("utilization", "memory", "reason"),
         [
             (0.0, 4, None),
             (0.05, 500, None),
@@ -180,11 +180,11 @@ class TestGpu:
         ],
     )
     def test_little_use_and_little_memory_are_idle(
-        self, gpus: Callable[..., None], utilization: float, memory: int, told: str | None
+        self, gpus: Callable[..., None], utilization: float, memory: int, reason: str | None
     ) -> None:
         """Up to 5 % and 500 MiB."""
         gpus(replace(CARD, utilization=utilization, memory_used=memory * MIB))
-        assert why_busy("cuda:0", AT_ONCE) == told
+        assert why_busy("cuda:0", AT_ONCE) == reason
 
     def test_a_process_of_others_makes_it_busy(self, gpus: Callable[..., None]) -> None:
         """However little it uses; it is named, if it can be."""
@@ -231,7 +231,7 @@ class TestGpu:
         assert why_busy("cuda:0", AT_ONCE) == "others hold 1024 MiB of cuda:0"
 
     @pytest.mark.parametrize(
-        ("states", "visible", "told"),
+        ("states", "visible", "reason"),
         [
             ((), None, "nvidia-smi is not on the path."),
             ((CARD,), "0", "CUDA_VISIBLE_DEVICES '0' hides it"),
@@ -252,13 +252,13 @@ class TestGpu:
         monkeypatch: pytest.MonkeyPatch,
         states: tuple[DeviceState, ...],
         visible: str | None,
-        told: str,
+        reason: str,
     ) -> None:
         """Nobody could measure on one that is hidden, and nothing is claimed of one that does not answer."""
         gpus(*states)
         if visible is not None:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        assert why_busy("cuda:1", AT_ONCE) == f"cuda:1 cannot be read: {told}"
+        assert why_busy("cuda:1", AT_ONCE) == f"cuda:1 cannot be read: {reason}"
 
     def test_it_looks_for_a_while(self, gpus: Callable[..., None]) -> None:
         """A period after each look, which is not waited for once somebody was seen."""

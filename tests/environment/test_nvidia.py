@@ -14,9 +14,9 @@ MIXED = (card(0, "GPU-aaaa-1", name="fast"), card(1, "GPU-abbb-2", name="slow"))
 DIVIDED = (card(0, "GPU-aaaa-1"), card(1, "GPU-abbb-2", "MIG-b1", "MIG-b2"))
 
 
-def seen(cards: tuple[Card, ...], listed: str | None, **environ: str) -> dict[str, str]:
-    told = environ if listed is None else {**environ, "CUDA_VISIBLE_DEVICES": listed}
-    return {name: one.part or one.card.uuid for name, one in visible_devices(cards, told).items()}
+def visible_cards(cards: tuple[Card, ...], listed: str | None, **environ: str) -> dict[str, str]:
+    variables = environ if listed is None else {**environ, "CUDA_VISIBLE_DEVICES": listed}
+    return {name: one.part or one.card.uuid for name, one in visible_devices(cards, variables).items()}
 
 
 class TestVisible:
@@ -37,24 +37,24 @@ class TestVisible:
     )
     def test_the_list_is_read_as_cuda_reads_it(self, listed: str | None, expected: list[str]) -> None:
         """Indices, and beginnings of UUIDs that mean one card, up to the first that is none."""
-        assert list(seen(TWO, listed).values()) == expected
+        assert list(visible_cards(TWO, listed).values()) == expected
 
     def test_devices_are_named_by_their_place_in_the_list(self) -> None:
         """What CUDA calls 0 is the first of the list, whatever the driver calls it."""
-        assert seen(TWO, "1,0") == {"cuda:0": "GPU-abbb-2", "cuda:1": "GPU-aaaa-1"}
+        assert visible_cards(TWO, "1,0") == {"cuda:0": "GPU-abbb-2", "cuda:1": "GPU-aaaa-1"}
 
     @pytest.mark.parametrize("listed", [None, "0", "1,0"])
     def test_indices_of_unlike_cards_mean_nothing(self, listed: str | None) -> None:
         """CUDA sorts by speed unless it is told otherwise, so all are watched by the driver's numbers."""
-        assert seen(MIXED, listed) == {"gpu:0": "GPU-aaaa-1", "gpu:1": "GPU-abbb-2"}
+        assert visible_cards(MIXED, listed) == {"gpu:0": "GPU-aaaa-1", "gpu:1": "GPU-abbb-2"}
 
     def test_unlike_cards_in_the_order_of_the_bus_are_certain(self) -> None:
         """CUDA_DEVICE_ORDER=PCI_BUS_ID is the driver's order."""
-        assert seen(MIXED, "1", CUDA_DEVICE_ORDER="PCI_BUS_ID") == {"cuda:0": "GPU-abbb-2"}
+        assert visible_cards(MIXED, "1", CUDA_DEVICE_ORDER="PCI_BUS_ID") == {"cuda:0": "GPU-abbb-2"}
 
     def test_unlike_cards_by_uuid_are_certain(self) -> None:
         """A UUID needs no order."""
-        assert seen(MIXED, "GPU-abbb-2") == {"cuda:0": "GPU-abbb-2"}
+        assert visible_cards(MIXED, "GPU-abbb-2") == {"cuda:0": "GPU-abbb-2"}
 
     @pytest.mark.parametrize(
         ("listed", "expected"),
@@ -62,4 +62,4 @@ class TestVisible:
     )
     def test_a_divided_card_is_its_instances(self, listed: str, expected: list[str]) -> None:
         """An instance goes by its UUID; of a divided card CUDA takes the first one."""
-        assert list(seen(DIVIDED, listed).values()) == expected
+        assert list(visible_cards(DIVIDED, listed).values()) == expected

@@ -31,8 +31,8 @@ assert not forks
 def test_an_import_and_a_conversion_send_nothing(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """No process is forked for a message, and the switch of the telemetry is off."""
     pytest.importorskip("openvino_telemetry")
-    words = [sys.executable, "-c", SCRIPT, str(tmp_path / "out")]
-    done = subprocess.run(words, cwd=request.config.rootpath, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "out")]
+    done = subprocess.run(command, cwd=request.config.rootpath, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 

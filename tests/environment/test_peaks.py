@@ -20,11 +20,11 @@ class Counting:
     """A measurement that records its arguments."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.measured: list[str] = []
 
     def __call__(self, dtype: str) -> tuple[float, float]:
         """Return the same values each time."""
-        self.asked.append(dtype)
+        self.measured.append(dtype)
         return 1e11, 2e10
 
 
@@ -74,7 +74,7 @@ class TestHere:
         measure = Counting()
         first = peaks.local_device(measure=measure, directory=tmp_path / "new" / "modeldyno")
         assert peaks.local_device(measure=measure, directory=tmp_path / "new" / "modeldyno") == first
-        assert measure.asked == ["float32"]
+        assert measure.measured == ["float32"]
         assert (first.name, first.flops, first.bandwidth) == ("here", {"float32": 1e11}, 2e10)
         assert first.memory == machine.memory_limit()
         assert first.source == "measured here with numpy"
@@ -93,7 +93,7 @@ class TestHere:
         (path,) = tmp_path.iterdir()
         path.write_bytes(damage.encode(errors="surrogateescape"))
         assert peaks.local_device(measure=measure, directory=tmp_path).flops == {"float32": 1e11}
-        assert len(measure.asked) == 2
+        assert len(measure.measured) == 2
         assert json.loads(path.read_text(encoding="utf-8")) == {
             "flops": 1e11,
             "bandwidth": 2e10,
@@ -109,7 +109,7 @@ class TestHere:
         peaks.local_device(measure=measure, directory=tmp_path)
         monkeypatch.setattr(peaks, "hardware", lambda: {"processor": "another"})
         peaks.local_device(measure=measure, directory=tmp_path)
-        assert len(measure.asked) == len(list(tmp_path.iterdir())) == 3
+        assert len(measure.measured) == len(list(tmp_path.iterdir())) == 3
 
     def test_a_dtype_that_cannot_be_measured_has_no_peak(self, tmp_path: Path) -> None:
         """The processor may be faster in it than in float32: only memory bounds its time from below."""
@@ -117,14 +117,14 @@ class TestHere:
         for dtype in ("bfloat16", "int8", "uint8", "float8_e4m3fn"):
             device = peaks.local_device(dtype, measure=measure, directory=tmp_path)
             assert (device.flops, device.bandwidth, device.peak(dtype)) == ({}, 2e10, math.inf)
-        assert measure.asked == ["float32"]
+        assert measure.measured == ["float32"]
 
     def test_complex_products_are_those_of_their_parts(self, tmp_path: Path) -> None:
         """A complex number has the peak of its two components."""
         measure = Counting()
         assert peaks.local_device("complex64", measure=measure, directory=tmp_path).peak("complex64") == 1e11
         peaks.local_device("complex128", measure=measure, directory=tmp_path)
-        assert measure.asked == ["float32", "float64"]
+        assert measure.measured == ["float32", "float64"]
 
     def test_a_directory_that_cannot_be_written_is_no_error(self, tmp_path: Path) -> None:
         """If nothing can be cached, every call measures."""
@@ -132,7 +132,7 @@ class TestHere:
         measure = Counting()
         for _ in range(2):
             peaks.local_device(measure=measure, directory=tmp_path / "file")
-        assert len(measure.asked) == 2
+        assert len(measure.measured) == 2
 
     def test_a_busy_machine_is_measured_again_when_it_is_quiet(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -147,11 +147,11 @@ class TestHere:
                     True,
                     "measured here with numpy, while the machine was busy",
                 )
-        assert len(measure.asked) == 1
+        assert len(measure.measured) == 1
         for _ in range(2):
             device = peaks.local_device(measure=measure, directory=tmp_path)
             assert (device.busy, device.source) == (False, "measured here with numpy")
-        assert len(measure.asked) == 2
+        assert len(measure.measured) == 2
 
     def test_what_was_reached_once_can_be_reached(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -171,7 +171,7 @@ class TestHere:
         measure = Counting()
         for _ in range(2):
             peaks.local_device(measure=measure)
-        assert len(measure.asked) == 2
+        assert len(measure.measured) == 2
 
     def test_the_cache_is_the_users(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The file is in the directory that XDG_CACHE_HOME names."""

@@ -64,7 +64,7 @@ def test_next_steps_fit_the_terminal(tmp_path: Path) -> None:
     assert (missing.returncode, missing.stdout) == (4, "")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "digits.json").write_text("{}")
-    said = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "out/digits.json" in said.stdout
-    assert max(map(len, said.stdout.splitlines())) <= 80
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "out/digits.json" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
     assert len(runpy.run_path(str(script))["COMMANDS"]) == 3

@@ -45,17 +45,17 @@ class Stream:
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self.told = 0
+        self.taken = 0
 
     @property
     def now(self) -> int:
         """When all that was told has ended."""
-        return SERVED + self.told * STEP + 2_000_000
+        return SERVED + self.taken * STEP + 2_000_000
 
     def take(self, _wait: float) -> LoadProgress:
         """Tell of some more; the blocks of two drivers overlap."""
-        first, self.told = self.told, min(self.told + BLOCK, self.count)
-        number = np.arange(first, self.told)
+        first, self.taken = self.taken, min(self.taken + BLOCK, self.count)
+        number = np.arange(first, self.taken)
         latency = 1_000_000 + (number * 7919) % 1_000_000
         latency[number == SLOW] = 500_000_000
         due = SERVED + number * STEP
@@ -64,8 +64,8 @@ class Stream:
         columns["outcome"][np.isin(number, REFUSED)] = RequestOutcome.REFUSED
         columns["driver"] = (number % 2).astype("int32")
         columns["message"] = (number % 8).astype("int32")
-        found = join_records([Records(**columns)])
-        return LoadProgress(records=found, in_flight=0, backlog=0, ended=self.told == self.count)
+        records = join_records([Records(**columns)])
+        return LoadProgress(records=records, in_flight=0, backlog=0, ended=self.taken == self.count)
 
     def usage(self) -> tuple[()]:
         """Cost nothing."""
@@ -111,8 +111,8 @@ def main(count: int, path: str) -> dict[str, Any]:
     )
     np.random.default_rng(0).random(10).sort()  # what numpy loads late is no part of a load
     base = peak()
-    found = list(probe.measure(subject, Plan(max_time=600.0, max_runs=10 * count)))
-    numbers = {(m.metric, m.scope): m.value for m in found if isinstance(m, Measurement)}
+    yielded = list(probe.measure(subject, Plan(max_time=600.0, max_runs=10 * count)))
+    numbers = {(m.metric, m.scope): m.value for m in yielded if isinstance(m, Measurement)}
     latency = numbers["latency", ""]
     assert isinstance(latency, Distribution)
     return {
@@ -122,7 +122,7 @@ def main(count: int, path: str) -> dict[str, Any]:
         "stop": latency.stop,
         "latency": {name: latency.statistic(name) for name in ("min", "p50", "p99", "max", "mean")},
         "requests": {scope: value for (metric, scope), value in numbers.items() if metric == "requests"},
-        "doubts": [each.code for each in found if isinstance(each, Doubt)],
+        "doubts": [each.code for each in yielded if isinstance(each, Doubt)],
     }
 
 

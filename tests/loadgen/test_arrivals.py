@@ -85,11 +85,11 @@ def test_the_slots_of_a_closed_loop_begin_over_the_ramp() -> None:
     assert first(9, Load(concurrency=4, ramp=2.0), LoadShare(index=1, of=2)) == [SECOND // 2, 3 * SECOND // 2]
 
 
-@pytest.mark.parametrize(("whole", "of"), [(10, 3), (2, 3), (9, 1)])
-def test_an_amount_is_shared_out_without_a_rest(whole: int, of: int) -> None:
+@pytest.mark.parametrize(("amount", "of"), [(10, 3), (2, 3), (9, 1)])
+def test_an_amount_is_shared_out_without_a_rest(amount: int, of: int) -> None:
     """The parts sum to the whole and differ by one at most."""
-    parts = [LoadShare(index=index, of=of).amount(whole) for index in range(of)]
-    assert sum(parts) == whole
+    parts = [LoadShare(index=index, of=of).amount(amount) for index in range(of)]
+    assert sum(parts) == amount
     assert max(parts) - min(parts) <= 1
 
 
@@ -107,7 +107,7 @@ def test_a_trace_is_read_as_seconds_or_as_milliseconds(text: str, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("0.5\nsoon\n", "Line 2 of the trace"),
         ("nan\n", "Line 1"),
@@ -120,13 +120,13 @@ def test_a_trace_is_read_as_seconds_or_as_milliseconds(text: str, tmp_path: Path
     ],
 )
 def test_a_trace_that_cannot_be_read_is_refused_in_a_sentence(
-    text: str | bytes | None, said: str, tmp_path: Path
+    text: str | bytes | None, message: str, tmp_path: Path
 ) -> None:
     """The sentence names the file, and the line where there is one."""
     path = tmp_path / "trace"
     if text is not None:
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(RequestError, match=said) as refusal:
+    with pytest.raises(RequestError, match=message) as refusal:
         read_trace(str(path))
     assert str(path) in str(refusal.value)
     assert "\n" not in str(refusal.value)

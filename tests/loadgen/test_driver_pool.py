@@ -207,16 +207,16 @@ def test_one_request_gives_its_reply_whatever_the_status(server: RunningServer) 
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "message"),
     [
         ("truncated", "before its answer was complete"),
         ("garbage", "not valid in this protocol"),
         ("reset-before", "was reset"),
     ],
 )
-def test_one_request_that_fails_says_why(fault: str, said: str, server: RunningServer) -> None:
+def test_one_request_that_fails_says_why(fault: str, message: str, server: RunningServer) -> None:
     """In a phrase, with the server's address."""
-    with pytest.raises(OSError, match=f"127.0.0.1:{server.port}.*{said}"):
+    with pytest.raises(OSError, match=f"127.0.0.1:{server.port}.*{message}"):
         send_once(target(server.port, f"/fault/{fault}/"))
 
 

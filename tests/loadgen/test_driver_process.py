@@ -14,12 +14,12 @@ def test_one_that_waits_is_hired() -> None:
     """As many as the last load had wait for the next one; each is taken once, and one more is launched."""
     with prestarting_drivers():
         prestart_drivers(2)
-        found = [acquire_driver(index) for index in range(3)]
-        assert [hand.index for hand in found] == [0, 1, 2]
-        assert len({hand.process.pid for hand in found}) == 3
-        assert all(hand.process.poll() is None for hand in found)
+        drivers = [acquire_driver(index) for index in range(3)]
+        assert [hand.index for hand in drivers] == [0, 1, 2]
+        assert len({hand.process.pid for hand in drivers}) == 3
+        assert all(hand.process.poll() is None for hand in drivers)
         assert driver_process._PRESTARTED.drivers == []
-    for hand in found:
+    for hand in drivers:
         hand.end()
         assert hand.process.poll() is not None
 

@@ -74,14 +74,14 @@ def test_faults_among_good_answers_are_counted_as_the_server_counts_them(
     shares = ("reset-after=0.1", "truncated=0.1", "500=0.1", "429=0.1", "long=0.1")
     with serve_in_subprocess(*(word for share in shares for word in ("--fault", share))) as server:
         records = driven(target(server, "/"), Load(concurrency=8, requests=count)).records
-        told = server.truth().faults()
-    seen = {outcome: int((records.outcome == outcome).sum()) for outcome in RequestOutcome}
-    assert seen[RequestOutcome.RESET] == told.get("reset-after", 0)
-    assert seen[RequestOutcome.TRUNCATED] == told.get("truncated", 0)
-    assert seen[RequestOutcome.SERVER_ERROR] == told.get("500", 0)
-    assert seen[RequestOutcome.REJECTED] == told.get("429", 0)
-    assert seen[RequestOutcome.MALFORMED] == told.get("long", 0)
-    assert seen[RequestOutcome.OK] == count - sum(told.values())
+        counted = server.truth().faults()
+    recorded = {outcome: int((records.outcome == outcome).sum()) for outcome in RequestOutcome}
+    assert recorded[RequestOutcome.RESET] == counted.get("reset-after", 0)
+    assert recorded[RequestOutcome.TRUNCATED] == counted.get("truncated", 0)
+    assert recorded[RequestOutcome.SERVER_ERROR] == counted.get("500", 0)
+    assert recorded[RequestOutcome.REJECTED] == counted.get("429", 0)
+    assert recorded[RequestOutcome.MALFORMED] == counted.get("long", 0)
+    assert recorded[RequestOutcome.OK] == count - sum(counted.values())
 
 
 def test_where_nobody_listens_every_request_is_refused(driven: Callable[..., Driven]) -> None:

@@ -127,12 +127,12 @@ def test_compressed_messages_go_there_and_back(name: str, driven: Callable[..., 
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     plain = b"again and " * 1000
-    given = replace(target(port, "echo", compress(plain, name)), compression=name)
-    found, reply = driven(given, Load(requests=3)), send_once(given)
+    compressed = replace(target(port, "echo", compress(plain, name)), compression=name)
+    load_run, reply = driven(compressed, Load(requests=3)), send_once(compressed)
     server.stop(0).wait()
 
-    assert {reply.body for reply in found.replies} == {plain}
-    assert max(found.records.received) < len(plain)
+    assert {reply.body for reply in load_run.replies} == {plain}
+    assert max(load_run.records.received) < len(plain)
     assert reply.body == plain
 
 
@@ -165,10 +165,10 @@ def test_each_status_has_its_outcome(
 ) -> None:
     """That of the status of HTTP that means the same."""
     load = Load(concurrency=2, requests=4 * len(codes))
-    found = driven(target(port, "fail", *(bytes([code]) for code in codes)), load)
-    assert set(found.records.outcome) == {outcome}
-    assert not found.replies
-    assert {reply.status for reply in found.faults} == set(codes)
+    load_run = driven(target(port, "fail", *(bytes([code]) for code in codes)), load)
+    assert set(load_run.records.outcome) == {outcome}
+    assert not load_run.replies
+    assert {reply.status for reply in load_run.faults} == set(codes)
 
 
 def test_a_method_that_is_not_there_is_an_error_that_says_so(port: int) -> None:
@@ -180,10 +180,10 @@ def test_a_method_that_is_not_there_is_an_error_that_says_so(port: int) -> None:
 
 def test_the_pieces_of_a_stream_are_timed(port: int, driven: Callable[..., Driven]) -> None:
     """One time for each message, in order, and the last one before the end."""
-    found = driven(
+    load_run = driven(
         target(port, "stream", bytes([5]), bytes([0]), stream=True), Load(concurrency=3, requests=30)
     )
-    records = found.records
+    records = load_run.records
     assert set(records.outcome) == {RequestOutcome.OK}
     for message, first, pieces, end in zip(
         records.message, records.first, records.pieces, records.end, strict=True
@@ -191,23 +191,23 @@ def test_the_pieces_of_a_stream_are_timed(port: int, driven: Callable[..., Drive
         assert len(pieces) == (5 if message == 0 else 0)
         assert list(pieces) == sorted(pieces)
         assert all(first <= piece <= end for piece in pieces)
-    assert {(reply.message, len(reply.body)) for reply in found.replies} == {(0, 10), (1, 0)}
+    assert {(reply.message, len(reply.body)) for reply in load_run.replies} == {(0, 10), (1, 0)}
 
 
 def test_a_call_that_hangs_is_given_up_and_the_connection_goes_on(
     port: int, driven: Callable[..., Driven]
 ) -> None:
     """At the timeout; the server is told, by its deadline or by us."""
-    found = driven(target(port, "slow"), Load(concurrency=3, requests=6, timeout=0.3))
-    assert set(found.records.outcome) == {RequestOutcome.TIMEOUT}
-    assert (found.records.end - found.records.sent).max() < 1.3e9
-    assert found.opened == 1
+    load_run = driven(target(port, "slow"), Load(concurrency=3, requests=6, timeout=0.3))
+    assert set(load_run.records.outcome) == {RequestOutcome.TIMEOUT}
+    assert (load_run.records.end - load_run.records.sent).max() < 1.3e9
+    assert load_run.opened == 1
 
 
 def test_calls_that_end_are_cancelled_when_the_load_ends(port: int, driven: Callable[..., Driven]) -> None:
     """Counted as such."""
-    found = driven(target(port, "slow"), Load(concurrency=3), seconds=0.3, grace=0.0)
-    assert [RequestOutcome(outcome) for outcome in found.records.outcome] == [RequestOutcome.CANCELLED] * 3
+    load_run = driven(target(port, "slow"), Load(concurrency=3), seconds=0.3, grace=0.0)
+    assert [RequestOutcome(outcome) for outcome in load_run.records.outcome] == [RequestOutcome.CANCELLED] * 3
 
 
 def test_a_server_that_leaves_in_peace_loses_no_call(driven: Callable[..., Driven]) -> None:
@@ -217,12 +217,12 @@ def test_a_server_that_leaves_in_peace_loses_no_call(driven: Callable[..., Drive
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:
-        found = driven(target(port, "echo"), Load(concurrency=4), seconds=0.9)
+        load_run = driven(target(port, "echo"), Load(concurrency=4), seconds=0.9)
     finally:
         server.stop(0).wait()
-    assert set(found.records.outcome) == {RequestOutcome.OK}
-    assert found.opened > 1
-    assert np.all(found.records.retries <= 5)
+    assert set(load_run.records.outcome) == {RequestOutcome.OK}
+    assert load_run.opened > 1
+    assert np.all(load_run.records.retries <= 5)
 
 
 def test_calls_are_made_over_tls(tmp_path: Path, driven: Callable[..., Driven]) -> None:
@@ -251,11 +251,11 @@ def test_calls_are_made_over_tls(tmp_path: Path, driven: Callable[..., Driven]) 
 def test_a_server_of_another_protocol_is_called_malformed(driven: Callable[..., Driven]) -> None:
     """It answers in HTTP/1.1, and closes."""
     with serve_in_subprocess() as server:
-        found = driven(target(server.port, "echo"), Load(requests=3))
+        load_run = driven(target(server.port, "echo"), Load(requests=3))
         with pytest.raises(OSError, match=f"127.0.0.1:{server.port}"):
             send_once(target(server.port, "echo"))
-    assert {RequestOutcome(outcome) for outcome in found.records.outcome} <= {
+    assert {RequestOutcome(outcome) for outcome in load_run.records.outcome} <= {
         RequestOutcome.MALFORMED,
         RequestOutcome.REFUSED,
     }
-    assert len(found.records) == 3
+    assert len(load_run.records) == 3

@@ -56,7 +56,7 @@ class Ends:
 
     def __init__(self) -> None:
         self.ended: list[tuple[RequestOutcome, Raw | None]] = []
-        self.told: list[str] = []
+        self.reported: list[str] = []
 
     def done(self, call: Call, outcome: RequestOutcome, end: int, raw: Raw | None) -> None:
         """Keep it."""
@@ -64,7 +64,7 @@ class Ends:
         self.ended.append((outcome, raw))
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *_: self.told.append(name)
+        return lambda *_: self.reported.append(name)
 
 
 def connected(
@@ -103,7 +103,7 @@ def test_an_answer_is_read_however_it_is_cut(answer: bytes, cuts: list[int]) -> 
     assert raw is not None
     assert make_reply(1, raw).body == b"hello"
     assert (make_reply(1, raw).status, call.received) == (200, 5)
-    assert ends.told == ["connection_ready", "connection_free"]
+    assert ends.reported == ["connection_ready", "connection_free"]
     assert not connection.full
     connection.send(Call(0, 0))
     connection.data_received(PLAIN)
@@ -163,9 +163,9 @@ def test_what_is_no_answer_is_malformed_and_ends_the_connection(answer: bytes, c
         if ends.ended:
             break
         connection.data_received(part)
-    whole = answer[:-1] in {PLAIN, CHUNKED}
+    complete = answer[:-1] in {PLAIN, CHUNKED}
     assert [outcome for outcome, _ in ends.ended] in (
-        [[RequestOutcome.MALFORMED]] + [[RequestOutcome.OK]] * whole
+        [[RequestOutcome.MALFORMED]] + [[RequestOutcome.OK]] * complete
     )
     if ends.ended[0][0] is RequestOutcome.MALFORMED:
         assert pipe.aborted
@@ -180,12 +180,12 @@ def test_bytes_that_nobody_asked_for_end_an_idle_connection() -> None:
     connection.data_received(b"more")
     assert pipe.aborted
     assert connection.full
-    assert ends.told == ["connection_ready", "connection_free", "connection_closed"]
+    assert ends.reported == ["connection_ready", "connection_free", "connection_closed"]
     assert len(ends.ended) == 1
 
 
 @pytest.mark.parametrize(
-    ("used", "came", "error", "told"),
+    ("used", "came", "error", "expected"),
     [
         (False, b"", None, RequestOutcome.TRUNCATED),
         (False, b"", ConnectionResetError(), RequestOutcome.RESET),
@@ -199,7 +199,7 @@ def test_bytes_that_nobody_asked_for_end_an_idle_connection() -> None:
     ],
 )
 def test_the_end_of_a_connection_means_something(
-    used: bool, came: bytes, error: Exception | None, told: RequestOutcome | str
+    used: bool, came: bytes, error: Exception | None, expected: RequestOutcome | str
 ) -> None:
     """A kept connection that is closed in peace before any byte came has not answered; else it failed."""
     connection, _, ends, _ = connected()
@@ -210,8 +210,10 @@ def test_the_end_of_a_connection_means_something(
     if came:
         connection.data_received(came)
     connection.connection_lost(error)
-    assert [outcome for outcome, _ in ends.ended] == ([told] if isinstance(told, RequestOutcome) else [])
-    assert ("resend" in ends.told) is (told == "resend")
+    assert [outcome for outcome, _ in ends.ended] == (
+        [expected] if isinstance(expected, RequestOutcome) else []
+    )
+    assert ("resend" in ends.reported) is (expected == "resend")
 
 
 def test_a_connection_is_not_used_again_when_it_should_not_be() -> None:
@@ -222,7 +224,7 @@ def test_a_connection_is_not_used_again_when_it_should_not_be() -> None:
         connection.data_received(answer)
         assert [outcome for outcome, _ in ends.ended] == [RequestOutcome.OK]
         assert pipe.aborted
-        assert "connection_free" not in ends.told
+        assert "connection_free" not in ends.reported
 
 
 def test_a_request_that_is_dropped_is_told_to_nobody() -> None:

@@ -72,8 +72,8 @@ def test_what_is_no_head_is_malformed(head: bytes) -> None:
 
 def test_each_status_has_its_outcome() -> None:
     """429 and 503 say overload; a redirection is not what was asked for."""
-    said = {status: outcome_of_status(status) for status in (200, 206, 302, 400, 404, 429, 500, 503, 504)}
-    assert said == {
+    outcomes = {status: outcome_of_status(status) for status in (200, 206, 302, 400, 404, 429, 500, 503, 504)}
+    assert outcomes == {
         200: RequestOutcome.OK,
         206: RequestOutcome.OK,
         302: RequestOutcome.CLIENT_ERROR,
@@ -100,8 +100,8 @@ def test_chunks_are_read_however_they_are_cut(pieces: list[bytes], cuts: list[in
     data = b"".join(b"%x;name=value\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
     data += b"0\r\nTrailer: one\r\n\r\n"
     chunks = ChunkDecoder()
-    found = [piece for part in parts_of(data, cuts) for piece in chunks.feed(part)]
-    assert b"".join(found) == b"".join(pieces)
+    contents = [piece for part in parts_of(data, cuts) for piece in chunks.feed(part)]
+    assert b"".join(contents) == b"".join(pieces)
     assert chunks.done
 
 
@@ -132,16 +132,16 @@ def test_events_are_counted_however_they_are_cut(cuts: list[int], end: bytes) ->
 
 def test_only_events_that_bear_something_count_where_that_is_told() -> None:
     """The role before and the usage after are none; what is asked is one whole event, without its end."""
-    asked: list[bytes] = []
+    offered: list[bytes] = []
 
     def bearing(event: bytes) -> bool:
-        asked.append(event)
+        offered.append(event)
         return b"word" in event
 
     events = EventCounter(bearing)
-    told = b"data: role\n\ndata: word\n\n: ping\n\ndata: words\n\ndata: usage\n\ndata: [DONE]\n\n"
-    assert sum(events.feed(part) for part in parts_of(told, [7, 20])) == 2
-    assert asked == [b"data: role", b"data: word", b"data: words", b"data: usage"]
+    stream = b"data: role\n\ndata: word\n\n: ping\n\ndata: words\n\ndata: usage\n\ndata: [DONE]\n\n"
+    assert sum(events.feed(part) for part in parts_of(stream, [7, 20])) == 2
+    assert offered == [b"data: role", b"data: word", b"data: words", b"data: usage"]
 
 
 @pytest.mark.parametrize(

@@ -74,13 +74,13 @@ class Pipe:
 
     def frames(self) -> list[tuple[int, int, int, bytes]]:
         """Take what was written: kind, flags, stream, body."""
-        found, rest = [], self.written.removeprefix(frames.PREFACE)
+        sent_frames, rest = [], self.written.removeprefix(frames.PREFACE)
         while rest:
             end = 9 + int.from_bytes(rest[:3])
-            found.append((rest[3], rest[4], int.from_bytes(rest[5:9]), rest[9:end]))
+            sent_frames.append((rest[3], rest[4], int.from_bytes(rest[5:9]), rest[9:end]))
             rest = rest[end:]
         self.written = b""
-        return found
+        return sent_frames
 
 
 class Ends:
@@ -88,7 +88,7 @@ class Ends:
 
     def __init__(self) -> None:
         self.ended: list[tuple[Call, RequestOutcome, Raw | None]] = []
-        self.told: list[Any] = []
+        self.reported: list[Any] = []
 
     def done(self, call: Call, outcome: RequestOutcome, end: int, raw: Raw | None) -> None:
         """Keep it."""
@@ -97,14 +97,14 @@ class Ends:
 
     def connection_failed(self, outcome: RequestOutcome) -> None:
         """Keep it."""
-        self.told.append(outcome)
+        self.reported.append(outcome)
 
     def resend(self, call: Call) -> None:
         """Keep it."""
-        self.told.append(call)
+        self.reported.append(call)
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *_: self.told.append(name)
+        return lambda *_: self.reported.append(name)
 
     @property
     def outcomes(self) -> list[RequestOutcome]:
@@ -147,8 +147,8 @@ def test_a_call_says_what_grpc_asks_for() -> None:
     called(channel, 3)
     sent = pipe.frames()
     read = Decoder(list)
-    said = [read(body) for kind, _, _, body in sent if kind == frames.HEADERS]
-    assert said[0] == [
+    headers = [read(body) for kind, _, _, body in sent if kind == frames.HEADERS]
+    assert headers[0] == [
         (b":method", b"POST"),
         (b":scheme", b"http"),
         (b":path", b"/a.B/C"),
@@ -159,8 +159,8 @@ def test_a_call_says_what_grpc_asks_for() -> None:
         (b"grpc-timeout", b"1500m"),
         (b"token", b"secret"),
     ]
-    assert said[1:] == said[:1] * 2
-    assert len(sent[2][3]) == len(said[0])
+    assert headers[1:] == headers[:1] * 2
+    assert len(sent[2][3]) == len(headers[0])
     assert [sent[i][:3] for i in (0, 1, 4, 5)] == [
         (
             frames.HEADERS,
@@ -270,7 +270,7 @@ def test_no_more_calls_are_taken_than_the_server_allows() -> None:
     reached = channel.full
     channel.data_received(answer(1))
     assert (before, reached, channel.full) == (False, True, False)
-    assert ends.told == ["connection_ready", "connection_free"]
+    assert ends.reported == ["connection_ready", "connection_free"]
 
 
 def test_pings_and_settings_are_acknowledged() -> None:
@@ -289,7 +289,7 @@ def test_a_server_that_leaves_gets_no_more_calls_and_answers_those_it_has() -> N
     _, unseen = called(channel, 2)
     channel.data_received(frame(frames.AWAY, 0, 0, (1).to_bytes(4) + bytes(4)))
     assert channel.full
-    assert ends.told == ["connection_ready", "connection_closed", unseen]
+    assert ends.reported == ["connection_ready", "connection_closed", unseen]
     assert not pipe.aborted
     channel.data_received(answer(1))
     assert ends.outcomes == [RequestOutcome.OK]
@@ -307,7 +307,7 @@ def test_a_call_that_the_server_resets_has_failed(code: int, outcome: RequestOut
     channel.data_received(frame(frames.RESET, 0, 1, code.to_bytes(4)))
     channel.data_received(frame(frames.RESET, 0, 3, (7).to_bytes(4)))
     assert ends.outcomes == [outcome]
-    assert ends.told[-1] is refused
+    assert ends.reported[-1] is refused
 
 
 def test_a_call_that_is_given_up_is_told_to_the_server_and_its_answer_ignored() -> None:
@@ -359,10 +359,10 @@ SAID = {
 @pytest.mark.parametrize("name", SAID)
 def test_what_a_call_says_is_called_one_thing(name: str) -> None:
     """And the connection goes on with the next call."""
-    said, outcome = SAID[name]
+    answer, outcome = SAID[name]
     channel, pipe, ends = made()
     called(channel, 1)
-    channel.data_received(said)
+    channel.data_received(answer)
     assert ends.outcomes == [outcome]
     assert not pipe.aborted
     called(channel, 1)
@@ -397,7 +397,7 @@ def test_a_connection_that_makes_no_sense_is_left(name: str) -> None:
     unborn, pipe, ends = made(hello=b"")
     unborn.data_received(BROKEN["HTTP/1.1"])
     unborn.connection_lost(None)
-    assert ends.told[0] is RequestOutcome.MALFORMED
+    assert ends.reported[0] is RequestOutcome.MALFORMED
 
 
 @pytest.mark.parametrize(
@@ -411,7 +411,7 @@ def test_the_end_of_a_connection_ends_its_calls(error: Exception | None, outcome
     assert ends.outcomes == [outcome] * 2
     unborn, _, ends = made(hello=b"")
     unborn.connection_lost(error)
-    assert ends.told == [RequestOutcome.REFUSED]
+    assert ends.reported == [RequestOutcome.REFUSED]
 
 
 def test_a_server_that_has_sent_much_hears_that_it_may_go_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,10 +144,10 @@ def test_a_closed_loop_sends_as_a_slot_becomes_free(world: World) -> None:
     driven = world.drive(Load(concurrency=2), messages=3)
     world.run(20)
     block = driven.block()
-    found = records(block)
-    assert since(found.due) == since(found.sent) == [0, 0, 5, 5, 10, 10, 15, 15]
-    assert since(found.end) == [5, 5, 10, 10, 15, 15, 20, 20]
-    assert found.message.tolist() == [0, 1, 2, 0, 1, 2, 0, 1]
+    rows = records(block)
+    assert since(rows.due) == since(rows.sent) == [0, 0, 5, 5, 10, 10, 15, 15]
+    assert since(rows.end) == [5, 5, 10, 10, 15, 15, 20, 20]
+    assert rows.message.tolist() == [0, 1, 2, 0, 1, 2, 0, 1]
     assert (block.in_flight, block.backlog, block.ended, block.sent) == (2, 0, False, 10)
 
 
@@ -229,10 +229,10 @@ def test_a_late_timer_sends_all_that_is_due_and_shows_the_lag(world: World) -> N
     driven = world.drive(Load(arrivals=Arrivals.CONSTANT, rate=1000.0, requests=200))
     world.now += 500 * MILLISECOND
     world.run(10)
-    found = records(driven.block())
-    assert len(found) == 200
-    assert set(since(found.sent)) == {500}
-    assert since(found.due) == [float(index) for index in range(200)]
+    rows = records(driven.block())
+    assert len(rows) == 200
+    assert set(since(rows.sent)) == {500}
+    assert since(rows.due) == [float(index) for index in range(200)]
 
 
 def test_a_request_without_an_answer_is_given_up_at_its_timeout(world: World) -> None:
@@ -240,11 +240,11 @@ def test_a_request_without_an_answer_is_given_up_at_its_timeout(world: World) ->
     driven = world.drive(Load(timeout=0.1))
     world.answer = lambda _call, number: None if number == 0 else (5, RequestOutcome.OK, 200)
     world.run(180)
-    found = records(driven.block())
-    assert RequestOutcome(found.outcome[0]) is RequestOutcome.TIMEOUT
-    assert 100 <= since(found.end)[0] <= 125
+    rows = records(driven.block())
+    assert RequestOutcome(rows.outcome[0]) is RequestOutcome.TIMEOUT
+    assert 100 <= since(rows.end)[0] <= 125
     assert len(world.dropped) == 1
-    assert {RequestOutcome(each) for each in found.outcome[1:]} == {RequestOutcome.OK}
+    assert {RequestOutcome(each) for each in rows.outcome[1:]} == {RequestOutcome.OK}
 
 
 def test_a_slot_rests_where_no_connection_could_be_made(world: World) -> None:
@@ -252,8 +252,8 @@ def test_a_slot_rests_where_no_connection_could_be_made(world: World) -> None:
     driven = world.drive(Load())
     world.answer = lambda *_: (1, RequestOutcome.REFUSED, 0)
     world.run(160)
-    found = records(driven.block())
-    assert since(found.due) == [0, 51, 102, 153]
+    rows = records(driven.block())
+    assert since(rows.due) == [0, 51, 102, 153]
 
 
 def test_retries_are_made_where_they_may_help_and_counted(world: World) -> None:
@@ -262,9 +262,9 @@ def test_retries_are_made_where_they_may_help_and_counted(world: World) -> None:
     world.answer = lambda _call, number: (5, RequestOutcome.OK if number == 2 else RequestOutcome.RESET, 200)
     world.run(40)
     block = driven.block()
-    found = records(block)
-    assert (since(found.due), since(found.sent), since(found.end)) == ([0], [10], [15])
-    assert found.retries.tolist() == [2]
+    rows = records(block)
+    assert (since(rows.due), since(rows.sent), since(rows.end)) == ([0], [10], [15])
+    assert rows.retries.tolist() == [2]
     assert (block.sent, block.ended) == (3, True)
 
 
@@ -276,9 +276,9 @@ def test_an_answer_is_an_answer_and_not_retried(outcome: RequestOutcome, world: 
     driven = world.drive(Load(retries=3, requests=1))
     world.answer = lambda *_: (5, outcome, 500)
     world.run(30)
-    found = records(driven.block())
-    assert found.retries.tolist() == [0]
-    assert [RequestOutcome(each) for each in found.outcome] == [outcome]
+    rows = records(driven.block())
+    assert rows.retries.tolist() == [0]
+    assert [RequestOutcome(each) for each in rows.outcome] == [outcome]
 
 
 def test_a_retry_that_rests_can_be_given_up(world: World) -> None:
@@ -303,10 +303,10 @@ def test_a_timer_that_comes_late_shows_before_and_after(world: World) -> None:
     assert (block.sent, block.backlog, block.in_flight) == (0, 21, 0)
     world.run(100)
     block = driven.block()
-    found = records(block)
+    rows = records(block)
     assert block.sent + block.backlog == 121
     assert block.backlog > 0
-    lag = (found.sent - found.due) / MILLISECOND
+    lag = (rows.sent - rows.due) / MILLISECOND
     assert lag.max() == 30
     assert lag.mean() > 10
     world.run(500)
@@ -343,9 +343,9 @@ def test_stopping_waits_as_long_as_it_is_told(
     driven.stop(grace)
     world.run(200)
     block = driven.block()
-    found = records(block)
-    assert [RequestOutcome(each) for each in found.outcome] == [outcome]
-    assert since(found.end)[0] == pytest.approx(end, abs=21)
+    rows = records(block)
+    assert [RequestOutcome(each) for each in rows.outcome] == [outcome]
+    assert since(rows.end)[0] == pytest.approx(end, abs=21)
     assert (len(over), block.backlog, block.sent) == (1, 10, 1)
 
 
@@ -394,9 +394,9 @@ def test_the_pieces_and_tokens_of_a_stream_are_recorded(world: World) -> None:
     driven.count_tokens = tokens
     world.answer = answer
     world.run(100)
-    found = records(driven.block())
-    assert found.tokens.tolist() == [7, -1, 7]
-    assert found.pieces == ((), (START,), (START, START + 1))
+    rows = records(driven.block())
+    assert rows.tokens.tolist() == [7, -1, 7]
+    assert rows.pieces == ((), (START,), (START, START + 1))
 
 
 @pytest.mark.parametrize(
@@ -420,9 +420,9 @@ def test_a_stream_that_is_none_is_a_failure_whatever_its_status(
 
     driven.count_tokens = tokens
     world.run(100)
-    found = records(driven.block())
-    assert [RequestOutcome(each) for each in found.outcome] == [RequestOutcome.OK, outcome, RequestOutcome.OK]
-    assert found.tokens.tolist() == [7, -1, 7]
+    rows = records(driven.block())
+    assert [RequestOutcome(each) for each in rows.outcome] == [RequestOutcome.OK, outcome, RequestOutcome.OK]
+    assert rows.tokens.tolist() == [7, -1, 7]
     assert [reply.message for _, reply in driven.faults()] == [1]
     assert 1 not in {reply.message for _, reply in driven.answers()}
 
@@ -445,10 +445,10 @@ def test_a_stream_without_its_end_is_asked_for_again_where_retries_are(world: Wo
     driven.count_tokens = tokens
     world.answer = answer
     world.run(100)
-    found = records(driven.block())
-    assert found.retries.tolist() == [1]
-    assert found.tokens.tolist() == [3]
-    assert found.pieces == ((START + 1,),)
+    rows = records(driven.block())
+    assert rows.retries.tolist() == [1]
+    assert rows.tokens.tolist() == [3]
+    assert rows.pieces == ((START + 1,),)
 
 
 def test_drivers_share_requests_slots_and_messages(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -489,13 +489,13 @@ def test_sequences_that_arrive_send_their_requests_one_after_the_other(world: Wo
     world.run(1000)
     load_loop.stop(1.0)
     world.run(100)
-    found = records(load_loop.block())
+    rows = records(load_loop.block())
     starts = np.array([text.startswith("[") for text, _ in world.marks])
 
     assert 70 <= starts.sum() <= 130  # 100 in a second, give or take three standard deviations
-    assert len(found) == len(world.marks)
+    assert len(rows) == len(world.marks)
     assert starts.sum() == pytest.approx(len(world.marks) / 3, abs=2)
-    assert np.isin(found.due, found.end).sum() == pytest.approx((~starts).sum(), abs=2)
+    assert np.isin(rows.due, rows.end).sum() == pytest.approx((~starts).sum(), abs=2)
 
 
 def test_the_limit_of_arriving_sequences_is_how_many_are_open(world: World) -> None:
@@ -505,8 +505,8 @@ def test_the_limit_of_arriving_sequences_is_how_many_are_open(world: World) -> N
 
     texts = [text for text, _ in world.marks]
     assert texts[:9] == ["[1", "1", "1", "1]", "[2", "2", "2", "2]", "[3"]
-    found = records(load_loop.block())
-    assert (found.sent - found.due).max() > 100 * MILLISECOND
+    rows = records(load_loop.block())
+    assert (rows.sent - rows.due).max() > 100 * MILLISECOND
 
 
 def test_an_arriving_sequence_that_failed_is_left(world: World) -> None:

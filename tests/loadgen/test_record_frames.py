@@ -20,10 +20,10 @@ def test_frames_come_whole_however_they_are_cut(bodies: list[tuple[bytes, bytes]
     data = b"".join(record_frames.frame(kind, body) for kind, body in bodies)
     place = cut % (len(data) + 1)
     heard = bytearray(data[:place])
-    found = [*record_frames.frames(heard)]
+    read_frames = [*record_frames.frames(heard)]
     heard += data[place:]
-    found += record_frames.frames(heard)
-    assert found == bodies
+    read_frames += record_frames.frames(heard)
+    assert read_frames == bodies
     assert not heard
 
 
@@ -41,14 +41,14 @@ def test_a_block_and_an_answer_come_back_as_they_were() -> None:
 
 def test_no_rows_are_no_records() -> None:
     """And of no stream."""
-    found = record_frames.decode_rows(b"", b"", 1)
-    assert len(found) == 0
-    assert found.pieces == ()
+    rows = record_frames.decode_rows(b"", b"", 1)
+    assert len(rows) == 0
+    assert rows.pieces == ()
 
 
 def test_an_order_comes_back_as_it_was() -> None:
     """With everything in it."""
-    told = DriverCommand(
+    command = DriverCommand(
         target=Target(
             protocol="kserve-grpc", transport=Transport.GRPC, host="h", port=1,
             messages=(b"\n", b"", b"\xff"), method="/a/b", metadata=(("a", "b"),),
@@ -59,7 +59,7 @@ def test_an_order_comes_back_as_it_was() -> None:
         seed=7,
         address="10.0.0.1",
     )  # fmt: skip
-    data = driver_protocol.encode_command(told)
+    data = driver_protocol.encode_command(command)
     at = 0
 
     def take(size: int) -> bytes:
@@ -67,5 +67,5 @@ def test_an_order_comes_back_as_it_was() -> None:
         at += size
         return data[at - size : at]
 
-    assert driver_protocol.read_command(take) == told
+    assert driver_protocol.read_command(take) == command
     assert at == len(data)

@@ -162,17 +162,17 @@ def test_an_exported_file_is_complete(tmp_path: Path, suffix: str, streamed: boo
             kept.add(block(first, 1000, streamed=streamed and first > 0))
         assert len([*kept.parts()]) > 1
         artifact = write_records(kept, path)
-    found = read(path)
+    exported = read(path)
     assert artifact.path == str(path)
-    assert set(found) - set(COLUMNS) == ({"pieces", "first_piece", "last_piece"} if streamed else set())
+    assert set(exported) - set(COLUMNS) == ({"pieces", "first_piece", "last_piece"} if streamed else set())
     for name in COLUMNS:
-        wanted = getattr(whole, name).tolist()
-        said = [RequestOutcome(each).word for each in wanted] if (suffix, name)[1] == "outcome" else wanted
-        assert found[name] == (wanted if suffix == ".npz" else said), name
+        column = getattr(whole, name).tolist()
+        written = [RequestOutcome(each).word for each in column] if (suffix, name)[1] == "outcome" else column
+        assert exported[name] == (column if suffix == ".npz" else written), name
     if streamed:
-        assert found["pieces"][1000:] == [len(each) for each in whole.pieces][1000:]
-        assert found["first_piece"][2001:2004] == [2001, 0, 0]
-        assert found["last_piece"][2001:2004] == [2004, 0, 0]
+        assert exported["pieces"][1000:] == [len(each) for each in whole.pieces][1000:]
+        assert exported["first_piece"][2001:2004] == [2001, 0, 0]
+        assert exported["last_piece"][2001:2004] == [2004, 0, 0]
 
 
 # --- a whole load ----------------------------------------------------------------------------------
@@ -193,18 +193,18 @@ def test_a_long_load_takes_little_memory_and_loses_nothing(tmp_path: Path, count
         [sys.executable, str(LONG_LOAD), str(count), str(path)],
         check=True, capture_output=True, text=True, timeout=600, env={**os.environ, "TMPDIR": str(scratch)},
     )  # fmt: skip
-    said = json.loads(done.stdout)
-    assert said["grown"] < 200e6
-    assert said["requests"]["refused"] == 3
-    assert said["requests"]["ok"] + 3 + said["dropped"] == count
-    kept = said["requests"]["ok"]
-    assert said["kept"] == kept if kept <= 1_000_000 else 900_000 < said["kept"] <= 1_000_006
-    assert ("thinned" in said["doubts"]) is (kept > 1_000_000)
-    assert said["latency"]["max"] == 0.5
-    assert said["latency"]["p50"] == pytest.approx(0.0015, rel=0.01)
-    assert said["latency"]["p99"] == pytest.approx(0.00199, rel=0.01)
-    with np.load(path) as found:
-        assert found["end"].size == count
-        assert (np.sort(found["due"]) == 1_000_000_000 + 100_000 * np.arange(count)).all()
-        assert (np.diff(found["end"]) >= 0).mean() > 0.99
+    report = json.loads(done.stdout)
+    assert report["grown"] < 200e6
+    assert report["requests"]["refused"] == 3
+    assert report["requests"]["ok"] + 3 + report["dropped"] == count
+    kept = report["requests"]["ok"]
+    assert report["kept"] == kept if kept <= 1_000_000 else 900_000 < report["kept"] <= 1_000_006
+    assert ("thinned" in report["doubts"]) is (kept > 1_000_000)
+    assert report["latency"]["max"] == 0.5
+    assert report["latency"]["p50"] == pytest.approx(0.0015, rel=0.01)
+    assert report["latency"]["p99"] == pytest.approx(0.00199, rel=0.01)
+    with np.load(path) as exported:
+        assert exported["end"].size == count
+        assert (np.sort(exported["due"]) == 1_000_000_000 + 100_000 * np.arange(count)).all()
+        assert (np.diff(exported["end"]) >= 0).mean() > 0.99
     assert not [*scratch.iterdir()]

@@ -49,7 +49,7 @@ FEED = {"image": np.zeros((1, 1, 8, 8), "float32")}
 SCORES = {"scores": np.zeros((1, 10), "float32")}
 
 
-def asked(model: str = DIGITS, backend: str | None = None, **settings: Any) -> Request:
+def a_request(model: str = DIGITS, backend: str | None = None, **settings: Any) -> Request:
     """Return a request."""
     return Request(model=model, backend=backend, settings=settings, plan=Plan())
 
@@ -59,7 +59,7 @@ def asked(model: str = DIGITS, backend: str | None = None, **settings: Any) -> R
 
 def test_without_a_server_only_the_call_is_measured() -> None:
     """The other levels are missing, with what to do about it."""
-    planned = plan_explanation(asked(), ExplainOptions())
+    planned = plan_explanation(a_request(), ExplainOptions())
     assert list(planned.jobs) == [RunLevel.IN_PROCESS]
     assert planned.jobs[RunLevel.IN_PROCESS].probes == ("static", "latency", "ops")
     assert planned.jobs[RunLevel.IN_PROCESS].inspection.devices == ("here",)
@@ -70,7 +70,7 @@ def test_without_a_server_only_the_call_is_measured() -> None:
 
 def test_with_a_server_every_level_and_the_echo_are_measured() -> None:
     """The time is shared out among rounds and probes."""
-    planned = plan_explanation(asked(backend="triton"), ExplainOptions(rounds=1, max_time=10.0))
+    planned = plan_explanation(a_request(backend="triton"), ExplainOptions(rounds=1, max_time=10.0))
     assert [(level, job.backend) for level, job in planned.jobs.items()] == [
         (RunLevel.IN_PROCESS, "onnxruntime"), (RunLevel.ALONE, "triton"), (RunLevel.LOADED, "triton"),
     ]  # fmt: skip
@@ -87,7 +87,7 @@ def test_with_a_server_every_level_and_the_echo_are_measured() -> None:
 def test_a_knob_goes_to_each_backend_that_has_it() -> None:
     """One that none has is refused, as by any command."""
     planned = plan_explanation(
-        asked(backend="triton", batch_size=2, intra_threads=1, protocol="grpc"), ExplainOptions()
+        a_request(backend="triton", batch_size=2, intra_threads=1, protocol="grpc"), ExplainOptions()
     )
     called, served = planned.jobs[RunLevel.IN_PROCESS].config, planned.jobs[RunLevel.ALONE].config
     assert called["batch_size"] == served["batch_size"] == 2
@@ -96,12 +96,14 @@ def test_a_knob_goes_to_each_backend_that_has_it() -> None:
     assert planned.echo is not None
     assert dict(planned.echo.settings) == {"protocol": "grpc"}
     with pytest.raises(UnknownName, match="nonsense"):
-        plan_explanation(asked(nonsense=1), ExplainOptions())
+        plan_explanation(a_request(nonsense=1), ExplainOptions())
 
 
 def test_a_running_server_can_only_be_asked() -> None:
     """There is no call in process, and no echo."""
-    planned = plan_explanation(replace(asked("http://127.0.0.1:1#m"), inputs=("x=1x4",)), ExplainOptions())
+    planned = plan_explanation(
+        replace(a_request("http://127.0.0.1:1#m"), inputs=("x=1x4",)), ExplainOptions()
+    )
     assert list(planned.jobs) == [RunLevel.ALONE, RunLevel.LOADED]
     assert set(planned.missing) == {RunLevel.IN_PROCESS, ECHO}
     assert planned.echo is None
@@ -109,7 +111,7 @@ def test_a_running_server_can_only_be_asked() -> None:
 
 def test_one_request_at_a_time_is_alone() -> None:
     """Such a load is not measured twice."""
-    planned = plan_explanation(asked(backend="triton"), ExplainOptions(load=load_of(1, None)))
+    planned = plan_explanation(a_request(backend="triton"), ExplainOptions(load=load_of(1, None)))
     assert RunLevel.LOADED not in planned.jobs
     assert "alone" in planned.missing[RunLevel.LOADED]
 
@@ -170,15 +172,15 @@ class Runs:
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
     """Every job is answered here."""
-    found = Runs()
+    simulated = Runs()
 
     class Worker:
-        execute = staticmethod(found)
+        execute = staticmethod(simulated)
 
     @contextmanager
     def executor(_interrupts: object, limit: object) -> Iterator[Runs]:
         del limit
-        yield found
+        yield simulated
 
     @contextmanager
     def worker(_interrupts: object, _limit: object) -> Iterator[type[Worker]]:
@@ -186,35 +188,35 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
 
     monkeypatch.setattr(explanation, "subprocess_executor", executor)
     monkeypatch.setattr(explanation, "open_warm_worker", worker)
-    return found
+    return simulated
 
 
 def served_plan(**options: Any) -> explanation.ExplainPlan:
     """Return the plan of all levels."""
-    return plan_explanation(asked(backend="triton"), ExplainOptions(**options))
+    return plan_explanation(a_request(backend="triton"), ExplainOptions(**options))
 
 
 def test_the_order_of_a_round_is_that_of_the_one_before_reversed(runs: Runs) -> None:
     """The first begins with the server, so that one that is not installed is known at once."""
-    seen: list[str] = []
-    found = measure_explanation(
+    stages: list[str] = []
+    explained = measure_explanation(
         served_plan(rounds=2),
-        watch=lambda event: seen.append(event.stage) if isinstance(event, Progressed) else None,
+        watch=lambda event: stages.append(event.stage) if isinstance(event, Progressed) else None,
     )
     once = ["served alone", "under load", "in process", "echo"]
     assert runs.names == [*once, *once[::-1]]
-    assert seen[0] == "round 1 of 2, served alone: working"
-    assert [result.processes for result in found.results.values()] == [2] * 4
-    assert found.statistic == "mean"
+    assert stages[0] == "round 1 of 2, served alone: working"
+    assert [result.processes for result in explained.results.values()] == [2] * 4
+    assert explained.statistic == "mean"
 
 
 def test_only_the_first_call_in_process_has_the_analysis_and_the_outputs(runs: Runs) -> None:
     """The result tells the job of every round, without the file, which is gone."""
-    found = measure_explanation(served_plan(rounds=2))
+    explained = measure_explanation(served_plan(rounds=2))
     first, second = (job for job in runs.jobs if runs.name_of(job) == RunLevel.IN_PROCESS)
     assert first.probes == ("static", "latency", "ops", "outputs")
     assert second.probes == ("latency", "ops")
-    assert found.results[RunLevel.IN_PROCESS].job.observation.outputs is None
+    assert explained.results[RunLevel.IN_PROCESS].job.observation.outputs is None
 
 
 def test_the_echo_has_the_inputs_and_returns_the_outputs_of_the_model(
@@ -243,9 +245,9 @@ def test_the_time_limit_is_of_all_rounds(runs: Runs) -> None:
     measure_explanation(served_plan(rounds=9, max_time=120.0), clock=lambda: 10.0 * len(runs.jobs))
     assert len(runs.jobs) == 12
     runs.jobs.clear()
-    found = measure_explanation(served_plan(rounds=9, max_time=15.0), clock=lambda: 10.0 * len(runs.jobs))
+    explained = measure_explanation(served_plan(rounds=9, max_time=15.0), clock=lambda: 10.0 * len(runs.jobs))
     assert len(runs.jobs) == 2
-    assert found.missing == dict.fromkeys((RunLevel.IN_PROCESS, ECHO), "no time was left to measure it")
+    assert explained.missing == dict.fromkeys((RunLevel.IN_PROCESS, ECHO), "no time was left to measure it")
 
 
 def test_a_level_that_is_cut_off_is_missing(runs: Runs) -> None:
@@ -255,11 +257,11 @@ def test_a_level_that_is_cut_off_is_missing(runs: Runs) -> None:
         raise OutOfTime("Nothing could be measured within 5 s.")
 
     runs.answers[RunLevel.IN_PROCESS] = runs.answers[ECHO] = cut_off
-    found = measure_explanation(served_plan(rounds=2))
-    assert set(found.missing) == {RunLevel.IN_PROCESS, ECHO}
-    assert set(found.results) == {RunLevel.ALONE, RunLevel.LOADED}
+    explained = measure_explanation(served_plan(rounds=2))
+    assert set(explained.missing) == {RunLevel.IN_PROCESS, ECHO}
+    assert set(explained.results) == {RunLevel.ALONE, RunLevel.LOADED}
     with pytest.raises(OutOfTime):
-        measure_explanation(plan_explanation(asked(), ExplainOptions(rounds=1)))
+        measure_explanation(plan_explanation(a_request(), ExplainOptions(rounds=1)))
 
 
 def test_an_echo_that_cannot_be_served_is_missing(runs: Runs) -> None:
@@ -269,9 +271,9 @@ def test_an_echo_that_cannot_be_served_is_missing(runs: Runs) -> None:
         raise RunFailed("Triton does not take it.")
 
     runs.answers[ECHO] = refuse
-    found = measure_explanation(served_plan(rounds=2))
-    assert found.missing == {ECHO: "it could not be served: Triton does not take it"}
-    assert ECHO not in found.results
+    explained = measure_explanation(served_plan(rounds=2))
+    assert explained.missing == {ECHO: "it could not be served: Triton does not take it"}
+    assert ECHO not in explained.results
     assert runs.names.count(ECHO) == 1
 
 
@@ -284,21 +286,21 @@ def test_a_backend_without_operators_is_measured_without_them(runs: Runs) -> Non
         return replace(a_called_result(parts=None), job=job)
 
     runs.answers[RunLevel.IN_PROCESS] = call
-    found = measure_explanation(plan_explanation(asked(), ExplainOptions(rounds=2)))
+    explained = measure_explanation(plan_explanation(a_request(), ExplainOptions(rounds=2)))
     assert [job.probes for job in runs.jobs] == [
         ("static", "latency", "ops"), ("static", "latency"), ("latency",),
     ]  # fmt: skip
-    assert [hop.time for hop in found.hops if hop.name == "kernels"] == [None]
-    assert found.statistic == "p50"
+    assert [hop.time for hop in explained.hops if hop.name == "kernels"] == [None]
+    assert explained.statistic == "p50"
 
 
 def test_a_level_that_fails_is_told_and_not_tried_again(runs: Runs) -> None:
     """The other levels are measured."""
     failure = Failure(where="load", kind=FailureKind.SERVER, message="it ended")
     runs.answers[RunLevel.LOADED] = lambda job: a_small_result(job=job, failures=(failure,))
-    found = measure_explanation(served_plan(rounds=2))
-    assert found.failures == {"under load": "load: it ended"}
-    assert [level.level for level in found.levels] == [RunLevel.IN_PROCESS, RunLevel.ALONE]
+    explained = measure_explanation(served_plan(rounds=2))
+    assert explained.failures == {"under load": "load: it ended"}
+    assert [level.level for level in explained.levels] == [RunLevel.IN_PROCESS, RunLevel.ALONE]
     assert runs.names.count("under load") == 1
 
 
@@ -307,7 +309,7 @@ def test_nothing_but_a_failure_is_an_error(runs: Runs) -> None:
     failure = Failure(where="load", kind=FailureKind.OOM, message="out of memory")
     runs.answers[RunLevel.IN_PROCESS] = lambda job: a_small_result(job=job, failures=(failure,))
     with pytest.raises(RunFailed, match="digits failed in load: out of memory"):
-        measure_explanation(plan_explanation(asked(), ExplainOptions(rounds=1)))
+        measure_explanation(plan_explanation(a_request(), ExplainOptions(rounds=1)))
 
 
 def test_a_baseline_of_another_level_is_refused_before_anything_runs(runs: Runs) -> None:
@@ -334,9 +336,9 @@ def test_results_and_explanations_can_be_explained() -> None:
 def test_two_results_of_one_level_are_compared() -> None:
     """Those of two levels are refused."""
     before, now = a_served_result(LOADED, 4), a_served_result({**LOADED, "queue": 13.0}, 4)
-    found = explain_results(results_of(now), results_of(before))
-    assert found["queue under load"] == pytest.approx(0.013)
-    assert found.statistic == "mean"
+    explained = explain_results(results_of(now), results_of(before))
+    assert explained["queue under load"] == pytest.approx(0.013)
+    assert explained.statistic == "mean"
     with pytest.raises(RequestError, match="of the same level"):
         explain_results(results_of(now), results_of(a_called_result()))
 
@@ -346,7 +348,7 @@ def test_two_results_of_one_level_are_compared() -> None:
 
 def explained(url: str, load: Load) -> Any:
     """Measure a server that is known, one round."""
-    request = replace(asked(url), inputs=("x=1x4",), plan=Plan(precision=0.5))
+    request = replace(a_request(url), inputs=("x=1x4",), plan=Plan(precision=0.5))
     planned = plan_explanation(request, ExplainOptions(load=load, rounds=1, max_time=10.0))
     return measure_explanation(planned)
 
@@ -355,8 +357,8 @@ def first_that_holds(measure: Callable[[], Any], *claims: Callable[[Any], bool])
     """Check claims of a measurement; what a busy machine disturbs is measured again, up to three times."""
     held: list[bool] = []
     for _ in range(3):
-        found = measure()
-        held = [claim(found) for claim in claims]
+        outcome = measure()
+        held = [claim(outcome) for claim in claims]
         if all(held):
             break
     return held
@@ -366,19 +368,20 @@ def test_service_and_queue_of_a_known_server_land_in_their_hops() -> None:
     """One worker that takes so long serves one at a time: of three at once, each waits for two."""
     service = 0.02
 
-    def busy(found: Any) -> float:
+    def busy(explained: Any) -> float:
         """What the server took of a request in all, which is longer where the machine is busy."""
-        return float(found["server compute"] + found["server compute under load"])
+        return float(explained["server compute"] + explained["server compute under load"])
 
     with serve_in_subprocess("--service", f"constant:{service}") as running:
         held = first_that_holds(
             lambda: explained(f"http://127.0.0.1:{running.port}#echo", load_of(3, None)),
-            lambda found: found["server compute"] > 0.99 * service,
-            lambda found: found["queue"] < 0.2 * service,
-            lambda found: found["queue under load"] == pytest.approx(2 * busy(found), rel=0.2),
-            lambda found: found["wait for the client under load"] < 0.2 * service,
-            lambda found: (
-                sum(hop.time.seconds for hop in found.hops if hop.time) == pytest.approx(found["under load"])
+            lambda explained: explained["server compute"] > 0.99 * service,
+            lambda explained: explained["queue"] < 0.2 * service,
+            lambda explained: explained["queue under load"] == pytest.approx(2 * busy(explained), rel=0.2),
+            lambda explained: explained["wait for the client under load"] < 0.2 * service,
+            lambda explained: (
+                sum(hop.time.seconds for hop in explained.hops if hop.time)
+                == pytest.approx(explained["under load"])
             ),
         )
     assert held == [True] * 5
@@ -390,7 +393,7 @@ def test_a_wait_for_the_client_lands_in_its_own_hop() -> None:
     with serve_in_subprocess("--service", "constant:0.02") as running:
         held = first_that_holds(
             lambda: explained(f"http://127.0.0.1:{running.port}#echo", load_of(1, "20:burst=2")),
-            lambda found: found["wait for the client under load"] > 0.008,
-            lambda found: abs(found["queue under load"]) < 0.004,
+            lambda explained: explained["wait for the client under load"] > 0.008,
+            lambda explained: abs(explained["queue under load"]) < 0.004,
         )
     assert held == [True, True]

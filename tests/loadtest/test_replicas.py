@@ -42,7 +42,7 @@ def test_a_load_that_holds_its_bounds_answers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bound", "void", "said"),
+    ("bound", "void", "sentence"),
     [
         (
             "latency.p50 <= 4ms",
@@ -63,10 +63,10 @@ def test_a_load_that_holds_its_bounds_answers() -> None:
         ("energy <= 1J", "", "undecided (this run has no energy"),
     ],
 )
-def test_a_load_that_does_not_says_which_bound_and_why(bound: str, void: str, said: str) -> None:
+def test_a_load_that_does_not_says_which_bound_and_why(bound: str, void: str, sentence: str) -> None:
     """The message says what to do: a smaller load if the bound is broken, a longer one if undecided."""
     result = planned(bound, void)
 
     assert result.provision is None
     assert result.why.startswith("The number of replicas is unknown, because ")
-    assert said in result.why
+    assert sentence in result.why

@@ -69,14 +69,14 @@ def test_a_ladder_goes_on_where_its_process_ended() -> None:
     server = a_server()
     killed = next(stored_steps(a_curve(1, 2, 4), server))
     resumed = resume_curve(find_series(killed.id[:6]), concurrency="1:8")
-    *_, whole = stored_steps(resumed, server)
+    *_, finished = stored_steps(resumed, server)
 
-    assert find_conclusion(killed.id) == whole
-    assert [rung.load for rung in whole.rungs] == [1, 2, 4, 8]
-    assert whole.until_plateau
-    assert whole.rungs[0] == killed.rungs[0]
+    assert find_conclusion(killed.id) == finished
+    assert [rung.load for rung in finished.rungs] == [1, 2, 4, 8]
+    assert finished.until_plateau
+    assert finished.rungs[0] == killed.rungs[0]
     assert len(server.jobs) == 4
-    assert resume_curve(whole).loads == (1, 2, 4, 8)
+    assert resume_curve(finished).loads == (1, 2, 4, 8)
 
 
 def test_other_bounds_make_a_new_ladder() -> None:
@@ -101,12 +101,12 @@ def test_a_search_begins_with_a_ladder_and_goes_on() -> None:
         CapacitySearch(bounds=begun.search.bounds, most=64, measurements=3)
     )
 
-    *_, whole = stored_steps(resume_search(curve, require=["latency.p50 <= 60s"], measurements=3), server)
-    again = resume_search(whole, measurements=4)
-    assert (again.id, again.search.measurements, again.rungs) == (whole.id, 4, whole.rungs)
-    other = resume_search(whole, require=["latency.p50 <= 1us"])
-    assert (other.search.measurements, len(other.rungs)) == (3 + len(whole.rungs), len(whole.rungs))
-    assert other.id != whole.id
+    *_, finished = stored_steps(resume_search(curve, require=["latency.p50 <= 60s"], measurements=3), server)
+    again = resume_search(finished, measurements=4)
+    assert (again.id, again.search.measurements, again.rungs) == (finished.id, 4, finished.rungs)
+    other = resume_search(finished, require=["latency.p50 <= 1us"])
+    assert (other.search.measurements, len(other.rungs)) == (3 + len(finished.rungs), len(finished.rungs))
+    assert other.id != finished.id
 
 
 def test_rerank_measures_and_stores_nothing() -> None:
@@ -150,17 +150,17 @@ def test_bounds_that_nothing_is_known_of_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"digest": "sha256:" + "00" * 32}, "The load series cannot be resumed: the model is another one"),
         ({"hardware": {"cores": 4}}, "cannot be resumed: the machine is another one"),
     ],
 )
-def test_another_model_or_machine_is_refused(change: dict[str, Any], said: str) -> None:
+def test_another_model_or_machine_is_refused(change: dict[str, Any], message: str) -> None:
     """Unless that is forced, which is a doubt in every Result from then on."""
     *_, curve = stored_steps(a_curve(1), a_server())
     further = resume_curve(curve, concurrency="1,2,4")
-    with pytest.raises(StaleStudy, match=said):
+    with pytest.raises(StaleStudy, match=message):
         list(measure_loads(further, rooms=a_server(**change)))
 
     outcomes = [outcome for outcome, _ in measure_loads(further, rooms=a_server(**change), force=True)]

@@ -44,7 +44,7 @@ def hanging() -> Iterator[str]:
         yield f"http://127.0.0.1:{running.port}#echo"
 
 
-def asked(url: str, load: Load | None = None, plan: Plan = PLAN) -> Request:
+def a_request(url: str, load: Load | None = None, plan: Plan = PLAN) -> Request:
     """Return a request for a load on the server."""
     return Request(
         model=url, settings={}, inputs=("x=1x4",), probes=("load",), load=load, plan=plan,
@@ -54,7 +54,7 @@ def asked(url: str, load: Load | None = None, plan: Plan = PLAN) -> Request:
 
 def test_a_ladder_is_measured_on_one_server(server: str) -> None:
     """Each rung is yielded as soon as it is measured, with the ladder so far."""
-    steps = list(measure_loads(begin_curve(asked(server), (1, 2, 8))))
+    steps = list(measure_loads(begin_curve(a_request(server), (1, 2, 8))))
     assert [len(ladder.rungs) for _, ladder in steps] == [1, 2, 3]
     rates = [outcome.result["request_rate"] or 0 for outcome, _ in steps]
     assert rates[0] < rates[1]
@@ -68,7 +68,7 @@ def test_a_ladder_is_measured_on_one_server(server: str) -> None:
 def test_each_load_has_its_carbon(server: str) -> None:
     """Of the power to assume, in the result and in the curve: twice the rate is half of it."""
     emission = Emission.parse("360g/kWh", "100W")
-    steps = list(measure_loads(begin_curve(asked(server), (1, 2)), emission=emission))
+    steps = list(measure_loads(begin_curve(a_request(server), (1, 2)), emission=emission))
     answers = [rung.find("carbon") for rung in steps[-1][1].by_load]
     assert [answer.value for answer in answers if answer] == [
         outcome.result["carbon"] for outcome, _ in steps
@@ -79,7 +79,7 @@ def test_each_load_has_its_carbon(server: str) -> None:
 
 def test_the_first_request_is_given_up_when_any_would_be(hanging: str) -> None:
     """A server that never answers is not awaited longer than `--request-timeout` says."""
-    [(outcome, _)] = measure_loads(begin_curve(asked(hanging, Load(concurrency=1, timeout=0.5)), (1,)))
+    [(outcome, _)] = measure_loads(begin_curve(a_request(hanging, Load(concurrency=1, timeout=0.5)), (1,)))
     [failure] = outcome.result.failures
     assert failure.where == "first call"
     assert failure.message.endswith("did not answer within 0.5 s")
@@ -87,7 +87,7 @@ def test_the_first_request_is_given_up_when_any_would_be(hanging: str) -> None:
 
 def test_a_server_that_never_answers_is_given_up_at_the_time_limit(hanging: str) -> None:
     """Its first request is awaited no longer than the load may take, whatever a request may take."""
-    request = replace(asked(hanging, Load(concurrency=1)), plan=Plan(max_time=1.0))
+    request = replace(a_request(hanging, Load(concurrency=1)), plan=Plan(max_time=1.0))
     begin = time.monotonic()
     [failure] = run_request(request).result.failures
 
@@ -98,7 +98,7 @@ def test_a_server_that_never_answers_is_given_up_at_the_time_limit(hanging: str)
 
 def test_a_series_ends_at_the_first_load_of_a_server_that_never_answers(hanging: str) -> None:
     """A ladder and a search alike."""
-    request = replace(asked(hanging, Load(concurrency=1)), plan=Plan(max_time=0.5))
+    request = replace(a_request(hanging, Load(concurrency=1)), plan=Plan(max_time=0.5))
     for series in (begin_curve(request, (1, 2)), begin_search(request)):
         assert len(list(measure_loads(series))) == 1
 
@@ -106,7 +106,7 @@ def test_a_series_ends_at_the_first_load_of_a_server_that_never_answers(hanging:
 def test_a_trial_is_no_limit_of_the_first_request() -> None:
     """A look of a second would make a model fail that loads at its first request."""
     with serve_in_subprocess("--service", "constant:0.9") as running:
-        request = asked(f"http://127.0.0.1:{running.port}#echo", Load(concurrency=1))
+        request = a_request(f"http://127.0.0.1:{running.port}#echo", Load(concurrency=1))
         job = replace(request, plan=Plan(max_time=0.1, min_time=0.0)).job()
         with subprocess_executors(lambda: 0) as room:
             result = room(job, fresh=False)(job, watch=lambda _event: None)
@@ -117,7 +117,7 @@ def test_a_trial_is_no_limit_of_the_first_request() -> None:
 def test_a_search_brackets_the_largest_load_that_holds(server: str) -> None:
     """With two workers of 20 ms, four slots wait for 40 ms, and eight for 80."""
     what = CapacitySearch(bounds=(BOUND,), start=2, most=16, measurements=4, patience=2.0)
-    *_, (outcome, answer) = measure_loads(replace(begin_search(asked(server)), search=what))
+    *_, (outcome, answer) = measure_loads(replace(begin_search(a_request(server)), search=what))
     # Five, of which one waits for two before it, take 60 ms; on a busy machine nothing may be sure of two.
     assert answer.passed is None or answer.passed <= 4
     assert (answer.verified is None) is (answer.passed is None)
@@ -129,7 +129,7 @@ def test_a_search_that_nothing_passes_verifies_nothing(server: str) -> None:
     """If not even one request at a time meets the bound, there is nothing to verify."""
     bound = Constraint.parse("latency.p50 <= 5ms")
     what = CapacitySearch(bounds=(bound,), start=1, measurements=3)
-    *_, (_, answer) = measure_loads(replace(begin_search(asked(server)), search=what))
+    *_, (_, answer) = measure_loads(replace(begin_search(a_request(server)), search=what))
     assert answer.passed is None
     assert answer.verified is None
 
@@ -137,7 +137,7 @@ def test_a_search_that_nothing_passes_verifies_nothing(server: str) -> None:
 def test_a_search_that_is_interrupted_says_what_it_knows(server: str) -> None:
     """The current measurement is the last; nothing is verified."""
     steps = []
-    for step in measure_loads(begin_search(asked(server), most=64, measurements=9)):
+    for step in measure_loads(begin_search(a_request(server), most=64, measurements=9)):
         steps.append(step)
         if len(steps) == 2:
             os.kill(os.getpid(), signal.SIGINT)
@@ -152,7 +152,7 @@ def test_a_search_that_is_interrupted_says_what_it_knows(server: str) -> None:
 def test_what_cannot_be_searched_is_refused(server: str) -> None:
     """A series of loads needs a server, and one server is one process."""
     with pytest.raises(RequestError, match="leave out --processes"):
-        begin_curve(asked(server, plan=replace(PLAN, processes=2)), (1, 2))
+        begin_curve(a_request(server, plan=replace(PLAN, processes=2)), (1, 2))
     local = Request(model="call:modeldyno.testing.known_latency:steady", settings={}, plan=PLAN)
     with pytest.raises(RequestError, match="a series of loads needs a server"):
         begin_curve(local, (1, 2))
@@ -162,7 +162,7 @@ def test_what_cannot_be_searched_is_refused(server: str) -> None:
 def test_a_rate_is_searched_in_an_open_loop(server: str) -> None:
     """Two workers of 20 ms do 100 requests a second: the largest rate that holds is lower."""
     load = Load(arrivals=Arrivals.POISSON, rate=20)
-    search = begin_search(asked(server, load), most=400, measurements=6)
+    search = begin_search(a_request(server, load), most=400, measurements=6)
     assert search.knob == RATE
     *_, (_, answer) = measure_loads(search)
     assert answer.passed is None or answer.passed < 110
@@ -178,6 +178,6 @@ def test_a_rate_is_searched_in_an_open_loop(server: str) -> None:
 def test_a_search_ends_at_the_first_load_where_the_server_refuses_all(server: str, load: Load) -> None:
     """A model that the server lacks fails under any load, so no smaller load is tried."""
     missing = f"{server.partition('#')[0]}/fault/400/#echo"
-    *before, (_, answer) = measure_loads(begin_search(asked(missing, load)))
+    *before, (_, answer) = measure_loads(begin_search(a_request(missing, load)))
     assert not before
     assert (answer.end, answer.passed) == (SearchEnd.REFUSED, None)

@@ -69,11 +69,11 @@ def version(tmp_path: Path) -> Callable[..., Path]:
 )
 def test_a_version_is_named_as_in_mlflow(text: str, number: int, content: bytes) -> None:
     """By its number, by an alias, or by the name alone, which is the newest one."""
-    found = fetch_mlflow_version(text)
+    fetched = fetch_mlflow_version(text)
 
-    assert (found.reference, found.run) == (f"models:/net/{number}", "")
-    assert found.ref.scheme == "onnx"
-    assert Path(found.ref.locator).read_bytes() == content
+    assert (fetched.reference, fetched.run) == (f"models:/net/{number}", "")
+    assert fetched.ref.scheme == "onnx"
+    assert Path(fetched.ref.locator).read_bytes() == content
 
 
 def test_its_reference_is_that_of_its_file_for_every_command() -> None:
@@ -108,7 +108,7 @@ def test_its_name_is_no_part_of_a_path(uri: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("models:/net/9", r"MLflow cannot use the store of MLFLOW_TRACKING_URI: .*version=9.* not found"),
         ("models:/net@nobody", "alias nobody not found"),
@@ -118,8 +118,8 @@ def test_its_name_is_no_part_of_a_path(uri: str, tmp_path: Path) -> None:
         ("models:/it's", "names no version of MLflow"),
     ],
 )
-def test_a_version_that_is_not_there_is_told(text: str, said: str) -> None:
-    with pytest.raises(RequestError, match=said):
+def test_a_version_that_is_not_there_is_told(text: str, message: str) -> None:
+    with pytest.raises(RequestError, match=message):
         fetch_mlflow_version(text)
 
 
@@ -143,9 +143,9 @@ def test_without_mlflow_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
 def test_a_flavor_says_which_file_is_the_model(
     version: Callable[..., Path], flavors: Any, file: str, scheme: str
 ) -> None:
-    found = find_model(version(flavors, file, "conda.yaml"), "it")
+    ref = find_model(version(flavors, file, "conda.yaml"), "it")
 
-    assert (found.scheme, found.locator.endswith(f"/{file}")) == (scheme, True)
+    assert (ref.scheme, ref.locator.endswith(f"/{file}")) == (scheme, True)
 
 
 def test_a_torchscript_archive_of_the_flavor_pytorch_is_one(version: Callable[..., Path]) -> None:

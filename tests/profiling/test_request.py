@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 STEADY = "call:modeldyno.testing.known_latency:steady"
 
 
-def asked(**changes: object) -> Request:
+def a_request(**changes: object) -> Request:
     """Return a Request; `changes` replaces any part of it."""
     return Request(**{"model": STEADY, "settings": {}, "plan": Plan(), **changes})  # type: ignore[arg-type]
 
@@ -37,45 +37,45 @@ def _absent(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_absent")
 def test_to_look_at_a_model_needs_no_backend() -> None:
     """The backend's packages may be missing if nothing is called; its knobs are checked anyway."""
-    job = asked(probes=("static",), settings={"batch_size": 8}).job()
+    job = a_request(probes=("static",), settings={"batch_size": 8}).job()
 
     assert job.config["batch_size"] == 8
     with pytest.raises(UnknownName, match="batchsize"):
-        asked(probes=("static",), settings={"batchsize": 8}).job()
+        a_request(probes=("static",), settings={"batchsize": 8}).job()
     with pytest.raises(MissingExtra, match="no_such_package"):
-        asked(probes=("static", "latency")).job()
+        a_request(probes=("static", "latency")).job()
 
 
 def test_an_inspection_is_part_of_the_job() -> None:
     """Inspection options are passed on, and checked before anything is loaded."""
-    wanted = Inspection(vary={"batch": (1, 8)}, modules=True)
+    inspection = Inspection(vary={"batch": (1, 8)}, modules=True)
 
-    assert asked(inspection=wanted).job().inspection == wanted
-    assert asked().job().inspection == Inspection()
+    assert a_request(inspection=inspection).job().inspection == inspection
+    assert a_request().job().inspection == Inspection()
     with pytest.raises(RequestError, match="`memory`"):
-        asked(inspection=Inspection(memory=0)).job()
+        a_request(inspection=Inspection(memory=0)).job()
 
 
 def test_probes_that_need_others_have_them() -> None:
     """Layers bring the static analysis, and observation options bring the probe that uses them."""
-    layers = asked(probes=("latency", "layers")).job()
+    layers = a_request(probes=("latency", "layers")).job()
     assert layers.probes == ("static", "latency", "layers")
     assert layers.inspection.modules
     assert layers.inspection.devices == ("here",)
-    traced = asked(probes=("latency",), observation=Observation(trace="trace.json")).job()
+    traced = a_request(probes=("latency",), observation=Observation(trace="trace.json")).job()
     assert traced.probes == ("latency", "ops")
-    some = asked(probes=("latency",), observation=Observation(layers=("attention",))).job()
+    some = a_request(probes=("latency",), observation=Observation(layers=("attention",))).job()
     assert some.probes == ("static", "latency", "layers")
     assert some.inspection.modules
     for lengths in (Observation(prompts=(16,)), Observation(generated=(8, 16))):
-        assert asked(probes=("latency",), observation=lengths).job().probes == ("latency", "generate")
-    assert asked(probes=("latency",)).job().probes == ("latency",)
+        assert a_request(probes=("latency",), observation=lengths).job().probes == ("latency", "generate")
+    assert a_request(probes=("latency",)).job().probes == ("latency",)
 
 
 def test_a_trace_without_a_directory_is_refused() -> None:
     """A file that could not be written is refused before anything is measured."""
     with pytest.raises(RequestError, match=r"There is no directory '/absent' for the trace"):
-        asked(observation=Observation(trace="/absent/trace.json")).job()
+        a_request(observation=Observation(trace="/absent/trace.json")).job()
 
 
 @pytest.mark.parametrize(
@@ -88,11 +88,11 @@ def test_a_trace_without_a_directory_is_refused() -> None:
 def test_records_that_cannot_be_written_are_refused(path: str, says: str) -> None:
     """A request log without a directory or with an unknown format is refused before measuring."""
     with pytest.raises(RequestError, match=says):
-        asked(observation=Observation(records=path)).job()
+        a_request(observation=Observation(records=path)).job()
 
 
 @pytest.mark.parametrize(
-    ("probes", "look", "named"),
+    ("probes", "observation", "named"),
     [
         (("layers",), Observation(), "layers"),
         (("training", "ops"), Observation(), "ops"),
@@ -101,14 +101,14 @@ def test_records_that_cannot_be_written_are_refused(path: str, says: str) -> Non
     ],
 )
 def test_calls_are_not_held_to_the_costs_of_training_steps(
-    probes: tuple[str, ...], look: Observation, named: str
+    probes: tuple[str, ...], observation: Observation, named: str
 ) -> None:
     """Dividing a call's time by a training step's operations would give a wrong rate."""
     trained = Inspection(mode=Mode.TRAIN)
 
     with pytest.raises(RequestError, match=rf"The probe '{named}' watches calls .* without --mode train"):
-        asked(probes=probes, observation=look, inspection=trained).job()
-    assert asked(probes=("training",), inspection=trained).job().probes == ("training",)
+        a_request(probes=probes, observation=observation, inspection=trained).job()
+    assert a_request(probes=("training",), inspection=trained).job().probes == ("training",)
 
 
 def test_a_repository_entry_without_a_configuration_is_told_as_such(tmp_path: Path) -> None:
@@ -125,13 +125,13 @@ def test_the_stages_of_a_call_are_measured_where_the_model_runs(tmp_path: Path) 
     before, labelled = Observation(preprocess="package.module:clean"), tmp_path / "x.npz"
     np.savez(labelled, x=np.zeros(2), labels=np.zeros(2, dtype=int))
 
-    assert asked(observation=before).job().probes == ("static", "latency", "throughput", "stages")
+    assert a_request(observation=before).job().probes == ("static", "latency", "throughput", "stages")
     with pytest.raises(RequestError, match="the backend 'triton' sends requests; leave out `pre` and `post`"):
-        asked(backend="triton", observation=before).job()
+        a_request(backend="triton", observation=before).job()
     with pytest.raises(RequestError, match="not training steps"):
-        asked(inspection=Inspection(mode=Mode.TRAIN), observation=before).job()
+        a_request(inspection=Inspection(mode=Mode.TRAIN), observation=before).job()
     with pytest.raises(RequestError, match="name the labelled samples of the model with `data`"):
-        asked(observation=replace(before, evaluate=("accuracy",)), inputs=(str(labelled),)).job()
+        a_request(observation=replace(before, evaluate=("accuracy",)), inputs=(str(labelled),)).job()
     file = tmp_path / "f.py"
     file.touch()
     assert parse_function(f"call:{file}:clean", "pre") == f"{file}:clean"

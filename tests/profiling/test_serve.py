@@ -23,7 +23,7 @@ Order = tuple["Job", str, bool, "int | None"]
 @pytest.fixture
 def orders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Order]:
     """Start nothing; give what would be started."""
-    found: list[Order] = []
+    placed: list[Order] = []
     monkeypatch.setenv("MODELDYNO_STATE", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my net.onnx").write_bytes(b"")
@@ -31,10 +31,10 @@ def orders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Order]:
     (tmp_path / "saved" / "saved_model.pb").write_bytes(b"")
 
     def start_server(job: Job, name: str, *, numbered: bool, owner: int | None) -> None:
-        found.append((job, name, numbered, owner))
+        placed.append((job, name, numbered, owner))
 
     monkeypatch.setattr(serve, "start_server", start_server)
-    return found
+    return placed
 
 
 def test_a_model_is_served_by_triton_under_its_own_name(orders: list[Order]) -> None:
@@ -56,7 +56,7 @@ def test_tensorflow_means_its_server(orders: list[Order], word: str, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("options", "message"),
     [
         ({"backend": "onnxruntime"}, "'onnxruntime' starts no server; choose triton, .* or tensorflow"),
         ({"settings": {"device": "cpu"}, "device": "cuda"}, "device is set twice: cuda and cpu"),
@@ -65,11 +65,11 @@ def test_tensorflow_means_its_server(orders: list[Order], word: str, monkeypatch
     ],
 )
 def test_what_cannot_be_served_is_refused_before_anything_starts(
-    orders: list[Order], given: dict[str, Any], told: str
+    orders: list[Order], options: dict[str, Any], message: str
 ) -> None:
     """In a sentence."""
-    with pytest.raises(RequestError, match=told):
-        serve_model("my net.onnx", **{"backend": "triton", "settings": {}, **given})
+    with pytest.raises(RequestError, match=message):
+        serve_model("my net.onnx", **{"backend": "triton", "settings": {}, **options})
     assert orders == []
 
 

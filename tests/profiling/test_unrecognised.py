@@ -166,8 +166,8 @@ def test_a_torchscript_archive_is_told_by_its_content(tmp_path: Path) -> None:
         file.writestr("m/data.pkl", b"\x80\x02c__torch__\nNet\n.")
         file.writestr("m/code/__torch__/net.py", b"")
 
-    said = explain_unrecognised(tmp_path / "m.bin", ())
-    assert said == f"is a TorchScript archive by another name; write torchscript:{tmp_path / 'm.bin'}"
+    sentence = explain_unrecognised(tmp_path / "m.bin", ())
+    assert sentence == f"is a TorchScript archive by another name; write torchscript:{tmp_path / 'm.bin'}"
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x80", b"\x80\x02cos\nsys", b"\x80\x04\x95", b"\x80\x02\xff\xff"])

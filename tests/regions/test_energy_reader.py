@@ -34,9 +34,9 @@ class Counters:
 @pytest.fixture
 def counters(monkeypatch: pytest.MonkeyPatch) -> Counters:
     """The only counters of this machine."""
-    found = Counters()
-    monkeypatch.setattr(energy_reader, "_open_counters", lambda: (found,))
-    return found
+    fake = Counters()
+    monkeypatch.setattr(energy_reader, "_open_counters", lambda: (fake,))
+    return fake
 
 
 @pytest.fixture

@@ -54,7 +54,7 @@ def sampler(monkeypatch: pytest.MonkeyPatch) -> Sampler:
     return fake
 
 
-def seen(sampler: Sampler) -> Result:
+def watched_result(sampler: Sampler) -> Result:
     with modeldyno.watch(name="a block") as block:
         assert sampler.stages
     return block.result
@@ -62,7 +62,7 @@ def seen(sampler: Sampler) -> Result:
 
 def test_a_block_is_the_timed_stage(sampler: Sampler) -> None:
     """What is there at its beginning is the baseline, and is not counted."""
-    result = seen(sampler)
+    result = watched_result(sampler)
 
     assert sampler.stages == [WatchStage.BASELINE, WatchStage.TIMED]
     assert result["process_memory.max"] == 4 << 20
@@ -72,7 +72,7 @@ def test_a_block_is_the_timed_stage(sampler: Sampler) -> None:
 
 def test_a_watched_block_is_shown_with_its_course_and_devices(sampler: Sampler) -> None:
     """A sentence, a sparkline, and the table of devices, on the screen and on a page."""
-    result = seen(sampler)
+    result = watched_result(sampler)
     blocks, page = list(views.blocks(result)), list(views.page(result))
     notices = [block.text for block in blocks if isinstance(block, Notice)]
     (table,) = (b for b in blocks if isinstance(b, Table) and b.title == "Devices in the block")
@@ -90,9 +90,9 @@ def test_the_command_that_repeats_it_runs_the_script(
 ) -> None:
     """No command of ours watches a block; what was typed at a prompt has no script."""
     monkeypatch.setattr(sys, "argv", ["train.py", "--fast"])
-    assert rerun_command_line(seen(sampler)) == "python train.py"
+    assert rerun_command_line(watched_result(sampler)) == "python train.py"
     monkeypatch.setattr(sys, "argv", ["-c"])
-    assert rerun_command_line(seen(sampler)) == "python"
+    assert rerun_command_line(watched_result(sampler)) == "python"
 
 
 def test_it_may_be_started_and_stopped(sampler: Sampler) -> None:

@@ -34,9 +34,9 @@ def type_(registry: object, capfd: pytest.CaptureFixture[str]) -> Callable[..., 
     """Give a function that runs ``modeldyno registry`` with words."""
     del registry
 
-    def run(*words: str) -> Said:
+    def run(*arguments: str) -> Said:
         with pytest.raises(SystemExit) as left:
-            main(words)
+            main(arguments)
         out, err = capfd.readouterr()
         assert isinstance(left.value.code, int)
         return Said(code=left.value.code, out=out, err=err)
@@ -55,51 +55,51 @@ def net(type_: Callable[..., Said], model: Path, measured: object) -> Callable[.
 
 
 def test_an_empty_registry_says_how_to_begin(type_: Callable[..., Said]) -> None:
-    said = type_("registry", "list")
+    result = type_("registry", "list")
 
-    assert said.code == 0
-    assert "modeldyno registry add MODEL" in said.out
+    assert result.code == 0
+    assert "modeldyno registry add MODEL" in result.out
 
 
 def test_without_a_worker_add_says_how_to_start_one(type_: Callable[..., Said], model: Path) -> None:
-    said = type_("registry", "add", str(model), "--no-convert")
+    result = type_("registry", "add", str(model), "--no-convert")
 
-    assert "net/1 is registered: onnx" in said.out
-    assert "3 tasks queued, and no worker is running: start one with modeldyno worker" in said.out
+    assert "net/1 is registered: onnx" in result.out
+    assert "3 tasks queued, and no worker is running: start one with modeldyno worker" in result.out
 
 
 def test_add_with_wait_shows_the_figures(type_: Callable[..., Said], model: Path, measured: object) -> None:
     del measured
-    said = type_("registry", "add", str(model), "--no-convert", "--wait")
+    result = type_("registry", "add", str(model), "--no-convert", "--wait")
 
-    assert "1 usable variant and 3 fresh figures" in " ".join(said.out.split())
-    assert "batch 32" in said.out
+    assert "1 usable variant and 3 fresh figures" in " ".join(result.out.split())
+    assert "batch 32" in result.out
 
 
 def test_list_has_what_was_registered(net: Callable[..., Said]) -> None:
-    said = net("registry", "list", "NE")
+    result = net("registry", "list", "NE")
 
-    assert "net" in said.out
-    assert "onnx" in said.out
+    assert "net" in result.out
+    assert "onnx" in result.out
     assert "No registered model is like that" in net("registry", "list", "resnet").out
 
 
 def test_a_json_document_has_everything(net: Callable[..., Said]) -> None:
-    shown = json.loads(net("registry", "show", "net", "--json", "-").out)
+    document = json.loads(net("registry", "show", "net", "--json", "-").out)
 
-    assert shown["version"]["metrics"] == {"accuracy": 0.76}
-    assert [figure["figure"]["state"] for figure in shown["figures"]] == ["fresh"] * 3
+    assert document["version"]["metrics"] == {"accuracy": 0.76}
+    assert [figure["figure"]["state"] for figure in document["figures"]] == ["fresh"] * 3
 
 
 def test_each_version_is_listed_with_its_best_figures(net: Callable[..., Said], model: Path) -> None:
     """Also one that is not measured yet, or whose figures are stale."""
     model.write_bytes(b"other weights")
     net("registry", "add", str(model), "--no-convert")
-    said = net("registry", "show", "net/1").out.partition("Versions, each by its best figures")[2]
+    table = net("registry", "show", "net/1").out.partition("Versions, each by its best figures")[2]
     (speed,) = json.loads(net("registry", "show", "net", "--json", "-").out)["speeds"]
 
-    assert [line.split()[0] for line in said.splitlines() if "net/" in line] == ["net/2", "net/1"]
-    assert "not measured" in said
+    assert [line.split()[0] for line in table.splitlines() if "net/" in line] == ["net/2", "net/1"]
+    assert "not measured" in table
     assert (speed["number"], speed["state"], speed["p99"]) == (1, "fresh", speed["p50"])
     assert speed["p50"] == pytest.approx(2e-3)
     with plugins.store() as store:
@@ -111,28 +111,28 @@ def test_each_version_is_listed_with_its_best_figures(net: Callable[..., Said], 
 
 
 def test_an_answer_names_variant_replicas_and_cost(net: Callable[..., Said]) -> None:
-    said = net("registry", "answer", "net", "--require", "latency.p50 <= 20ms", "--demand", "1/s")
+    result = net("registry", "answer", "net", "--require", "latency.p50 <= 20ms", "--demand", "1/s")
 
-    words = " ".join(said.out.split())
-    assert said.code == 0
-    assert "Run net/1 as source, batch 1" in words or "Run net/1 as source, batch 8" in words
-    assert "1 replica for 1.00/s" in words
+    text = " ".join(result.out.split())
+    assert result.code == 0
+    assert "Run net/1 as source, batch 1" in text or "Run net/1 as source, batch 8" in text
+    assert "1 replica for 1.00/s" in text
 
 
 @pytest.mark.parametrize(
-    ("bound", "code", "words"),
+    ("bound", "code", "phrase"),
     [
         ("latency.p50 <= 1us", 1, "each surely breaks a bound"),
         ("accuracy >= 0.5", 5, "Unknown: no fresh figure of net surely holds"),
     ],
 )
 def test_the_exit_code_tells_what_is_known(
-    net: Callable[..., Said], bound: str, code: int, words: str
+    net: Callable[..., Said], bound: str, code: int, phrase: str
 ) -> None:
-    said = net("registry", "answer", "net", "--require", bound)
+    result = net("registry", "answer", "net", "--require", bound)
 
-    assert said.code == code
-    assert words in " ".join(said.out.split())
+    assert result.code == code
+    assert phrase in " ".join(result.out.split())
 
 
 def test_an_alias_moves_and_comes_back(net: Callable[..., Said]) -> None:
@@ -148,9 +148,9 @@ def test_the_history_is_whole_until_somebody_changes_it(net: Callable[..., Said]
     with create_engine(address, poolclass=NullPool).begin() as connection:
         connection.execute(text("UPDATE events SET actor = 'somebody else' WHERE id = 2"))
 
-    said = net("registry", "history", "net", "--verify")
-    assert said.code == 1
-    assert "Event 2 was changed" in said.err
+    result = net("registry", "history", "net", "--verify")
+    assert result.code == 1
+    assert "Event 2 was changed" in result.err
 
 
 def test_tasks_are_listed_cancelled_and_queued_again(type_: Callable[..., Said], model: Path) -> None:
@@ -162,9 +162,9 @@ def test_tasks_are_listed_cancelled_and_queued_again(type_: Callable[..., Said],
 
 
 def test_files_come_out_again(net: Callable[..., Said], tmp_path: Path) -> None:
-    said = net("registry", "get", "net", str(tmp_path / "copy"))
+    result = net("registry", "get", "net", str(tmp_path / "copy"))
 
-    assert said.code == 0
+    assert result.code == 0
     assert (tmp_path / "copy" / "net.onnx").read_bytes() == b"weights"
 
 
@@ -183,12 +183,12 @@ MISTAKES = (
 
 
 def test_a_mistake_is_one_sentence(net: Callable[..., Said]) -> None:
-    for words, sentence in MISTAKES:
-        said = net("registry", *words)
+    for arguments, sentence in MISTAKES:
+        result = net("registry", *arguments)
 
-        assert said.code == 2, words
-        assert sentence in said.err
-        assert "Traceback" not in said.err
+        assert result.code == 2, arguments
+        assert sentence in result.err
+        assert "Traceback" not in result.err
 
 
 @pytest.mark.usefixtures("measured", "registry")
@@ -216,7 +216,7 @@ def test_the_same_from_python(model: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         (("--window", "22-06"), "'22-06' is no time of day; write 22:00-06:00"),
         (("--never-on", "card 1"), "'card 1' is no name of a device; write cpu, or gpu:0"),
@@ -224,19 +224,19 @@ def test_the_same_from_python(model: Path, tmp_path: Path) -> None:
     ],
 )
 def test_what_a_worker_cannot_keep_to_is_refused(
-    type_: Callable[..., Said], words: tuple[str, str], message: str
+    type_: Callable[..., Said], arguments: tuple[str, str], message: str
 ) -> None:
-    said = type_("worker", "--once", *words)
+    result = type_("worker", "--once", *arguments)
 
-    assert said.code == 2
-    assert message in said.err
+    assert result.code == 2
+    assert message in result.err
 
 
 def test_a_device_that_is_not_here_is_refused(type_: Callable[..., Said]) -> None:
-    said = type_("worker", "--device", "gpu:9", "--once")
+    result = type_("worker", "--device", "gpu:9", "--once")
 
-    assert said.code == 2
-    assert "There is no device 'cuda:9'; known: cpu" in said.err
+    assert result.code == 2
+    assert "There is no device 'cuda:9'; known: cpu" in result.err
 
 
 def test_a_webhook_is_added_listed_and_removed(net: Callable[..., Said]) -> None:

@@ -26,7 +26,7 @@ REF = ModelRef(scheme="onnx", locator="net.onnx")
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[ConversionRequest]:
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[ConversionRequest]:
     """Answer every conversion at once; returns the requests."""
     requests: list[ConversionRequest] = []
 
@@ -41,7 +41,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[ConversionRequest]:
 
 
 def test_a_variant_that_differs_says_where_first(
-    registry: Registry, model: Path, asked: list[ConversionRequest]
+    registry: Registry, model: Path, requests: list[ConversionRequest]
 ) -> None:
     """In the history as well; by the built-in policy it has no tolerance."""
     version = register(Registration(model=str(model)), registry).version
@@ -51,13 +51,13 @@ def test_a_variant_that_differs_says_where_first(
     assert variant.state is VariantState.DIFFERS
     assert variant.why.endswith("; first differs at encoder.dense (Linear): cosine 0.41 (its inputs agree)")
     assert registry.events(newest=1)[0].detail["why"] == variant.why
-    assert asked[0].tolerance is None
+    assert requests[0].tolerance is None
     assert variant.conversion_id == made.id
     assert not any(each.path or each.reproduce for each in made.converted)
 
 
 def test_a_version_runs_once_for_all_its_conversions(
-    registry: Registry, model: Path, asked: list[ConversionRequest]
+    registry: Registry, model: Path, requests: list[ConversionRequest]
 ) -> None:
     """What it returned is kept until the conversions of another one begin."""
     one = register(Registration(model=str(model)), registry).version
@@ -68,15 +68,15 @@ def test_a_version_runs_once_for_all_its_conversions(
 
     assert folders[0] == folders[1] != folders[2]
     assert not folders[0].exists()
-    assert len(asked) == 3
+    assert len(requests) == 3
 
 
 def test_a_policy_hands_on_its_tolerance_and_who_gave_it(
-    registry: Registry, model: Path, asked: list[ConversionRequest]
+    registry: Registry, model: Path, requests: list[ConversionRequest]
 ) -> None:
     """So that the sentence of the variant names both."""
     registry.put_policy(Policy(name="loose", tolerance=1e-3, tolerated_by="ada"), "ada")
     version = register(Registration(model=str(model), policy="loose"), registry).version
     conversions.convert_version(version, REF, "openvino", registry)
 
-    assert (asked[0].tolerance, asked[0].tolerated_by) == (1e-3, "ada")
+    assert (requests[0].tolerance, requests[0].tolerated_by) == (1e-3, "ada")

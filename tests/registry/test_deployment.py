@@ -68,10 +68,10 @@ def measured(registry: Registry) -> Callable[..., None]:
     return measure
 
 
-def answered(**words: Any) -> str:
+def answered(**options: Any) -> str:
     """Export the answer to Triton; return the configuration."""
-    folder = Path(words.pop("output"))
-    modeldyno.answer("Digits", "latency.p50 <= 20ms", export="triton", output=folder, **words)
+    folder = Path(options.pop("output"))
+    modeldyno.answer("Digits", "latency.p50 <= 20ms", export="triton", output=folder, **options)
     return (folder / "Digits" / "config.pbtxt").read_text()
 
 
@@ -94,18 +94,18 @@ def test_kserve_gets_as_many_replicas_as_the_answer_has(
 ) -> None:
     measured(batch=1)
 
-    found = modeldyno.answer(
+    answer = modeldyno.answer(
         "Digits", demand="1000000/s", export="kserve", output=tmp_path / "out", storage="s3://bucket/models"
     )
 
-    assert found.best is not None
+    assert answer.best is not None
     service = yaml.safe_load((tmp_path / "out" / "inferenceservice.yaml").read_text())
     predictor = service["spec"]["predictor"]
     assert (service["apiVersion"], service["kind"]) == ("serving.kserve.io/v1beta1", "InferenceService")
     assert service["metadata"]["name"] == "digits"
-    assert predictor["minReplicas"] == predictor["maxReplicas"] == found.best.replicas
-    assert found.best.replicas is not None
-    assert found.best.replicas > 1
+    assert predictor["minReplicas"] == predictor["maxReplicas"] == answer.best.replicas
+    assert answer.best.replicas is not None
+    assert answer.best.replicas > 1
     assert predictor["model"]["storageUri"] == "s3://bucket/models"
     text = (tmp_path / "out" / "repository" / "Digits" / "config.pbtxt").read_text()
     assert "max_batch_size: 1\n" in text
@@ -125,7 +125,7 @@ def test_what_triton_was_measured_with_is_written_as_it_was(
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("options", "sentence"),
     [
         ({"state": FigureState.DOUBTFUL}, "Nothing is written: the answer is unknown"),
         ({"backend": "torchserve"}, "was measured on torchserve, whose figures say nothing of Triton"),
@@ -134,9 +134,9 @@ def test_what_triton_was_measured_with_is_written_as_it_was(
     ],
 )
 def test_what_is_no_deployment_is_refused_and_leaves_nothing(
-    measured: Callable[..., None], tmp_path: Path, words: dict[str, Any], sentence: str
+    measured: Callable[..., None], tmp_path: Path, options: dict[str, Any], sentence: str
 ) -> None:
-    measured(**words)
+    measured(**options)
 
     with pytest.raises(RequestError, match=sentence):
         answered(output=tmp_path / "out")
@@ -154,7 +154,7 @@ def test_a_form_that_triton_cannot_load_is_refused(measured: Callable[..., None]
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("options", "sentence"),
     [
         ({"export": None, "output": "x"}, "say where a deployment goes"),
         ({"export": "kserve"}, "give the one where the repository will be"),
@@ -163,10 +163,10 @@ def test_a_form_that_triton_cannot_load_is_refused(measured: Callable[..., None]
     ],
 )
 def test_words_that_do_not_fit_are_refused_before_anything_is_asked(
-    words: dict[str, Any], sentence: str
+    options: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(RequestError, match=sentence):
-        check_deployment(**{"output": None, "storage": None, **words})
+        check_deployment(**{"output": None, "storage": None, **options})
     with pytest.raises(UnknownName, match="no format of a deployment 'docker'"):
         check_deployment("docker", None, None)
 
@@ -191,10 +191,10 @@ def test_a_backend_that_the_triton_here_lacks_is_told(
         (tmp_path / "onnxruntime").mkdir()
         (tmp_path / "onnxruntime" / "libtriton_onnxruntime.so").touch()
     program = triton.TritonProgram(path="tritonserver", backends=tmp_path)
-    found = modeldyno.answer("Digits")
+    answer = modeldyno.answer("Digits")
 
     def notes(folder: str) -> tuple[str, ...]:
-        return write_deployment(registry, found, export="triton", output=tmp_path / folder).notes[1:]
+        return write_deployment(registry, answer, export="triton", output=tmp_path / folder).notes[1:]
 
     monkeypatch.setattr(triton, "find_tritonserver", lambda: program)
     assert [note[:42] for note in notes("a")] == ["It needs Triton's backend 'onnxruntime', w"] * (not has)

@@ -123,7 +123,7 @@ def test_other_samples_are_said_anew(
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("options", "sentence"),
     [
         ({"evaluate": ("accuracy",)}, "`evaluate` needs labelled samples"),
         ({"data": "test.npz"}, "`data` has no effect without `evaluate`"),
@@ -132,9 +132,9 @@ def test_other_samples_are_said_anew(
     ],
 )
 def test_what_cannot_be_evaluated_is_refused_before_anything_is_stored(
-    registry: Registry, model: Path, words: dict[str, Any], sentence: str
+    registry: Registry, model: Path, options: dict[str, Any], sentence: str
 ) -> None:
     """In a sentence."""
     with pytest.raises(RequestError, match=sentence):
-        register(Registration(model=str(model), **words), registry)
+        register(Registration(model=str(model), **options), registry)
     assert registry.models() == []

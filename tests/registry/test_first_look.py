@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 OTHER = replace(target_here(), id="other", name="other machine")
 
 
-def add(registry: Registry, model: Path, **words: object) -> None:
-    register(Registration(model=str(model), **{"convert": False, **words}), registry)  # type: ignore[arg-type]
+def add(registry: Registry, model: Path, **options: object) -> None:
+    register(Registration(model=str(model), **{"convert": False, **options}), registry)  # type: ignore[arg-type]
 
 
 def missing(registry: Registry, target: HardwareTarget = OTHER) -> list[str]:

@@ -33,10 +33,10 @@ def test_a_measurement_that_failed_is_told_until_it_is_queued_again(registry: Re
     registry.finish(first, Outcome(state=TaskState.FAILED, why="no shape"), "a")
     run_worker(ONCE)
     overview = version_overview(registry, VersionName.parse("net"))
-    shown = " ".join(terminal.text(tuple(version_view.blocks(overview))).split())
+    text = " ".join(terminal.text(tuple(version_view.blocks(overview))).split())
 
     assert [task.label for task in overview.failed] == ["net/1 source: batch 1"]
-    assert "failed: source, batch 1: no shape" in shown
+    assert "failed: source, batch 1: no shape" in text
     registry.change_tasks([first.id], TaskState.QUEUED, "me")
     assert version_overview(registry, VersionName.parse("net")).failed == ()
 
@@ -46,6 +46,6 @@ def test_why_a_variant_agrees_does_not_begin_with_a_bracket(registry: Registry, 
     why = "agrees (42 samples, 5 ways of calling): largest error 1e-07 where 1e-05 is allowed"
     registry.put_variant(a_variant(version, "onnx", why=why), "me")
     overview = version_overview(registry, VersionName.parse("net"))
-    shown = " ".join(terminal.text(tuple(version_view.blocks(overview))).split())
+    text = " ".join(terminal.text(tuple(version_view.blocks(overview))).split())
 
-    assert "agrees onnxruntime 42 samples, 5 ways of calling: largest error" in shown
+    assert "agrees onnxruntime 42 samples, 5 ways of calling: largest error" in text

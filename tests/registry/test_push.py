@@ -123,8 +123,8 @@ def test_its_aliases_are_set_there(measured_net: Version, registry: Registry, st
 
     assert pushed.aliases == ("champion",)
     with mlflow_client(store, "the test") as client:
-        found = client.get_model_version_by_alias(measured_net.model, "champion")
-    assert f"models:/{found.name}/{found.version}" == pushed.reference
+        version = client.get_model_version_by_alias(measured_net.model, "champion")
+    assert f"models:/{version.name}/{version.version}" == pushed.reference
 
 
 def test_pushed_twice_it_is_one_version_without_the_tags_of_before(
@@ -213,7 +213,7 @@ def test_a_version_without_fresh_figures_is_pushed_and_told(
     with pytest.raises(SystemExit) as left:
         main(["registry", "push", named])
 
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     assert left.value.code == 0
-    assert f"models:/{named}/1, which is new, has its digest of {named}/1" in said.out
-    assert "modeldyno worker measures what is missing" in said.err
+    assert f"models:/{named}/1, which is new, has its digest of {named}/1" in output.out
+    assert "modeldyno worker measures what is missing" in output.err

@@ -69,14 +69,14 @@ class PlayedRay:
     def remote(self, function: Callable[..., Any]) -> Any:
         """Return what calls a function on a machine."""
 
-        def options(**given: Any) -> Any:
-            def call(*words: Any) -> Any:
-                self.calls.append(given)
+        def options(**settings: Any) -> Any:
+            def call(*arguments: Any) -> Any:
+                self.calls.append(settings)
                 if len(self.calls) <= self.lost:
                     return _RayError("The machine died.\nLong story")
-                return function(*words)
+                return function(*arguments)
 
-            return SimpleNamespace(remote=lambda *words: _Reference(call(*words)))
+            return SimpleNamespace(remote=lambda *arguments: _Reference(call(*arguments)))
 
         return SimpleNamespace(options=options)
 
@@ -116,9 +116,9 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> PlayedRay:
 
 def work(address: str = "auto") -> tuple[list[TaskDone], list[str]]:
     done: list[TaskDone] = []
-    told: list[str] = []
-    run_on_ray(address, ONCE, done=done.append, tell=told.append)
-    return done, told
+    lines: list[str] = []
+    run_on_ray(address, ONCE, done=done.append, tell=lines.append)
+    return done, lines
 
 
 @pytest.mark.usefixtures("measured")
@@ -146,10 +146,10 @@ def test_a_machine_that_is_lost_is_named_and_the_others_go_on(
     register(Registration(model=str(model), convert=False), registry)
     ray.machines, ray.addresses, ray.lost = ("one", "two"), ("127.0.0.1", "127.0.0.1"), 1
 
-    done, told = work()
+    done, lines = work()
 
     assert len(done) == 3
-    assert told == ["one: The machine died; if it had a task, its lease runs out within a minute."]
+    assert lines == ["one: The machine died; if it had a task, its lease runs out within a minute."]
     assert not registry.workers()
 
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from modeldyno.interfaces.registry import Registry
 
 
-def added(registry: Registry, path: Path, **words: object) -> Version:
-    return register(Registration(model=str(path), **words), registry).version  # type: ignore[arg-type]
+def added(registry: Registry, path: Path, **options: object) -> Version:
+    return register(Registration(model=str(path), **options), registry).version  # type: ignore[arg-type]
 
 
 def test_a_model_gets_the_name_of_its_file_and_the_number_1(registry: Registry, model: Path) -> None:

@@ -219,7 +219,7 @@ def test_a_command_that_is_not_declared_here_is_left_to_others(hooked: SqlStore)
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("command", "why"),
     [
         (
             ("sh", "-c", "echo first >&2; echo no room >&2; exit 3"),
@@ -231,13 +231,13 @@ def test_a_command_that_is_not_declared_here_is_left_to_others(hooked: SqlStore)
     ],
 )
 def test_a_command_that_fails_is_told_again_later(
-    hooked: SqlStore, words: tuple[str, ...], why: str, monkeypatch: pytest.MonkeyPatch
+    hooked: SqlStore, command: tuple[str, ...], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As an address that does not answer is; it says why."""
-    monkeypatch.setattr(sending, "_HOOK_PATIENCE", 0.2 if "sleep" in words[-1] else 30.0)
+    monkeypatch.setattr(sending, "_HOOK_PATIENCE", 0.2 if "sleep" in command[-1] else 30.0)
     delivery = hooked.registry.claim_delivery(("tell",))
     assert delivery is not None
-    assert run_hook(words, delivery) == why
+    assert run_hook(command, delivery) == why
     assert hooked.registry.finish_delivery(delivery, why)
     assert hooked.registry.deliveries() == {(1, "waiting"): 1}
 
@@ -248,7 +248,7 @@ def test_a_command_is_run_without_a_shell() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("tell", "'tell' is no hook; write NAME='command'"),
         ("tell=", "is no hook"),
@@ -256,9 +256,9 @@ def test_a_command_is_run_without_a_shell() -> None:
         ("tell='", "The command of the hook 'tell' cannot be read: No closing quotation"),
     ],
 )
-def test_a_hook_that_cannot_be_read_is_refused(text: str, told: str) -> None:
+def test_a_hook_that_cannot_be_read_is_refused(text: str, message: str) -> None:
     """In one sentence."""
-    with pytest.raises(RequestError, match=told):
+    with pytest.raises(RequestError, match=message):
         read_hooks([text])
 
 
@@ -309,8 +309,10 @@ def test_senders_that_are_killed_lose_nothing(url: str, receiver: Receiver, kill
             time.sleep(0.1)
         sender.kill()
         sender.communicate()
-        told = {headers["X-ModelDyno-Delivery"] for headers in receiver.headers}
-        print(f"{kills} kills, {added} events, {len(receiver.bodies)} messages, {added - len(told)} lost")
-        assert len(told) == added == len(set(receiver.subjects))
+        delivered = {headers["X-ModelDyno-Delivery"] for headers in receiver.headers}
+        print(
+            f"{kills} kills, {added} events, {len(receiver.bodies)} messages, {added - len(delivered)} lost"
+        )
+        assert len(delivered) == added == len(set(receiver.subjects))
         # One that arrived while its sender waited too long, or was killed, may still be sent again.
         assert store.registry.deliveries().keys() <= {(1, "done"), (1, "waiting")}

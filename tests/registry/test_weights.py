@@ -141,10 +141,10 @@ class TestKeep:
         real = weights._digest
 
         def digest(file: Path) -> str:
-            found = real(file)
+            value = real(file)
             if file.parent == model:
                 file.write_bytes(b"later")
-            return found
+            return value
 
         monkeypatch.setattr(weights, "_digest", digest)
         with pytest.raises(StoreError, match="changed while it was copied; register it when it is finished"):
@@ -258,7 +258,7 @@ class TestKilled:
         source = tmp_path / "model.bin"
         source.write_bytes(random.Random(1).randbytes(3_000_000))
         chance = random.Random(2)
-        seen = unfinished = 0
+        complete = unfinished = 0
         for n in range(5):
             place = tmp_path / f"kept-{n}"
             process = subprocess.Popen(
@@ -273,12 +273,12 @@ class TestKilled:
                 if blob.suffix == ".part":
                     unfinished += 1
                 else:
-                    seen += 1
+                    complete += 1
                     assert hashlib.sha256(blob.read_bytes()).hexdigest() == blob.name
             version = a_version(files=weights.keep([source], tmp_path, f"{place}/0"), entry="model.bin")
             assert weights.fetch(version, f"{place}/0").read_bytes() == source.read_bytes()
-        print(f"{seen} whole copies, {unfinished} unfinished ones")
-        assert seen
+        print(f"{complete} whole copies, {unfinished} unfinished ones")
+        assert complete
 
     def test_what_was_left_unfinished_is_swept(self, model: Path, folder: Path) -> None:
         """Once nobody can be writing to it any more."""

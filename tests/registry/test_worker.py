@@ -95,13 +95,13 @@ def test_a_comparison_is_stored_with_its_results(
     other = replace(source, recipe="again")
     registered.put_variant(other, "ada")
     registered.change_tasks([task.id for task in registered.tasks()], TaskState.CANCELLED, "ada")
-    asked: list[Job] = []
-    found = a_comparison()
+    received: list[Job] = []
+    comparison = a_comparison()
 
     def run(jobs: Sequence[Job], turns: RoundSchedule, *_: object) -> Comparison:
-        asked.extend(jobs)
+        received.extend(jobs)
         assert turns.max_time == 60.0
-        return found
+        return comparison
 
     monkeypatch.setattr(execute, "run_comparison", run)
     monkeypatch.setattr(conversions, "located", lambda _variant, registry: located(version, registry))
@@ -115,12 +115,14 @@ def test_a_comparison_is_stored_with_its_results(
     done = next(each for each in work() if each.task.kind is TaskKind.COMPARE)
 
     assert done.outcome.state is TaskState.DONE
-    assert [job.config["batch_size"] for job in asked] == [4, 4]
+    assert [job.config["batch_size"] for job in received] == [4, 4]
     with plugins.store() as store:
-        assert store.conclusion(found.id) == found
-        assert {store.get(each.id).id for each in found.results} == {each.id for each in found.results}
+        assert store.conclusion(comparison.id) == comparison
+        assert {store.get(each.id).id for each in comparison.results} == {
+            each.id for each in comparison.results
+        }
     kept = {task.result: task.why for task in registered.tasks(states=(TaskState.DONE,))}
-    assert kept[found.id] == done.outcome.headline
+    assert kept[comparison.id] == done.outcome.headline
 
 
 @pytest.mark.parametrize(
@@ -196,7 +198,7 @@ OTHERS = "others use 1.00 of 2 cores"
 
 @pytest.mark.usefixtures("measured")
 @pytest.mark.parametrize(
-    ("looks", "disturbed", "again"),
+    ("reasons", "disturbed", "again"),
     [
         ([None] * 3, {1, 3, 5}, 3),
         ([OTHERS] * 3 + [None], {1, 2, 3}, 3),
@@ -208,14 +210,14 @@ def test_a_worker_that_waits_takes_doubtful_figures_once_more_when_the_device_is
     registered: Registry,
     with_result: Callable[[Callable[[Result], Result]], None],
     monkeypatch: pytest.MonkeyPatch,
-    looks: list[str | None],
+    reasons: list[str | None],
     disturbed: set[int],
     again: int,
 ) -> None:
     """At once if it is idle, else at the end; one line says for what it waits and how long."""
     taken: list[str] = []
-    told: list[str] = []
-    seen = iter(looks)
+    sentences: list[str] = []
+    answers = iter(reasons)
 
     def take(result: Result) -> Result:
         taken.append(result.id)
@@ -224,11 +226,11 @@ def test_a_worker_that_waits_takes_doubtful_figures_once_more_when_the_device_is
     with_result(take)
     monkeypatch.setattr(
         "modeldyno.environment.idle.why_busy",
-        lambda _device, rule: next(seen) if rule.samples else None,
+        lambda _device, rule: next(answers) if rule.interim_rounds else None,
     )
     monkeypatch.setattr(worker_module, "_PATIENCE", 60.0 if again else 0.0)
     monkeypatch.setattr(worker_module, "_pause", lambda _seconds, _interrupts: None)
-    run_worker(replace(ONCE, waits=True, idle=IdleRule(samples=0)), tell=told.append)
+    run_worker(replace(ONCE, waits=True, idle=IdleRule(samples=0)), tell=sentences.append)
 
     assert len(taken) == 3 + again
     assert {each.state for each in current_figures(registered, "net")} == {
@@ -237,8 +239,8 @@ def test_a_worker_that_waits_takes_doubtful_figures_once_more_when_the_device_is
     assert {task.state for task in registered.tasks(model="net")} == {
         TaskState.DONE if again else TaskState.DEFERRED
     }
-    assert [OTHERS in sentence and "doubtful; waits up to" in sentence for sentence in told] == (
-        [True] * (looks[3:4] == [OTHERS])
+    assert [OTHERS in sentence and "doubtful; waits up to" in sentence for sentence in sentences] == (
+        [True] * (reasons[3:4] == [OTHERS])
     )
 
 
@@ -306,17 +308,17 @@ def test_a_worker_that_waits_tells_who_has_the_device_once_and_measures_when_it_
     registered: Registry, measured: list[Request], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del registered
-    told: list[str] = []
+    sentences: list[str] = []
     done: list[TaskDone] = []
     with ExitStack() as stack:
         assert stack.enter_context(device_lock("cpu", "modeldyno profile")) is None
-        looks = iter([lambda: None, stack.close])
-        monkeypatch.setattr(worker_module, "_pause", lambda _seconds, _interrupts: next(looks)())
-        run_worker(replace(ONCE, waits=True), done=done.append, tell=told.append)
+        pauses = iter([lambda: None, stack.close])
+        monkeypatch.setattr(worker_module, "_pause", lambda _seconds, _interrupts: next(pauses)())
+        run_worker(replace(ONCE, waits=True), done=done.append, tell=sentences.append)
 
     assert [each.outcome.state for each in done] == [TaskState.DONE] * 3
     assert len(measured) == 3
-    (sentence,) = told
+    (sentence,) = sentences
     assert "waits for cpu: modeldyno profile" in sentence
 
 
@@ -339,13 +341,13 @@ def test_it_looks_once_before_it_loads_and_by_the_whole_rule_before_it_measures(
     registered: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del registered
-    asked: list[IdleRule] = []
-    monkeypatch.setattr("modeldyno.environment.idle.why_busy", lambda _device, rule: asked.append(rule))
+    rules: list[IdleRule] = []
+    monkeypatch.setattr("modeldyno.environment.idle.why_busy", lambda _device, rule: rules.append(rule))
     rule = IdleRule(cpu=0.5)
 
     work(WorkerOptions(once=True, idle=rule))
 
-    assert asked == [replace(rule, samples=1), rule] * 3
+    assert rules == [replace(rule, samples=1), rule] * 3
 
 
 @pytest.mark.usefixtures("measured")
@@ -370,15 +372,15 @@ def test_the_lock_is_free_while_a_model_loads_and_held_while_it_is_measured(
     del registered
     holders: list[str | None] = []
 
-    def look() -> None:
+    def check_lock() -> None:
         with device_lock("cpu", "test") as holder:
             holders.append(holder)
 
     def measure(request: Request, *, guard: Region, **_: object) -> JudgedResult:
-        look()
+        check_lock()
         with guard():
-            look()
-        look()
+            check_lock()
+        check_lock()
         return JudgedResult(result=a_measurement(request))
 
     monkeypatch.setattr(execute, "run_request", measure)
@@ -402,9 +404,9 @@ def test_a_load_of_a_task_is_shown_while_it_goes_on_and_its_result_takes_its_pla
 
     with plugins.store() as store:
         assert isinstance(store, KeepsLiveLoads)
-        shown = {load.result: (load.load, len(load.seconds), load.ended) for load in store.live_loads()}
+        live = {load.result: (load.load, len(load.seconds), load.ended) for load in store.live_loads()}
     results = [each.outcome.result.id for each in done if each.outcome.result is not None]
-    assert shown == dict.fromkeys(results, ("concurrency 8", 2, True))
+    assert live == dict.fromkeys(results, ("concurrency 8", 2, True))
     assert len(current_figures(registered, "net")) == len(results)
 
 
@@ -482,11 +484,11 @@ def test_outside_its_windows_a_worker_takes_nothing_and_says_until_when(
     registered: Registry, measured: list[Request], clock: Callable[[str], None]
 ) -> None:
     clock("14:00")
-    told: list[str] = []
-    run_worker(replace(ONCE, windows=(NIGHT,)), tell=told.append)
+    sentences: list[str] = []
+    run_worker(replace(ONCE, windows=(NIGHT,)), tell=sentences.append)
 
     assert measured == []
-    assert told == ["Outside its windows a worker does nothing; the next one begins at 22:00."]
+    assert sentences == ["Outside its windows a worker does nothing; the next one begins at 22:00."]
     assert {task.state for task in registered.tasks(model="net")} == {TaskState.QUEUED}
 
 
@@ -544,8 +546,8 @@ def test_a_backend_that_may_choose_a_gpu_is_told_the_device_of_the_target(
 
     work()
 
-    told = {(request.backend, request.settings.get("device")) for request in measured}
-    assert told == {("onnxruntime", None), ("torch", "cpu")}
+    chosen = {(request.backend, request.settings.get("device")) for request in measured}
+    assert chosen == {("onnxruntime", None), ("torch", "cpu")}
 
 
 def test_a_variant_is_measured_in_the_precision_in_which_it_was_judged(
@@ -624,10 +626,10 @@ def test_a_stale_figure_that_is_measured_again_is_confirmed_or_has_changed(
 
     work()
 
-    told = [event for event in registered.events() if event.kind.startswith("figure.")]
-    assert {event.kind for event in told} == {kind}
-    assert {event.detail["before"] for event in told} == {figure.result for figure in old}
-    assert "latency.p50: 2.000 ms -> " in told[0].detail["change"]
+    events = [event for event in registered.events() if event.kind.startswith("figure.")]
+    assert {event.kind for event in events} == {kind}
+    assert {event.detail["before"] for event in events} == {figure.result for figure in old}
+    assert "latency.p50: 2.000 ms -> " in events[0].detail["change"]
     assert registered.first_broken_event() is None
 
 
@@ -644,7 +646,7 @@ def test_a_doubtful_figure_confirms_nothing_and_the_next_sure_one_does(
     with_result: Callable[[Callable[[Result], Result]], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def told() -> list[RegistryEvent]:
+    def figure_events() -> list[RegistryEvent]:
         return [event for event in registered.events() if event.kind.startswith("figure.")]
 
     monkeypatch.setattr(worker_module, "DEFERRALS", (0.0,))
@@ -655,12 +657,12 @@ def test_a_doubtful_figure_confirms_nothing_and_the_next_sure_one_does(
     with_result(lambda result: replace(result, doubts=(BUSY,)))
     work()
     work()
-    assert told() == []
+    assert figure_events() == []
 
     with_result(lambda result: result)
     work()
-    assert {event.kind for event in told()} == {"figure.confirmed"}
-    assert {event.detail["before"] for event in told()} == {figure.result for figure in old}
+    assert {event.kind for event in figure_events()} == {"figure.confirmed"}
+    assert {event.detail["before"] for event in figure_events()} == {figure.result for figure in old}
 
 
 @pytest.mark.usefixtures("measured")
@@ -684,11 +686,11 @@ def test_the_reference_model_is_measured_while_the_device_is_held(
 
     monkeypatch.setattr(canary, "is_due", lambda _store, _target: True)
     monkeypatch.setattr(canary, "check_machine", check_machine)
-    told: list[str] = []
-    run_worker(ONCE, tell=told.append)
+    sentences: list[str] = []
+    run_worker(ONCE, tell=sentences.append)
 
     assert str(holders[0]).startswith("modeldyno worker: reference model (pid ")
-    assert told == ["the machine has changed"]
+    assert sentences == ["the machine has changed"]
 
 
 def test_the_reference_model_is_not_loaded_on_a_busy_machine(
@@ -697,7 +699,7 @@ def test_the_reference_model_is_not_loaded_on_a_busy_machine(
     del registered
     checked: list[object] = []
     monkeypatch.setattr(canary, "is_due", lambda _store, _target: True)
-    monkeypatch.setattr(canary, "check_machine", lambda *given: checked.append(given))
+    monkeypatch.setattr(canary, "check_machine", lambda *arguments: checked.append(arguments))
     monkeypatch.setattr("modeldyno.environment.idle.why_busy", lambda _device, _rule: "others use it")
     work()
 

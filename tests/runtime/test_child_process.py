@@ -319,10 +319,10 @@ def test_a_model_that_prints_much_does_not_block() -> None:
 
 def test_what_a_model_does_at_the_end_of_its_process_is_done(tmp_path: Path) -> None:
     """Exit handlers run, also after one that fails, although the interpreter is not torn down."""
-    path, seen = tmp_path / "model.py", tmp_path / "seen"
+    path, written = tmp_path / "model.py", tmp_path / "seen"
     path.write_text(
         "import atexit, pathlib\n"
-        f"atexit.register(pathlib.Path({str(seen)!r}).write_text, 'done')\n"
+        f"atexit.register(pathlib.Path({str(written)!r}).write_text, 'done')\n"
         "atexit.register(lambda: 1 / 0)\n"
         "def call():\n"
         "    return 1\n"
@@ -332,7 +332,7 @@ def test_what_a_model_does_at_the_end_of_its_process_is_done(tmp_path: Path) -> 
         result = execute(exiting_job, watch=lambda _event: None)
 
     assert result.failures == ()
-    assert seen.read_text() == "done"
+    assert written.read_text() == "done"
 
 
 def test_the_parent_sleeps_while_it_waits() -> None:

@@ -69,12 +69,12 @@ def test_our_record_agrees_with_that_of_the_ground_truth() -> None:
     assert measured is not None
     assert isinstance(measured.value, Distribution)
     ours = measured.value.samples()
-    looks = int(result["checked_calls"] or 0) - 1
-    theirs = [ns * 1e-9 for ns in own[-looks - len(ours) : -looks]]
+    checks = int(result["checked_calls"] or 0) - 1
+    theirs = [ns * 1e-9 for ns in own[-checks - len(ours) : -checks]]
     errors = sorted(mine - true for mine, true in zip(ours, theirs, strict=True))
 
     # One call was the first, some were looked at in the end, the others warmed up or are samples.
-    assert len(own) == 1 + looks + measured.value.warmup_dropped + len(ours)
+    assert len(own) == 1 + checks + measured.value.warmup_dropped + len(ours)
     assert 0 <= errors[0] <= errors[len(errors) // 2] < 1e-4
 
 
@@ -527,8 +527,8 @@ def test_many_measurements_of_a_probe_are_passed_on_at_once(monkeypatch: pytest.
 
 def test_a_late_refusal_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Earlier measurements are kept when a probe refuses; without any, the request is wrong."""
-    known = plugins.probe
-    monkeypatch.setattr(plugins, "probe", lambda name: Refusing() if name == "refusing" else known(name))
+    real_probe = plugins.probe
+    monkeypatch.setattr(plugins, "probe", lambda name: Refusing() if name == "refusing" else real_probe(name))
 
     result = run(job("modeldyno.testing.known_latency:steady", probes=("latency", "refusing")))
 
@@ -545,7 +545,7 @@ def test_what_a_session_was_told_is_kept_with_its_text(monkeypatch: pytest.Monke
     real = plugins.backend("python")
 
     @contextmanager
-    def told(model: Model, config: Mapping[str, KnobValue]) -> Iterator[object]:
+    def open_session(model: Model, config: Mapping[str, KnobValue]) -> Iterator[object]:
         with real.open(model, config) as session:
             yield SimpleNamespace(
                 prepare=session.prepare,  # type: ignore[union-attr]
@@ -554,7 +554,7 @@ def test_what_a_session_was_told_is_kept_with_its_text(monkeypatch: pytest.Monke
             )
 
     parts = ("requires", "accepts", "knobs", "check")
-    fake = SimpleNamespace(open=told, **{part: getattr(real, part) for part in parts})
+    fake = SimpleNamespace(open=open_session, **{part: getattr(real, part) for part in parts})
     monkeypatch.setattr(plugins, "backend", lambda _name: fake)
     result = run(job("modeldyno.testing.known_latency:steady"))
 

@@ -20,7 +20,7 @@ def kills(monkeypatch: pytest.MonkeyPatch, *counts: int | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("counts", "largest", "kind", "words"),
+    ("counts", "largest", "kind", "phrase"),
     [
         ((3, 4), 0, FailureKind.OOM, "the kernel killed it because memory ran out"),
         ((3, 3), 7 * GIB, FailureKind.KILLED, "another process killed it"),
@@ -38,7 +38,7 @@ def test_want_of_memory_is_told_where_the_kernel_or_the_size_speaks_of_it(
     counts: tuple[int | None, int | None],
     largest: int,
     kind: FailureKind,
-    words: str,
+    phrase: str,
 ) -> None:
     """The kernel's count decides; if it is unknown, a size near the limit does."""
     kills(monkeypatch, *counts)
@@ -47,11 +47,11 @@ def test_want_of_memory_is_told_where_the_kernel_or_the_size_speaks_of_it(
     explanation = witness.outcome(-signal.SIGKILL)
 
     assert explanation[0] is kind
-    assert words in explanation[1]
+    assert phrase in explanation[1]
 
 
 @pytest.mark.parametrize(
-    ("code", "kind", "words"),
+    ("code", "kind", "phrase"),
     [
         (3, FailureKind.EXIT, "it ended the process with exit code 3"),
         (-signal.SIGSEGV, FailureKind.CRASH, "it crashed (SIGSEGV)"),
@@ -60,12 +60,12 @@ def test_want_of_memory_is_told_where_the_kernel_or_the_size_speaks_of_it(
         (-40, FailureKind.KILLED, "a signal from another process ended it (signal 40)"),
     ],
 )
-def test_an_end_is_told_by_its_code(code: int, kind: FailureKind, words: str) -> None:
+def test_an_end_is_told_by_its_code(code: int, kind: FailureKind, phrase: str) -> None:
     """Crashes are distinguished from signals of other processes."""
     explanation = ExitObserver(limit=GIB, kills=0).outcome(code)
 
     assert explanation[0] is kind
-    assert words in explanation[1]
+    assert phrase in explanation[1]
 
 
 def test_a_limit_of_processor_time_is_the_cause_only_of_what_has_used_it_up(

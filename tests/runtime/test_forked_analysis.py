@@ -32,7 +32,7 @@ def can_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forked_analysis, "_can_fork", lambda: True)
 
 
-def told(analysis: Callable[[Watching], Iterator[Event]], **changes: Any) -> list[Event]:
+def run_analysis(analysis: Callable[[Watching], Iterator[Event]], **changes: Any) -> list[Event]:
     return list(
         analyse_isolated(
             analysis, changes.get("watch", lambda _event: None), changes.get("interrupted", lambda: False)
@@ -42,15 +42,15 @@ def told(analysis: Callable[[Watching], Iterator[Event]], **changes: Any) -> lis
 
 def test_what_a_copy_finds_is_told_and_its_progress_at_once() -> None:
     """The events are those of an analysis here; progress is reported immediately."""
-    seen: list[Event] = []
+    events: list[Event] = []
 
     def analysis(watch: Watching) -> Iterator[Event]:
         watch(Progressed(stage="static"))
         yield WEIGHT
         yield DOUBT
 
-    assert told(analysis, watch=seen.append) == [WEIGHT, DOUBT]
-    assert seen == [Progressed(stage="static")]
+    assert run_analysis(analysis, watch=events.append) == [WEIGHT, DOUBT]
+    assert events == [Progressed(stage="static")]
 
 
 def test_what_a_copy_takes_is_not_ours() -> None:
@@ -62,7 +62,7 @@ def test_what_a_copy_takes_is_not_ours() -> None:
         yield WEIGHT
 
     before = resident_size(os.getpid())
-    assert told(analysis) == [WEIGHT]
+    assert run_analysis(analysis) == [WEIGHT]
     assert resident_size(os.getpid()) - before < SIZE / 8
     assert kept == []
 
@@ -74,7 +74,7 @@ def test_a_copy_that_crashes_is_doubted() -> None:
         yield WEIGHT
         os._exit(1)
 
-    first, second = told(analysis)
+    first, second = run_analysis(analysis)
     assert first == WEIGHT
     assert isinstance(second, Doubted)
     assert "crashed" in second.doubt.seen
@@ -92,7 +92,7 @@ def test_a_copy_that_waits_for_a_thread_it_does_not_have_is_replaced(monkeypatch
             forever.wait()
         yield DOUBT
 
-    assert told(analysis) == [WEIGHT, DOUBT]
+    assert run_analysis(analysis) == [WEIGHT, DOUBT]
     assert set(list_process_tree(here)) <= before
 
 
@@ -104,7 +104,7 @@ def test_an_interruption_ends_a_copy() -> None:
         forever.wait()
         yield WEIGHT
 
-    assert told(analysis, interrupted=lambda: True) == []
+    assert run_analysis(analysis, interrupted=lambda: True) == []
 
 
 @pytest.mark.parametrize("reason", ["threads", "device"])
@@ -122,7 +122,7 @@ def test_where_a_copy_would_not_work_the_analysis_is_done_here(
         yield WEIGHT
 
     with (tmp_path / ("nvidia0" if reason == "device" else "other")).open("w"):
-        assert told(analysis) == [WEIGHT]
+        assert run_analysis(analysis) == [WEIGHT]
     assert pids == [os.getpid()]
 
 
@@ -136,5 +136,5 @@ def test_a_process_of_one_thread_without_device_is_copied(monkeypatch: pytest.Mo
         pids.append(os.getpid())
         yield WEIGHT
 
-    assert told(analysis) == [WEIGHT]
+    assert run_analysis(analysis) == [WEIGHT]
     assert pids == []

@@ -45,12 +45,12 @@ class TestData:
     def test_an_onnx_model_is_its_file(self, tmp_path: Path) -> None:
         """With its inputs, the digest that its Results have, and the backend that runs it."""
         path = tiny_onnx.mlp(tmp_path)
-        found = identified(path)
+        identification = identified(path)
         model = plugins.loader("onnx").load(resolve_reference(str(path)), seed=0, trust=False)
 
-        assert found.files == (str(path),)
-        assert (found.identity, found.inputs) == (model.identity, model.inputs)
-        assert (found.backend, found.identity.framework) == ("onnxruntime", "onnx")
+        assert identification.files == (str(path),)
+        assert (identification.identity, identification.inputs) == (model.identity, model.inputs)
+        assert (identification.backend, identification.identity.framework) == ("onnxruntime", "onnx")
 
     def test_the_files_of_external_data_belong_to_it(self, tmp_path: Path) -> None:
         """Those that the graph names, and no others that lie beside it."""
@@ -99,14 +99,14 @@ class TestCode:
         pytest.importorskip("torch")
         path = tmp_path / "net.py"
         path.write_text("import torch\n\ndef make():\n    return torch.nn.Linear(4, 2)\n")
-        found = identified(f"torch:{path}:make")
+        identification = identified(f"torch:{path}:make")
 
-        assert found.files == ()
-        assert (found.identity.framework, found.backend) == ("torch", "torch")
-        assert found.identity.digest
+        assert identification.files == ()
+        assert (identification.identity.framework, identification.backend) == ("torch", "torch")
+        assert identification.identity.digest
 
     @pytest.mark.parametrize(
-        ("body", "told"),
+        ("body", "message"),
         [
             ("raise ValueError('no weights')", "with ValueError: no weights"),
             ("os.kill(os.getpid(), signal.SIGSEGV)", "it crashed (SIGSEGV)"),
@@ -121,12 +121,12 @@ class TestCode:
         ],
     )
     def test_a_crash_of_its_code_is_told_in_a_sentence(
-        self, code: Callable[[str], str], body: str, told: str
+        self, code: Callable[[str], str], body: str, message: str
     ) -> None:
         """By the exception, the signal or the exit code, and what it said last; we live on."""
         with pytest.raises(RequestError) as caught:
             identified(code(body))
-        assert told in str(caught.value)
+        assert message in str(caught.value)
         assert "net.py" in str(caught.value)
         assert "\n" not in str(caught.value)
         assert len(str(caught.value)) < 1000

@@ -61,10 +61,10 @@ def a_job(place: Path, name: str, text: str = SLEEPY, **plan: float) -> Job:
 
 def run(*jobs: Job, watch: list[Event] | None = None) -> tuple[list[object], InterleavedRunner]:
     """Run jobs together; return what came of each."""
-    seen: list[Event] = [] if watch is None else watch
+    events: list[Event] = [] if watch is None else watch
     with open_run_session() as bench:
         assert bench.together is not None
-        results = replace(bench, watch=seen.append).run_round([("side", job) for job in jobs])
+        results = replace(bench, watch=events.append).run_round([("side", job) for job in jobs])
         return list(results), bench.together
 
 
@@ -80,8 +80,8 @@ def turns_of(place: Path) -> list[str]:
 
 def test_two_models_measure_in_slices(tmp_path: Path) -> None:
     """Neither is called during the other's turn; each has many turns, and a watcher of its own."""
-    seen: list[Event] = []
-    results, together = run(a_job(tmp_path, "a"), a_job(tmp_path, "b"), watch=seen)
+    events: list[Event] = []
+    results, together = run(a_job(tmp_path, "a"), a_job(tmp_path, "b"), watch=events)
 
     assert together.order == INTERLEAVED
     assert all(
@@ -90,7 +90,7 @@ def test_two_models_measure_in_slices(tmp_path: Path) -> None:
     turns = turns_of(tmp_path)
     assert len(turns) >= 5
     assert max(map(len, turns)) < 3 * SLICE / PAUSE  # none goes on while the other waits
-    assert any(isinstance(event, Progressed) and event.stage.startswith("side: latency") for event in seen)
+    assert any(isinstance(event, Progressed) and event.stage.startswith("side: latency") for event in events)
 
 
 @pytest.mark.slow  # as two do
@@ -236,22 +236,22 @@ def test_one_after_the_other_ends_at_a_failure() -> None:
         ran.append(job.name)
         return a_failed_result(job=job)
 
-    sides = [("a", a_side("a")), ("b", a_side("b"))]
-    RunSession(execute=execute).run_round(sides)
+    operands = [("a", a_side("a")), ("b", a_side("b"))]
+    RunSession(execute=execute).run_round(operands)
     assert ran == ["a"]
-    assert len(RunSession(execute=SimulatedRuns(), interrupted=lambda: 1).run_round(sides)) == 1
+    assert len(RunSession(execute=SimulatedRuns(), interrupted=lambda: 1).run_round(operands)) == 1
 
 
 def test_an_interruption_is_heard() -> None:
     """Progress says that the current run is the last, and how to end it."""
-    seen: list[Event] = []
+    events: list[Event] = []
     interrupts: list[int] = []
-    bench = RunSession(execute=SimulatedRuns(), watch=seen.append, interrupted=lambda: len(interrupts))
+    bench = RunSession(execute=SimulatedRuns(), watch=events.append, interrupted=lambda: len(interrupts))
     report = bench.label_progress("round 1")
     report(Progressed(stage="latency"))
     interrupts.append(2)
     report(Progressed(stage="latency"))
-    assert [event.stage for event in seen if isinstance(event, Progressed)] == [
+    assert [event.stage for event in events if isinstance(event, Progressed)] == [
         "round 1: latency",
         "last run, Ctrl-C again stops now; round 1: latency",
     ]

@@ -16,23 +16,23 @@ from modeldyno.runtime.interrupts import (
 def test_sigterm_is_counted_where_a_program_has_it_so() -> None:
     """While measuring, SIGTERM counts as an interruption like Ctrl-C, but ends a measurement at once."""
     with sigterm_as_interrupt():
-        with counted_interrupts() as seen:
-            insisted = ForcedInterrupts(lambda: len(seen))
+        with counted_interrupts() as signals:
+            insisted = ForcedInterrupts(lambda: len(signals))
             signal.raise_signal(signal.SIGINT)
 
-            assert (seen, len(insisted), sigterm_received()) == ([signal.SIGINT], 0, False)
+            assert (signals, len(insisted), sigterm_received()) == ([signal.SIGINT], 0, False)
             signal.raise_signal(signal.SIGTERM)
-            assert (seen, len(insisted), sigterm_received()) == ([signal.SIGINT, signal.SIGTERM], 2, True)
+            assert (signals, len(insisted), sigterm_received()) == ([signal.SIGINT, signal.SIGTERM], 2, True)
         with pytest.raises(Terminated):
             signal.raise_signal(signal.SIGTERM)
 
 
 def test_the_first_sigterm_ends_one_of_several_measurements_in_order() -> None:
     """It counts once: the child is asked to finish, not killed."""
-    with sigterm_as_interrupt(), counted_interrupts() as seen:
+    with sigterm_as_interrupt(), counted_interrupts() as signals:
         signal.raise_signal(signal.SIGTERM)
 
-        assert len(ForcedInterrupts(lambda: len(seen))) == 1
+        assert len(ForcedInterrupts(lambda: len(signals))) == 1
 
 
 def test_a_library_leaves_sigterm_to_its_program() -> None:
@@ -47,9 +47,9 @@ def test_a_library_leaves_sigterm_to_its_program() -> None:
 
 def test_each_command_begins_anew() -> None:
     """A signal counts neither after the command nor for the next one."""
-    with sigterm_as_interrupt(), counted_interrupts() as seen:
+    with sigterm_as_interrupt(), counted_interrupts() as signals:
         signal.raise_signal(signal.SIGTERM)
 
-    assert (len(seen), sigterm_received(), len(ForcedInterrupts(lambda: 1))) == (1, False, 0)
+    assert (len(signals), sigterm_received(), len(ForcedInterrupts(lambda: 1))) == (1, False, 0)
     with sigterm_as_interrupt():
         assert not sigterm_received()

@@ -63,30 +63,30 @@ def job(reference: str, *probes: str) -> Job:
 
 def stages(reference: str, guard: Guard, *probes: str) -> list[tuple[str, bool]]:
     """Run a job; return what the child told, and whether the guard was held by then."""
-    seen: list[tuple[str, bool]] = []
+    recorded: list[tuple[str, bool]] = []
 
     def watch(event: Event) -> None:
         name = event.stage.partition(":")[0] if isinstance(event, Progressed) else type(event).__name__
-        seen.append((name, guard.inside))
+        recorded.append((name, guard.inside))
 
     with subprocess_executor(guard=guard) as execute:
         execute(job(reference, *probes), watch=watch)
-    return seen
+    return recorded
 
 
 def test_the_guard_is_entered_before_the_child_may_go_on_and_left_when_it_has_measured() -> None:
-    guard, told = Guard(), list[Event]()
+    guard, events = Guard(), list[Event]()
     with RegionGate.opened(guard) as gate:
 
         def tell(event: Event) -> None:
-            told.append(event)
+            events.append(event)
             gate.follow(event)
 
         with MeasuredRegion(tell=tell, granted=gate.theirs)():
             within = guard.inside
         afterwards = guard.inside
     assert (within, afterwards) == (True, False)
-    assert told == [MeasuringBegan(), MeasuringEnded()]
+    assert events == [MeasuringBegan(), MeasuringEnded()]
 
 
 def test_events_of_another_kind_change_nothing() -> None:
@@ -115,10 +115,10 @@ def test_a_guard_that_raises_lets_the_child_wait() -> None:
 
 def test_a_model_is_loaded_and_called_first_without_the_guard_and_timed_within_it() -> None:
     guard = Guard()
-    seen = stages(BRIEF, guard, "latency")
+    recorded = stages(BRIEF, guard, "latency")
 
-    held = {name for name, inside in seen if inside}
-    free = {name for name, inside in seen if not inside}
+    held = {name for name, inside in recorded if inside}
+    free = {name for name, inside in recorded if not inside}
     assert {"import", "load", "open", "first call", Loaded.__name__} <= free
     assert "latency" in held
     assert "latency" not in free
@@ -138,14 +138,14 @@ def test_an_analysis_needs_no_device() -> None:
 
 
 def test_a_refused_device_ends_the_run_before_anything_is_measured() -> None:
-    guard, seen = Guard("others use 1.00 of 2 cores"), list[Event]()
+    guard, events = Guard("others use 1.00 of 2 cores"), list[Event]()
     with (
         subprocess_executor(guard=guard) as execute,
         pytest.raises(DeviceInUse, match=r"others use 1\.00 of 2 cores"),
     ):
-        execute(job(BRIEF, "latency"), watch=seen.append)
-    found = {event.measurement.metric for event in seen if isinstance(event, Found)}
-    assert "latency" not in found
+        execute(job(BRIEF, "latency"), watch=events.append)
+    metrics = {event.measurement.metric for event in events if isinstance(event, Found)}
+    assert "latency" not in metrics
 
 
 def test_a_child_that_crashes_while_it_is_measured_frees_the_device(tmp_path: Path) -> None:

@@ -27,14 +27,14 @@ QUICK = Plan(min_time=0.02, min_runs=5, max_time=0.5, precision=0.5)
 
 
 def looked_at(draw: Callable[[int], Any], calls: int = LOOKS) -> OutputChecks:
-    looks = OutputChecks()
+    checks = OutputChecks()
     for number in range(calls):
-        looks.add(0, {"y": np.asarray(draw(number))})
-    return looks
+        checks.add(0, {"y": np.asarray(draw(number))})
+    return checks
 
 
-def codes(looks: OutputChecks) -> list[str]:
-    return [doubt.code for doubt in looks.doubts()]
+def codes(checks: OutputChecks) -> list[str]:
+    return [doubt.code for doubt in checks.doubts()]
 
 
 def profiled(folder: Path, body: str) -> Result:
@@ -46,16 +46,16 @@ def profiled(folder: Path, body: str) -> Result:
 
 def test_a_model_that_is_steady_is_not_doubted() -> None:
     """Equal outputs, and those that differ only by rounding, raise no doubt."""
-    looks = looked_at(lambda n: np.arange(1.0, 9.0) * (1 + n * 1e-7))
+    checks = looked_at(lambda n: np.arange(1.0, 9.0) * (1 + n * 1e-7))
 
-    assert (list(looks.sentences()), codes(looks)) == ([], [])
+    assert (list(checks.sentences()), codes(checks)) == ([], [])
 
 
 def test_nan_now_and_then_is_told_with_how_often_it_came() -> None:
     """The message counts the calls with NaN, and the calls that were checked."""
-    looks = looked_at(lambda n: [1.0, math.nan if n % 20 == 3 else 1.0])
+    checks = looked_at(lambda n: [1.0, math.nan if n % 20 == 3 else 1.0])
 
-    assert list(looks.sentences()) == ["output 'y' has 1 NaN of 2 values, in 3 of 60 calls"]
+    assert list(checks.sentences()) == ["output 'y' has 1 NaN of 2 values, in 3 of 60 calls"]
 
 
 @pytest.mark.parametrize("models", [100, pytest.param(400, marks=pytest.mark.slow)])
@@ -63,23 +63,23 @@ def test_nan_now_and_then_is_told_with_how_often_it_came() -> None:
 def test_a_rare_fault_is_likely_to_be_seen(share: float, least: float, models: int) -> None:
     """Of these models that return NaN in this share of calls, at least the expected number is detected."""
     generator = np.random.default_rng(0)
-    seen = [
+    detected = [
         bool(list(looked_at(lambda _n: math.nan if generator.random() < share else 0.0).sentences()))
         for _ in range(models)
     ]
 
-    assert np.mean(seen) >= least - 0.02
+    assert np.mean(detected) >= least - 0.02
 
 
 def test_random_outputs_for_equal_inputs_are_a_doubt() -> None:
     """The doubt says in how many calls they differed, and by how much; it is no failure."""
     generator = np.random.default_rng(0)
-    looks = looked_at(lambda _n: generator.random(100) + 1)
-    (doubt,) = looks.doubts()
+    checks = looked_at(lambda _n: generator.random(100) + 1)
+    (doubt,) = checks.doubts()
 
     assert doubt.code == "nondeterministic"
     assert doubt.seen.startswith("output 'y' differed in 59 of 59 calls from that of an earlier call")
-    assert list(looks.sentences()) == []
+    assert list(checks.sentences()) == []
 
 
 def test_other_words_for_equal_inputs_are_a_doubt() -> None:
@@ -102,9 +102,9 @@ def test_shapes_that_change_for_equal_inputs_are_a_doubt() -> None:
 
 def test_types_that_change_from_call_to_call_are_a_doubt() -> None:
     """Equal values of another type of element for equal inputs are told, with the types."""
-    looks = looked_at(lambda n: np.ones(3, np.float32 if n % 2 else np.float64))
+    checks = looked_at(lambda n: np.ones(3, np.float32 if n % 2 else np.float64))
 
-    assert [(d.code, d.seen) for d in looks.doubts()] == [
+    assert [(d.code, d.seen) for d in checks.doubts()] == [
         ("nondeterministic", "output 'y' had 2 element types for equal inputs: float64, float32")
     ]
 
@@ -118,11 +118,11 @@ def test_texts_of_other_lengths_differ_in_value_and_not_in_type() -> None:
 
 def test_other_inputs_may_give_other_outputs() -> None:
     """Only outputs of the same payload are compared."""
-    looks = OutputChecks()
+    checks = OutputChecks()
     for number in range(20):
-        looks.add(number % 4, {"y": np.full(number % 4 + 1, float(number % 4))})
+        checks.add(number % 4, {"y": np.full(number % 4 + 1, float(number % 4))})
 
-    assert codes(looks) == []
+    assert codes(checks) == []
 
 
 def test_nothing_but_minus_infinity_is_a_fault_of_the_whole_and_a_doubt_of_a_part() -> None:
@@ -138,10 +138,10 @@ def test_nothing_but_minus_infinity_is_a_fault_of_the_whole_and_a_doubt_of_a_par
 
 def test_a_large_output_is_remembered_in_little_memory() -> None:
     """Of a million values some thousands are kept, from all over the array."""
-    looks = looked_at(lambda n: np.concatenate([np.zeros(999_000), np.full(1_000, float(n))]), calls=2)
+    checks = looked_at(lambda n: np.concatenate([np.zeros(999_000), np.full(1_000, float(n))]), calls=2)
 
-    assert looks.first[0].values["y"].nbytes < 1 << 17
-    assert codes(looks) == ["nondeterministic"]
+    assert checks.first[0].values["y"].nbytes < 1 << 17
+    assert codes(checks) == ["nondeterministic"]
 
 
 def test_the_outputs_of_a_run_are_looked_at_outside_of_the_timed_pass(tmp_path: Path) -> None:
@@ -253,5 +253,5 @@ def test_a_call_that_changes_its_inputs_is_told_from_one_that_is_random(
             inputs=(parse_input("x=4:float64:1..2"),),
         )
     )
-    found = {doubt.code for doubt in result.doubts} & {"changed-inputs", "nondeterministic"}
-    assert found == codes
+    raised = {doubt.code for doubt in result.doubts} & {"changed-inputs", "nondeterministic"}
+    assert raised == codes

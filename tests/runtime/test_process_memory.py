@@ -108,19 +108,19 @@ def test_the_memory_of_an_open_model_is_told_alike_by_each_run(model: str) -> No
 
 def test_free_memory_is_returned_where_it_changes_hands(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the baseline, so that the model does not grow unseen into it, and around the profiler's own work."""
-    seen: list[str] = []
+    stages: list[str] = []
 
     class Witness:
         def mark(self, stage: str) -> None:
-            seen.append(stage)
+            stages.append(stage)
 
-    monkeypatch.setattr(sampling, "release_free_memory", lambda: seen.append("returned"))
+    monkeypatch.setattr(sampling, "release_free_memory", lambda: stages.append("returned"))
     mark = sampling.stage_marker([cast("Watch", Witness())])
     for stage in ("idle", "baseline", "load", "ours", "timed", "second"):
         mark(WatchStage(stage))
 
     returned = ["returned", "baseline", "load", "returned", "ours", "returned", "timed", "second"]
-    assert seen == ["idle", *returned]
+    assert stages == ["idle", *returned]
 
 
 @pytest.mark.parametrize("program", ["/bin/true", "/nowhere/python"])

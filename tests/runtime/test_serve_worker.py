@@ -76,10 +76,10 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command in a process that finds the backend."""
     return subprocess.run(
-        [sys.executable, "-m", "modeldyno", *words], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "modeldyno", *arguments], capture_output=True, text=True, check=False
     )
 
 
@@ -122,9 +122,9 @@ def test_a_detached_server_answers_under_its_name_until_it_is_stopped(site: Path
 def test_a_server_ends_with_the_command_that_started_it(site: Path) -> None:
     """Killed with -9, it leaves no process; the name is free again, and nothing is listed."""
     model = tiny_onnx.mlp(site)
-    words = ("serve", str(model), "--backend", "known", "--name", "mine", "--input", "x=1x4")
+    arguments = ("serve", str(model), "--backend", "known", "--name", "mine", "--input", "x=1x4")
     with subprocess.Popen(
-        [sys.executable, "-m", "modeldyno", *words], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "modeldyno", *arguments], stdout=subprocess.PIPE, text=True
     ) as owner:
         assert owner.stdout is not None
         assert owner.stdout.readline().startswith("mine is served by known")

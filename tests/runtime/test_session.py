@@ -54,10 +54,10 @@ def test_the_first_interruption_lets_the_measurement_at_work_end(job: Job) -> No
 
 def test_who_watches_is_handed_on(job: Job) -> None:
     """The watch can be replaced together with the executor; by default events are ignored."""
-    seen: list[Event] = []
-    with open_run_session(seen.append) as bench:
+    events: list[Event] = []
+    with open_run_session(events.append) as bench:
         bench.execute(job, watch=bench.watch)
     with open_run_session() as silent:
-        silent.watch(seen[0])
+        silent.watch(events[0])
 
-    assert any(isinstance(event, Progressed) for event in seen)
+    assert any(isinstance(event, Progressed) for event in events)

@@ -84,14 +84,14 @@ def functions(tmp_path: Path) -> str:
 
 def profiled(**options: Any) -> Result:
     """Measure the digits for a moment in this process."""
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "probes": "stages",
         "inline": True,
         "min_runs": 5,
         "min_time": 0.0,
         "max_time": 0.1,
     }
-    return modeldyno.profile(DIGITS, store=False, progress=False, **{**given, **options})
+    return modeldyno.profile(DIGITS, store=False, progress=False, **{**arguments, **options})
 
 
 def test_every_stage_of_a_call_is_a_scope_of_the_latency(functions: str) -> None:
@@ -99,9 +99,13 @@ def test_every_stage_of_a_call_is_a_scope_of_the_latency(functions: str) -> None
     result = profiled(pre=f"{functions}:clean", post=f"{functions}:decode", inputs=RAW, min_runs=100)
     stages = ("preprocess", "copy", "compute", "copy_back", "postprocess")
 
-    whole = result["latency.mean@end_to_end"]
-    assert sum(result[f"latency.mean@{stage}"] or 0.0 for stage in stages) == pytest.approx(whole)
-    spreads = [found.value for found in result.measurements if found.scope in (*stages, "end_to_end")]
+    end_to_end = result["latency.mean@end_to_end"]
+    assert sum(result[f"latency.mean@{stage}"] or 0.0 for stage in stages) == pytest.approx(end_to_end)
+    spreads = [
+        measurement.value
+        for measurement in result.measurements
+        if measurement.scope in (*stages, "end_to_end")
+    ]
     assert len({len(spread) for spread in spreads if isinstance(spread, Distribution)}) == 1
     assert [(spec.name, spec.shape, spec.dtype, spec.distinct) for spec in result.inputs] == [
         ("image", (4, 1, 8, 8), "float32", 8)
@@ -201,13 +205,13 @@ def test_functions_of_this_process_are_for_models_in_it() -> None:
 
     assert result.inputs[0].shape == (4, 8)
     assert result["latency.mean@postprocess"]
-    for given, message in (
+    for steps, message in (
         ({"pre": 3}, "pre takes a function, or its name"),
         ({"post": len}, "post is a function of this process, and the model runs in one of its own"),
         ({"pre": "stages.py:clean", "example": raw}, "example= is not given to a function by name"),
     ):
         with pytest.raises(RequestError, match=message):
-            modeldyno.profile(DIGITS, **{**options, "pre": None, "post": None, **given})
+            modeldyno.profile(DIGITS, **{**options, "pre": None, "post": None, **steps})
 
 
 def test_a_comparison_judges_calls_end_to_end() -> None:
@@ -218,11 +222,11 @@ def test_a_comparison_judges_calls_end_to_end() -> None:
     options |= {"pre": lambda pixels: pixels / 16, "post": lambda scores: scores.max()}
 
     def judged(**further: Any) -> set[str]:
-        found = modeldyno.compare(
+        comparison = modeldyno.compare(
             lambda values: values[:, :3], lambda values: values * 2, **options, **further
         )
-        assert found.baseline.inputs[0].shape == (4, 8)
-        return {str(change.query) for change in found.contrasts[0].changes if "@" in str(change.query)}
+        assert comparison.baseline.inputs[0].shape == (4, 8)
+        return {str(change.query) for change in comparison.contrasts[0].changes if "@" in str(change.query)}
 
     assert judged() == {"latency.p50@end_to_end"}
     assert judged(metrics="latency.p50@postprocess") == {"latency.p50@postprocess"}

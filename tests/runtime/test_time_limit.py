@@ -121,9 +121,9 @@ def test_probes_for_which_no_time_is_left_are_named() -> None:
 def test_a_round_that_is_cut_off_raises() -> None:
     """What the other side measured has nothing beside it."""
     with open_run_session(limit=replace(limit_of(0.01), end=time.monotonic() - 1.0)) as session:
-        sides = [
+        operands = [
             ("a", job("modeldyno.testing.sample_network:network", max_time=0.1)),
             ("b", job("tests.support.faulty_models:hang")),
         ]
         with pytest.raises(OutOfTime):
-            session.run_round(sides)
+            session.run_round(operands)

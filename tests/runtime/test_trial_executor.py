@@ -61,8 +61,8 @@ def processes(model: Path) -> list[str]:
     return (model.parent / "loaded").read_text().split()
 
 
-def carried_out(room: trial_executor.TrialExecutor, asked: Job, *, fresh: bool = False) -> Result:
-    return room(asked, fresh=fresh)(asked, watch=lambda _event: None)
+def carried_out(room: trial_executor.TrialExecutor, job: Job, *, fresh: bool = False) -> Result:
+    return room(job, fresh=fresh)(job, watch=lambda _event: None)
 
 
 def test_in_a_process_each_trial_is_fresh(model: Path) -> None:
@@ -111,13 +111,13 @@ def test_a_server_is_gone_before_a_process_is_measured(model: Path, monkeypatch:
         carried_out(room, job(model))
         (kept,) = processes(model)
         served.clear()
-        seen: list[bool] = []
+        still_there: list[bool] = []
         first_job = job(model)
         room(first_job, fresh=False)(
-            first_job, watch=lambda _event: seen.append(Path(f"/proc/{kept}").exists())
+            first_job, watch=lambda _event: still_there.append(Path(f"/proc/{kept}").exists())
         )
 
-    assert set(seen) == {False}
+    assert set(still_there) == {False}
 
 
 def test_the_first_interruption_lets_a_trial_finish(model: Path) -> None:

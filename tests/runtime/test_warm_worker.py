@@ -75,8 +75,8 @@ def job(model: Path, slots: int = 1, **changes: Any) -> Job:
     return Job(**settings | changes)
 
 
-def execute(executor: Executor, asked: Job) -> Result:
-    return executor(asked, watch=lambda _event: None)
+def execute(executor: Executor, job: Job) -> Result:
+    return executor(job, watch=lambda _event: None)
 
 
 def loads(model: Path) -> list[str]:

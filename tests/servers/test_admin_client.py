@@ -54,9 +54,9 @@ def control() -> Iterator[AdminClient]:
     server.daemon_threads = True
     thread = Thread(target=server.serve_forever)
     thread.start()
-    found = AdminClient.at(f"http://127.0.0.1:{server.server_port}/base/", {"X-Token": "secret"})
-    yield found
-    found.close()
+    client = AdminClient.at(f"http://127.0.0.1:{server.server_port}/base/", {"X-Token": "secret"})
+    yield client
+    client.close()
     server.shutdown()
     thread.join()
     server.server_close()
@@ -93,17 +93,17 @@ def test_nobody_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "found"),
+    ("url", "address"),
     [
         ("host:8000", ("host", 8000, False)),
         ("http://host", ("host", 80, False)),
         ("https://host/x/", ("host", 443, True)),
     ],
 )
-def test_addresses(url: str, found: tuple[str, int, bool]) -> None:
+def test_addresses(url: str, address: tuple[str, int, bool]) -> None:
     """An address may leave out what is usual."""
     control = AdminClient.at(url)
-    assert (control.host, control.port, control.secure) == found
+    assert (control.host, control.port, control.secure) == address
 
 
 @pytest.mark.parametrize("url", ["", "ftp://host", "http://", "http://host:word"])

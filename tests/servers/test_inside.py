@@ -102,11 +102,16 @@ def test_what_is_neither_wait_nor_work_is_output() -> None:
     worked = ServerCounters(
         requests=9, samples=9, executions=9, compute_input=1.0, compute=2.0, compute_output=0.5
     )
-    found = prometheus_text.merge_server_counters(
+    counters = prometheus_text.merge_server_counters(
         worked, ServerCounters(requests=10, failures=1), queue=3.0, total=10.0
     )
-    assert (found.requests, found.failures, found.samples) == (10, 1, 9)
-    assert (found.queue, found.compute_input, found.compute, found.compute_output) == (3.0, 1.0, 2.0, 4.0)
+    assert (counters.requests, counters.failures, counters.samples) == (10, 1, 9)
+    assert (counters.queue, counters.compute_input, counters.compute, counters.compute_output) == (
+        3.0,
+        1.0,
+        2.0,
+        4.0,
+    )
     assert prometheus_text.merge_server_counters(worked, worked, queue=3.0, total=0.0).compute_output == 0.5
 
 

@@ -50,7 +50,7 @@ def tiny(engines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 @pytest.mark.slow
 def test_an_engine_is_installed_and_can_grow(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps are told, versions are kept, what fails leaves no receipt, and an option can be added later."""
-    said: list[str] = []
+    lines: list[str] = []
     recipe = install.RECIPES["tiny"]
 
     def interrupted(_folder: Path) -> None:
@@ -58,22 +58,22 @@ def test_an_engine_is_installed_and_can_grow(tiny: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setitem(install.RECIPES, "tiny", replace(recipe, finish=interrupted))
     with pytest.raises(KeyboardInterrupt):
-        install.install_server("tiny", (), said.append)
+        install.install_server("tiny", (), lines.append)
     assert install.find_installed("tiny") is None
     with pytest.raises(MissingExtra, match="modeldyno engine install tiny"):
         install.require_installed("tiny")
 
     monkeypatch.setitem(install.RECIPES, "tiny", recipe)
     again: list[str] = []
-    found = install.install_server("tiny", (), again.append)
-    assert any(line.startswith("creating an environment") for line in said)
+    installed = install.install_server("tiny", (), again.append)
+    assert any(line.startswith("creating an environment") for line in lines)
     assert not any(line.startswith("creating an environment") for line in again)
-    assert found == install.find_installed("tiny")
-    assert found.versions["tinyengine"] == "1.0"
-    assert set(found.versions) == {"python", "tinyengine"}
-    assert (found.site / "tinyengine.py").exists()
-    assert found.environment["PATH"].startswith(str(tiny / "tiny" / "venv" / "bin"))
-    assert install.directory_size(found.folder) > 10_000
+    assert installed == install.find_installed("tiny")
+    assert installed.versions["tinyengine"] == "1.0"
+    assert set(installed.versions) == {"python", "tinyengine"}
+    assert (installed.site / "tinyengine.py").exists()
+    assert installed.environment["PATH"].startswith(str(tiny / "tiny" / "venv" / "bin"))
+    assert install.directory_size(installed.folder) > 10_000
 
     assert install.install_server("tiny", ("extra",), again.append).versions["tinyextra"] == "2.0"
     monkeypatch.setitem(install.RECIPES, "tiny", replace(recipe, packages=("nosuchpackage==3",)))
@@ -107,7 +107,7 @@ def test_a_place_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    ("version", "library", "said"),
+    ("version", "library", "sentence"),
     [
         ((3, 14), "libpython3.14.so", "needs Python 3.8 to 3.13"),
         ((3, 11), "libpython3.11.a", "shared library"),
@@ -115,7 +115,7 @@ def test_a_place_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
     ],
 )
 def test_pythons_that_triton_cannot_use(
-    version: tuple[int, int], library: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    version: tuple[int, int], library: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A Python that the packaged Triton has no part for, or that has no library, is told beforehand."""
     (tmp_path / "libpython3.14.so").write_text("")
@@ -125,14 +125,14 @@ def test_pythons_that_triton_cannot_use(
         major, minor = version
 
     monkeypatch.setattr(sys, "version_info", Version((*version, 0)))
-    told = {"LIBDIR": str(tmp_path), "INSTSONAME": library}
-    monkeypatch.setattr(sysconfig, "get_config_var", told.get)
-    assert said in install._triton_possible()
+    variables = {"LIBDIR": str(tmp_path), "INSTSONAME": library}
+    monkeypatch.setattr(sysconfig, "get_config_var", variables.get)
+    assert sentence in install._triton_possible()
 
 
-@pytest.mark.parametrize(("version", "said"), [("1.8.0_1", "this is 1"), ("17.0.1", "")])
+@pytest.mark.parametrize(("version", "sentence"), [("1.8.0_1", "this is 1"), ("17.0.1", "")])
 def test_java_that_is_too_old(
-    version: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    version: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """TorchServe is not installed where Java is too old for it."""
     java = tmp_path / "bin" / "java"
@@ -141,9 +141,9 @@ def test_java_that_is_too_old(
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert subprocess.run([install.find_java(), "-version"], check=True, capture_output=True).returncode == 0
-    found = install._torchserve_possible()
-    assert said in found
-    assert bool(found) == bool(said)
+    reason = install._torchserve_possible()
+    assert sentence in reason
+    assert bool(reason) == bool(sentence)
 
 
 def test_the_parts_of_triton_lie_together(tmp_path: Path) -> None:
@@ -172,6 +172,6 @@ def test_a_triton_of_others_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
     server.write_text("#!/bin/sh\n")
     server.chmod(0o755)
     monkeypatch.setenv("PATH", str(server.parent))
-    found = triton.find_tritonserver()
-    assert (found.path, found.backends) == (str(server), tmp_path / "opt" / "backends")
+    tritonserver = triton.find_tritonserver()
+    assert (tritonserver.path, tritonserver.backends) == (str(server), tmp_path / "opt" / "backends")
     assert triton.find_other_tritonserver() == str(server)

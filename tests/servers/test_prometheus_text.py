@@ -21,31 +21,31 @@ wrong{a="b"} word
 
 def test_samples_are_read_with_their_labels() -> None:
     """Labels may hold commas, braces and escapes; times are passed over, and so is what is no sample."""
-    found = parse_samples(TEXT)
-    assert set(found) == {"a_total", "plain", "nan"}
-    assert found["plain"] == {frozenset(): 1000.0}
-    assert found["a_total"][frozenset({("gpu_uuid", "GPU-1, {x}"), ("name", 'with "quotes" and \\')})] == 3
+    samples = parse_samples(TEXT)
+    assert set(samples) == {"a_total", "plain", "nan"}
+    assert samples["plain"] == {frozenset(): 1000.0}
+    assert samples["a_total"][frozenset({("gpu_uuid", "GPU-1, {x}"), ("name", 'with "quotes" and \\')})] == 3
 
 
 def test_a_total_is_over_what_has_the_labels() -> None:
     """A sum is over all samples with the labels; what is not told, or is no number, is None."""
-    found = parse_samples(TEXT)
-    assert sum_samples(found, "a_total") == 7.5
-    assert sum_samples(found, "a_total", gpu_uuid="GPU-2") == 4.5
-    assert sum_samples(found, "a_total", gpu_uuid="GPU-3") is None
-    assert sum_samples(found, "nan") is None
-    assert sum_samples(found, "absent") is None
+    samples = parse_samples(TEXT)
+    assert sum_samples(samples, "a_total") == 7.5
+    assert sum_samples(samples, "a_total", gpu_uuid="GPU-2") == 4.5
+    assert sum_samples(samples, "a_total", gpu_uuid="GPU-3") is None
+    assert sum_samples(samples, "nan") is None
+    assert sum_samples(samples, "absent") is None
 
 
 def test_torchserve() -> None:
     """Requests and their wait are told, and the whole of their time."""
-    found = parse_samples(
+    samples = parse_samples(
         'ts_inference_requests_total{model_name="m",model_version="default",hostname="h",} 5.0\n'
         'ts_inference_requests_total{model_name="other",hostname="h",} 50.0\n'
         'ts_inference_latency_microseconds{model_name="m",hostname="h",} 57736.788\n'
         'ts_queue_latency_microseconds{model_name="m",hostname="h",} 4468.342\n'
     )
-    counted, whole = prometheus_text.torchserve_counters(found, "m")
+    counted, whole = prometheus_text.torchserve_counters(samples, "m")
     assert counted.requests == 5
     assert counted.queue == pytest.approx(0.004468342)
     assert whole == pytest.approx(0.057736788)
@@ -71,15 +71,15 @@ def test_mlserver() -> None:
 
 def test_vllm() -> None:
     """The phases of a request are told over all reasons of its end."""
-    found = parse_samples(
+    samples = parse_samples(
         'vllm:request_success_total{finished_reason="stop",model_name="m"} 3\n'
         'vllm:request_success_total{finished_reason="length",model_name="m"} 2\n'
         'vllm:request_queue_time_seconds_sum{model_name="m"} 0.5\n'
         'vllm:request_inference_time_seconds_sum{model_name="m"} 4.5\n'
     )
     assert (
-        prometheus_text.vllm_counters(found)
-        == prometheus_text.vllm_counters(found, "m")
+        prometheus_text.vllm_counters(samples)
+        == prometheus_text.vllm_counters(samples, "m")
         == ServerCounters(requests=5, queue=0.5, compute=4.5)
     )
     assert prometheus_text.vllm_counters({}) == ServerCounters(requests=0)

@@ -133,14 +133,14 @@ def test_another_free_port_is_tried(fake: Make, monkeypatch: pytest.MonkeyPatch)
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        given = [other.getsockname()[1]]
+        ports = [other.getsockname()[1]]
         monkeypatch.setattr(
             "modeldyno.servers.server_process.free_ports",
-            lambda count: (given.pop(),) if given else free_ports(count),
+            lambda count: (ports.pop(),) if ports else free_ports(count),
         )
         with run_server(replace(fake(), ready=answers_hello)) as server:
             assert get(server.ports["http"]) == b"hello"
-        assert given == []
+        assert ports == []
 
 
 def test_a_fault_of_its_own_costs_another_start(fake: Make, tmp_path: Path) -> None:
@@ -187,12 +187,12 @@ def test_the_log_is_kept(fake: Make, engines: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "text"),
     [(0, "ended with exit code 0"), (-9, "was ended by SIGKILL"), (-200, "was ended by signal 200")],
 )
-def test_an_end_is_put_in_words(code: int, said: str) -> None:
+def test_an_end_is_put_in_words(code: int, text: str) -> None:
     """Exit codes and signals are told apart."""
-    assert describe_exit_code(code) == said
+    assert describe_exit_code(code) == text
 
 
 def test_the_tail_begins_with_a_whole_line(tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 def test_free_ports_are_free_and_distinct() -> None:
     """Each port can be bound, and none is given twice."""
-    found = tcp_ports.free_ports(5, random.Random(0))
-    assert len(set(found)) == 5
-    for port in found:
+    ports = tcp_ports.free_ports(5, random.Random(0))
+    assert len(set(ports)) == 5
+    for port in ports:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
 
@@ -84,16 +84,16 @@ def test_the_conventional_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "ports"),
     [
         ("free", {"http": 0, "grpc": 0}),
         ("conventional", {"http": 1, "grpc": 2}),
         ("8000, 8001", {"http": 8000, "grpc": 8001}),
     ],
 )
-def test_ports_that_a_user_wants(text: str, found: dict[str, int]) -> None:
+def test_ports_that_a_user_wants(text: str, ports: dict[str, int]) -> None:
     """Ports are free ones, conventional ones, or numbers in order."""
-    assert tcp_ports.parse_ports(text, {"http": 1, "grpc": 2}) == found
+    assert tcp_ports.parse_ports(text, {"http": 1, "grpc": 2}) == ports
 
 
 @pytest.mark.parametrize("text", ["", "8000", "a,b", "1,2,3", "70000,1", "-1,2"])

@@ -63,7 +63,7 @@ def test_values_are_written_as_text_protobuf(config: dict[str, object], written:
 
 def test_any_field_is_set_by_its_path() -> None:
     """Paths go through messages, lists and parameters, and what is not there is made."""
-    found = with_settings(
+    config = with_settings(
         BASE,
         {
             "max_batch_size": "16",
@@ -78,7 +78,7 @@ def test_any_field_is_set_by_its_path() -> None:
             "optimization": '{"input_pinned_memory": {"enable": false}}',
         },
     )
-    assert found == {
+    assert config == {
         "name": "m",
         "max_batch_size": 16,
         "instance_group": [{"count": 3, "kind": "KIND_CPU"}, {"kind": "KIND_GPU", "gpus": [0]}],
@@ -89,7 +89,7 @@ def test_any_field_is_set_by_its_path() -> None:
         "optimization": {"input_pinned_memory": {"enable": False}},
     }
     assert BASE["max_batch_size"] == 8, "what it was made from is as before"
-    assert json.loads(json.dumps(found)) == found
+    assert json.loads(json.dumps(config)) == config
 
 
 def test_a_path_through_a_number_is_refused() -> None:
@@ -117,7 +117,7 @@ def test_without_batches_dims_are_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         (
             InputSpec(name="x", shape=(1,), dtype="complex64"),
@@ -126,9 +126,9 @@ def test_without_batches_dims_are_whole() -> None:
         (InputSpec(name="x", dtype="float32"), "number of axes of 'x'"),
     ],
 )
-def test_tensors_that_triton_cannot_have(spec: InputSpec, said: str) -> None:
+def test_tensors_that_triton_cannot_have(spec: InputSpec, message: str) -> None:
     """A dtype that Triton has not, and a shape that nobody knows, are refused."""
-    with pytest.raises(RequestError, match=said):
+    with pytest.raises(RequestError, match=message):
         triton_repository_writer.minimal_config("m", "python", [spec], [LABEL], max_batch=0)
 
 

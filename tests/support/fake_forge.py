@@ -21,13 +21,13 @@ class Forge:
     """The comments that it stores, and the requests that it got."""
 
     comments: list[dict[str, Any]] = field(default_factory=list)
-    asked: list[tuple[str, str]] = field(default_factory=list)
+    requests: list[tuple[str, str]] = field(default_factory=list)
     """Method and path of each request that was granted."""
     url: str = ""
 
     def answer(self, method: str, path: str, body: dict[str, Any]) -> Any:
         """Carry out a request."""
-        self.asked.append((method, urlsplit(path).path))
+        self.requests.append((method, urlsplit(path).path))
         if method == "GET":
             page, size = (int(parse_qs(urlsplit(path).query)[name][0]) for name in ("page", "per_page"))
             return self.comments[(page - 1) * size : page * size]

@@ -34,9 +34,9 @@ def measured_once() -> Iterator[None]:
         with subprocess_executor(*arguments) as execute:  # type: ignore[arg-type]
 
             def execute_once(job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
-                asked = repr(replace(job, name=None)), next(numbers)
-                if asked in kept:
-                    result, events = kept[asked]
+                key = repr(replace(job, name=None)), next(numbers)
+                if key in kept:
+                    result, events = kept[key]
                     for event in events:
                         watch(event)
                     return replace(result, job=job, **new_identity())
@@ -48,7 +48,7 @@ def measured_once() -> Iterator[None]:
 
                 result = execute(job, watch=note)
                 if not result.failures and not result.interrupted:
-                    kept[asked] = result, events
+                    kept[key] = result, events
                 return result
 
             yield execute_once

@@ -278,8 +278,8 @@ def _low_precision() -> list[OperatorCase]:
 def _convolutions() -> list[OperatorCase]:
     """Return convolutions: outputs x kernel x channels of a group."""
 
-    def conv(kind: str, *given: Any, **options: Any) -> Callable[[Any], Any]:
-        return lambda torch: getattr(torch.nn, kind)(*given, **options)
+    def conv(kind: str, *arguments: Any, **options: Any) -> Callable[[Any], Any]:
+        return lambda torch: getattr(torch.nn, kind)(*arguments, **options)
 
     def unfolded(torch: Any, x: Any, w: Any) -> Any:
         return w @ torch.nn.functional.unfold(x, 3)
@@ -429,7 +429,7 @@ def _attention() -> list[OperatorCase]:
             # q: 5 x 16 x 16, k: 7 x 6 x 16, v: 7 x 10 x 16, scores and sums: 2 x 5 x 7 x 16, out: 5 x 16 x 16
             2 * (5 * 256 + 7 * 6 * 16 + 7 * 10 * 16 + 2 * 5 * 7 * 16 + 5 * 256),
             lambda torch: [torch.nn.MultiheadAttention(16, 4, batch_first=True, kdim=6, vdim=10)],
-            lambda _torch, layers, *given: layers[0](*given, need_weights=False)[0],
+            lambda _torch, layers, *arguments: layers[0](*arguments, need_weights=False)[0],
             (2, 5, 16), (2, 7, 6), (2, 7, 10),
         ),
         _layer("transformer encoder layer, fast path", 2 * block, encoder(), (2, 5, 16)),
@@ -447,8 +447,8 @@ def _attention() -> list[OperatorCase]:
 def _without_contraction() -> list[OperatorCase]:
     """Return cases without contractions."""
 
-    def layer(kind: str, *given: Any, **options: Any) -> Callable[[Any], Any]:
-        return lambda torch: getattr(torch.nn, kind)(*given, **options)
+    def layer(kind: str, *arguments: Any, **options: Any) -> Callable[[Any], Any]:
+        return lambda torch: getattr(torch.nn, kind)(*arguments, **options)
 
     def filtered(torch: Any, x: Any, w: Any) -> Any:
         return torch.fft.irfft(torch.fft.rfft(x) * torch.fft.rfft(w))

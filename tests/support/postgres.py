@@ -43,8 +43,8 @@ def temporary_postgres() -> Iterator[str]:
         with (folder / "log").open("w") as log:
             make = [f"{programs}/initdb", "-D", data, "-A", "trust", "-U", _USER, "-E", "UTF8", "--no-sync"]
             subprocess.run(make, user=user, cwd=folder, stdout=log, stderr=log, check=True)
-            words = [f"{programs}/postgres", "-D", data, *at, "-k", name]
-            server = subprocess.Popen(words, user=user, cwd=folder, stdout=log, stderr=log)
+            command = [f"{programs}/postgres", "-D", data, *at, "-k", name]
+            server = subprocess.Popen(command, user=user, cwd=folder, stdout=log, stderr=log)
         try:
             end = time.monotonic() + _PATIENCE
             ready = [f"{programs}/pg_isready", "-q", *at]

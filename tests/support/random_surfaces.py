@@ -112,10 +112,10 @@ def _runtime(
 ) -> Callable[[Point], list[float]]:
     """Return a function from a configuration to its values: each choice affects call and sample time."""
     call, sample = 10 ** source.uniform(-4, -2), 10 ** source.uniform(-4.5, -2)
-    words = [(axis.name, value) for axis in axes if not axis.ordered for value in axis.values]
-    on_call = {word: source.normal(0, sizes) for word in words}
-    on_sample = {word: source.normal(0, sizes) for word in words}
-    pairs = {pair: source.normal(0, sizes / 4) for pair in product(words, words)}
+    categories = [(axis.name, value) for axis in axes if not axis.ordered for value in axis.values]
+    on_call = {word: source.normal(0, sizes) for word in categories}
+    on_sample = {word: source.normal(0, sizes) for word in categories}
+    pairs = {pair: source.normal(0, sizes / 4) for pair in product(categories, categories)}
     serial, crowding = source.uniform(0.02, 0.4), source.uniform(0, 0.3)
     cache, spill = source.uniform(1, 7), source.uniform(0, 0.6)
     weight, each = source.uniform(3e7, 3e8), source.uniform(1e5, 1e7)

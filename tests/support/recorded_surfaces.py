@@ -72,7 +72,7 @@ class Surface:
             name=document["name"],
             space=Space(axes=tuple(Axis(**_axis_fields(axis)) for axis in document["axes"])),
             default=document["default"],
-            goals=tuple(make_goal(**words) for words in document["goals"]),
+            goals=tuple(make_goal(**fields) for fields in document["goals"]),
             queries=tuple(map(Query.parse, names)),
             means=means,
             failures={key(row["point"]): row["failure"] for row in document["points"] if row.get("failure")},
@@ -107,8 +107,8 @@ class Surface:
         return tuple(max(self.score(goal, dict(k)) for k in self.means) for goal in self.goals)
 
 
-def _axis_fields(words: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in words.items()}
+def _axis_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
 
 
 def _noise_covariance(logs: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -160,14 +160,17 @@ def hostile_comparison(text: str) -> Comparison:
 
 def hostile_blocks(text: str) -> Iterator[Block]:
     """Yield every kind of block and chart, with `text` wherever there is text."""
-    scale, words = AxisScale(label=text, unit=text), AxisScale(label=text, categories=(text, f"{text} 2"))
+    scale, categories = (
+        AxisScale(label=text, unit=text),
+        AxisScale(label=text, categories=(text, f"{text} 2")),
+    )
     series = Series(name=text, x=(0.0, 1.0), y=(1.0, 2.0), labels=(text, text))
     more = replace(series, name=f"{text} 2")
     yield Heading(title=text)
     yield Notice(severity=Severity.NOTE, text=text, code=text, advice=f"modeldyno {text}", log=text)
     yield Plot(
         title=text,
-        x=words,
+        x=categories,
         y=scale,
         series=(series, more),
         rules=(ReferenceLine(name=text, at=1.0),),
@@ -181,7 +184,7 @@ def hostile_blocks(text: str) -> Iterator[Block]:
     yield Tree(title=text, scale=scale, root=replace(leaf, value=2.0, children=(leaf,)), note=text)
     effect = Effect(name=text, value=0.1, low=0.0, high=0.2, smallest=0.03, outcome=text)
     yield Forest(title=text, effects=(effect,), note=text)
-    yield Parallel(title=text, scales=(words, scale), lines=(series,), note=text)
+    yield Parallel(title=text, scales=(categories, scale), lines=(series,), note=text)
     steps = (
         WaterfallStep(name=text, size=1.0, low=-inf, high=inf),
         WaterfallStep(name=text, size=None),

@@ -30,7 +30,7 @@ MODEL = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
 SECOND = f"{MODEL} name=b concurrency=4 max_batch=16"
 
 
-def told(**tree: Any) -> Study:
+def build_study(**tree: Any) -> Study:
     """Read the configuration of two models on one Triton from Python."""
     return words_of.build_study(
         FileConfig(tree={"model": MODEL, "backend": "triton", "beside": SECOND, **tree})
@@ -67,7 +67,7 @@ def _constant(rate: float, _point: object) -> float:
 
 def test_knobs_and_loads_of_each_model_are_placed() -> None:
     """Names in a point have the model as prefix; a model's settings apply where there is no axis."""
-    study = told(
+    study = build_study(
         space={"instances": "1,2", "b.instances": "1,2,3", "concurrency": "1,2", "b.concurrency": "1,8"},
         set={"b.queue_delay": 100, "queue_delay": 50},
     )
@@ -88,7 +88,7 @@ def test_knobs_and_loads_of_each_model_are_placed() -> None:
 
 def test_a_server_stays_open_while_any_load_changes() -> None:
     """Another load of the second model needs no restart; another knob of it does."""
-    study = told(space={"b.instances": "1,2", "b.concurrency": "1,8"})
+    study = build_study(space={"b.instances": "1,2", "b.concurrency": "1,8"})
     one, other, third = (
         job_at_point(study, {"b.instances": instances, "b.concurrency": slots})
         for instances, slots in ((1, 1), (1, 8), (2, 8))
@@ -101,8 +101,8 @@ def test_a_server_stays_open_while_any_load_changes() -> None:
 def test_what_is_worth_a_look_is_varied_for_each_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fixed knobs and given loads are not varied, for each model separately."""
     monkeypatch.setattr(machine, "allowed_cores", lambda: (0, 1))
-    names = {str(axis) for axis in told().space.axes}
-    other = {str(axis) for axis in told(beside=f"{MODEL} name=b instances=2").space.axes}
+    names = {str(axis) for axis in build_study().space.axes}
+    other = {str(axis) for axis in build_study(beside=f"{MODEL} name=b instances=2").space.axes}
 
     assert {"instances=1,2", "b.instances=1,2", "concurrency=1,2,4,8,16,32,64"} <= names
     assert "b.queue_delay=0,1000,5000 if b.dynamic_batching=true" in names
@@ -113,19 +113,21 @@ def test_what_is_worth_a_look_is_varied_for_each_model(monkeypatch: pytest.Monke
 
 def test_a_goal_is_meant_of_every_model() -> None:
     """Without a model's name, an objective or bound applies to each; with names, weights are given."""
-    study = told(space={"instances": "1,2"}, require="latency.p99 <= 20ms", minimize="process_memory.max")
-    weighed = told(space={"instances": "1,2"}, maximize={"throughput@digits": 2, "throughput@b": 1})
+    study = build_study(
+        space={"instances": "1,2"}, require="latency.p99 <= 20ms", minimize="process_memory.max"
+    )
+    weighed = build_study(space={"instances": "1,2"}, maximize={"throughput@digits": 2, "throughput@b": 1})
 
     assert [str(o) for o in study.goal.objectives] == ["minimize process_memory.max"]
     assert [str(c) for c in study.goal.constraints] == ["latency.p99 <= 20 ms", "latency.p99@b <= 20 ms"]
-    assert [str(o) for o in told(space={"instances": "1,2"}).goal.objectives] == [
+    assert [str(o) for o in build_study(space={"instances": "1,2"}).goal.objectives] == [
         "maximize throughput", "maximize throughput@b",
     ]  # fmt: skip
     assert [str(o) for o in weighed.goal.objectives] == ["maximize throughput:2", "maximize throughput@b"]
 
 
 @pytest.mark.parametrize(
-    ("tree", "error", "said"),
+    ("tree", "error", "message"),
     [
         ({"beside": f"{MODEL}"}, RequestError, "Two models are called 'digits'"),
         ({"beside": f"{MODEL} name=b ports=free"}, RequestError, "The knob ports belongs to the server"),
@@ -140,15 +142,15 @@ def test_a_goal_is_meant_of_every_model() -> None:
         ({"models": ["a"]}, RequestError, "These are several models"),
     ],
 )
-def test_wrong_words_are_refused(tree: dict[str, Any], error: type[Exception], said: str) -> None:
+def test_wrong_words_are_refused(tree: dict[str, Any], error: type[Exception], message: str) -> None:
     """Before anything is measured, with one message."""
 
-    def asked() -> None:
-        study = told(**{"space": {"instances": "1,2"}, **tree})
+    def build() -> None:
+        study = build_study(**{"space": {"instances": "1,2"}, **tree})
         job_at_point(study, {**study.default, "b.max_batch": 1})
 
-    with pytest.raises(error, match=said):
-        asked()
+    with pytest.raises(error, match=message):
+        build()
 
 
 def test_a_file_has_them_in_a_list() -> None:
@@ -164,7 +166,7 @@ def test_a_file_has_them_in_a_list() -> None:
 @pytest.mark.parametrize(("weights", "best"), [((1, 1), (2, 2)), ((9, 1), (2, 1)), ((1, 9), (1, 2))])
 def test_weights_decide_which_model_is_favoured(weights: tuple[int, int], best: tuple[int, int]) -> None:
     """A grid over both models' instances finds the best weighted mean."""
-    study = told(
+    study = build_study(
         space={"instances": "1,2", "b.instances": "1,2"},
         load={"concurrency": 4},
         maximize={"throughput@digits": weights[0], "throughput@b": weights[1]},
@@ -179,7 +181,7 @@ def test_weights_decide_which_model_is_favoured(weights: tuple[int, int], best: 
 
 def test_a_new_goal_speaks_of_every_model_once() -> None:
     """Unnamed parts stay unchanged, and new parts apply to every model."""
-    study = told(space={"instances": [1, 2]}, maximize="throughput", require="latency.p99 <= 5ms")
+    study = build_study(space={"instances": [1, 2]}, maximize="throughput", require="latency.p99 <= 5ms")
     bound = words_of.override_goal(FileConfig(tree={"require": "error_rate <= 1%"}), study.goal, study.job)
     aim = words_of.override_goal(FileConfig(tree={"minimize": "latency.p99@b"}), study.goal, study.job)
 

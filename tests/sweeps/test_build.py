@@ -27,7 +27,7 @@ MODEL = "call:modeldyno.testing.known_latency:steady"
 ONNX = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
 
 
-def told(**tree: Any) -> Study:
+def build_study(**tree: Any) -> Study:
     """Read a configuration from Python."""
     return made(**tree)[0]
 
@@ -89,7 +89,7 @@ def test_a_list_within_a_list_is_one_value() -> None:
 
 def test_words_of_python_and_of_a_file_say_the_same() -> None:
     """Python's numbers, booleans and mappings are read like the text of a file."""
-    ours = told(
+    ours = build_study(
         space={"batch_size": [1, 2], "parallel": [False, True]}, require=["latency.p99 <= 10ms"],
         budget={"max_time": 600.0}, plan={"seed": 3},
     )  # fmt: skip
@@ -104,7 +104,7 @@ def test_words_of_python_and_of_a_file_say_the_same() -> None:
 
 def test_shorthands_are_a_goal() -> None:
     """Online under a latency budget means throughput of a server with a bounded p99."""
-    study = told(mode="online", latency_budget="10ms", min_throughput=500)
+    study = build_study(mode="online", latency_budget="10ms", min_throughput=500)
 
     assert study.job.backend == "triton"
     assert [str(aim) for aim in study.goal.objectives] == ["maximize throughput"]
@@ -116,7 +116,7 @@ def test_shorthands_are_a_goal() -> None:
 
 def test_objectives_have_weights() -> None:
     """As a mapping, as text, maximized and minimized together."""
-    study = told(
+    study = build_study(
         maximize={"throughput": "2"}, minimize=["latency.p99:3", "process_memory.max"], rank="each-load"
     )
 
@@ -129,7 +129,7 @@ def test_objectives_have_weights() -> None:
 
 def test_objectives_know_their_directions() -> None:
     """With weights as in other tools, combined with explicit directions."""
-    study = told(objectives={"throughput": "10", "latency.p99": "5"}, minimize="process_memory.max")
+    study = build_study(objectives={"throughput": "10", "latency.p99": "5"}, minimize="process_memory.max")
 
     assert [str(aim) for aim in study.goal.objectives] == [
         "maximize throughput:10", "minimize latency.p99:5", "minimize process_memory.max",
@@ -189,9 +189,11 @@ def test_a_rate_that_is_varied_may_be_that_of_sequences() -> None:
 
 def test_the_default_is_what_is_set_or_what_the_backend_does() -> None:
     """A fixed knob that is varied gives the default's value; one without a known default is left out."""
-    study = told(space={"batch_size": [1, 2], "threads": [1, 2], "parallel": [True]}, set={"threads": "2"})
-    bare = told(space={"batch_size": [1, 2], "threads": [1, 2]})
-    served = told(backend="triton", space={"instances": [1, 2]})
+    study = build_study(
+        space={"batch_size": [1, 2], "threads": [1, 2], "parallel": [True]}, set={"threads": "2"}
+    )
+    bare = build_study(space={"batch_size": [1, 2], "threads": [1, 2]})
+    served = build_study(backend="triton", space={"instances": [1, 2]})
 
     assert study.default == {"batch_size": 1, "intra_threads": 2, "parallel": False}
     assert study.settings == {"intra_threads": 2}
@@ -202,8 +204,8 @@ def test_the_default_is_what_is_set_or_what_the_backend_does() -> None:
 def test_the_default_of_a_server_has_the_batch_that_it_would_choose_where_that_is_allowed() -> None:
     """Triton's is 8, which makes it the point of 8; requests of 16 samples ask for more than that."""
     varied = {"instances": [1, 2], "max_batch": [1, 8, 32]}
-    small = told(space=varied, backend="triton")
-    large = told(space=varied, backend="triton", set={"batch_size": 16})
+    small = build_study(space=varied, backend="triton")
+    large = build_study(space=varied, backend="triton", set={"batch_size": 16})
 
     assert small.default == {"instances": 1, "max_batch": 8}
     assert large.default == {"instances": 1}
@@ -211,7 +213,7 @@ def test_the_default_of_a_server_has_the_batch_that_it_would_choose_where_that_i
 
 def test_the_default_names_its_backend_where_that_is_varied() -> None:
     """The default is one of the points, and not compared with itself."""
-    study = told(space={"backend": ["onnxruntime"], "batch_size": [1, 8]})
+    study = build_study(space={"backend": ["onnxruntime"], "batch_size": [1, 8]})
 
     assert study.default == {"backend": "onnxruntime", "batch_size": 1}
     assert study.space.holds(study.default)
@@ -219,20 +221,20 @@ def test_the_default_names_its_backend_where_that_is_varied() -> None:
 
 def test_only_what_a_run_does_not_tell_needs_an_analysis() -> None:
     """The static probe is left out, to save time, unless the goal needs it."""
-    assert told().job.probes == ("latency", "throughput")
-    assert told(minimize="macs").job.probes == ("static", "latency", "throughput")
-    assert told(probe="static,latency").job.probes == ("static", "latency")
+    assert build_study().job.probes == ("latency", "throughput")
+    assert build_study(minimize="macs").job.probes == ("static", "latency", "throughput")
+    assert build_study(probe="static,latency").job.probes == ("static", "latency")
 
 
 def test_a_study_has_the_name_of_its_model() -> None:
     """That of the file, the function or the model on a server, or the given one."""
-    assert told().name == "digits"
-    assert told(model=MODEL, space={"batch_size": [1, 2]}).name == "steady"
-    assert told(name="mine").name == "mine"
+    assert build_study().name == "digits"
+    assert build_study(model=MODEL, space={"batch_size": [1, 2]}).name == "steady"
+    assert build_study(name="mine").name == "mine"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("maximise: throughput", "line 2: .*did you mean 'maximize'"),
         ("maximize: {throughput: 10, latency.p99: 5}", "line 2: latency is better the lower it is"),
@@ -281,9 +283,9 @@ def test_a_study_has_the_name_of_its_model() -> None:
         ("set:\n  batch_siz: 1", "line 3: .*did you mean 'batch_size'"),
     ],
 )
-def test_a_mistake_tells_its_line_and_what_to_write(text: str, said: str) -> None:
+def test_a_mistake_tells_its_line_and_what_to_write(text: str, message: str) -> None:
     """Errors in a file are reported before anything runs."""
-    with pytest.raises(RequestError, match=f"^s.yaml, {said}"):
+    with pytest.raises(RequestError, match=f"^s.yaml, {message}"):
         filed(text)
 
 
@@ -296,7 +298,7 @@ def test_words_without_a_model_are_refused() -> None:
 def test_what_has_no_knobs_to_vary_is_told_so() -> None:
     """A backend without suggested axes needs explicit ones."""
     with pytest.raises(RequestError, match="nothing to vary"):
-        told(model=MODEL)
+        build_study(model=MODEL)
 
 
 @pytest.mark.parametrize(

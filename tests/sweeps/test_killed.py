@@ -89,9 +89,9 @@ def test_killed(tmp_path: Path, kills: int) -> None:
         for trial in stored.measured:
             assert store.get(trial.result).id == trial.result
 
-    *_, (whole, _, _) = run_trials(study, rooms=SimulatedTrials(rate=rate, noise=0.05))
-    assert [timeless(trial) for trial in stored.trials] == [timeless(trial) for trial in whole.trials]
-    best, expected = ranking(stored).best, ranking(whole).best
+    *_, (uninterrupted, _, _) = run_trials(study, rooms=SimulatedTrials(rate=rate, noise=0.05))
+    assert [timeless(trial) for trial in stored.trials] == [timeless(trial) for trial in uninterrupted.trials]
+    best, expected = ranking(stored).best, ranking(uninterrupted).best
     assert best is not None
     assert expected is not None
     assert best.point == expected.point

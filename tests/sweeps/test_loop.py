@@ -184,9 +184,9 @@ class Lost(SimulatedTrials):
 
     __slots__ = ("after", "error")
 
-    def __init__(self, error: Exception, after: int, **given: Any) -> None:
+    def __init__(self, error: Exception, after: int, **options: Any) -> None:
         """Refuse with this error after the given number of Jobs."""
-        super().__init__(**given)
+        super().__init__(**options)
         self.error, self.after = error, after
 
     def _events(self, job: Job, *, fresh: bool) -> list[Event]:
@@ -211,11 +211,11 @@ def test_a_model_that_is_gone_ends_the_sweep(after: int) -> None:
     """It would fail at every point; no point is marked as invalid, so the study can be resumed later."""
     study = a_study("batch_size=1,2,4", default={"batch_size": 1})
     left, message = ended(study, Lost(Unloadable("There is no file."), after, rate=by_batch))
-    whole = swept(left, SimulatedTrials(rate=by_batch))
+    finished = swept(left, SimulatedTrials(rate=by_batch))
 
     assert (message, len(left.trials)) == ("Unloadable: There is no file.", after)
-    assert not whole.skipped
-    assert {trial.point["batch_size"] for trial in whole.measured} == {1, 2, 4}
+    assert not finished.skipped
+    assert {trial.point["batch_size"] for trial in finished.measured} == {1, 2, 4}
 
 
 def test_what_was_measured_can_be() -> None:
@@ -396,7 +396,7 @@ def test_the_search_leaves_time_for_verification() -> None:
 def test_nothing_is_measured_twice(stop: int, tmp_path: Path) -> None:
     """A sweep that is stopped after any trial goes on as if it had never stopped."""
     study = a_study("batch_size=1,2,4", "io_binding=true,false", budget=Budget(max_trials=12))
-    whole = swept(study, SimulatedTrials(rate=by_batch, noise=0.02))
+    uninterrupted = swept(study, SimulatedTrials(rate=by_batch, noise=0.02))
     first, second = SimulatedTrials(rate=by_batch, noise=0.02), SimulatedTrials(rate=by_batch, noise=0.02)
     with sql.open(f"sqlite:///{tmp_path / 'store.db'}") as store:
         store.put_study(study, headline="")
@@ -404,9 +404,9 @@ def test_nothing_is_measured_twice(stop: int, tmp_path: Path) -> None:
         list(islice(steps, stop))
         final = swept(store.study(study.id), second)
 
-    assert [timeless(trial) for trial in final.trials] == [timeless(trial) for trial in whole.trials]
+    assert [timeless(trial) for trial in final.trials] == [timeless(trial) for trial in uninterrupted.trials]
     assert len(first.jobs) == stop
-    assert len(first.jobs) + len(second.jobs) == len(whole.measured)
+    assert len(first.jobs) + len(second.jobs) == len(uninterrupted.measured)
 
 
 def timeless(trial: Any) -> Any:
@@ -447,11 +447,11 @@ def test_other_models_are_a_doubt_where_that_is_forced() -> None:
 def test_other_versions_are_a_doubt_that_is_told_once() -> None:
     """Software that has changed since the first trial is reported once, and noted in the trials."""
     study = swept(a_study("batch_size=1,2,4", budget=Budget(max_trials=2)), SimulatedTrials(rate=by_batch))
-    told: list[Event] = []
+    events: list[Event] = []
     software = {"python": "3.11.7", "onnxruntime": "1.19.0", "torch": "2.9"}
     more = replace(study, budget=Budget(max_trials=4))
-    final = swept(more, SimulatedTrials(rate=by_batch, software=software), watch=told.append)
-    doubts = [event.doubt for event in told if isinstance(event, Doubted)]
+    final = swept(more, SimulatedTrials(rate=by_batch, software=software), watch=events.append)
+    doubts = [event.doubt for event in events if isinstance(event, Doubted)]
 
     assert [doubt.code for doubt in doubts] == ["software-changed"]
     assert "onnxruntime was 1.18.0 and is 1.19.0" in doubts[0].seen
@@ -473,13 +473,13 @@ def test_an_interruption_ends_after_the_trial() -> None:
 
 def test_progress_says_where_the_sweep_stands() -> None:
     """Number and point of the trial, the best so far, and the estimated remaining time."""
-    told: list[Event] = []
+    events: list[Event] = []
     swept(
         a_study("batch_size=1,2", budget=Budget(max_time=600.0)),
         SimulatedTrials(rate=by_batch),
-        watch=told.append,
+        watch=events.append,
     )
-    progress = [event for event in told if isinstance(event, Progressed)]
+    progress = [event for event in events if isinstance(event, Progressed)]
     lines = [event.stage for event in progress]
 
     assert lines[0] == "trial 1: default"

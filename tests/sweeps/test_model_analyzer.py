@@ -249,8 +249,8 @@ def test_every_flag_of_perf_analyzer_and_genai_perf_is_known() -> None:
     """A flag is translated or dropped with a reason; an unknown one is refused by name."""
     for name, table in (("perf_analyzer_flags", PERF_ANALYZER_FLAGS), ("genai_perf_flags", GENAI_PERF_FLAGS)):
         for flag in table:
-            found = translate({**ONE, name: {flag: "x:3" if flag == "shape" else 7}})
-            assert all(item.reason for item in found.dropped)
+            translated = translate({**ONE, name: {flag: "x:3" if flag == "shape" else 7}})
+            assert all(item.reason for item in translated.dropped)
         with pytest.raises(RequestError, match="flag below"):
             translate({**ONE, name: {"foo": 1}})
 

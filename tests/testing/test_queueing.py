@@ -224,8 +224,8 @@ def test_a_client_gives_up_after_its_timeout(limit: int | None) -> None:
     service = Service(durations=constant(1.0), limit=limit)
     load = Load(arrivals=Arrivals.CONSTANT, rate=2, timeout=1.6)
     served = simulate(service, load, requests=4)
-    words = [RequestOutcome(outcome).word for outcome in served.records.outcome]
-    assert words == ["ok", "ok", "timeout", "timeout"]
+    outcomes = [RequestOutcome(outcome).word for outcome in served.records.outcome]
+    assert outcomes == ["ok", "ok", "timeout", "timeout"]
     assert sojourns(served, 0).tolist() == pytest.approx([1.0, 1.5, 1.6, 1.6])
     assert (served.records.first[~served.records.fine] == 0).all()
 

@@ -265,7 +265,7 @@ def test_tensorflow_serving_describes_its_model(server: RunningServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "status", "words"),
+    ("path", "body", "status", "message"),
     [
         (
             "/v1/models/other:predict",
@@ -282,13 +282,13 @@ def test_tensorflow_serving_describes_its_model(server: RunningServer) -> None:
     ],
 )
 def test_tensorflow_serving_refuses_in_its_own_words(
-    server: RunningServer, path: str, body: Any, status: int, words: str
+    server: RunningServer, path: str, body: Any, status: int, message: str
 ) -> None:
     """Unknown models, versions and signatures, and requests without data."""
     answer = ask(server, path, body)
 
     assert answer.status == status
-    assert words in json.loads(answer.text)["error"]  # type: ignore[attr-defined]
+    assert message in json.loads(answer.text)["error"]  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="module")
@@ -327,19 +327,21 @@ def test_grpc_describes_its_model(grpc_server: RunningServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "words"),
+    ("model", "message"),
     [
         ({"model": "other"}, "Servable not found for request: Latest(other)"),
         ({"version": "2"}, "Specific(echo, 2)"),
     ],
 )
-def test_grpc_refuses_in_its_own_words(grpc_server: RunningServer, model: dict[str, str], words: str) -> None:
+def test_grpc_refuses_in_its_own_words(
+    grpc_server: RunningServer, model: dict[str, str], message: str
+) -> None:
     """Unknown models and versions are NOT_FOUND."""
     with pytest.raises(grpc.RpcError) as refused:
         send_grpc(grpc_server, predict_target(grpc_server, **model))
 
     assert refused.value.code() is grpc.StatusCode.NOT_FOUND
-    assert words in refused.value.details()
+    assert message in refused.value.details()
 
 
 def test_a_load_over_grpc_is_what_the_server_saw(grpc_server: RunningServer) -> None:
@@ -382,8 +384,8 @@ def test_a_stream_keeps_its_pace(server: RunningServer, path: str, text: str) ->
     received = events(answer.text)
     assert received[-1] == "[DONE]"
     assert received[-2]["usage"]["completion_tokens"] == 10
-    words = [event for event in received[:10] if "word" in str(event["choices"][0][text])]
-    assert len(words) == 10
+    text_events = [event for event in received[:10] if "word" in str(event["choices"][0][text])]
+    assert len(text_events) == 10
     truth = server.truth()
     assert truth.end[0] - truth.start[0] >= 9 * 2 * MS
     assert truth.start[0] <= truth.first[0] < truth.end[0]
@@ -406,9 +408,9 @@ def test_a_piece_may_hold_several_tokens() -> None:
         answer: Any = ask(running, "/v1/completions", {"prompt": "a", "max_tokens": 5, "stream": True})
         texts = [event["choices"][0]["text"] for event in events(answer.text)[:-1]]
         assert texts == [" word word", " word word", " word", ""]
-        whole = read(running, "/v1/completions", {"prompt": "a", "max_tokens": 5})
-        assert whole["choices"][0]["text"] == " word" * 5
-        assert whole["usage"]["completion_tokens"] == 5
+        reply = read(running, "/v1/completions", {"prompt": "a", "max_tokens": 5})
+        assert reply["choices"][0]["text"] == " word" * 5
+        assert reply["usage"]["completion_tokens"] == 5
 
 
 # -- faults -------------------------------------------------------------------------------------------
@@ -484,16 +486,16 @@ def test_faults_come_in_the_shares_asked_for() -> None:
     """Of 400 requests about a quarter meet each of two faults, and the ledger counts them."""
     with serve_in_subprocess("--fault", "503=0.25", "--fault", "500=0.25") as running:
         connection = http.client.HTTPConnection(running.host, running.port, timeout=60)
-        seen = []
+        statuses = []
         for _ in range(400):
             connection.request("GET", "/")
             answer = connection.getresponse()
             answer.read()
-            seen.append(answer.status)
+            statuses.append(answer.status)
         connection.close()
-        assert {str(status): seen.count(status) for status in (503, 500)} == running.truth().faults()
-    assert 60 < seen.count(503) < 140
-    assert 60 < seen.count(500) < 140
+        assert {str(status): statuses.count(status) for status in (503, 500)} == running.truth().faults()
+    assert 60 < statuses.count(503) < 140
+    assert 60 < statuses.count(500) < 140
 
 
 def test_an_idle_connection_is_closed_early() -> None:

@@ -59,7 +59,7 @@ class TestFindings:
         assert "--probe static,latency,throughput,layers,ops" in notice.text
 
     @pytest.mark.parametrize(
-        ("clause", "told"),
+        ("clause", "sentence"),
         [
             ("float32 becomes float64", "float32 becomes float64."),
             ("torch.compile fuses operators", "torch.compile fuses operators."),
@@ -68,10 +68,10 @@ class TestFindings:
             ("blocks that were freed are kept", "Blocks that were freed are kept."),
         ],
     )
-    def test_a_name_of_code_is_written_as_it_is(self, clause: str, told: str) -> None:
+    def test_a_name_of_code_is_written_as_it_is(self, clause: str, sentence: str) -> None:
         """A sentence begins with a capital, but not where it begins with a name such as torch.compile."""
-        found = Finding(code="compile", seen="a call waits", why=clause)
-        assert finding_notice(SHORT, found).text == f"A call waits. {told}"
+        finding = Finding(code="compile", seen="a call waits", why=clause)
+        assert finding_notice(SHORT, finding).text == f"A call waits. {sentence}"
 
     def test_what_tries_a_finding_of_an_inspection_measures(self) -> None:
         """An inspection has no settings, so that its own command would not try anything."""
@@ -93,11 +93,11 @@ class TestFindings:
 
     def test_what_is_no_setting_is_told_in_words(self) -> None:
         """What to do stands where the command would."""
-        told = finding_notice(
+        notice = finding_notice(
             SHORT, Finding(seen="a copy", why="needless.", do="leave it out", code="needless")
         )
-        assert told.text == "A copy. Needless."
-        assert told.advice == "leave it out"
+        assert notice.text == "A copy. Needless."
+        assert notice.advice == "leave it out"
 
     def test_the_limit_is_named(self) -> None:
         """Each kind has its words."""
@@ -122,9 +122,9 @@ class TestPointer:
         assert many is not None
         assert many.text == "code-0, code-1, code-2, code-3 and 2 more; to try them:"
         served = replace(SHORT, job=replace(SHORT.job, load=Load()))
-        told = pointer(served, (a_finding,))
-        assert told is not None
-        assert (told.text, told.advice) == ("threads; to see them:", "modeldyno show 012345 --findings")
+        notice = pointer(served, (a_finding,))
+        assert notice is not None
+        assert (notice.text, notice.advice) == ("threads; to see them:", "modeldyno show 012345 --findings")
         assert pointer(SHORT, ()) is None
 
     def test_its_command_has_the_inputs_and_settings_of_the_profile(self) -> None:
@@ -175,9 +175,9 @@ ADVICE = Advice(
 
 
 class TestAdvice:
-    def told(self, found: Advice) -> str:
+    def text_of(self, advised: Advice) -> str:
         """All texts of the blocks."""
-        blocks = list(advice(found))
+        blocks = list(advice(advised))
         cells = [cell for b in blocks if isinstance(b, Table) for row in b.rows for cell in row]
         notices = [f"{b.text} {b.advice}" for b in blocks if isinstance(b, Notice)]
         return " | ".join([*notices, *cells])
@@ -192,7 +192,7 @@ class TestAdvice:
             "baseline (100/s in the first run)"
         )
         assert "outputs differ by at most 0.002 of their largest value, cosine 0.999900" in clause
-        assert "modeldyno profile net" in self.told(an_advice)
+        assert "modeldyno profile net" in self.text_of(an_advice)
         assert "the outputs are the same" in sentence(
             replace(an_advice, best=replace(best, outputs=(replace(AGREED, relative=0.0),)))
         )
@@ -220,8 +220,8 @@ class TestAdvice:
             ),
             left_out=(CandidateSettings(codes=(), settings={"batch_size": 64}),),
         )
-        text = self.told(an_advice)
-        for said in (
+        text = self.text_of(an_advice)
+        for phrase in (
             "worse",
             "the same",
             "one run only",
@@ -230,7 +230,7 @@ class TestAdvice:
             "no time was left for batch_size=64",
             "±0.05",
         ):
-            assert said in text
+            assert phrase in text
         assert "settings that seemed to help could not be confirmed" in sentence(an_advice)
         assert "2 settings tried; none is confirmed to be better than the current ones" in sentence(
             replace(an_advice, tried=an_advice.tried[:2])
@@ -240,10 +240,10 @@ class TestAdvice:
     def test_a_batch_that_was_given_is_told_to_be_the_only_one(self) -> None:
         """With the option that leaves it free."""
         job = replace(ADVICE.baseline.job, inputs=(InputSpec(name="x", shape=(8, 3)),))
-        told = self.told(replace(ADVICE, baseline=replace(ADVICE.baseline, job=job)))
-        assert "other batch sizes were not tried" in told
-        assert "make it variable with --input x=batchx3 -b 8" in told
-        assert "other batch sizes" not in self.told(ADVICE)
+        text = self.text_of(replace(ADVICE, baseline=replace(ADVICE.baseline, job=job)))
+        assert "other batch sizes were not tried" in text
+        assert "make it variable with --input x=batchx3 -b 8" in text
+        assert "other batch sizes" not in self.text_of(ADVICE)
 
     def test_the_table_says_whether_anything_ran_in_turns(self) -> None:
         """One run of each confirms nothing."""
@@ -256,9 +256,9 @@ class TestAdvice:
         """With what to do about them, as are settings that make no call faster."""
         starts = Finding(seen="a start", why="slow", job=ADVICE.baseline.job, metric="load_time")
         code = Finding(seen="a copy", why="needless", do="leave it out")
-        told = self.told(replace(ADVICE, findings=(code, starts)))
-        assert "A copy. Needless. leave it out" in told
-        assert "A start. Slow. modeldyno profile" in told
+        text = self.text_of(replace(ADVICE, findings=(code, starts)))
+        assert "A copy. Needless. leave it out" in text
+        assert "A start. Slow. modeldyno profile" in text
 
     def test_the_tables_fit_into_eighty_columns(self) -> None:
         """A gain and its interval share a column."""

@@ -136,9 +136,9 @@ def test_too_many_numbers_are_no_table() -> None:
 
 def test_a_place_has_a_name() -> None:
     """Categories are named, what is none of them too; a unit that nobody knows stands as it is."""
-    words = AxisScale(label="k", categories=("all", "basic"))
+    categories = AxisScale(label="k", categories=("all", "basic"))
 
-    assert [format_on_axis(value, words) for value in (0.0, 1.0, 2.0)] == ["all", "basic", "another"]
+    assert [format_on_axis(value, categories) for value in (0.0, 1.0, 2.0)] == ["all", "basic", "another"]
     assert format_on_axis(2.5, AxisScale(label="x", unit="FLOP/B")) == "2.5 FLOP/B"
 
 
@@ -170,11 +170,11 @@ def test_a_waterfall_is_told_step_by_step() -> None:
         WaterfallStep(name="whole", size=0.004, is_sum=True),
     )
     picture = Waterfall(title="w", scale=TIME, steps=steps)
-    found = chart_numbers(picture)
+    table = chart_numbers(picture)
 
     assert describe_chart(picture).endswith("bound 3.00 ms; kernels 1.0 ms; queue unknown; whole 4.00 ms.")
-    assert found is not None
-    assert [row[1:] for row in found.rows] == [
+    assert table is not None
+    assert [row[1:] for row in table.rows] == [
         ("3.00 ms", "computed", "3.00 ms"),
         ("1.0 ms", "0.8 to 1.2 ms", "4.00 ms"),
         ("unknown", "", "4.00 ms"),

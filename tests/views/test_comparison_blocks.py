@@ -86,7 +86,7 @@ def several(*contrasts: CandidateComparison, **more: Any) -> Comparison:
     return Comparison(id="c" * 12, created="2026-01-02T03:04:05.678+00:00", **(made | more))
 
 
-def said(blocks: Sequence[Block], severity: Severity) -> list[str]:
+def texts_of(blocks: Sequence[Block], severity: Severity) -> list[str]:
     """Return what is said with such weight."""
     return [block.text for block in blocks if isinstance(block, Notice) and block.severity is severity]
 
@@ -106,7 +106,7 @@ def test_a_model_that_failed_is_not_judged(inputs: tuple[InputSpec, ...], advice
 
     text = f"new failed in first call, so it is not judged: expected 4 dimensions{advice}."
     assert headline(several(worse, baseline=both[0])) == text
-    assert said(lay_out(several(worse, baseline=both[0])), Severity.VERDICT) == [text]
+    assert texts_of(lay_out(several(worse, baseline=both[0])), Severity.VERDICT) == [text]
     assert headline(several(worse, replace(worse, candidate=a_result(name="other")), baseline=both[0])) == (
         "Compared with old, new failed and other is worse."
     )
@@ -255,7 +255,7 @@ def test_only_what_differs_is_in_the_table() -> None:
     blocks = lay_out(comparison)
 
     assert [row[0] for row in table(blocks, "What has changed").rows] == ["latency.p50", "throughput"]
-    (rest,) = said(blocks, Severity.NOTE)
+    (rest,) = texts_of(blocks, Severity.NOTE)
     assert rest == (
         "also changed: macs +50.0%; changed too little to matter: parameters +0.04%; unchanged: load_time; "
         "undecided: first_call"
@@ -321,9 +321,9 @@ def test_what_else_differs_stands_beside_it() -> None:
 
     assert shown_table.rows[0] == ("setting", "model", "old", "new")
     assert shown_table.rows[1] == ("setting", "knob0", "0", "—")
-    assert "3 more settings differ; --all shows them" in said(lay_out(comparison), Severity.NOTE)
+    assert "3 more settings differ; --all shows them" in texts_of(lay_out(comparison), Severity.NOTE)
     fewer = compared(WORSE, settings=settings[3:], software=comparison.contrasts[0].software)
-    assert "1 more setting differs; --all shows it" in said(lay_out(fewer), Severity.NOTE)
+    assert "1 more setting differs; --all shows it" in texts_of(lay_out(fewer), Severity.NOTE)
     whole = table(lay_out(comparison, ViewOptions(verbose=True)), "Other differences")
     assert len(whole.rows) == 19
     assert whole.rows[-1] == ("hardware", "cores", "2", "8")
@@ -340,7 +340,7 @@ def test_outputs_are_told_by_their_differences() -> None:
         ),
     )
 
-    texts_shown = said(lay_out(comparison), Severity.NOTE)
+    texts_shown = texts_of(lay_out(comparison), Severity.NOTE)
 
     assert "the output 'y' is identical in both" in texts_shown
     assert (
@@ -371,8 +371,9 @@ def test_a_cause_sums_to_the_change() -> None:
     assert shown_table.rows[-2][0] == "5 others"
     assert shown_table.rows[-1][0] == "not attributed"
     assert shown_table.rows[-1][3:] == ("+420 us", "8.4%")
-    assert "most of the change of latency.p50 is in layer body.fc2 (Linear): +4.00 ms of +5.00 ms" in said(
-        blocks, Severity.NOTE
+    assert (
+        "most of the change of latency.p50 is in layer body.fc2 (Linear): +4.00 ms of +5.00 ms"
+        in texts_of(blocks, Severity.NOTE)
     )
 
 
@@ -383,24 +384,24 @@ def test_parts_that_cancel_each_other_out_have_no_shares() -> None:
     some = CausePart(scope="a", kind="", baseline=1e-3, candidate=1.4e-3)
     more = CausePart(scope="c", kind="", baseline=1e-3, candidate=1.4e-3)
 
-    def shown(total: float, *parts: CausePart) -> tuple[Table, str]:
+    def lay_out_parts(total: float, *parts: CausePart) -> tuple[Table, str]:
         cause = Cause(query=P50, by="places", total=total, parts=parts)
         blocks = lay_out(compared(WORSE, causes=(cause,)))
-        told = next(text for text in said(blocks, Severity.NOTE) if "latency.p50" in text)
-        return table(blocks, "Where"), told
+        sentence = next(text for text in texts_of(blocks, Severity.NOTE) if "latency.p50" in text)
+        return table(blocks, "Where"), sentence
 
-    found, told = shown(-2e-3, gone, new)
-    assert [column.title for column in found.columns] == ["places", "baseline", "candidate", "difference"]
-    assert [row[0] for row in found.rows] == ["b (workspace)", "a (workspace)"]
-    assert told == (
+    places, sentence = lay_out_parts(-2e-3, gone, new)
+    assert [column.title for column in places.columns] == ["places", "baseline", "candidate", "difference"]
+    assert [row[0] for row in places.rows] == ["b (workspace)", "a (workspace)"]
+    assert sentence == (
         "latency.p50 changed by -2.00 ms: -4.00 ms in b (workspace), gone, and +2.00 ms in everything else"
     )
-    assert shown(0.0, new, gone)[1].startswith(
+    assert lay_out_parts(0.0, new, gone)[1].startswith(
         "latency.p50 changed by 0 s: +2.00 ms in a (workspace), new, and"
     )
-    found, told = shown(1e-3, some, more)
-    assert told == "the largest part of the change of latency.p50 is in a: +400 us of +1.00 ms"
-    assert [row[-1] for row in found.rows] == ["40.0%", "40.0%", "20.0%"]
+    places, sentence = lay_out_parts(1e-3, some, more)
+    assert sentence == "the largest part of the change of latency.p50 is in a: +400 us of +1.00 ms"
+    assert [row[-1] for row in places.rows] == ["40.0%", "40.0%", "20.0%"]
 
 
 def test_a_part_that_may_be_noise_is_told_as_one() -> None:
@@ -418,12 +419,12 @@ def test_a_part_that_may_be_noise_is_told_as_one() -> None:
         text.startswith(
             "no layer clearly explains the change of latency.p50 (+5.00 ms); the largest difference, in"
         )
-        for text in said(blocks, Severity.NOTE)
+        for text in texts_of(blocks, Severity.NOTE)
     )
     assert table(blocks, "Where").rows[0][3] == "+1.00 ms (or noise)"
 
     blocks = lay_out(compared(WORSE, causes=(other,)))
-    assert not any("noise" in text for text in said(blocks, Severity.NOTE))
+    assert not any("noise" in text for text in texts_of(blocks, Severity.NOTE))
     assert [row[3] for row in table(blocks, "Where").rows[:2]] == ["+1.00 ms", "+1.00 ms (or noise)"]
 
 
@@ -509,7 +510,7 @@ def test_operators_new_and_gone_are_told() -> None:
         Cause(query=P50, by="operators", total=0.0, parts=(new,)),
     )
 
-    texts_shown = said(lay_out(compared(WORSE, causes=causes)), Severity.NOTE)
+    texts_shown = texts_of(lay_out(compared(WORSE, causes=causes)), Severity.NOTE)
 
     assert "the change of latency.p50, +1.00 ms, is in operator aten::copy_, new" in texts_shown
     assert "the change of latency.p50, -1.00 ms, is in operator aten::relu, gone" in texts_shown
@@ -523,7 +524,8 @@ def test_counts_are_explained_in_a_sentence() -> None:
     )
 
     assert any(
-        "flops, +3.00 M, is in layer fc (Linear)" in text for text in said(lay_out(comparison), Severity.NOTE)
+        "flops, +3.00 M, is in layer fc (Linear)" in text
+        for text in texts_of(lay_out(comparison), Severity.NOTE)
     )
     assert not [b for b in lay_out(comparison) if isinstance(b, Table) and b.title.startswith("Where")]
     assert table(lay_out(comparison, ViewOptions(verbose=True)), "Where").rows[0][0] == "fc (Linear)"
@@ -541,7 +543,7 @@ def test_doubts_and_failures_are_told() -> None:
 
     (failure,) = (b for b in blocks if isinstance(b, Notice) and b.severity is Severity.FAILURE)
     assert failure.text == "The child took 2 GiB."
-    texts_shown = said(blocks, Severity.DOUBT)
+    texts_shown = texts_of(blocks, Severity.DOUBT)
     assert texts_shown[0] == "they ran apart"
     assert any(text.endswith(": see its result") for text in texts_shown)
     assert texts_shown[-1].endswith(": also other")
@@ -562,7 +564,7 @@ def test_several_candidates_stand_side_by_side() -> None:
 
     blocks = lay_out(comparison)
 
-    verdict = said(blocks, Severity.VERDICT)[0]
+    verdict = texts_of(blocks, Severity.VERDICT)[0]
     assert verdict == "Compared with old, new is worse, newer is better and odd is undecided."
     together = table(blocks, "Side by side")
     assert [column.title for column in together.columns] == [
@@ -591,7 +593,7 @@ def test_models_of_one_name_are_numbered() -> None:
     """So that a reader can tell them apart."""
     comparison = several(CandidateComparison(candidate=a_result(name="old"), changes=(WORSE,)))
 
-    assert said(lay_out(comparison), Severity.VERDICT)[0].startswith("old (2) is worse than old (1): ")
+    assert texts_of(lay_out(comparison), Severity.VERDICT)[0].startswith("old (2) is worse than old (1): ")
 
 
 def test_it_fits_eighty_columns_and_nothing_is_obeyed() -> None:

@@ -31,16 +31,16 @@ SAME = replace(WORSE, difference=0.0, interval=Interval(low=-0.01, high=0.01), o
 OPEN = replace(WORSE, difference=0.05, interval=Interval(low=-0.1, high=0.2), outcome=ChangeVerdict.UNDECIDED)
 
 
-def found(verdict: Verdict, *changes: Change, name: str = "digits") -> GateReport:
+def gate_report(verdict: Verdict, *changes: Change, name: str = "digits") -> GateReport:
     """Make what a gate found."""
     why = "more rounds are needed than could be run" if verdict is Verdict.UNDECIDED else ""
     ruling = GateDecision(verdict=verdict, changes=changes, rounds=5, confirmation=changes, why=why)
     return GateReport(result=a_result(name=name), ruling=ruling, notes=("in turns",))
 
 
-BROKEN = found(Verdict.BROKEN, WORSE, BETTER)
-HELD = found(Verdict.HELD, SAME)
-UNDECIDED = found(Verdict.UNDECIDED, OPEN)
+BROKEN = gate_report(Verdict.BROKEN, WORSE, BETTER)
+HELD = gate_report(Verdict.HELD, SAME)
+UNDECIDED = gate_report(Verdict.UNDECIDED, OPEN)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_doubts_come_with_the_command_that_explains_them() -> None:
 
 def test_a_comment_tells_only_what_changed_and_ends_with_the_environment() -> None:
     """What is the same is only counted; the mark finds the comment again."""
-    laid = gate.comment(found(Verdict.BROKEN, WORSE, replace(SAME, query=Query.parse("latency.mean"))))
+    laid = gate.comment(gate_report(Verdict.BROKEN, WORSE, replace(SAME, query=Query.parse("latency.mean"))))
     header, table, rest, *_, environment = laid
     assert isinstance(header, Notice)
     assert header.text.startswith("❌ digits fails")
@@ -103,12 +103,14 @@ def test_a_comment_tells_only_what_changed_and_ends_with_the_environment() -> No
         "latency.p50",
         "process_memory.max",
     ]
-    assert gate.comment_marker(found(Verdict.HELD, SAME, name="a --> b")) == "<!-- modeldyno: a - -> b -->"
+    assert (
+        gate.comment_marker(gate_report(Verdict.HELD, SAME, name="a --> b")) == "<!-- modeldyno: a - -> b -->"
+    )
 
 
 def test_junit_has_a_case_for_each_check() -> None:
     """Broken is a failure, undecided is skipped, a failed run is an error; names are escaped."""
-    suite = ET.fromstring(ci_formats.junit(found(Verdict.BROKEN, WORSE, BETTER, name="a<b>&'\"")))[0]
+    suite = ET.fromstring(ci_formats.junit(gate_report(Verdict.BROKEN, WORSE, BETTER, name="a<b>&'\"")))[0]
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("2", "1", "0")
     assert [case.get("name") for case in suite] == ["latency.p50", "process_memory.max"]
     failure = suite[0].find("failure")
@@ -151,7 +153,7 @@ def test_a_place_of_sarif_is_a_relative_uri(locator: str, place: str) -> None:
 
 def test_annotations_cannot_be_forged_by_a_name() -> None:
     """A model's name neither ends a command nor begins another."""
-    text = ci_formats.github(found(Verdict.BROKEN, WORSE, name="x::warning\n::error title=y,z%::"))
+    text = ci_formats.github(gate_report(Verdict.BROKEN, WORSE, name="x::warning\n::error title=y,z%::"))
     assert text.count("\n") == 1
     assert text.startswith("::error title=x%3A%3Awarning")
     assert "+20.0%25" in text
@@ -161,7 +163,7 @@ def test_annotations_cannot_be_forged_by_a_name() -> None:
 
 def test_what_is_not_confirmed_only_looks_worse() -> None:
     """Under a question mark nothing is called worse, in whatever format."""
-    open_ = found(Verdict.UNDECIDED, WORSE)
+    open_ = gate_report(Verdict.UNDECIDED, WORSE)
 
     texts = [gate.sentence(open_), ci_formats.junit(open_), ci_formats.sarif(open_), ci_formats.github(open_)]
 

@@ -60,8 +60,10 @@ NEW = snapshot(
 
 def text(baseline: Result, candidate: Result, severity: Severity = Severity.VERDICT) -> list[str]:
     """Return what is said with such weight."""
-    blocks = memory_diff_blocks(baseline, candidate)
-    return [block.text for block in blocks if isinstance(block, Notice) and block.severity is severity]
+    changed_blocks = memory_diff_blocks(baseline, candidate)
+    return [
+        block.text for block in changed_blocks if isinstance(block, Notice) and block.severity is severity
+    ]
 
 
 def rows(baseline: Result, candidate: Result) -> dict[str, tuple[str, ...]]:
@@ -69,9 +71,9 @@ def rows(baseline: Result, candidate: Result) -> dict[str, tuple[str, ...]]:
     return tabulated("Memory at the measured peak", memory_diff_blocks(baseline, candidate))
 
 
-def tabulated(title: str, blocks: Iterable[Block]) -> dict[str, tuple[str, ...]]:
+def tabulated(title: str, changed_blocks: Iterable[Block]) -> dict[str, tuple[str, ...]]:
     """Return the rows of the table of this title by their first cell."""
-    (table,) = (block for block in blocks if isinstance(block, Table) and block.title == title)
+    (table,) = (block for block in changed_blocks if isinstance(block, Table) and block.title == title)
     return {row[0]: row[1:] for row in table.rows}
 
 
@@ -161,10 +163,10 @@ def test_a_comparison_has_a_section_for_memory_that_changed() -> None:
     old = snapshot(("head", "workspace", 6), over=course(0, 8 * MIB), name="old")
     new = snapshot(("x", "inputs", 1), over=course(0, MIB), name="new")
     title = "Memory at the measured peak"
-    shown = compared(old, new)
-    notes = [block.text[:14] for block in shown if isinstance(block, Notice)]
+    changed_blocks = compared(old, new)
+    notes = [block.text[:14] for block in changed_blocks if isinstance(block, Notice)]
 
-    assert tabulated(title, shown)["workspace of head"] == ("6.00 MiB", "—", "-6.00 MiB (gone)")
+    assert tabulated(title, changed_blocks)["workspace of head"] == ("6.00 MiB", "—", "-6.00 MiB (gone)")
     assert [note for note in notes if note.startswith("over time")] == ["over time, old", "over time, new"]
     for candidate in (OLD, a_small_result()):
         assert not any(

@@ -29,8 +29,8 @@ def history(*values: float, torch_from: int | None = None, model_from: int | Non
     return trend("net", LATENCY, readings, setup=("backend torch",), left_out=3)
 
 
-def texts(found: Trend) -> list[str]:
-    return [block.text for block in laid_out(found) if isinstance(block, Notice)]
+def texts(a_trend: Trend) -> list[str]:
+    return [block.text for block in laid_out(a_trend) if isinstance(block, Notice)]
 
 
 def test_a_step_with_another_version_is_not_held_against_the_model() -> None:

@@ -20,19 +20,19 @@ def text(*, verbose: bool = False) -> str:
 
 def test_the_headline_counts_verdicts() -> None:
     """Close is not agreeing, and a file that differs is not a failure of the exporter."""
-    found = a_conversion()
+    conversion = a_conversion()
 
-    assert headline(found) == (
+    assert headline(conversion) == (
         "net.make: 1 of 4 converted forms agrees with it, 1 is close, as declared, 1 differs, 1 failed."
     )
-    assert headline(replace(found, converted=found.converted[:1])) == (
+    assert headline(replace(conversion, converted=conversion.converted[:1])) == (
         "net.make: 1 of 1 converted form agrees with it."
     )
-    close = tuple(made for made in found.converted if made.usable and made not in found.agreeing)
-    assert headline(replace(found, converted=close)) == (
+    close = tuple(made for made in conversion.converted if made.usable and made not in conversion.agreeing)
+    assert headline(replace(conversion, converted=close)) == (
         "net.make: 0 of 1 converted form agrees with it, 1 is close, as declared."
     )
-    assert headline(replace(found, model=None, converted=())).startswith("torch:net.py:make: 0 of 0")
+    assert headline(replace(conversion, model=None, converted=())).startswith("torch:net.py:make: 0 of 0")
 
 
 @pytest.mark.parametrize("verbose", [False, True])
@@ -43,12 +43,12 @@ def test_it_fits_80_columns(verbose: bool) -> None:
 
 def test_each_form_has_its_error_beside_its_bound() -> None:
     """And its size, its time and its file in the common folder."""
-    shown = text()
+    rendered = text()
 
-    assert "4.5e-07  1.0e-05" in shown
-    assert "61.5 KiB" in shown
-    assert "openvino/model.xml.unchecked" in shown
-    assert "in net-converted; reproduce.py beside each makes it again" in shown
+    assert "4.5e-07  1.0e-05" in rendered
+    assert "61.5 KiB" in rendered
+    assert "openvino/model.xml.unchecked" in rendered
+    assert "in net-converted; reproduce.py beside each makes it again" in rendered
 
 
 def test_failures_say_what_to_do() -> None:
@@ -62,12 +62,12 @@ def test_failures_say_what_to_do() -> None:
 
 def test_the_first_layer_that_differs_is_told_with_the_failure() -> None:
     """As a sentence of its own."""
-    found = a_conversion()["openvino"]
+    conversion = a_conversion()["openvino"]
     notice = next(
         block for block in blocks(a_conversion()) if isinstance(block, Notice) and "openvino" in block.code
     )
 
-    assert found.agreement is not None
+    assert conversion.agreement is not None
     assert notice.text.endswith(
         "off by 0.3. First differs at encoder.dense (Linear): cosine 0.41 (its inputs agree)."
     )
@@ -75,17 +75,17 @@ def test_the_first_layer_that_differs_is_told_with_the_failure() -> None:
 
 def test_real_samples_and_notes_are_named() -> None:
     """What the check could not see is a doubt."""
-    found = a_conversion()
-    agreement = found.converted[0].agreement
+    conversion = a_conversion()
+    agreement = conversion.converted[0].agreement
     assert agreement is not None
-    seen = replace(
-        found,
-        inputs=(replace(found.inputs[0], source="val.npz"),),
+    document = replace(
+        conversion,
+        inputs=(replace(conversion.inputs[0], source="val.npz"),),
         converted=(
-            replace(found.converted[0], agreement=replace(agreement, notes=("all alike",), floors=())),
+            replace(conversion.converted[0], agreement=replace(agreement, notes=("all alike",), floors=())),
         ),
     )
-    notices = [block for block in blocks(seen) if isinstance(block, Notice)]
+    notices = [block for block in blocks(document) if isinstance(block, Notice)]
 
     assert notices[-2].text == "36 samples of val.npz at batch=32, batch=3, batch=1."
     assert (notices[-1].severity, notices[-1].text) == (Severity.DOUBT, "all alike.")

@@ -28,7 +28,7 @@ from modeldyno.views.load.explanation import blocks, brief, headline, numbers, p
 from modeldyno.views.view_options import ViewOptions
 
 
-def shown(explanation: Explanation, *, verbose: bool = False) -> str:
+def text_of(explanation: Explanation, *, verbose: bool = False) -> str:
     """Return what a terminal of 80 columns shows."""
     return str(plugins.terminal().text(blocks(explanation, ViewOptions(verbose=verbose))))
 
@@ -51,7 +51,7 @@ def test_the_sentence_names_every_hop_that_matters() -> None:
 
 def test_the_terminal_draws_the_waterfall_within_80_columns() -> None:
     """Each bar begins where the one before ends; sums begin at the left."""
-    lines = shown(an_explanation()).splitlines()
+    lines = text_of(an_explanation()).splitlines()
     assert max(map(len, lines)) <= 80
     bound = next(line for line in lines if line.startswith("bound"))
     kernels = next(line for line in lines if line.startswith("kernels"))
@@ -67,7 +67,7 @@ def test_what_is_not_known_is_said_and_not_drawn() -> None:
         results={RunLevel.ALONE.value: a_served_result(ALONE, known=False)},
         missing={ECHO: "a running server has the model"},
     )
-    text = shown(explanation, verbose=True)
+    text = text_of(explanation, verbose=True)
     assert next(line.split() for line in text.splitlines() if line.startswith("queue  ")) == [
         "queue",
         "unknown",
@@ -78,18 +78,18 @@ def test_what_is_not_known_is_said_and_not_drawn() -> None:
 
 def test_details_say_how_each_hop_was_measured() -> None:
     """They are in the page, and in the terminal if asked for."""
-    assert "a model that returns the same outputs" not in " ".join(shown(an_explanation()).split())
-    told = " ".join(shown(an_explanation(), verbose=True).split())
-    assert "operations and bytes of the model" in told
+    assert "a model that returns the same outputs" not in " ".join(text_of(an_explanation()).split())
+    text = " ".join(text_of(an_explanation(), verbose=True).split())
+    assert "operations and bytes of the model" in text
     tables = [block for block in page(an_explanation()) if isinstance(block, Table)]
     assert [row[0] for row in tables[0].rows][:3] == ["bound", "kernels", "framework"]
 
 
 def test_the_rests_are_told_and_whether_they_may_be_zero() -> None:
     """Their share of the whole is in a note."""
-    assert "sum: the rests are 1.2% of the whole" in shown(an_explanation())
+    assert "sum: the rests are 1.2% of the whole" in text_of(an_explanation())
     noisy = an_explanation(results={RunLevel.IN_PROCESS.value: a_called_result(4.961)}, statistic="p50")
-    assert "within its interval 0: rest in process" in " ".join(shown(noisy).split())
+    assert "within its interval 0: rest in process" in " ".join(text_of(noisy).split())
 
 
 def test_doubts_and_failures_are_told() -> None:
@@ -99,7 +99,7 @@ def test_doubts_and_failures_are_told() -> None:
     explanation = an_explanation(
         results={RunLevel.IN_PROCESS.value: called, RunLevel.LOADED.value: failed}, statistic="p50"
     )
-    text = shown(explanation)
+    text = text_of(explanation)
     assert "under load: load: it ended." in text
     assert "of the measurements: interference (in process)." in text
     nothing = an_explanation(results={RunLevel.LOADED.value: failed})
@@ -136,7 +136,7 @@ def test_a_change_is_a_waterfall_from_the_baseline() -> None:
 
 def test_of_the_slowest_requests_only_what_is_known_is_told() -> None:
     """The client's part is of each request; the stages of a server are of all."""
-    text = " ".join(shown(an_explanation()).split())
+    text = " ".join(text_of(an_explanation()).split())
     assert "slowest requests" not in text  # 40 requests certify no p99
     slow = an_explanation(results={RunLevel.LOADED.value: a_served_result(LOADED, 4, count=2000)})
     notes = [block.text for block in blocks(slow) if isinstance(block, Notice) and "slowest" in block.code]

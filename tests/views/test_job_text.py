@@ -40,14 +40,14 @@ def test_a_profile_is_read_back(tmp_path: Path) -> None:
     ctx = click.Context(cli)
     command = cli.get_command(ctx, "profile")
     assert command is not None
-    words = expand_job_file(command, ctx, (str(path),))
-    given = command.make_context("profile", words, **cli.context_settings).params
+    arguments = expand_job_file(command, ctx, (str(path),))
+    parameters = command.make_context("profile", arguments, **cli.context_settings).params
 
-    assert given["model"] == str(job.model)
-    assert parse_settings(given["settings"]) == {"batch_size": "4", "io_binding": "false"}
-    assert cli_options.split_names(given["probes"]) == job.probes
-    assert cli_options.plan_from_options(given) == plan
-    assert given["require"] == ("latency.p99 <= 50ms",)
+    assert parameters["model"] == str(job.model)
+    assert parse_settings(parameters["settings"]) == {"batch_size": "4", "io_binding": "false"}
+    assert cli_options.split_names(parameters["probes"]) == job.probes
+    assert cli_options.plan_from_options(parameters) == plan
+    assert parameters["require"] == ("latency.p99 <= 50ms",)
 
 
 def test_numbers_and_truth_values_stand_without_quotes() -> None:

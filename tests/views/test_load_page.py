@@ -15,7 +15,7 @@ from modeldyno.views.load.page import headline, numbers, page, pictures
 BOUND = Constraint.parse("latency.p99 <= 30ms")
 
 
-def known(query: str, value: float | None) -> Answer:
+def an_answer(query: str, value: float | None) -> Answer:
     ends = Interval(low=0.04, high=float("inf"))
     if value is not None:
         ends = Interval(low=0.9 * value, high=1.1 * value)
@@ -26,13 +26,13 @@ def rung(load: float) -> LoadPoint:
     """Four workers of 10 ms in a closed loop; its slowest requests are no claim under one slot."""
     time = 0.01 * max(load, 4) / 4
     answers = (
-        known("request_rate", 100.0 * min(load, 4)),
-        known("latency.p50", time),
-        known("latency.mean", time),
-        known("latency.p99", 2 * time if load > 1 else None),
-        known("queue_time", max(1e-4, time - 0.01)),
-        known("compute_time", 0.008),
-        known("service_time.mean", time + 0.001),
+        an_answer("request_rate", 100.0 * min(load, 4)),
+        an_answer("latency.p50", time),
+        an_answer("latency.mean", time),
+        an_answer("latency.p99", 2 * time if load > 1 else None),
+        an_answer("queue_time", max(1e-4, time - 0.01)),
+        an_answer("compute_time", 0.008),
+        an_answer("service_time.mean", time + 0.001),
     )
     return LoadPoint(load=load, answers=answers, judgements=(BOUND.on(answers[3]),), result="0123")
 

@@ -12,13 +12,13 @@ EACH = Answer(query=Query.parse("request_rate"), value=300.0, interval=Interval(
 FOUR = ReplicaPlan(demand=1000.0, load=8, each=EACH, replicas=4, fewest=3, most=5, closed=True)
 
 
-def told(*blocks: object) -> str:
+def text_of(*blocks: object) -> str:
     return " | ".join(block.text for block in blocks if isinstance(block, Notice))
 
 
 def test_replicas_are_told_with_what_they_rest_on() -> None:
     """How many, how sure, at which rate each, within which bounds, at what price."""
-    text = told(*provision(FOUR, PRICE, (Constraint.parse("latency.p99 <= 50ms"),)))
+    text = text_of(*provision(FOUR, PRICE, (Constraint.parse("latency.p99 <= 50ms"),)))
     assert text.startswith(
         "1,000/s needs 4 replicas (3 to 5): each handles 300/s (240 to 360/s) within latency.p99 <= 50 ms."
     )
@@ -31,12 +31,12 @@ def test_replicas_are_told_with_what_they_rest_on() -> None:
 def test_what_is_sure_or_open_is_told_so() -> None:
     """No range where both ends agree, and a least where nothing bounds the most."""
     sure = ReplicaPlan(demand=10.0, load=1, each=EACH, replicas=1, fewest=1, most=1, closed=False)
-    text = told(*provision(sure))
+    text = text_of(*provision(sure))
     assert "10/s needs 1 replica: each" in text
     assert "closed loop" not in text
     assert "per hour" not in text
     open_ = ReplicaPlan(demand=10.0, load=1, each=EACH, replicas=1, fewest=1, most=None, closed=False)
-    assert "(at least 1)" in told(*provision(open_))
+    assert "(at least 1)" in text_of(*provision(open_))
 
 
 def test_costs_are_a_table() -> None:

@@ -24,7 +24,7 @@ BOUND = Constraint.parse("latency.p99 <= 50ms")
 SEARCH = CapacitySearch(bounds=(BOUND,))
 
 
-def known(query: str, value: float | None, error: float = 0.02) -> Answer:
+def an_answer(query: str, value: float | None, error: float = 0.02) -> Answer:
     low, high = ((value or 0.0) * (1 - error), (value or 0.0) * (1 + error))
     if value is None:
         low, high = 0.04, float("inf")
@@ -34,14 +34,14 @@ def known(query: str, value: float | None, error: float = 0.02) -> Answer:
 def rung(load: float, **changes: object) -> LoadPoint:
     """Four workers of 10 ms in a closed loop."""
     time = 0.01 * max(load, 4) / 4
-    latency = {name: known(f"latency.{name}", time * part) for name, part in PARTS.items()}
+    latency = {name: an_answer(f"latency.{name}", time * part) for name, part in PARTS.items()}
     others = (
-        known("request_rate", 100.0 * min(load, 4)),
-        known("goodput", 99.0 * min(load, 4)),
-        known("send_lag.p99", 2e-5),
-        known("queue_time", max(0.0, time - 0.01)),
-        known("error_rate", 0.0),
-        known("client_cpu", 0.12),
+        an_answer("request_rate", 100.0 * min(load, 4)),
+        an_answer("goodput", 99.0 * min(load, 4)),
+        an_answer("send_lag.p99", 2e-5),
+        an_answer("queue_time", max(0.0, time - 0.01)),
+        an_answer("error_rate", 0.0),
+        an_answer("client_cpu", 0.12),
     )
     one_rung = LoadPoint(
         load=load, answers=(*latency.values(), *others), judgements=(BOUND.on(latency["p99"]),), result="0123"
@@ -56,9 +56,9 @@ def a_ladder(*more: LoadPoint) -> LoadCurve:
     return LoadCurve(knob="concurrency", rungs=(*map(rung, (1, 2, 4, 8, 16)), *more))
 
 
-def a_search(wanted: CapacitySearch = SEARCH) -> Capacity:
+def a_search(search: CapacitySearch = SEARCH) -> Capacity:
     history: list[LoadPoint] = []
-    while isinstance(step := propose(wanted, history), NextLoad):
+    while isinstance(step := propose(search, history), NextLoad):
         history.append(rung(step.load, care=step.care))
     return step
 
@@ -138,15 +138,17 @@ class TestLadder:
 
     def test_an_uncertified_percentile_shows_what_bounds_it(self) -> None:
         """At least so much; nothing where nothing is known."""
-        none = replace(known("latency.p95", None), interval=Interval(low=float("-inf"), high=float("inf")))
-        seen = rung(8, answers=(known("latency.p99", None), none, known("request_rate", 3.0, 0.0)))
-        row = tables(load_curve_blocks(LoadCurve(knob="concurrency", rungs=(seen,))))[0].rows[0]
+        none = replace(
+            an_answer("latency.p95", None), interval=Interval(low=float("-inf"), high=float("inf"))
+        )
+        point = rung(8, answers=(an_answer("latency.p99", None), none, an_answer("request_rate", 3.0, 0.0)))
+        row = tables(load_curve_blocks(LoadCurve(knob="concurrency", rungs=(point,))))[0].rows[0]
 
         assert row[1:5] == ("3.00/s", "—", "—", ">40.0 ms")
 
     def test_a_figure_that_is_hardly_known_says_no_more_than_that(self) -> None:
         """Twice its own size, or a half of a percent."""
-        loose, tight = known("request_rate", 50.0, 2.0), known("latency.p50", 0.01, 0.005)
+        loose, tight = an_answer("request_rate", 50.0, 2.0), an_answer("latency.p50", 0.01, 0.005)
         by_title = tables(
             load_curve_blocks(LoadCurve(knob="concurrency", rungs=(rung(1, answers=(loose, tight)),)))
         )[0]
@@ -156,7 +158,7 @@ class TestLadder:
 
     def test_several_bounds_name_the_one_that_is_not_held(self) -> None:
         """A broken one before one that is undecided."""
-        wide = Constraint.parse("latency.mean <= 20ms").on(known("latency.mean", 0.02))
+        wide = Constraint.parse("latency.mean <= 20ms").on(an_answer("latency.mean", 0.02))
         both = rung(16, judgements=(wide, *rung(16).judgements))
         ladder_ = LoadCurve(knob="concurrency", rungs=(both, rung(1, judgements=())))
         rows = tables(load_curve_blocks(ladder_))[0].rows
@@ -195,49 +197,51 @@ class TestSearch:
         assert marks["smallest that failed"][-2] == "broken"
 
     @pytest.mark.parametrize(
-        ("p99", "severity", "words"),
+        ("p99", "severity", "phrase"),
         [
             (0.03, Severity.HELD, "a freshly started server confirms it"),
             (0.09, Severity.BROKEN, "a freshly started server broke it"),
             (0.05, Severity.UNDECIDED, "a freshly started server is undecided"),
         ],
     )
-    def test_a_fresh_server_has_the_last_word(self, p99: float, severity: Severity, words: str) -> None:
+    def test_a_fresh_server_has_the_last_word(self, p99: float, severity: Severity, phrase: str) -> None:
         """Until it was asked, that is a doubt."""
         capacity = a_search()
-        fresh = LoadPoint(load=capacity.passed or 0.0, judgements=(BOUND.on(known("latency.p99", p99)),))
-        (told,) = notices(capacity_blocks(capacity.with_verification(fresh)), severity)
+        fresh = LoadPoint(load=capacity.passed or 0.0, judgements=(BOUND.on(an_answer("latency.p99", p99)),))
+        (notice,) = notices(capacity_blocks(capacity.with_verification(fresh)), severity)
 
         assert [n.code for n in notices(capacity_blocks(capacity), Severity.DOUBT)] == ["unverified"]
-        assert told.text.startswith(words)
-        assert "latency.p99 <= 50 ms: " in told.text
+        assert notice.text.startswith(phrase)
+        assert "latency.p99 <= 50 ms: " in notice.text
 
     def test_too_few_answers_are_no_nearness_to_the_bound(self) -> None:
         """What could not be claimed is told as that, with what to do."""
         capacity = a_search()
         answer = Answer(query=BOUND.query, value=None, interval=Interval(low=0.003, high=inf))
         few = LoadPoint(load=capacity.passed or 0.0, judgements=(BOUND.on(answer),))
-        (told,) = notices(capacity_blocks(capacity.with_verification(few)), Severity.UNDECIDED)
+        (notice,) = notices(capacity_blocks(capacity.with_verification(few)), Severity.UNDECIDED)
 
-        assert "is undecided: too few answers to be sure; allow more time (" in told.text
+        assert "is undecided: too few answers to be sure; allow more time (" in notice.text
 
     def test_the_server_of_others_is_not_started_anew(self) -> None:
         """Where we may not start the server, nothing is said of a start."""
         capacity = a_search()
-        broken = LoadPoint(load=capacity.passed or 0.0, judgements=(BOUND.on(known("latency.p99", 0.09)),))
-        (told,) = notices(
+        broken = LoadPoint(
+            load=capacity.passed or 0.0, judgements=(BOUND.on(an_answer("latency.p99", 0.09)),)
+        )
+        (notice,) = notices(
             capacity_blocks(replace(capacity.with_verification(broken), ours=False)), Severity.BROKEN
         )
-        assert told.text.startswith("another measurement broke it")
-        assert "start" not in told.text
+        assert notice.text.startswith("another measurement broke it")
+        assert "start" not in notice.text
 
     def test_a_fresh_server_may_fail(self) -> None:
         """Then its failure is told."""
         capacity = a_search()
         dead = capacity.with_verification(LoadPoint(load=capacity.passed or 0.0, failure="it did not start"))
-        (told,) = notices(capacity_blocks(dead), Severity.BROKEN)
+        (notice,) = notices(capacity_blocks(dead), Severity.BROKEN)
 
-        assert told.text.endswith("(it did not start)")
+        assert notice.text.endswith("(it did not start)")
 
     def test_what_passed_nowhere_is_not_verified(self) -> None:
         """There is nothing to doubt."""
@@ -248,15 +252,15 @@ class TestSearch:
         rate = Constraint.parse("request_rate >= 1000/s")
         capacity = a_search(CapacitySearch(bounds=(BOUND,)))
         judged = tuple(
-            replace(each, judgements=(*each.judgements, rate.on(known("request_rate", 400.0))))
+            replace(each, judgements=(*each.judgements, rate.on(an_answer("request_rate", 400.0))))
             for each in capacity.rungs
         )
-        (told, *_) = notices(capacity_blocks(replace(capacity, rungs=judged)), Severity.BROKEN)
+        (notice, *_) = notices(capacity_blocks(replace(capacity, rungs=judged)), Severity.BROKEN)
 
-        assert told.text.endswith("no load meets every bound")
+        assert notice.text.endswith("no load meets every bound")
 
     @pytest.mark.parametrize(
-        ("changes", "words"),
+        ("changes", "phrase"),
         [
             ({"passed": None, "failed": None},
              "No load was found that clearly holds or breaks latency.p99 <= 50 ms."),
@@ -268,9 +272,9 @@ class TestSearch:
             ({"failed": None, "end": SearchEnd.MEASUREMENTS}, "and no load was found that breaks it"),
         ],
     )  # fmt: skip
-    def test_an_open_answer_says_what_is_open(self, changes: dict[str, object], words: str) -> None:
+    def test_an_open_answer_says_what_is_open(self, changes: dict[str, object], phrase: str) -> None:
         """No end is made up."""
-        assert words in describe_capacity(replace(a_search(), **changes))  # type: ignore[arg-type]
+        assert phrase in describe_capacity(replace(a_search(), **changes))  # type: ignore[arg-type]
 
     def test_among_several_bounds_the_broken_one_is_named(self) -> None:
         """The one that broke first."""
@@ -282,8 +286,8 @@ class TestSearch:
     def test_a_bound_of_zero_is_exceeded_by_no_share(self) -> None:
         """By how much is told as it was seen; of a percentile that is no claim, by its lower end."""
         none = Constraint.parse("error_rate <= 0%")
-        zero = replace(a_search(), broke=(none.on(known("error_rate", 0.02)),))
-        open_ended = replace(a_search(), broke=(BOUND.on(replace(known("latency.p99", None))),))
+        zero = replace(a_search(), broke=(none.on(an_answer("error_rate", 0.02)),))
+        open_ended = replace(a_search(), broke=(BOUND.on(replace(an_answer("latency.p99", None))),))
 
         assert "breaks it (2.00%);" in describe_capacity(zero)
         assert "breaks it (20% beyond);" in describe_capacity(open_ended)
@@ -302,7 +306,7 @@ class TestSearch:
         other = Constraint.parse("latency.mean <= 1s")
 
         def both(each: LoadPoint) -> LoadPoint:
-            return replace(each, judgements=(*each.judgements, other.on(known("latency.mean", 0.02))))
+            return replace(each, judgements=(*each.judgements, other.on(an_answer("latency.mean", 0.02))))
 
         capacity = a_search()
         two = replace(
@@ -315,10 +319,10 @@ class TestSearch:
 
 def test_a_carbon_of_each_load_has_a_column() -> None:
     """Beside where the time goes; without one there is none."""
-    measured = replace(rung(1), answers=(*rung(1).answers, known("carbon", 0.5)))
+    measured = replace(rung(1), answers=(*rung(1).answers, an_answer("carbon", 0.5)))
     titles = {
         curve: [column.title for block in load_curve_blocks(curve) if isinstance(block, Table)
                 for column in block.columns]
         for curve in (a_ladder(), LoadCurve(knob="concurrency", rungs=(measured,)))
     }  # fmt: skip
-    assert ["CO2e/1,000" in found for found in titles.values()] == [False, True]
+    assert ["CO2e/1,000" in columns for columns in titles.values()] == [False, True]

@@ -221,11 +221,11 @@ class TestComparison:
 def test_several_documents_are_one_page() -> None:
     """Each document has a part of its own, and a line in the table at the top."""
     pages = [Page(title=name, blocks=tuple(page(full_result()))) for name in ("one", "two")]
-    whole = combine_pages(pages)
+    combined = combine_pages(pages)
 
-    assert headings(whole.blocks) == ["one", "two"]
-    assert "Results" in headings(whole.blocks, 2)
-    table = whole.blocks[1]
+    assert headings(combined.blocks) == ["one", "two"]
+    assert "Results" in headings(combined.blocks, 2)
+    table = combined.blocks[1]
     assert isinstance(table, Table)
     assert [row[0] for row in table.rows] == ["one", "two"]
 

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 def read(using: click.Command, text: str) -> dict[str, Any]:
     """Parse a command line as a shell and click do."""
-    words = shlex.split(text)
-    assert words[:2] == ["modeldyno", using.name]
-    return using.make_context(str(using.name), words[2:], **cli.context_settings).params
+    arguments = shlex.split(text)
+    assert arguments[:2] == ["modeldyno", using.name]
+    return using.make_context(str(using.name), arguments[2:], **cli.context_settings).params
 
 
 PLANS = (
@@ -51,14 +51,16 @@ def test_a_profile_is_asked_for_again(plan: Plan) -> None:
     job = replace(
         a_job(), plan=plan, config={"batch_size": 4, "io_binding": False}, probes=("latency", "ops")
     )
-    given = read(profile, rerun_command_line(a_result(job=job), [Constraint.parse("latency.p99 <= 50ms")]))
+    parameters = read(
+        profile, rerun_command_line(a_result(job=job), [Constraint.parse("latency.p99 <= 50ms")])
+    )
 
-    assert given["model"] == str(job.model)
-    assert given["backend"] == job.backend
-    assert request.parse_settings(given["settings"]) == {"batch_size": "4", "io_binding": "false"}
-    assert cli_options.split_names(given["probes"]) == job.probes
-    assert cli_options.plan_from_options(given) == plan
-    assert given["require"] == ("latency.p99 <= 50 ms",)
+    assert parameters["model"] == str(job.model)
+    assert parameters["backend"] == job.backend
+    assert request.parse_settings(parameters["settings"]) == {"batch_size": "4", "io_binding": "false"}
+    assert cli_options.split_names(parameters["probes"]) == job.probes
+    assert cli_options.plan_from_options(parameters) == plan
+    assert parameters["require"] == ("latency.p99 <= 50 ms",)
 
 
 @pytest.mark.parametrize(
@@ -71,18 +73,20 @@ def test_a_profile_is_asked_for_again(plan: Plan) -> None:
 )  # fmt: skip
 def test_a_load_is_put_again(load_: Load) -> None:
     """Slots or rate, duration, requests, ramp, patience come back as they were."""
-    given = read(load, rerun_command_line(a_result(job=replace(a_job(), load=load_, probes=SERVED_PROBES))))
+    parameters = read(
+        load, rerun_command_line(a_result(job=replace(a_job(), load=load_, probes=SERVED_PROBES)))
+    )
 
-    assert given["concurrency"] == (str(load_.slots) if load_.closed else None)
+    assert parameters["concurrency"] == (str(load_.slots) if load_.closed else None)
     kind = {Arrivals.POISSON: ":poisson", Arrivals.BURST: f":burst={load_.burst}"}.get(load_.arrivals, "")
-    assert given["rate"] == (f"{load_.rate:g}{kind}" if load_.rate else None)
-    assert given["replay"] == load_.trace
-    assert (given["duration"], given["requests"], given["ramp"]) == (
+    assert parameters["rate"] == (f"{load_.rate:g}{kind}" if load_.rate else None)
+    assert parameters["replay"] == load_.trace
+    assert (parameters["duration"], parameters["requests"], parameters["ramp"]) == (
         load_.duration,
         load_.requests,
         load_.ramp,
     )
-    assert (given["request_timeout"], given["retries"], given["drivers"]) == (
+    assert (parameters["request_timeout"], parameters["retries"], parameters["drivers"]) == (
         load_.timeout, load_.retries, load_.drivers,
     )  # fmt: skip
 
@@ -105,9 +109,9 @@ def test_an_input_is_asked_for_again(spec: InputSpec) -> None:
 def test_a_shell_does_not_obey_names(text: str) -> None:
     """Whatever a model is called, it stays one word of the command."""
     job = replace(a_job(), name=text)
-    words = shlex.split(rerun_command_line(a_result(job=job)))
+    arguments = shlex.split(rerun_command_line(a_result(job=job)))
 
-    assert words[words.index("--name") + 1] == text
+    assert arguments[arguments.index("--name") + 1] == text
 
 
 def test_an_inspection_is_asked_for_again() -> None:
@@ -124,8 +128,12 @@ def test_what_was_watched_is_watched_again() -> None:
         preprocess="/f.py:clean",
         postprocess="m:g",
     )
-    given = read(profile, rerun_command_line(a_result(job=replace(a_job(), observation=watched))))
+    parameters = read(profile, rerun_command_line(a_result(job=replace(a_job(), observation=watched))))
 
-    assert (given["layers"], given["prompt"], given["generate"]) == ("attention,mlp", "32,128", "8")
-    assert (given["pre"], given["post"]) == ("/f.py:clean", "m:g")
+    assert (parameters["layers"], parameters["prompt"], parameters["generate"]) == (
+        "attention,mlp",
+        "32,128",
+        "8",
+    )
+    assert (parameters["pre"], parameters["post"]) == ("/f.py:clean", "m:g")
     assert "--layers" not in rerun_command_line(full_result())

@@ -16,8 +16,8 @@ def test_a_median_of_too_few_calls_is_marked_and_the_title_says_why() -> None:
         measured = (
             Measurement(metric="latency", value=Distribution.of(samples), scope=s) for s in CALL_SCOPES
         )
-        (shown,) = call_stage_table(a_result(measurements=tuple(measured)))
-        return shown.title, {row[1][0] for row in shown.rows}
+        (block,) = call_stage_table(a_result(measurements=tuple(measured)))
+        return block.title, {row[1][0] for row in block.rows}
 
     assert table(few)[1] == {"~"}
     assert table(few)[0].endswith("; ~: of too few samples")

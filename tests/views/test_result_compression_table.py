@@ -29,7 +29,7 @@ def smaller(factor: float, name: str = "student") -> Result:
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "words"),
+    ("first", "second", "text"),
     [
         (420, 100, "4.2x fewer"),
         (100, 130, "1.3x more"),
@@ -43,9 +43,9 @@ def smaller(factor: float, name: str = "student") -> Result:
         (123, 10, "12x fewer"),
     ],
 )
-def test_ratios_are_words(first: float, second: float, words: str) -> None:
+def test_ratios_are_words(first: float, second: float, text: str) -> None:
     """More or fewer is said, never a number below one; small differences are percents."""
-    assert ratio(first, second, FEWER) == words
+    assert ratio(first, second, FEWER) == text
 
 
 def test_two_models_have_an_enhancement() -> None:

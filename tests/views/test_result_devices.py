@@ -37,22 +37,22 @@ PACKAGE = (
 )
 
 
-def blocks(*found: Measurement, verbose: bool = False) -> tuple[Block, ...]:
-    return views.blocks(measured(*found), ViewOptions(verbose=verbose))
+def blocks(*measurements: Measurement, verbose: bool = False) -> tuple[Block, ...]:
+    return views.blocks(measured(*measurements), ViewOptions(verbose=verbose))
 
 
-def measured(*found: Measurement) -> Result:
-    return a_result(measurements=(LATENCY, *found))
+def measured(*measurements: Measurement) -> Result:
+    return a_result(measurements=(LATENCY, *measurements))
 
 
-def tables(*found: Measurement) -> dict[str, Table]:
-    return {block.title: block for block in blocks(*found) if isinstance(block, Table)}
+def tables(*measurements: Measurement) -> dict[str, Table]:
+    return {block.title: block for block in blocks(*measurements) if isinstance(block, Table)}
 
 
-def notes(*found: Measurement, verbose: bool = False) -> list[str]:
+def notes(*measurements: Measurement, verbose: bool = False) -> list[str]:
     return [
         block.text
-        for block in blocks(*found, verbose=verbose)
+        for block in blocks(*measurements, verbose=verbose)
         if isinstance(block, Notice) and block.severity is Severity.NOTE
     ]
 
@@ -103,8 +103,8 @@ def test_the_floor_is_told_beside_the_energy() -> None:
 def test_the_energy_of_a_token_is_told_by_phase() -> None:
     """With the reservation that the phases share the power of the pass."""
     token = observed_number("energy_per_token", 0.25)
-    told = notes(*CARD, token, observed_number("energy_per_token", 0.0125, scope="prefill"))
-    assert "energy per token: 250 mJ, 12.5 mJ of prefill; all at the mean power of the pass" in told
+    texts = notes(*CARD, token, observed_number("energy_per_token", 0.0125, scope="prefill"))
+    assert "energy per token: 250 mJ, 12.5 mJ of prefill; all at the mean power of the pass" in texts
     assert not any("idle power" in note for note in notes(*CARD[:5]))
 
 

@@ -78,16 +78,18 @@ def watched(factors: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0), **changes: Any) -
     return a_result(**(made | changes))
 
 
-def shown(result: Result, look: ViewOptions = views.PLAIN) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+def lay_out_layers(
+    result: Result, options: ViewOptions = views.PLAIN
+) -> tuple[dict[str, tuple[str, ...]], list[str]]:
     """Return the rows of the table by their first cell, and the sentences."""
-    blocks = list(layers(result, look))
+    blocks = list(layers(result, options))
     rows = {row[0]: row[1:] for block in blocks if isinstance(block, Table) for row in block.rows}
     return rows, [block.text for block in blocks if isinstance(block, Notice)]
 
 
 def test_alike_layers_are_one_row_with_their_sum() -> None:
     """Every row has time, share, own time, rate and place; children and own time add up."""
-    rows, _ = shown(watched())
+    rows, _ = lay_out_layers(watched())
 
     assert list(rows) == [
         "Net", "· layer.0-2 (3 x Block)", "· · wide (3 x Linear)", "· · norm (3 x Norm)", "· head (Linear)",
@@ -102,16 +104,16 @@ def test_alike_layers_are_one_row_with_their_sum() -> None:
 
 def test_the_whole_stands_under_the_bound_of_the_analysis() -> None:
     """Its bound is that of the whole network, not the sum of those of its layers."""
-    rows, _ = shown(watched())
+    rows, _ = lay_out_layers(watched())
 
     assert rows["Net"][3:] == ("49.0 M", "—", "3.27 G", "41% of compute")
 
 
 def test_columns_that_are_unknown_are_left_out() -> None:
     """Without the static analysis nobody knows the MACs; what a layer returned was seen."""
-    known = watched()
-    items = tuple(m for m in known.measurements if m.metric in {"latency", "self_time", "output_bytes"})
-    (table,) = (b for b in layers(replace(known, measurements=items), views.PLAIN) if isinstance(b, Table))
+    complete = watched()
+    items = tuple(m for m in complete.measurements if m.metric in {"latency", "self_time", "output_bytes"})
+    (table,) = (b for b in layers(replace(complete, measurements=items), views.PLAIN) if isinstance(b, Table))
 
     assert [column.title for column in table.columns] == ["layer", "time", "share", "own", "output"]
 
@@ -136,14 +138,14 @@ def test_more_than_the_roof_is_explained() -> None:
         for m in document.measurements
         if (m.metric, m.scope) != ("roofline_latency", "here")
     )
-    rows, texts = shown(replace(document, measurements=slow))
+    rows, texts = lay_out_layers(replace(document, measurements=slow))
 
     cell = rows["· head (Linear)"][6]
     assert cell.endswith("% of memory")
     assert float(cell.removesuffix("% of memory")) > 100
-    (told,) = (text for text in texts if text.startswith("over 100 % of the roof"))
-    assert "came from a cache" in told
-    assert not [text for text in shown(document)[1] if text.startswith("over 100 %")]
+    (sentence,) = (text for text in texts if text.startswith("over 100 % of the roof"))
+    assert "came from a cache" in sentence
+    assert not [text for text in lay_out_layers(document)[1] if text.startswith("over 100 %")]
 
 
 def test_a_layer_that_is_a_mere_number_is_named_with_its_class() -> None:
@@ -156,21 +158,21 @@ def test_a_layer_that_is_a_mere_number_is_named_with_its_class() -> None:
         if path or metric == "self_time"
     ]
     made = tuple(Layer(path=path, kind="Linear" if path else "Sequential") for path in times)
-    _, texts = shown(a_result(measurements=tuple(items), activity=TraceReport(layers=made)))
+    _, texts = lay_out_layers(a_result(measurements=tuple(items), activity=TraceReport(layers=made)))
 
     assert texts[0].startswith("the layer 2 (Linear) takes ")
 
 
 def test_the_sentence_names_what_takes_most() -> None:
     """It goes down to where there is a choice, past what is around everything."""
-    _, texts = shown(watched())
+    _, texts = lay_out_layers(watched())
 
     assert texts[0] == "layer.0-2.wide takes 80.0% of the time: 24.0 ms of 30.0 ms"
 
 
 def test_the_layers_with_most_time_to_win_are_named() -> None:
     """Most first: what they take beyond their bound."""
-    _, texts = shown(watched())
+    _, texts = lay_out_layers(watched())
 
     assert texts[1] == (
         "most time to gain, by the roofline of this machine: layer.0-2.wide: 12.0 ms (compute-bound, 50% "
@@ -186,14 +188,14 @@ def test_the_layers_with_most_time_to_win_are_named() -> None:
 def test_a_share_that_a_doubt_tells_is_not_told_twice() -> None:
     """With the doubt `unattributed`, the sentence on the cost of measuring ends before the share."""
     doubt = Doubt(code="unattributed", seen="47% of the time of a call is spent in no module", advice="look")
-    _, texts = shown(watched(doubts=(doubt,)))
+    _, texts = lay_out_layers(watched(doubts=(doubt,)))
 
     assert texts[2] == "measuring the layers slowed the call by 12%, which is subtracted"
 
 
 def test_a_call_with_a_hiccup_changes_nothing() -> None:
     """The middle half of the calls is shown: fastest and slowest are left out of every layer alike."""
-    rows, _ = shown(watched((1.0, 0.1, 40.0, 1.0)))
+    rows, _ = lay_out_layers(watched((1.0, 0.1, 40.0, 1.0)))
 
     assert rows["· head (Linear)"][0] == "500 us"
     assert rows["Net"][0] == "30.0 ms"
@@ -203,7 +205,7 @@ def test_without_an_analysis_there_is_time_alone() -> None:
     """No rate and no roof where nothing was counted."""
     document = watched()
     times = tuple(m for m in document.measurements if m.metric in {"latency", "self_time"})
-    rows, texts = shown(replace(document, measurements=times))
+    rows, texts = lay_out_layers(replace(document, measurements=times))
 
     assert rows["· · wide (3 x Linear)"] == ("24.0 ms", "80.0%", "24.0 ms")
     assert len(texts) == 1
@@ -213,16 +215,16 @@ def test_what_ran_on_a_device_is_not_held_to_the_processor() -> None:
     """The peaks of this machine are those of its processor."""
     document = watched()
     place = replace(document.environment, conditions={"device": "cuda:0"})
-    rows, _ = shown(replace(document, environment=place))
+    rows, _ = lay_out_layers(replace(document, environment=place))
 
     assert len(rows["Net"]) == 5  # neither rate nor roofline
 
 
 def test_layers_that_are_light_or_deep_are_left_out_and_counted() -> None:
     """Who asks for a depth gets all of it."""
-    rows, _ = shown(watched(), ViewOptions(depth=1))
+    rows, _ = lay_out_layers(watched(), ViewOptions(depth=1))
     assert list(rows) == ["Net", "· layer.0-2 (3 x Block)", "· head (Linear)"]
-    _, texts = shown(watched(), ViewOptions(depth=1))
+    _, texts = lay_out_layers(watched(), ViewOptions(depth=1))
     assert "left out: 2 layers, deeper; `show --get latency.p50@PATH` shows any of them" in texts
 
     tiny = {"latency": 1e-9, "self_time": 1e-9}
@@ -235,7 +237,7 @@ def test_layers_that_are_light_or_deep_are_left_out_and_counted() -> None:
             for m in watched().measurements
         ),
     )
-    rows, texts = shown(light)
+    rows, texts = lay_out_layers(light)
     assert "· head (Linear)" not in rows
     assert any(text.startswith("left out: 1 layer, lighter than 0.5% or deeper") for text in texts)
 
@@ -251,7 +253,7 @@ def test_layers_that_were_asked_for_by_name_are_joined_across_their_numbers() ->
     watched_some = replace(
         document, job=job, activity=TraceReport(layers=wide), measurements=(*measured, *trust)
     )
-    rows, texts = shown(watched_some)
+    rows, texts = lay_out_layers(watched_some)
 
     assert list(rows) == ["Net", "· layer.0-2.wide (3 x Linear)"]
     assert texts[0].startswith("layer.0-2.wide takes 96.0% of the time")
@@ -266,7 +268,7 @@ def test_the_class_of_what_holds_layers_comes_from_the_analysis() -> None:
     two = tuple(layer for layer in LAYERS if layer.path not in {"layer.1", "layer.2"})
     two = tuple(layer for layer in two if not layer.path.startswith(("layer.1.", "layer.2.")))
     two += (Layer(path="layer.odd", kind="Odd"),)
-    rows, _ = shown(replace(document, outline=outline, activity=TraceReport(layers=two)))
+    rows, _ = lay_out_layers(replace(document, outline=outline, activity=TraceReport(layers=two)))
 
     assert "· layer (List)" in rows
 
@@ -284,7 +286,7 @@ def test_the_whole_itself_may_take_most() -> None:
     only = TraceReport(layers=(Layer(path="", kind="Net"), Layer(path="head", kind="Linear")))
     bare = TraceReport(layers=(Layer(path="", kind="Net"),))
     assert list(layers(watched(activity=bare), views.PLAIN)) == []
-    _, texts = shown(watched(activity=only))
+    _, texts = lay_out_layers(watched(activity=only))
 
     assert texts[0].startswith("the code of the model outside its submodules takes")
 

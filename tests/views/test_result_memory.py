@@ -47,9 +47,9 @@ def steady(seconds: float, n: int = 40) -> Distribution:
     return Distribution.of([seconds * (1 + i % 5 / 1000) for i in range(n)])
 
 
-def result(*found: Measurement, activity: TraceReport | None = None, **job: Any) -> Result:
+def result(*measurements: Measurement, activity: TraceReport | None = None, **job: Any) -> Result:
     """Make a Result of what a probe gave."""
-    return a_small_result(measurements=found, activity=activity, job=replace(a_job(), **job))
+    return a_small_result(measurements=measurements, activity=activity, job=replace(a_job(), **job))
 
 
 WATCHED = result(
@@ -72,25 +72,25 @@ TRAINED = result(
 )
 
 
-def rows(shown: Result, title: str) -> dict[str, tuple[str, ...]]:
+def rows(document: Result, title: str) -> dict[str, tuple[str, ...]]:
     """Return the rows of the one table of this title by their first cell."""
-    (found,) = (b for b in views.blocks(shown) if isinstance(b, Table) and b.title.startswith(title))
-    return {row[0]: row[1:] for row in found.rows}
+    (table,) = (b for b in views.blocks(document) if isinstance(b, Table) and b.title.startswith(title))
+    return {row[0]: row[1:] for row in table.rows}
 
 
-def titles(shown: Result) -> set[str]:
+def titles(document: Result) -> set[str]:
     """Return the titles of all tables."""
-    return {block.title for block in views.blocks(shown) if isinstance(block, Table)}
+    return {block.title for block in views.blocks(document) if isinstance(block, Table)}
 
 
-def notes(shown: Result) -> list[str]:
+def notes(document: Result) -> list[str]:
     """Return the texts of all side notes."""
-    return [b.text for b in views.blocks(shown) if isinstance(b, Notice) and b.severity is Severity.NOTE]
+    return [b.text for b in views.blocks(document) if isinstance(b, Notice) and b.severity is Severity.NOTE]
 
 
-def verdict(shown: Result) -> str:
+def verdict(document: Result) -> str:
     """Return the verdict."""
-    return next(b.text for b in views.blocks(shown) if isinstance(b, Notice))
+    return next(b.text for b in views.blocks(document) if isinstance(b, Notice))
 
 
 def test_what_was_measured_stands_beside_what_was_predicted() -> None:
@@ -285,5 +285,5 @@ def hostile() -> Iterable[Result]:
 @pytest.mark.parametrize("reporter", [csv, html, markdown, terminal])
 def test_hostile_names_are_shown_harmlessly(reporter: Any) -> None:
     """Every format takes them."""
-    for shown in hostile():
-        assert reporter.render(shown)
+    for document in hostile():
+        assert reporter.render(document)

@@ -90,10 +90,10 @@ def test_a_frame_of_a_hundred_shows_forty() -> None:
     """The others are one row with their sum."""
     result = a_deep_result(100, equal=False)
 
-    shown = labels(result)
+    drawn_labels = labels(result)
 
-    assert len(shown) == 41
-    assert shown[-1] == "62 more"
+    assert len(drawn_labels) == 41
+    assert drawn_labels[-1] == "62 more"
 
 
 def test_the_bar_is_the_share_of_the_time_where_it_was_measured() -> None:

@@ -86,8 +86,8 @@ def test_a_sentence_leads() -> None:
     result = watched(*EXECUTED)
     (text,) = notes(result)
     assert text == ("one call runs 4 operators, which take 10.0 ms of operator time; aten::addmm has 60.0%")
-    told = replace(result, measurements=(observed_number("pass_overhead", 1.25, scope="ops"),))
-    assert notes(told)[0].endswith("; recording them slowed the call by 25%")
+    recorded = replace(result, measurements=(observed_number("pass_overhead", 1.25, scope="ops"),))
+    assert notes(recorded)[0].endswith("; recording them slowed the call by 25%")
     noisy = replace(result, measurements=(observed_number("pass_overhead", 0.9, scope="ops"),))
     assert notes(noisy)[0].endswith("; recording them did not slow the call measurably")
     assert notes(watched(row("none", 0.0))) == ["one call runs 1 operator"]
@@ -154,9 +154,9 @@ def test_needless_steps_are_shown_with_their_reason() -> None:
 
 def test_that_nothing_is_needless_is_told_where_somebody_looked() -> None:
     """None found is a finding; not looked for is none."""
-    found = "no unnecessary copies, casts, transfers or waits were found"
+    sentence = "no unnecessary copies, casts, transfers or waits were found"
 
-    assert notes(watched(*EXECUTED, wastes=()))[1:] == [found]
+    assert notes(watched(*EXECUTED, wastes=()))[1:] == [sentence]
     assert notes(watched(*EXECUTED))[1:] == []
 
 

@@ -72,7 +72,7 @@ def test_operations_per_second_are_told_with_their_share_of_the_peak() -> None:
     document = replace(
         full_result(), measurements=(*full_result().measurements, observed_number("flops", 413e3))
     )
-    known = replace(
+    with_peak = replace(
         document, measurements=(*document.measurements, observed_number("peak_flops", 1e10, scope="here"))
     )
 
@@ -81,7 +81,7 @@ def test_operations_per_second_are_told_with_their_share_of_the_peak() -> None:
     assert reached_flops(full_result()) == ""
     assert reached_flops(few) == "225,000 FLOP/s in the median call"
     assert reached_flops(document) == "1.00 GFLOP/s in the median call"
-    assert reached_flops(known) == "1.00 GFLOP/s in the median call, 10.0% of this machine's peak"
+    assert reached_flops(with_peak) == "1.00 GFLOP/s in the median call, 10.0% of this machine's peak"
 
 
 def test_the_headline_names_what_is_needless() -> None:

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.static_options import Inspection
 
 
-def table(result: Result, title: str, look: ViewOptions = views.PLAIN) -> Table:
+def table(result: Result, title: str, options: ViewOptions = views.PLAIN) -> Table:
     """Find a table by how its title begins."""
-    return next(b for b in tables(result, look) if b.title.startswith(title))
+    return next(b for b in tables(result, options) if b.title.startswith(title))
 
 
-def tables(result: Result, look: ViewOptions = views.PLAIN) -> list[Table]:
+def tables(result: Result, options: ViewOptions = views.PLAIN) -> list[Table]:
     """Return all tables."""
-    return [block for block in views.blocks(result, look) if isinstance(block, Table)]
+    return [block for block in views.blocks(result, options) if isinstance(block, Table)]
 
 
 def notes(blocks: tuple[Block, ...]) -> list[str]:
@@ -39,9 +39,9 @@ def notes(blocks: tuple[Block, ...]) -> list[str]:
     return [b.text for b in blocks if isinstance(b, Notice) and b.severity is Severity.NOTE]
 
 
-def rows(result: Result, title: str, look: ViewOptions = views.PLAIN) -> dict[str, tuple[str, ...]]:
+def rows(result: Result, title: str, options: ViewOptions = views.PLAIN) -> dict[str, tuple[str, ...]]:
     """Return the rows of a table by their first cell."""
-    return {row[0]: row[1:] for row in table(result, title, look).rows}
+    return {row[0]: row[1:] for row in table(result, title, options).rows}
 
 
 def outlined(**changes: object) -> Result:
@@ -138,15 +138,15 @@ class TestTotals:
         assert cells["largest_batch"] == ("10,240", "whose peak fits")
         assert "trainable_parameters" not in cells
 
-    @pytest.mark.parametrize(("trainable", "words"), [(0, "none trainable"), (500, "500 trainable")])
-    def test_frozen_parameters_are_told(self, trainable: int, words: str) -> None:
+    @pytest.mark.parametrize(("trainable", "text"), [(0, "none trainable"), (500, "500 trainable")])
+    def test_frozen_parameters_are_told(self, trainable: int, text: str) -> None:
         """How many parameters ask for a gradient stands beside their number."""
         counts = (
             Measurement(metric="parameters", value=1000),
             Measurement(metric="trainable_parameters", value=trainable),
         )
 
-        assert rows(an_inspection(measurements=counts), "Totals")["parameters"] == ("1,000", words)
+        assert rows(an_inspection(measurements=counts), "Totals")["parameters"] == ("1,000", text)
 
     def test_parameters_alone_need_no_words(self) -> None:
         """Where nobody knows what is trainable nothing is said of it."""
@@ -237,15 +237,15 @@ class TestModules:
 
     def test_sorted_by_weights_they_are_shown(self) -> None:
         """The bytes of the weights take the place of the parameters where the rows are sorted by them."""
-        (shown,) = (
+        (table,) = (
             t for t in tables(an_inspection(), ViewOptions(sort="weight_bytes")) if t.title == "Modules"
         )
 
-        assert [column.title for column in shown.columns] == ["module", "output", "weights", "MACs", "share"]
-        assert shown.rows[0][2] == "86.6 MiB"
+        assert [column.title for column in table.columns] == ["module", "output", "weights", "MACs", "share"]
+        assert table.rows[0][2] == "86.6 MiB"
 
     @pytest.mark.parametrize(
-        ("output", "shown"),
+        ("output", "expected"),
         [
             ("", None),
             ("4x8 float32", "4x8"),
@@ -254,15 +254,15 @@ class TestModules:
             ("scalar int64", "scalar int64"),
         ],
     )
-    def test_the_shape_that_a_module_gives_is_short(self, output: str, shown: str | None) -> None:
+    def test_the_shape_that_a_module_gives_is_short(self, output: str, expected: str | None) -> None:
         """The usual dtype goes without saying, and further tensors are counted."""
         result = an_inspection()
         assert result.outline is not None
         modules = tuple(replace(each, output=output) for each in result.outline.modules)
         made = replace(result, outline=replace(result.outline, modules=modules))
-        (found,) = (t for t in tables(made, ViewOptions()) if t.title == "Modules")
+        (listing,) = (t for t in tables(made, ViewOptions()) if t.title == "Modules")
 
-        assert (found.rows[0][1] if found.columns[1].title == "output" else None) == shown
+        assert (listing.rows[0][1] if listing.columns[1].title == "output" else None) == expected
 
     def test_unlike_layers_stay_apart(self) -> None:
         """A layer that differs in anything has a row of its own."""
@@ -295,7 +295,7 @@ class TestModules:
 
         assert rows(network(few), "Most expensive")["0, 2, 4"][0] == "3 x Linear"
         assert rows(network(many), "Most expensive")["0, 2, 4, 6, …"][0] == "6 x Linear"
-        below = {f"net.{path}": found for path, found in layers.items()}
+        below = {f"net.{path}": layer for path, layer in layers.items()}
         assert "net.*" in rows(network({"": ("N", 42), "net": ("M", 42), **below}), "Most expensive")
 
     def test_a_list_need_not_be_a_module(self) -> None:
@@ -307,13 +307,13 @@ class TestModules:
     def test_the_depth_is_what_is_read_at_a_glance(self) -> None:
         """Without a depth the deepest is shown that needs no more than 25 rows."""
         wide = {f"m{i}.{part}": ("P", (i + 1) * 10 + len(part)) for i in range(9) for part in ("", "x", "yy")}
-        modules = {"": ("N", 1), **{path.rstrip("."): found for path, found in wide.items()}}
-        found = network(modules)
+        modules = {"": ("N", 1), **{path.rstrip("."): module for path, module in wide.items()}}
+        inspection = network(modules)
 
-        assert len(table(found, "Modules, to depth 1").rows) == 10
-        assert "18 more modules below these; --depth 2 goes deeper" in notes(views.blocks(found))
-        assert len(table(found, "Modules", ViewOptions(depth=2)).rows) == 28
-        assert len(table(found, "Modules", ViewOptions(depth=0)).rows) == 1
+        assert len(table(inspection, "Modules, to depth 1").rows) == 10
+        assert "18 more modules below these; --depth 2 goes deeper" in notes(views.blocks(inspection))
+        assert len(table(inspection, "Modules", ViewOptions(depth=2)).rows) == 28
+        assert len(table(inspection, "Modules", ViewOptions(depth=0)).rows) == 1
 
     def test_a_wide_network_is_cut(self) -> None:
         """More than 25 modules at the first level are cut, and the note says how to see them."""
@@ -512,10 +512,10 @@ class TestOperators:
 
     def test_an_assumption_that_is_a_doubt_is_told_once(self) -> None:
         """What the analysis doubts itself needs no note beside."""
-        seen = an_outline().assumptions[0]
-        doubt = Doubt(code="assumed-branch", seen=seen, advice="a")
+        assumption = an_outline().assumptions[0]
+        doubt = Doubt(code="assumed-branch", seen=assumption, advice="a")
 
-        assert seen not in notes(views.blocks(an_inspection(doubts=(doubt,))))
+        assert assumption not in notes(views.blocks(an_inspection(doubts=(doubt,))))
 
 
 class TestEstimates:
@@ -595,7 +595,8 @@ class TestEstimates:
             for metric in ("roofline_latency", "decode_latency")
         )
         plain, generating = (
-            table(an_inspection(measurements=found), "Estimated") for found in ((call,), (call, token))
+            table(an_inspection(measurements=measurements), "Estimated")
+            for measurements in ((call,), (call, token))
         )
 
         assert [column.title for column in plain.columns] == [
@@ -604,17 +605,17 @@ class TestEstimates:
         assert generating.rows[0][3] == "≥ 1.00 ms"
 
     @pytest.mark.parametrize(
-        ("device", "peak", "told"),
+        ("device", "peak", "count"),
         [("a100", 156e12, 1), ("a100", 19.5e12, 0), ("t4", 8e12, 0), ("rtx4090", 82.6e12, 0)],
     )
-    def test_the_peak_of_tf32_is_told(self, device: str, peak: float, told: int) -> None:
+    def test_the_peak_of_tf32_is_told(self, device: str, peak: float, count: int) -> None:
         """Where products of float32 are taken to be faster than its own peak, a note says as what."""
         measurements = tuple(
             Measurement(metric=metric, value=value, scope=device)
             for metric, value in (("roofline_latency", 1e-3), ("peak_flops", peak))
         )
         texts_shown = notes(views.blocks(an_inspection(measurements=measurements)))
-        assert sum("TF32" in text for text in texts_shown) == told
+        assert sum("TF32" in text for text in texts_shown) == count
 
 
 class TestFooter:

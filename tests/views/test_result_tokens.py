@@ -33,11 +33,11 @@ def a_generation(
     *extents: GenerationLength, sequences: int = 400, more: tuple[Measurement, ...] = ()
 ) -> Result:
     """Return the Result of a run that generated, and timed no calls."""
-    found: list[Measurement] = []
+    measurements: list[Measurement] = []
     for extent in extents:
-        found += token_measurements(times(extent, sequences), extent, 1, HOW)
-        found.append(Measurement(metric="kv_cache_bytes", value=5_000_000, scope=extent.scope))
-    return a_result(measurements=(*found, *more), doubts=())
+        measurements += token_measurements(times(extent, sequences), extent, 1, HOW)
+        measurements.append(Measurement(metric="kv_cache_bytes", value=5_000_000, scope=extent.scope))
+    return a_result(measurements=(*measurements, *more), doubts=())
 
 
 def tables(result: Result) -> dict[str, Table]:
@@ -57,11 +57,11 @@ def test_the_verdict_is_about_tokens_where_no_call_was_timed() -> None:
     """One sentence: the first token, those after it, under which circumstances, and the rate."""
     clause = headline(a_generation(*TWO))
 
-    words = (
+    pattern = (
         r"digits generates its first token after (\S+) ms, then one every (\S+) ms "
         r"\(median; prompt 32, batch 8 on onnxruntime\): (\S+) tokens/s overall\."
     )
-    match = re.fullmatch(words, clause)
+    match = re.fullmatch(pattern, clause)
     assert match is not None
     assert [float(text) for text in match.groups()] == pytest.approx([80, 10, 16 / 0.23], rel=0.02)
 
@@ -156,22 +156,22 @@ def test_quarters_tell_how_a_token_depends_on_its_place() -> None:
 
 def test_the_cache_stands_beside_its_prediction() -> None:
     """What a token adds is measured, and what was predicted is told with it."""
-    seen = Measurement(metric="kv_cache_per_token", value=36_864, scope="measured")
+    growth = Measurement(metric="kv_cache_per_token", value=36_864, scope="measured")
     predicted = Measurement(metric="kv_cache_per_token", value=36_864)
 
     assert "cache" not in notes(a_generation(*TWO))
     assert (
-        notes(a_generation(*TWO, more=(seen,)))["cache"]
+        notes(a_generation(*TWO, more=(growth,)))["cache"]
         == "each token of a sample adds 36.0 KiB to the cache"
     )
-    assert notes(a_generation(*TWO, more=(seen, predicted)))["cache"].endswith("; predicted: 36.0 KiB")
+    assert notes(a_generation(*TWO, more=(growth, predicted)))["cache"].endswith("; predicted: 36.0 KiB")
 
 
 def test_a_cache_that_does_not_grow_is_told_as_such() -> None:
     """A state, or a full window."""
-    seen = Measurement(metric="kv_cache_per_token", value=0.0, scope="measured")
+    growth = Measurement(metric="kv_cache_per_token", value=0.0, scope="measured")
 
-    assert notes(a_generation(*TWO, more=(seen,)))["cache"] == "the cache does not grow with the tokens"
+    assert notes(a_generation(*TWO, more=(growth,)))["cache"] == "the cache does not grow with the tokens"
 
 
 def test_the_bound_of_this_machine_shows_what_was_reached() -> None:
@@ -190,16 +190,16 @@ def test_the_bound_of_this_machine_shows_what_was_reached() -> None:
 def test_the_table_of_results_leaves_them_to_these() -> None:
     """They are no rows among the others, unless a bound is about them."""
     result = a_generation(TWO[0])
-    asked = Query.parse("time_to_first_token.p50@prompt=32,generate=16")
-    bound = Constraint(query=asked, at_most=True, bound=1.0)
+    query = Query.parse("time_to_first_token.p50@prompt=32,generate=16")
+    bound = Constraint(query=query, at_most=True, bound=1.0)
     judgements = (bound.judge(result.measurements),)
     plain, judged = (
         [
             b
-            for b in blocks(result, ViewOptions(judgements=given))
+            for b in blocks(result, ViewOptions(judgements=judged))
             if isinstance(b, Table) and b.title == "Measured"
         ]
-        for given in ((), judgements)
+        for judged in ((), judgements)
     )
 
     assert not plain

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from modeldyno.core.study.study import Study
 
 
-def swept(found: Study, rate: Any, **bench: Any) -> Study:
+def swept(study: Study, rate: Any, **bench: Any) -> Study:
     """Carry a study out, with figures that are a function of the point."""
     try:
-        for after, _, _ in run_trials(found, rooms=SimulatedTrials(rate=rate, **bench)):
-            found = after
+        for after, _, _ in run_trials(study, rooms=SimulatedTrials(rate=rate, **bench)):
+            study = after
     except RunFailed:
         pass
-    return found
+    return study
 
 
 def goal(*bounds: str, maximize: str = "throughput", **more: Any) -> Goal:
@@ -58,17 +58,17 @@ def batches(*bounds: str, **changes: Any) -> Study:
     return swept(swept_study, by_batch)
 
 
-def said(found: Study) -> str:
-    return headline(found)
+def headline_of(study: Study) -> str:
+    return headline(study)
 
 
-def tables(found: Study) -> list[Table]:
-    return [block for block in blocks(found) if isinstance(block, Table)]
+def tables(study: Study) -> list[Table]:
+    return [block for block in blocks(study) if isinstance(block, Table)]
 
 
 def test_the_sentence_has_the_winner_its_gain_and_its_certainty() -> None:
     """What was measured, what is best, how much better than the default it is, and how sure that is."""
-    text = said(batches("latency.mean <= 1s"))
+    text = headline_of(batches("latency.mean <= 1s"))
 
     assert "measurements over 3 configurations: batch_size=4 gives throughput 400/s" in text
     assert "4 times that of the default, at latency.mean" in text
@@ -77,7 +77,7 @@ def test_the_sentence_has_the_winner_its_gain_and_its_certainty() -> None:
 
 def test_less_is_told_as_less() -> None:
     """A latency that was halved is 50 % less, and not twice as good."""
-    text = said(batches(goal=goal(maximize="latency.mean")))
+    text = headline_of(batches(goal=goal(maximize="latency.mean")))
 
     assert "75% less than the default" in text
 
@@ -86,7 +86,7 @@ def test_a_small_gain_is_told_in_percent() -> None:
     """Up to a factor of two, percents say more."""
     swept_study = a_study("batch_size=1,2", goal=goal(), default={"batch_size": 1})
 
-    assert "50% more than the default" in said(
+    assert "50% more than the default" in headline_of(
         swept(swept_study, lambda p: 100.0 + 50.0 * (p["batch_size"] == 2))
     )
 
@@ -101,14 +101,14 @@ def test_nothing_of_what_is_to_be_smaller_is_told_against_the_default() -> None:
         for n, share in ((1, 0.5), (2, 0.0))
     )
 
-    text = said(add_trials(swept_study, trials))
+    text = headline_of(add_trials(swept_study, trials))
     assert "instances=2 gives error_rate 0%, compared with 50.0% for the default; " in text
 
 
 def test_what_cannot_be_told_apart_is_said_with_its_shares() -> None:
     """Rivals are named with their shares of the resamples, and the cheaper one is advised."""
     swept_study = a_study("intra_threads=1,2", goal=goal(), default={"intra_threads": 1})
-    text = said(swept(swept_study, lambda p: 100.0 + 0.1 * (p["intra_threads"] == 2)))
+    text = headline_of(swept(swept_study, lambda p: 100.0 + 0.1 * (p["intra_threads"] == 2)))
 
     assert text.count("not distinguishable from") == 1
     assert "of 100 resamples" in text
@@ -122,7 +122,9 @@ def test_beside_a_best_that_may_break_its_bound_stands_one_that_does_not() -> No
         for n, rate, mean in ((1, 100.0, 0.004), (2, 200.0, 0.006), (4, 400.0, 0.0098))
     ]
     bounded = goal("latency.mean <= 10ms")
-    text = said(add_trials(a_study("batch_size=1,2,4", goal=bounded, default={"batch_size": 1}), trials))
+    text = headline_of(
+        add_trials(a_study("batch_size=1,2,4", goal=bounded, default={"batch_size": 1}), trials)
+    )
 
     assert "batch_size=4 gives throughput 400/s" in text
     assert "9.8 ms not certainly <= 10 ms" in text
@@ -140,7 +142,7 @@ def test_so_it_does_where_only_the_load_varies() -> None:
         for n, mean in ((1, 0.004), (2, 0.006), (4, 0.0098))
     ]
     bounded = goal("latency.mean <= 10ms")
-    text = said(add_trials(a_served_study("concurrency=1,2,4", goal=bounded, default={}), trials))
+    text = headline_of(add_trials(a_served_study("concurrency=1,2,4", goal=bounded, default={}), trials))
 
     assert "concurrency=4 gives throughput 400/s, at latency.mean 9.8 ms not certainly <= 10 ms; " in text
     assert text.endswith("; certain to hold the bounds: concurrency=2, which gives throughput 200/s.")
@@ -149,7 +151,7 @@ def test_so_it_does_where_only_the_load_varies() -> None:
 def test_when_nothing_holds_the_nearest_is_named() -> None:
     """The configuration that misses least is told, and by how much."""
     swept_study = batches("throughput >= 500/s")
-    text = said(swept_study)
+    text = headline_of(swept_study)
 
     assert "no configuration holds throughput >= 500/s; the closest is batch_size=4, which misses" in text
     assert brief(swept_study) == "no configuration holds the bounds"
@@ -167,7 +169,7 @@ def test_nothing_is_said_to_hold_a_bound_only_where_it_is_broken() -> None:
                 )
             ],
         )
-        text = said(swept_study)
+        text = headline_of(swept_study)
         assert (
             "it is undecided whether any configuration holds latency.p99 <= 1 s; "
             f"the closest is batch_size=1{hint}."
@@ -177,7 +179,7 @@ def test_nothing_is_said_to_hold_a_bound_only_where_it_is_broken() -> None:
 
 def test_what_is_not_known_is_no_miss() -> None:
     """A percentile that is no claim yet is undecided whether the bound holds."""
-    text = said(batches("latency.p99 <= 1s"))
+    text = headline_of(batches("latency.p99 <= 1s"))
 
     assert "misses" not in text
 
@@ -185,7 +187,7 @@ def test_what_is_not_known_is_no_miss() -> None:
 def test_the_default_may_be_the_best() -> None:
     """It is called by its name, and not compared with itself."""
     swept_study = a_study("batch_size=1,2", goal=goal(), default={"batch_size": 1})
-    text = said(swept(swept_study, lambda p: 100.0 / float(p["batch_size"])))
+    text = headline_of(swept(swept_study, lambda p: 100.0 / float(p["batch_size"])))
 
     assert "the default (batch_size=1) gives throughput 100/s; " in text
 
@@ -195,7 +197,7 @@ def test_when_all_fails_the_cause_is_told() -> None:
     swept_study = a_study("batch_size=1,2", goal=goal(), default={"batch_size": 1})
     failed = swept(swept_study, by_batch, fails=lambda _point: FailureKind.OOM)
 
-    assert "all failed: load: it took too much" in said(failed)
+    assert "all failed: load: it took too much" in headline_of(failed)
     assert brief(failed) == "all failed"
     assert tables(failed)[-1].rows[0][1] == "failed: out of memory"
 
@@ -207,8 +209,8 @@ def test_nothing_measured_is_said_with_the_reason() -> None:
         Trial(number=1, point={"batch_size": 1}, state=TrialState.SKIPPED, failure="it cannot be")
     )
 
-    assert said(swept_study) == "Nothing was measured."
-    assert "none of the configurations is possible (it cannot be)" in said(none)
+    assert headline_of(swept_study) == "Nothing was measured."
+    assert "none of the configurations is possible (it cannot be)" in headline_of(none)
     assert brief(swept_study) == "nothing measured"
 
 
@@ -280,7 +282,7 @@ def test_a_bound_that_holds_without_a_certified_value_is_told_alone() -> None:
     trial = a_trial({"concurrency": 1}, an_answer("throughput", 60.0), slowest, raw)
     study = a_served_study("concurrency=1,2", goal=goal("latency.p99 <= 1s"), default={})
 
-    assert "gives throughput 60/s, at latency.p99 <= 1 s" in said(add_trials(study, [trial]))
+    assert "gives throughput 60/s, at latency.p99 <= 1 s" in headline_of(add_trials(study, [trial]))
 
 
 def test_the_best_is_shown_under_each_of_its_loads() -> None:
@@ -306,10 +308,10 @@ def test_one_configuration_is_compared_with_nothing() -> None:
     swept_study = swept(made, lambda p: 100.0 * float(p["concurrency"]))
     texts = [table.title for table in tables(swept_study)]
 
-    assert "over 1 configuration: concurrency=16 gives throughput 1,600/s, at latency.mean" in said(
+    assert "over 1 configuration: concurrency=16 gives throughput 1,600/s, at latency.mean" in headline_of(
         swept_study
     )
-    assert said(swept_study).endswith("<= 9 ms.")
+    assert headline_of(swept_study).endswith("<= 9 ms.")
     assert texts[0].startswith("The configuration at its best load")
     assert texts[1] == "Under each load"
 
@@ -343,13 +345,13 @@ def test_doubts_about_the_best_are_told() -> None:
     ]
 
     assert codes == ["interference", "unverified"]
-    told, unkept = (
+    kept, unkept = (
         " ".join(terminal.text(blocks(doubted, ViewOptions(stored=stored))).split())
         for stored in (True, False)
     )
-    assert "resume the study: --resume" in told
+    assert "resume the study: --resume" in kept
     assert "go on with the study" not in unkept
-    assert "Other processes used the same cores during the timed pass" in told
+    assert "Other processes used the same cores during the timed pass" in kept
 
 
 def test_a_doubt_says_how_many_measurements_it_is_about() -> None:
@@ -372,11 +374,11 @@ def test_a_doubt_says_how_many_measurements_it_is_about() -> None:
 def test_what_a_model_says_is_harmless(name: str) -> None:
     """A failure's text from outside stays in its cell."""
     swept_study = a_study("batch_size=1,2", goal=goal())
-    told = swept_study.add(
+    failed = swept_study.add(
         Trial(number=1, point={"batch_size": 1}, state=TrialState.FAILED, failure=name, kind="odd")
     )
 
-    assert "\x1b" not in terminal.text(blocks(told))
+    assert "\x1b" not in terminal.text(blocks(failed))
 
 
 # --- numbers ---------------------------------------------------------------------------------------
@@ -436,11 +438,11 @@ def test_the_objective_is_drawn_against_each_knob() -> None:
     made = a_study("batch_size=1,2", "graph_optimization=all,basic", goal=goal(), default={"batch_size": 1})
     swept_study = swept(made, by_batch)
     plots = {p.title: p for p in charts(swept_study, ranking(swept_study)) if isinstance(p, Plot)}
-    words = plots["throughput against graph_optimization"]
+    plot = plots["throughput against graph_optimization"]
 
     assert plots["throughput against batch_size"].series[1].y == pytest.approx((100.0, 200.0))
-    assert words.x.categories == ("all", "basic")
-    assert set(words.series[0].x) <= {0.0, 1.0}
+    assert plot.x.categories == ("all", "basic")
+    assert set(plot.series[0].x) <= {0.0, 1.0}
 
 
 def test_the_front_is_what_nothing_beats_in_both() -> None:

@@ -44,8 +44,8 @@ def served(*, certified: bool = True) -> Study:
 
 def test_a_configuration_has_a_row_for_each_load() -> None:
     """Of a server, what was not measured is unknown, other columns are left out; the best load is marked."""
-    found = list(blocks(served(), ONE))
-    (table,) = (block for block in found if isinstance(block, Table))
+    parts = list(blocks(served(), ONE))
+    (table,) = (block for block in parts if isinstance(block, Table))
 
     assert [column.title for column in table.columns] == [
         "concurrency", "instances", "throughput", "p99", "memory", "device memory", "device use", "power", "",
@@ -55,17 +55,17 @@ def test_a_configuration_has_a_row_for_each_load() -> None:
     ]  # fmt: skip
     assert {row[1] for row in table.rows} == {"2"}
     assert {cell for row in table.rows for cell in row[4:8]} == {"unknown"}
-    assert [block.text for block in found if isinstance(block, Notice)] == ["text_1 is instances=2; rank 1"]
+    assert [block.text for block in parts if isinstance(block, Notice)] == ["text_1 is instances=2; rank 1"]
 
 
 def test_a_percentile_of_too_few_samples_is_marked() -> None:
     """With what the mark means."""
-    found = list(blocks(served(certified=False), ONE))
-    (table,) = (block for block in found if isinstance(block, Table))
+    parts = list(blocks(served(certified=False), ONE))
+    (table,) = (block for block in parts if isinstance(block, Table))
 
     assert [row[3] for row in table.rows] == ["~10.0 ms", "~20.0 ms", "~30.0 ms"]
-    assert isinstance(found[-1], Notice)
-    assert found[-1].text.startswith("~ marks a percentile of too few samples")
+    assert isinstance(parts[-1], Notice)
+    assert parts[-1].text.startswith("~ marks a percentile of too few samples")
 
 
 def test_a_percentile_that_only_the_result_has_is_its_quantile() -> None:
@@ -92,17 +92,17 @@ def test_power_and_devices_of_a_load_are_shown_where_they_were_measured() -> Non
     )
     options = ViewOptions(configurations=("default",))
     (table,) = (b for b in blocks(add_trials(study, trials), options) if isinstance(b, Table))
-    found = {column.title: [row[n] for row in table.rows] for n, column in enumerate(table.columns)}
+    by_title = {column.title: [row[n] for row in table.rows] for n, column in enumerate(table.columns)}
 
-    assert found["power"] == ["75.0 W", "unknown"]
-    assert found["device use"] == ["0%", "unknown"]
-    assert found["instances"] == ["unknown", "unknown"]
+    assert by_title["power"] == ["75.0 W", "unknown"]
+    assert by_title["device use"] == ["0%", "unknown"]
+    assert by_title["instances"] == ["unknown", "unknown"]
 
 
 def test_a_page_of_configurations_has_their_curves_alone() -> None:
     """One line for each, through its loads; what was not measured has no chart."""
-    found = list(page(served(), ViewOptions(configurations=("1", "default"))))
-    plots = [block for block in found if isinstance(block, Plot)]
+    parts = list(page(served(), ViewOptions(configurations=("1", "default"))))
+    plots = [block for block in parts if isinstance(block, Plot)]
 
     assert [plot.title for plot in plots] == ["Throughput against p99 latency", "p99 latency by load"]
     assert [line.name for line in plots[0].series] == ["text_1", "text_default"]

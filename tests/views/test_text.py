@@ -6,7 +6,7 @@ from modeldyno.views.text import format_rough_duration
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "text"),
     [
         (30.0, "30 s"),
         (90.0, "90 s"),
@@ -20,6 +20,6 @@ from modeldyno.views.text import format_rough_duration
         (float("inf"), "inf h"),
     ],
 )
-def test_a_limit_is_told_as_it_was_given(seconds: float, told: str) -> None:
+def test_a_limit_is_told_as_it_was_given(seconds: float, text: str) -> None:
     """A limit of less than ten minutes is told to the second: 100 s are not 2 min."""
-    assert format_rough_duration(seconds) == told
+    assert format_rough_duration(seconds) == text

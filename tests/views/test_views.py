@@ -131,8 +131,8 @@ class TestHeadline:
     def test_a_batch_that_only_a_shape_gives_is_told(self, shape: tuple[int | str, ...], at: str) -> None:
         """A call with eight samples says so, though the knob of the batch size was not used."""
         document = measured(Measurement(metric="latency", value=Distribution.of([1e-3] * 50)))
-        given = (InputSpec(name="x", shape=shape),)
-        document = replace(document, inputs=given, job=replace(document.job, config={}))
+        inputs = (InputSpec(name="x", shape=shape),)
+        document = replace(document, inputs=inputs, job=replace(document.job, config={}))
 
         assert f"1.00 ms){at} on onnxruntime" in views.headline(document)
 
@@ -277,14 +277,14 @@ class TestNotices:
         log = ["Fatal Python error", "", head, '  File "nets.py", line 7', "", "Extension modules: a, b"]
         deep = [*log[:3], *(f"  frame {n}" for n in range(99))]
 
-        def shown(lines: list[str]) -> list[str]:
+        def log_lines(lines: list[str]) -> list[str]:
             failure = Failure(where="latency", kind=FailureKind.CRASH, message="m", log="\n".join(lines))
             blocks = views.blocks(replace(full_result(), failures=(failure,)))
-            (told,) = (b for b in blocks if isinstance(b, Notice) and b.severity is Severity.FAILURE)
-            return told.log.splitlines()
+            (notice,) = (b for b in blocks if isinstance(b, Notice) and b.severity is Severity.FAILURE)
+            return notice.log.splitlines()
 
-        assert shown(log) == [head, '  File "nets.py", line 7']
-        assert shown(deep) == [head, *(f"  frame {n}" for n in range(LOG_LINES - 1))]
+        assert log_lines(log) == [head, '  File "nets.py", line 7']
+        assert log_lines(deep) == [head, *(f"  frame {n}" for n in range(LOG_LINES - 1))]
 
     @pytest.mark.parametrize("kind", FailureKind)
     def test_every_kind_of_failure_has_words(self, kind: FailureKind) -> None:
@@ -298,11 +298,11 @@ class TestNotices:
     def test_a_doubt_comes_with_advice(self) -> None:
         """A doubt of any code is told with what was seen and what to do."""
         document = replace(full_result(), doubts=(Doubt(code="new", seen="s", advice="a"),))
-        (told,) = (
+        (notice,) = (
             b for b in views.blocks(document) if isinstance(b, Notice) and b.severity is Severity.DOUBT
         )
 
-        assert (told.code, told.text, told.advice) == ("new", "s", "a")
+        assert (notice.code, notice.text, notice.advice) == ("new", "s", "a")
 
 
 class TestHistogram:

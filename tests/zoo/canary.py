@@ -24,7 +24,7 @@ def poison(archive: Path, target: Path, nest: Path, *members: str) -> Path:
     """Copy a zip archive with these members replaced by the canary, or added."""
     with zipfile.ZipFile(archive) as source, zipfile.ZipFile(target, "w") as sink:
         root = source.namelist()[0].partition("/")[0]
-        wanted = {f"{root}/{member}" for member in members}
-        for name in {*source.namelist(), *wanted}:
-            sink.writestr(name, pickled(nest) if name in wanted else source.read(name))
+        poisoned = {f"{root}/{member}" for member in members}
+        for name in {*source.namelist(), *poisoned}:
+            sink.writestr(name, pickled(nest) if name in poisoned else source.read(name))
     return target

@@ -227,11 +227,11 @@ class Steps(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Compute."""
         state = x.new_zeros(x.shape[0], WIDTH)
-        found = x.new_empty(x.shape)
+        states = x.new_empty(x.shape)
         for step in range(x.shape[1]):
             state = self.cell(x[:, step], state)
-            found[:, step] = state
-        return found
+            states[:, step] = state
+        return states
 
 
 class Recurrent(nn.Module):

@@ -216,8 +216,8 @@ def _masked(self: Any, x: Tensor) -> Tensor:
 
 
 def _chosen(self: Any, x: Tensor) -> Tensor:
-    found = torch.nonzero(x[0, :, 0] >= 0)
-    return self.fc(x[:, found[:, 0]])  # type: ignore[no-any-return]
+    chosen = torch.nonzero(x[0, :, 0] >= 0)
+    return self.fc(x[:, chosen[:, 0]])  # type: ignore[no-any-return]
 
 
 COPY, CAST, LAYOUT = RedundancyKind.COPY, RedundancyKind.CAST, RedundancyKind.LAYOUT

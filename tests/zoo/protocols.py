@@ -31,12 +31,12 @@ def _answers() -> dict[str, dict[str, Any]]:
 
 def recorded(name: str) -> Reply:
     """Give a recorded answer."""
-    found = _answers()[name]
+    answer = _answers()[name]
     return Reply(
         message=0,
-        status=found["status"],
-        head=found["head"].encode("latin-1"),
-        body=bytes.fromhex(found["body"]),
+        status=answer["status"],
+        head=answer["head"].encode("latin-1"),
+        body=bytes.fromhex(answer["body"]),
     )
 
 
@@ -48,7 +48,7 @@ def reply(body: Any, status: int = 200, head: bytes = b"") -> Reply:
 
 def every() -> dict[str, Any]:
     """Give what the recorded identity models were sent, by the ending of its name."""
-    found = {}
+    arrays = {}
     for short, dtype in SHORT.items():
         if dtype == "object":
             array = np.array([["a", "zwölf", ""], ["日本", "x\ny", "e"]], object)
@@ -59,17 +59,17 @@ def every() -> dict[str, Any]:
         else:
             limits = np.iinfo(dtype)
             array = np.array([[limits.min, 0, 1], [limits.max, 2, 3]], dtype)
-        found[short] = array
-    return found
+        arrays[short] = array
+    return arrays
 
 
 def same(outputs: dict[str, Any], sent: dict[str, Any]) -> None:
     """Assert that an identity model gave back, under other names, what it was sent."""
     assert set(outputs) == {f"y_{short}" for short in sent}
     for short, array in sent.items():
-        found = outputs[f"y_{short}"]
-        assert (found.dtype, found.shape) == (array.dtype, array.shape)
-        assert np.array_equal(found, array)
+        output = outputs[f"y_{short}"]
+        assert (output.dtype, output.shape) == (array.dtype, array.shape)
+        assert np.array_equal(output, array)
 
 
 @lru_cache

@@ -514,8 +514,8 @@ class Detr:
 
     def _attention(self, queries: int, keys: int) -> Cost:
         wide, batch = self.hidden, self.backbone.batch
-        sides = 2 * linear(batch * queries, wide, wide) + 2 * linear(batch * keys, wide, wide)
-        return sides + batch * attend(queries, keys, wide) + norm(wide)
+        projections = 2 * linear(batch * queries, wide, wide) + 2 * linear(batch * keys, wide, wide)
+        return projections + batch * attend(queries, keys, wide) + norm(wide)
 
     def cost(self) -> Cost:
         """Backbone, projection, encoder, decoder, labels and boxes."""

@@ -102,10 +102,10 @@ def test_a_call_waits_for_the_device(code: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_inputs_are_copied_before_the_call(code: Path) -> None:
     """The function gets arrays of the device, in structures too."""
-    seen: list[Any] = []
+    arrays: list[Any] = []
 
     def record(params: Any, x: Any) -> Any:
-        seen.extend((params["w"], x))
+        arrays.extend((params["w"], x))
         return x
 
     model = load(code, "eager")
@@ -113,7 +113,7 @@ def test_inputs_are_copied_before_the_call(code: Path) -> None:
     with backend.open(model, configure(backend.knobs, {"device": "cpu"})) as session:
         session._function = record
         session.prepare(model.example)()
-    assert all(isinstance(array, jax.Array) for array in seen)
+    assert all(isinstance(array, jax.Array) for array in arrays)
     assert session.device == str(jax.devices("cpu")[0])
 
 

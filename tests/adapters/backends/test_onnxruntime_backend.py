@@ -205,8 +205,8 @@ def test_scattered_payload_is_laid_out_once(tmp_path: Path, bound: bool) -> None
     feed = rows(6)
     path = models.mlp(tmp_path)
     scattered = {"x": np.asfortranarray(feed["x"])[::2]}
-    found = outputs(path, scattered, io_binding=bound)["y"]
-    np.testing.assert_allclose(found, outputs(path, feed)["y"][::2], rtol=1e-5, atol=1e-6)
+    output = outputs(path, scattered, io_binding=bound)["y"]
+    np.testing.assert_allclose(output, outputs(path, feed)["y"][::2], rtol=1e-5, atol=1e-6)
 
 
 def test_errors_are_raised_and_not_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -59,8 +59,8 @@ def renamed(path: Path, names: dict[str, str], scopes: dict[str, list[str]] | No
     model = onnx.load(path)
     for node in model.graph.node:
         node.name = names.get(node.output[0], "")
-        if found := (scopes or {}).get(node.output[0]):
-            node.metadata_props.add(key="pkg.torch.onnx.name_scopes", value=str(found))
+        if scope := (scopes or {}).get(node.output[0]):
+            node.metadata_props.add(key="pkg.torch.onnx.name_scopes", value=str(scope))
     onnx.save(model, path)
     return path
 
@@ -71,25 +71,25 @@ ROWS = {"x": np.ones((3, 4), np.float32)}
 
 def test_nodes_belong_to_the_modules_in_their_names(tmp_path: Path) -> None:
     """Each call has the whole and its nodes in their order, with operator, shape and bytes."""
-    found, layers = watched(renamed(models.mlp(tmp_path), MLP), ROWS, graph_optimization="disable")
+    calls, layers = watched(renamed(models.mlp(tmp_path), MLP), ROWS, graph_optimization="disable")
 
-    assert len(found) == 2
-    for spans in found:
+    assert len(calls) == 2
+    for spans in calls:
         assert [(span.path, span.kind) for span in spans] == [
             ("", "graph"), ("body.fc1.MatMul", "MatMul"), ("body.fc1.Add", "Add"),
             ("body.act.Relu", "Relu"), ("head.MatMul", "MatMul"),
         ]  # fmt: skip
         assert [span.parent for span in spans] == [None, 0, 0, 0, 0]
         assert all(span.end > span.begin for span in spans)
-    assert (found[0][1].output, found[0][1].output_bytes) == ("3x8 float32", 96)
-    assert (found[0][4].output, found[0][4].output_bytes) == ("3x2 float32", 24)
+    assert (calls[0][1].output, calls[0][1].output_bytes) == ("3x8 float32", 96)
+    assert (calls[0][4].output, calls[0][4].output_bytes) == ("3x2 float32", 24)
     assert layers.doubts == ()
     assert layers.toll.whole >= 0
 
 
 def test_nodes_tell_what_they_do_of_the_file(tmp_path: Path) -> None:
     """Each path has what its operators give, whether nodes have names or not, and whatever was fused."""
-    whole = {"product", "sum", "hidden", "y"}
+    all_nodes = {"product", "sum", "hidden", "y"}
     for place, names in enumerate((MLP, {})):
         folder = tmp_path / str(place)
         folder.mkdir()
@@ -97,15 +97,15 @@ def test_nodes_tell_what_they_do_of_the_file(tmp_path: Path) -> None:
         _, plain = watched(path, ROWS, graph_optimization="disable")
         _, fused = watched(path, ROWS)
 
-        assert set(plain.origins().values()) == {(name,) for name in whole}
-        assert {name for names in fused.origins().values() for name in names} == whole
+        assert set(plain.origins().values()) == {(name,) for name in all_nodes}
+        assert {name for names in fused.origins().values() for name in names} == all_nodes
         assert max(map(len, fused.origins().values())) > 1
 
 
 def test_what_is_fused_belongs_to_the_module_of_what_it_gives(tmp_path: Path) -> None:
     """Product, sum and activation become one node, which is told to be fused."""
-    found, _ = watched(renamed(models.mlp(tmp_path), MLP), ROWS)
-    paths = {span.path: span.kind for span in found[0]}
+    calls, _ = watched(renamed(models.mlp(tmp_path), MLP), ROWS)
+    paths = {span.path: span.kind for span in calls[0]}
 
     fused = [path for path in paths if path.startswith("body.")]
     assert len(fused) < 3
@@ -120,34 +120,34 @@ def test_the_exporter_s_metadata_tells_the_module(tmp_path: Path) -> None:
         "hidden": ["", "body", "relu"], "y": ["", "matmul"],
     }  # fmt: skip
     path = renamed(models.mlp(tmp_path), {name: f"node_{name}" for name in scopes}, scopes)
-    found, _ = watched(path, ROWS, graph_optimization="disable")
+    calls, _ = watched(path, ROWS, graph_optimization="disable")
 
-    assert [span.path for span in found[0]] == [
+    assert [span.path for span in calls[0]] == [
         "", "body.fc1.MatMul", "body.fc1.Add", "body.Relu", "MatMul",
     ]  # fmt: skip
 
 
 def test_alike_operators_of_a_module_are_numbered(tmp_path: Path) -> None:
     """Nodes that nobody named are told apart, and are the same in every call."""
-    found, _ = watched(renamed(models.mlp(tmp_path), {}), ROWS, graph_optimization="disable")
+    calls, _ = watched(renamed(models.mlp(tmp_path), {}), ROWS, graph_optimization="disable")
 
-    assert [span.path for span in found[0]] == ["", "MatMul", "Add", "Relu", "MatMul_1"]
-    assert [span.path for span in found[1]] == [span.path for span in found[0]]
+    assert [span.path for span in calls[0]] == ["", "MatMul", "Add", "Relu", "MatMul_1"]
+    assert [span.path for span in calls[1]] == [span.path for span in calls[0]]
 
 
 def test_only_what_is_named_is_watched(tmp_path: Path) -> None:
     """Nodes are chosen by their path or operator."""
     path = renamed(models.mlp(tmp_path), MLP)
-    found, _ = watched(path, ROWS, named=lambda path, _: "head" in path, graph_optimization="disable")
+    calls, _ = watched(path, ROWS, named=lambda path, _: "head" in path, graph_optimization="disable")
 
-    assert [span.path for span in found[0]] == ["", "head.MatMul"]
+    assert [span.path for span in calls[0]] == ["", "head.MatMul"]
 
 
 def test_a_bound_session_is_watched_as_it_is(tmp_path: Path) -> None:
     """Inputs and outputs are bound in the second session, too."""
-    found, _ = watched(models.mlp(tmp_path), ROWS, io_binding=True)
+    calls, _ = watched(models.mlp(tmp_path), ROWS, io_binding=True)
 
-    assert len(found[0]) > 1
+    assert len(calls[0]) > 1
 
 
 @pytest.mark.parametrize(
@@ -213,10 +213,10 @@ def test_what_is_between_fused_nodes_belongs_to_what_takes_it() -> None:
         ],
         "g", [], [],
     )  # fmt: skip
-    found = onnxruntime_layers.find_node_origins(original, rewritten)
+    origins = onnxruntime_layers.find_node_origins(original, rewritten)
 
-    assert found.scopes == {"reshape_token_1": "fc", "gemm_token_2": "fc", "reshape_token_3": "fc"}
-    assert found.known == {"/fc/Linear", ""}
+    assert origins.scopes == {"reshape_token_1": "fc", "gemm_token_2": "fc", "reshape_token_3": "fc"}
+    assert origins.known == {"/fc/Linear", ""}
 
 
 def event(name: str, ts: int, dur: int, op: str, index: int) -> dict[str, Any]:
@@ -258,7 +258,7 @@ def test_calls_that_are_not_wanted_are_skipped(tmp_path: Path) -> None:
 
     runs = list(onnxruntime_layers._read_calls(path, 1))
 
-    assert [[found["name"] for found in nodes] for nodes in runs] == [
+    assert [[node["name"] for node in nodes] for nodes in runs] == [
         ["node1_kernel_time"], ["node2_kernel_time"],
     ]  # fmt: skip
 

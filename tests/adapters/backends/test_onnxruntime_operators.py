@@ -41,19 +41,19 @@ def watched(folder: Path, calls: int, trace: Path | None = None, **settings: Any
 @pytest.mark.parametrize("io_binding", [False, True])
 def test_each_node_is_told_once_a_call(tmp_path: Path, io_binding: bool) -> None:
     """A profile of two calls has each node of the network twice, and none of the call that warms up."""
-    found = watched(tmp_path, 2, io_binding=io_binding)
-    names = [o.name for o in found.occurrences]
+    calls = watched(tmp_path, 2, io_binding=io_binding)
+    names = [o.name for o in calls.occurrences]
 
-    assert len(found.times) == 2
+    assert len(calls.times) == 2
     assert sorted(names) == sorted(2 * ["Add", "MatMul", "MatMul", "Relu"])
-    assert {o.kind for o in found.occurrences} == {EventKind.OPERATOR}
-    assert all(o.self_time == o.total_time >= 0 for o in found.occurrences)
-    assert {o.shapes for o in found.occurrences if o.name == "MatMul"} == {
+    assert {o.kind for o in calls.occurrences} == {EventKind.OPERATOR}
+    assert all(o.self_time == o.total_time >= 0 for o in calls.occurrences)
+    assert {o.shapes for o in calls.occurrences if o.name == "MatMul"} == {
         "3x4",
         "3x8",
     }  # weights are left out
-    assert not found.hidden
-    assert sorted((o.call, o.name) for o in found.occurrences) == [
+    assert not calls.hidden
+    assert sorted((o.call, o.name) for o in calls.occurrences) == [
         (call, name) for call in (0, 1) for name in ("Add", "MatMul", "MatMul", "Relu")
     ]
 

@@ -57,9 +57,9 @@ def llama(path: str = "somebody/llama") -> Model:
 
 def config(settings: Mapping[str, KnobValue]) -> dict[str, KnobValue]:
     """Complete and check knobs."""
-    found = configure(openai.knobs, settings)
-    openai.check(found)
-    return found
+    configuration = configure(openai.knobs, settings)
+    openai.check(configuration)
+    return configuration
 
 
 class TestDeclared(DeclaredSuite):
@@ -73,8 +73,8 @@ class TestDeclared(DeclaredSuite):
 
 def test_a_command_is_told_where_to_listen_and_what_to_load(script: str, tmp_path: Path) -> None:
     """The placeholders are filled in; requests go to the port, and name the model as the command does."""
-    given = config({"command": f"{script} no {{port}} {{model}}", "max_tokens": 7})
-    with openai.open(llama(str(tmp_path)), given) as session:
+    configuration = config({"command": f"{script} no {{port}} {{model}}", "max_tokens": 7})
+    with openai.open(llama(str(tmp_path)), configuration) as session:
         assert isinstance(session, CanSend)
         assert not isinstance(session, HasServerStats)
         assert session.control.text("GET", "/model") == str(tmp_path)
@@ -110,7 +110,7 @@ def test_requests_are_text(script: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "message"),
     [
         ("serve --port 8000", "lacks {port}"),
         ("serve {port} {other}", "cannot be parsed"),
@@ -119,9 +119,9 @@ def test_requests_are_text(script: str) -> None:
         ("serve {port} {0}", "cannot be parsed"),
     ],
 )
-def test_commands_that_cannot_be(command: str, said: str) -> None:
+def test_commands_that_cannot_be(command: str, message: str) -> None:
     """A command that cannot be filled in is refused before anything is started."""
-    with pytest.raises(RequestError, match=said):
+    with pytest.raises(RequestError, match=message):
         config({"command": command})
 
 

@@ -64,10 +64,10 @@ def test_outputs_are_those_of_onnx_runtime(tmp_path: Path, settings: dict[str, K
     with onnxruntime_backend.open(load(path), configure(onnxruntime_backend.knobs, {})) as reference:
         expected = reference.arrays(reference.prepare(feed)())
     with backend.open(load(path), configure(backend.knobs, settings)) as session:
-        given = session.arrays(session.prepare(feed)())
-    assert given.keys() == expected.keys()
+        outputs = session.arrays(session.prepare(feed)())
+    assert outputs.keys() == expected.keys()
     error = 1e-2 * np.abs(expected["y"]).max() if session.converted else 1e-5  # some machines choose bf16
-    np.testing.assert_allclose(given["y"], expected["y"], rtol=1e-4, atol=error)
+    np.testing.assert_allclose(outputs["y"], expected["y"], rtol=1e-4, atol=error)
 
 
 def test_knobs_reach_the_runtime(tmp_path: Path) -> None:

@@ -74,9 +74,9 @@ class TestProtocols:
         """An answer of the Open Inference Protocol gives back what was sent, in JSON and as raw bytes."""
         with session(at(server, "#echo"), **settings) as opened:
             target = opened.target([FEED])
-            (found,) = opened.arrays(send_once(target)).values()
+            (output,) = opened.arrays(send_once(target)).values()
 
-        assert found.tolist() == FEED["x"].tolist()
+        assert output.tolist() == FEED["x"].tolist()
         assert (b"Inference-Header-Content-Length" in target.messages[0]) == (
             settings.get("binary") != "false"
         )
@@ -85,9 +85,9 @@ class TestProtocols:
     def test_tensorflow(self, server: RunningServer, form: str) -> None:
         """An answer of TensorFlow Serving's REST gives back what was sent."""
         with session(at(server, "#echo,protocol=tensorflow-http"), format=form) as opened:
-            (found,) = opened.arrays(send_once(opened.target([FEED]))).values()
+            (output,) = opened.arrays(send_once(opened.target([FEED]))).values()
 
-        assert found.tolist() == FEED["x"].tolist()
+        assert output.tolist() == FEED["x"].tolist()
 
     def test_torchserve(self, server: RunningServer) -> None:
         """An answer of TorchServe gives back the inputs by name."""
@@ -168,16 +168,16 @@ class TestBodies:
         assert [json.loads(message.partition(b"\r\n\r\n")[2]) for message in sent] == [{"a": 1}, {"a": 2}]
 
     @pytest.mark.parametrize(
-        ("settings", "said"),
+        ("settings", "message"),
         [
             ({"body": "@/no/such/file"}, "Cannot read"),
             ({"bodies": "/no/such/file"}, "Cannot read"),
             ({"body": "a", "bodies": "b"}, "give one of them"),
         ],
     )
-    def test_what_cannot_be_sent_is_refused_early(self, settings: dict[str, str], said: str) -> None:
+    def test_what_cannot_be_sent_is_refused_early(self, settings: dict[str, str], message: str) -> None:
         """A file that is not there is told before anything is opened."""
-        with pytest.raises(RequestError, match=said):
+        with pytest.raises(RequestError, match=message):
             remote.check(configure(remote.knobs, settings))
 
     def test_a_file_without_lines(self, tmp_path: Path) -> None:
@@ -203,11 +203,11 @@ class TestKnobs:
 
     def test_what_the_server_said_holds_unless_a_knob_says_otherwise(self) -> None:
         """Options that the loader found are kept; a knob wins."""
-        said = elsewhere("torchserve", options={"content": "raw"})
+        model = elsewhere("torchserve", options={"content": "raw"})
         feed = {"x": np.array([1], "uint8")}
-        with session(said) as opened:
+        with session(model) as opened:
             assert opened.target([feed]).messages[0].endswith(b"\x01")
-        with session(said, content="json") as opened:
+        with session(model, content="json") as opened:
             assert opened.target([feed]).messages[0].endswith(b'{"x":[1]}')
 
     def test_every_option_has_a_protocol_that_exists(self) -> None:

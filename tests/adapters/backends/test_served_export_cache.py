@@ -111,7 +111,7 @@ def test_a_script_is_kept_like_a_module(
 
 
 @pytest.fixture
-def known(model: Model, monkeypatch: pytest.MonkeyPatch) -> Model:
+def recallable(model: Model, monkeypatch: pytest.MonkeyPatch) -> Model:
     """The module, as if it had come from files only, with what it depends on known."""
     monkeypatch.setattr(export_cache, "_source_digests", lambda: iter(()))
     inputs = (InputSpec(name="x", shape=("batch", 4), dtype="float32", low=0, high=1.5),)
@@ -123,14 +123,14 @@ def unloaded() -> Model:
     raise AssertionError
 
 
-def test_a_kept_export_needs_no_model(known: Model, tmp_path: Path) -> None:
+def test_a_kept_export_needs_no_model(recallable: Model, tmp_path: Path) -> None:
     """A model is recalled as it was described, and the server gets the same file; others are unknown."""
-    first = model_files.deploy(known, tmp_path / "first")
+    first = model_files.deploy(recallable, tmp_path / "first")
     assert {path.name for path in (tmp_path / "first").iterdir()} == {"model.pt2"}
     recalled = export_cache.recall("sha256:a", unloaded)
     assert recalled is not None
     assert (recalled.identity, recalled.inputs, recalled.limits, recalled.form, recalled.file_bytes) == (
-        known.identity, known.inputs, known.limits, known.form, known.file_bytes,
+        recallable.identity, recallable.inputs, recallable.limits, recallable.form, recallable.file_bytes,
     )  # fmt: skip
     assert model_files.deploy(recalled, tmp_path / "second") == first
     files = [tmp_path / name / "model.pt2" for name in ("first", "second")]
@@ -139,25 +139,25 @@ def test_a_kept_export_needs_no_model(known: Model, tmp_path: Path) -> None:
     assert export_cache.recall("", unloaded) is None
 
 
-def test_a_lost_export_is_made_anew(known: Model, tmp_path: Path) -> None:
+def test_a_lost_export_is_made_anew(recallable: Model, tmp_path: Path) -> None:
     """Where only the export is gone, the model is loaded after all, and text is encoded by the loaded one."""
     feed = {"x": np.zeros((1, 4), "float32")}
-    known = replace(known, encode=lambda _texts, _length: feed)
-    first = model_files.deploy(known, tmp_path / "first")
+    recallable = replace(recallable, encode=lambda _texts, _length: feed)
+    first = model_files.deploy(recallable, tmp_path / "first")
     (about,) = (tmp_path / "cache").rglob("about.json")
     about.unlink()
     loads: list[Model] = []
 
     def load() -> Model:
-        loads.append(known)
-        return known
+        loads.append(recallable)
+        return recallable
 
     recalled = export_cache.recall("sha256:a", load)
     assert recalled is not None
     assert model_files.deploy(recalled, tmp_path / "second") == first
     assert recalled.encode is not None
     assert recalled.encode(["a"], None) is feed
-    assert loads == [known]
+    assert loads == [recallable]
 
 
 @pytest.mark.parametrize(
@@ -170,19 +170,19 @@ def test_a_lost_export_is_made_anew(known: Model, tmp_path: Path) -> None:
         {"inputs": (InputSpec(name="x"),)},
     ],
 )
-def test_what_is_not_recalled(known: Model, tmp_path: Path, change: dict[str, Any]) -> None:
+def test_what_is_not_recalled(recallable: Model, tmp_path: Path, change: dict[str, Any]) -> None:
     """A model that depends on more than its source, or is not wholly described, is always loaded."""
     (tmp_path / "model.pt2").touch()
-    export_cache.remember(replace(known, **change), tmp_path / "model.pt2")
+    export_cache.remember(replace(recallable, **change), tmp_path / "model.pt2")
     assert export_cache.recall("sha256:a", unloaded) is None
-    export_cache.remember(known, tmp_path / "model.pt2")
+    export_cache.remember(recallable, tmp_path / "model.pt2")
     assert export_cache.recall("sha256:a", unloaded) is not None
 
 
 def test_code_of_the_users_own_is_never_recalled(
-    known: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    recallable: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If a file outside of installed packages was imported, the model is always loaded."""
     monkeypatch.setattr(export_cache, "_source_digests", lambda: iter(("sha256:own",)))
-    export_cache.remember(known, tmp_path / "model.pt2")
+    export_cache.remember(recallable, tmp_path / "model.pt2")
     assert export_cache.recall("sha256:a", unloaded) is None

@@ -47,8 +47,8 @@ def test_the_settings_of_the_server() -> None:
         "config.debug": "true",
     }
     config = configure(mlserver.knobs, settings)
-    found = DeployedModel(file="model.onnx", runtime="onnxruntime", inputs=(FREE, TEXT), outputs=(FREE,))
-    made = mlserver._files("m", found, config, {"http": 1, "grpc": 2, "metrics": 3}, Path("/place"))
+    deployed = DeployedModel(file="model.onnx", runtime="onnxruntime", inputs=(FREE, TEXT), outputs=(FREE,))
+    made = mlserver._files("m", deployed, config, {"http": 1, "grpc": 2, "metrics": 3}, Path("/place"))
     server, model = (json.loads(made[name]) for name in ("settings.json", "model-settings.json"))
     assert (server["host"], server["http_port"], server["parallel_workers"]) == ("127.0.0.1", 1, 0)
     assert server["debug"] is True

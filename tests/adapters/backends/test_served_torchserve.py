@@ -42,8 +42,8 @@ class TestDeclared(DeclaredSuite):
 def files(settings: dict[str, KnobValue]) -> dict[str, str]:
     """Give the files of a server."""
     config = configure(torchserve.knobs, settings)
-    found = DeployedModel(file="model.onnx", runtime="onnxruntime", inputs=(SPEC,), outputs=(SPEC,))
-    return torchserve._files("m", found, config, PORTS, Path("/place"))
+    deployed = DeployedModel(file="model.onnx", runtime="onnxruntime", inputs=(SPEC,), outputs=(SPEC,))
+    return torchserve._files("m", deployed, config, PORTS, Path("/place"))
 
 
 def test_the_configuration_of_the_server() -> None:

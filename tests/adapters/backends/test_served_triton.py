@@ -177,7 +177,7 @@ def test_a_field_that_triton_has_not_is_told_in_its_own_words(program: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"device": "gpu"}, "cpu, cuda or cuda:N, not 'gpu'"),
         ({"ports": "8000"}, "3 numbers"),
@@ -191,10 +191,10 @@ def test_a_field_that_triton_has_not_is_told_in_its_own_words(program: str) -> N
         ({"config.max_batch_size": 2, "config.max_batch_size.x.y": 1}, "which has no fields"),
     ],
 )
-def test_knobs_that_cannot_be(settings: dict[str, KnobValue], said: str) -> None:
+def test_knobs_that_cannot_be(settings: dict[str, KnobValue], message: str) -> None:
     """What cannot be is refused before anything is started."""
     backend = plugins.backend("triton")
-    with pytest.raises(RequestError, match=said):
+    with pytest.raises(RequestError, match=message):
         backend.check(configure(backend.knobs, settings))
 
 
@@ -224,9 +224,9 @@ def test_a_full_triton_uses_its_own_backend(program: str) -> None:
     place = Path(program).parent.parent / "backends" / "onnxruntime"
     place.mkdir(parents=True)
     (place / "libtriton_onnxruntime.so").write_text("")
-    found = engine.find_tritonserver(program)
-    assert found.has("onnxruntime")
-    assert not found.has("tensorrt")
+    tritonserver = engine.find_tritonserver(program)
+    assert tritonserver.has("onnxruntime")
+    assert not tritonserver.has("tensorrt")
     with opened({"program": program, "runtime": "python"}) as session:
         assert 'backend: "python"' in session.files[0][1]
     with pytest.raises(ServerFailed, match="AssertionError"), opened({"program": program}):
@@ -269,8 +269,8 @@ def test_weights_go_with_the_file(tmp_path: Path) -> None:
     """A file of weights lies beside the model in the server, too, and takes no second place on the disk."""
     from modeldyno.adapters.backends.served.model_files import deploy
 
-    found = deploy(fixed(tmp_path), tmp_path / "made")
-    assert not found.batched
+    deployed = deploy(fixed(tmp_path), tmp_path / "made")
+    assert not deployed.batched
     assert {path.name for path in (tmp_path / "made").iterdir()} == {"model.onnx", "fixed.data"}
     assert (tmp_path / "made" / "fixed.data").samefile(tmp_path / "fixed.data")
 
@@ -278,16 +278,16 @@ def test_weights_go_with_the_file(tmp_path: Path) -> None:
 def test_the_command_line_of_a_container(tmp_path: Path) -> None:
     """Only the loopback is published, devices are asked for where one is wanted, and it removes itself."""
     made = engine.TritonContainer(image="image:1", label="mine", device="cuda:1")
-    words = engine.container_command(
+    command = engine.container_command(
         made, tmp_path, "m", {"http": 1, "grpc": 2, "metrics": 3}, ["--log-verbose=1"]
     )
-    assert words[:4] == ["docker", "run", "--rm", "--init"]
-    assert "--publish=127.0.0.1:1:8000" in words
-    assert "--gpus=device=1" in words
-    assert "--shm-size=1g" in words
-    assert words[words.index("--volume") + 1] == f"{tmp_path}:/models:ro"
-    assert words[words.index("image:1") + 1] == "tritonserver"
-    assert words[-1] == "--log-verbose=1"
+    assert command[:4] == ["docker", "run", "--rm", "--init"]
+    assert "--publish=127.0.0.1:1:8000" in command
+    assert "--gpus=device=1" in command
+    assert "--shm-size=1g" in command
+    assert command[command.index("--volume") + 1] == f"{tmp_path}:/models:ro"
+    assert command[command.index("image:1") + 1] == "tritonserver"
+    assert command[-1] == "--log-verbose=1"
     cpu = engine.TritonContainer(image="image:1", label="mine", device="cpu")
     cpu_words = engine.container_command(cpu, tmp_path, "m", {"http": 1, "grpc": 2, "metrics": 3})
     assert not any(word.startswith("--gpus") for word in cpu_words)
@@ -297,8 +297,8 @@ def test_a_container_has_the_options_of_the_user(tmp_path: Path) -> None:
     """They replace ours of the same name; on the network of the machine the server listens on our ports."""
     options = {"shm-size": ("2g",), "gpus": ("all",), "env": ("A=1", "B=2"), "network": ("host",)}
     made = engine.TritonContainer(image="image:1", label="mine", device="cuda:1", options=options)
-    words = engine.container_command(made, tmp_path, "m", {"http": 1, "grpc": 2, "metrics": 3})
-    before, after = words[: words.index("image:1")], words[words.index("image:1") :]
+    command = engine.container_command(made, tmp_path, "m", {"http": 1, "grpc": 2, "metrics": 3})
+    before, after = command[: command.index("image:1")], command[command.index("image:1") :]
 
     assert [word for word in before if word.startswith(("--shm", "--gpus", "--env", "--network"))] == [
         "--shm-size=2g", "--gpus=all", "--env=A=1", "--env=B=2", "--network=host",
@@ -340,14 +340,14 @@ def test_a_container_is_started_asked_about_and_ended(
         "flags": "--log-verbose=1", "container.env.A": "1",
     }  # fmt: skip
     with opened(settings) as session:
-        (told,) = (tmp_path / "asked").iterdir()
-        pid, words = told.read_text().split("\n")
+        (record,) = (tmp_path / "asked").iterdir()
+        pid, arguments = record.read_text().split("\n")
         assert session.pid == int(pid)
         assert session.account().requests == 4
-        assert "--rm --init" in words
-        assert " --env=A=1 " in words
-        assert "triton:mine tritonserver --model-repository=/models" in words
-        assert words.endswith("--log-verbose=1")
+        assert "--rm --init" in arguments
+        assert " --env=A=1 " in arguments
+        assert "triton:mine tritonserver --model-repository=/models" in arguments
+        assert arguments.endswith("--log-verbose=1")
         assert "count: 2" in session.files[0][1]
     assert not Path(f"/proc/{pid}").exists()
 
@@ -363,22 +363,22 @@ def test_a_real_container_is_measured_and_does_not_outlive_us(tmp_path: Path, si
     program, _, image = os.environ.get("MODELDYNO_TEST_IMAGE", "").partition(":")
     if not image:
         pytest.skip("MODELDYNO_TEST_IMAGE names no image")
-    words = [
+    command = [
         sys.executable, "-m", "modeldyno", "load", str(DIGITS), "--backend", "triton", "--no-store",
         "--set", f"launch={program}", "--set", f"image={image}", "--set", "runtime=python",
         "--json", str(tmp_path / "result.json"),
     ]  # fmt: skip
-    subprocess.run([*words, "--duration", "1s"], check=True, capture_output=True, timeout=120)
-    told = json.loads((tmp_path / "result.json").read_text())
-    memory = [m for m in told["measurements"] if m["metric"] == "process_memory"]
+    subprocess.run([*command, "--duration", "1s"], check=True, capture_output=True, timeout=120)
+    result = json.loads((tmp_path / "result.json").read_text())
+    memory = [m for m in result["measurements"] if m["metric"] == "process_memory"]
 
     def ours() -> str:
-        asked = [program, "ps", "--filter", "name=modeldyno-triton-", "--format", "{{.Names}}"]
-        return subprocess.run(asked, check=True, capture_output=True, text=True, timeout=60).stdout
+        command = [program, "ps", "--filter", "name=modeldyno-triton-", "--format", "{{.Names}}"]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
     assert memory
     assert not ours()
-    with subprocess.Popen([*words, "--duration", "60s"], stdout=subprocess.DEVNULL) as running:
+    with subprocess.Popen([*command, "--duration", "60s"], stdout=subprocess.DEVNULL) as running:
         assert waited(lambda: bool(ours()), 60)
         running.send_signal(signal_number)
         assert waited(lambda: not ours(), 30)
@@ -387,13 +387,13 @@ def test_a_real_container_is_measured_and_does_not_outlive_us(tmp_path: Path, si
 def waited(done: Callable[[], bool], seconds: float) -> bool:
     """Ask again and again, for so long at most."""
     deadline = time.monotonic() + seconds
-    while not (found := done()) and time.monotonic() < deadline:
+    while not (outcome := done()) and time.monotonic() < deadline:
         time.sleep(0.2)
-    return found
+    return outcome
 
 
 class Remote(BaseHTTPRequestHandler):
-    """A Triton that loads models on request, and has another's; `server.asked` is what it was asked."""
+    """A Triton that loads models on request, and has another's; `server.requests` is what it was asked."""
 
     def do_GET(self) -> None:
         """Tell its version."""
@@ -402,8 +402,8 @@ class Remote(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Load, unload, list."""
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        asked: list[tuple[str, Any]] = self.server.asked  # type: ignore[attr-defined]
-        asked.append((self.path, body))
+        requests: list[tuple[str, Any]] = self.server.requests  # type: ignore[attr-defined]
+        requests.append((self.path, body))
         if self.path.endswith("/index"):
             self._answer(200, [{"name": "other", "state": "READY"}, {"name": "cold", "state": "UNAVAILABLE"}])
         elif self.path.endswith("/load") and json.loads(body["parameters"]["config"])["backend"] != "python":
@@ -425,11 +425,11 @@ def remote() -> Iterator[tuple[str, list[tuple[str, Any]]]]:
     """A Triton elsewhere, and what it was asked."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Remote)
     server.daemon_threads = True
-    server.asked = []  # type: ignore[attr-defined]
+    server.requests = []  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", server.asked  # type: ignore[attr-defined]
+        yield f"http://127.0.0.1:{server.server_port}", server.requests  # type: ignore[attr-defined]
     finally:
         server.shutdown()
         thread.join()
@@ -439,7 +439,7 @@ def remote() -> Iterator[tuple[str, list[tuple[str, Any]]]]:
 def test_a_remote_triton_is_left_as_it_was_found() -> None:
     """The model is sent with its files, by the backend that the server has, and unloaded in the end."""
     model = digits()
-    with remote() as (url, asked):
+    with remote() as (url, requests):
         with opened({"server": url, "instances": 3}, model) as session:
             assert session.pid is None
             assert session.software == {"triton": "9.9"}
@@ -448,10 +448,10 @@ def test_a_remote_triton_is_left_as_it_was_found() -> None:
             assert "cold" not in session.doubts[0].seen
             name = session.endpoint.model
         assert name.startswith("modeldyno-digits-")
-        paths = [path for path, _ in asked]
+        paths = [path for path, _ in requests]
         load = f"/v2/repository/models/{name}/load"
         assert paths == ["/v2/repository/index", load, load, f"/v2/repository/models/{name}/unload"]
-        parameters = asked[2][1]["parameters"]
+        parameters = requests[2][1]["parameters"]
         assert json.loads(parameters["config"])["instance_group"] == [{"count": 3, "kind": "KIND_CPU"}]
         assert base64.b64decode(parameters["file:1/model.onnx"]) == DIGITS.read_bytes()
         assert {"file:1/model.py", "file:1/runner.py"} <= set(parameters)
@@ -507,15 +507,15 @@ def test_a_real_triton_runs_in_this_process(tmp_path: Path) -> None:
         with pytest.raises(RuntimeError, match="unexpected shape"):
             refused()
     assert all(np.allclose(answer, expected, atol=1e-5) for answer in answers)
-    words = [
+    command = [
         sys.executable, "-m", "modeldyno", "load", str(DIGITS), "--backend", "triton", "--no-store",
         "--set", "launch=in-process", "--duration", "1s", "--json", str(tmp_path / "result.json"),
     ]  # fmt: skip
-    subprocess.run(words, check=True, capture_output=True, timeout=120)
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
     result = json.loads((tmp_path / "result.json").read_text())
     assert {"queue_time", "compute_time"} <= {row["metric"] for row in result["measurements"]}
     broken = subprocess.run(
-        [*words, "--set", "config.backend=no"], check=False, capture_output=True, text=True, timeout=120
+        [*command, "--set", "config.backend=no"], check=False, capture_output=True, text=True, timeout=120
     )
     assert broken.returncode == 4
     assert "unable to find backend library for backend 'no'" in " ".join(broken.stdout.split())

@@ -117,7 +117,7 @@ def test_knobs_change_what_they_name_and_nothing_else(tmp_path: Path) -> None:
     """Of a model that an ensemble is made of, by its name; of the model itself without one."""
     folder = repository(tmp_path)
     plain = configured(folder, {})
-    found = configured(
+    configs = configured(
         folder,
         {
             "composing.double.instances": 3,
@@ -130,17 +130,17 @@ def test_knobs_change_what_they_name_and_nothing_else(tmp_path: Path) -> None:
     own = configured(folder, {"instances": 2, "max_batch": 4, "preferred_batch": "2,4"}, "other")["other"]
 
     assert plain == dict(loaded(folder).value.configs)
-    assert found["double"]["instance_group"] == [{"count": 3, "kind": "KIND_CPU"}]
-    assert found["double"]["dynamic_batching"] == {"max_queue_delay_microseconds": 500}
-    assert "dynamic_batching" not in found["increment"]
-    assert found["increment"]["instance_group"] == [{"count": 1, "kind": "KIND_GPU"}]
-    assert found["both"]["ensemble_scheduling"]["step"][0]["model_version"] == 1
+    assert configs["double"]["instance_group"] == [{"count": 3, "kind": "KIND_CPU"}]
+    assert configs["double"]["dynamic_batching"] == {"max_queue_delay_microseconds": 500}
+    assert "dynamic_batching" not in configs["increment"]
+    assert configs["increment"]["instance_group"] == [{"count": 1, "kind": "KIND_GPU"}]
+    assert configs["both"]["ensemble_scheduling"]["step"][0]["model_version"] == 1
     assert (own["instance_group"][0]["count"], own["max_batch_size"]) == (2, 4)
     assert own["dynamic_batching"] == {"max_queue_delay_microseconds": 100, "preferred_batch_size": [2, 4]}
 
 
 @pytest.mark.parametrize(
-    ("settings", "error", "said"),
+    ("settings", "error", "message"),
     [
         ({"instances": 2}, RequestError, "is an ensemble and has no instances of its own"),
         ({"composing.dubble.instances": 2}, UnknownName, "did you mean 'double'"),
@@ -151,10 +151,10 @@ def test_knobs_change_what_they_name_and_nothing_else(tmp_path: Path) -> None:
     ],
 )
 def test_knobs_that_cannot_be(
-    tmp_path: Path, settings: dict[str, KnobValue], error: type[Exception], said: str
+    tmp_path: Path, settings: dict[str, KnobValue], error: type[Exception], message: str
 ) -> None:
     """They are refused in one sentence, most before a server is started."""
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         configured(repository(tmp_path), settings)
 
 
@@ -224,9 +224,9 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 def test_entries_are_written_under_other_configurations(tmp_path: Path) -> None:
     """Files are links to the user's own, whose configuration stays as it is."""
     folder = repository(tmp_path / "models")
-    found = loaded(folder).value
+    ensemble = loaded(folder).value
     triton_repository_reader.write_repository(
-        tmp_path / "made", found, {**found.configs, "double": {"name": "double"}}
+        tmp_path / "made", ensemble, {**ensemble.configs, "double": {"name": "double"}}
     )
 
     assert sorted(path.name for path in (tmp_path / "made").iterdir()) == ["both", "double", "increment"]
@@ -268,19 +268,21 @@ def test_a_directory_that_may_be_either_of_two_models_is_refused(tmp_path: Path)
         plugins.backend("triton").deploy(loaded(folder, "other"), "", tmp_path / "other_1")  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("words", ['backend: "tensorrt"', 'platform: "tensorrt_plan"'])
-def test_a_backend_that_the_server_lacks_is_told_before_it_is_started(tmp_path: Path, words: str) -> None:
+@pytest.mark.parametrize("backend_line", ['backend: "tensorrt"', 'platform: "tensorrt_plan"'])
+def test_a_backend_that_the_server_lacks_is_told_before_it_is_started(
+    tmp_path: Path, backend_line: str
+) -> None:
     """Unless it lies beside the model."""
     folder = repository(tmp_path / "models")
     (folder / "double" / "config.pbtxt").write_text(
-        PART.format(tensors=TENSORS).replace('backend: "python"', words)
+        PART.format(tensors=TENSORS).replace('backend: "python"', backend_line)
     )
-    found = loaded(folder, "double").value
+    ensemble = loaded(folder, "double").value
     lacking = triton.TritonProgram(path="tritonserver", backends=tmp_path)
     with pytest.raises(RequestError, match="backend 'tensorrt', which tritonserver lacks; choose another"):
-        triton_backend._need_backends(found, lacking)
+        triton_backend._need_backends(ensemble, lacking)
     (folder / "double" / "1" / "libtriton_tensorrt.so").write_bytes(b"")
-    triton_backend._need_backends(found, lacking)
+    triton_backend._need_backends(ensemble, lacking)
 
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
@@ -335,9 +337,9 @@ def test_a_server_with_the_backend_runs_it_itself(tmp_path: Path) -> None:
     pytest.importorskip("onnx")
     model = loaded(onnx_repository(tmp_path / "models"), "bare")
     native = triton_ensembles.write_models(model, tmp_path / "a", {}, native=True)
-    asked = triton_ensembles.write_models(model, tmp_path / "b", {"runtime": "python"}, native=True)
+    overridden = triton_ensembles.write_models(model, tmp_path / "b", {"runtime": "python"}, native=True)
 
-    assert [native[0]["backend"], asked[0]["backend"]] == ["onnxruntime", "python"]
+    assert [native[0]["backend"], overridden[0]["backend"]] == ["onnxruntime", "python"]
     assert [doubt.code for doubt in triton_ensembles.repository_doubts(model, native)] == ["completed-config"]
 
 
@@ -451,16 +453,16 @@ import triton_python_backend_utils as triton
 
 class TritonPythonModel:
     def execute(self, requests):
-        return [triton.InferenceResponse([self.asked(request)]) for request in requests]
+        return [triton.InferenceResponse([self.answer(request)]) for request in requests]
 
-    def asked(self, request):
-        found = triton.get_input_tensor_by_name(request, "X").as_numpy()
+    def answer(self, request):
+        value = triton.get_input_tensor_by_name(request, "X").as_numpy()
         for name in ("double", "increment"):
             call = triton.InferenceRequest(
-                model_name=name, inputs=[triton.Tensor("X", found)], requested_output_names=["Y"]
+                model_name=name, inputs=[triton.Tensor("X", value)], requested_output_names=["Y"]
             )
-            found = triton.get_output_tensor_by_name(call.exec(), "Y").as_numpy()
-        return triton.Tensor("Y", found)
+            value = triton.get_output_tensor_by_name(call.exec(), "Y").as_numpy()
+        return triton.Tensor("Y", value)
 """
 
 

@@ -224,8 +224,8 @@ class TestDevices:
         """A session tells a peak of device memory on CUDA, and nowhere else."""
         kinds = {place: backend._session_class(torch.device(place)) for place in ("cpu", "cuda", "mps")}
 
-        told = [place for place, kind in kinds.items() if hasattr(kind, "peak_reserved")]
-        assert told == ["cuda"]
+        places = [place for place, kind in kinds.items() if hasattr(kind, "peak_reserved")]
+        assert places == ["cuda"]
 
 
 class TestPrecision:
@@ -244,7 +244,7 @@ class TestPrecision:
         assert other.dtype in {np.dtype("float32"), np.dtype("float16")}
 
     @pytest.mark.parametrize(
-        ("stored", "asked", "told"),
+        ("stored", "settings", "converted"),
         [
             (torch.float32, {}, ""),
             (torch.float32, {"precision": "fp32"}, ""),
@@ -254,11 +254,11 @@ class TestPrecision:
         ],
     )
     def test_a_session_tells_what_it_converted(
-        self, stored: torch.dtype, asked: dict[str, str], told: str
+        self, stored: torch.dtype, settings: dict[str, str], converted: str
     ) -> None:
         """Weights that have the precision already are not converted."""
-        with backend.open(lent(modules.mlp(64).to(stored)), asked) as session:
-            assert session.converted == told
+        with backend.open(lent(modules.mlp(64).to(stored)), settings) as session:
+            assert session.converted == converted
 
     def test_int8_is_smaller(self) -> None:
         """Quantised weights are counted by the bytes that they take."""
@@ -266,12 +266,12 @@ class TestPrecision:
 
         backend._quantise(module)
 
-        found = {
+        numbers = {
             (m.metric, m.scope): m.value for m in weight_measurements(torch_weights.list_weights(module))
         }
-        assert found["parameters", ""] == 65_536
-        assert 65_536 <= float(str(found["weight_bytes", ""])) < 70_000
-        assert ("weight_bytes", "int8") in found
+        assert numbers["parameters", ""] == 65_536
+        assert 65_536 <= float(str(numbers["weight_bytes", ""])) < 70_000
+        assert ("weight_bytes", "int8") in numbers
 
     def test_inputs_follow_the_weights(self) -> None:
         """Inputs in float32 are converted for a module that is stored in bfloat16."""

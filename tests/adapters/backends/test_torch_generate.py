@@ -129,10 +129,10 @@ def theirs(module: Any, tokens: int = TOKENS) -> torch.Tensor:
     if "input_ids" in inputs:
         inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
     with offline():
-        found = transformers.GenerationMixin.generate(
+        sequence = transformers.GenerationMixin.generate(
             module, **inputs, max_new_tokens=tokens, do_sample=False, num_beams=1
         )
-    last: torch.Tensor = found[:, -tokens:]
+    last: torch.Tensor = sequence[:, -tokens:]
     return last
 
 
@@ -213,10 +213,10 @@ def test_a_cache_is_forgotten_when_a_generation_begins() -> None:
 
 def test_the_precision_of_the_session_is_that_of_the_cache() -> None:
     """In bfloat16 the cache takes half of the bytes."""
-    _, whole = generated(model("llama"), 3)
+    _, full = generated(model("llama"), 3)
     _, half = generated(model("llama"), 3, precision="bf16")
 
-    assert 2 * half[3] == whole[3]
+    assert 2 * half[3] == full[3]
 
 
 def test_what_is_called_is_what_the_session_calls() -> None:
@@ -287,9 +287,9 @@ def test_a_model_without_a_head_is_refused_with_the_class_to_name() -> None:
     for kind, name in (("gpt2", "GPT2Model"), ("t5", "T5Model"), ("whisper", "WhisperModel")):
         config, head, values = KINDS[kind]
         bare = getattr(transformers, name)(getattr(transformers, config)(**values))
-        said = refusal(bare)
-        assert said.startswith(f"{name} cannot generate tokens")
-        assert f'"architectures": ["{head}"]' in said
+        sentence = refusal(bare)
+        assert sentence.startswith(f"{name} cannot generate tokens")
+        assert f'"architectures": ["{head}"]' in sentence
 
 
 @pytest.mark.parametrize(
@@ -347,11 +347,11 @@ def test_an_old_release_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_places_of_tokens_are_told_to_releases_that_want_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before transformers 5 the inputs of a step were cut by the places of its tokens."""
-    given: list[Any] = []
+    positions: list[Any] = []
 
     class Old:
         def prepare_inputs_for_generation(self, ids: torch.Tensor, **arguments: Any) -> dict[str, Any]:
-            given.append(arguments["cache_position"].tolist())
+            positions.append(arguments["cache_position"].tolist())
             return {"input_ids": ids}
 
     monkeypatch.setattr(torch_generate, "_takes_sequence_length", lambda: False)
@@ -359,7 +359,7 @@ def test_places_of_tokens_are_told_to_releases_that_want_them(monkeypatch: pytes
     torch_generate._step_inputs(Old(), torch.zeros(2, 4, dtype=torch.int64), arguments, first=True)
     torch_generate._step_inputs(Old(), torch.zeros(2, 5, dtype=torch.int64), arguments, first=False)
 
-    assert given == [[0, 1, 2, 3]] * 2  # `generate` itself moves them on between two steps
+    assert positions == [[0, 1, 2, 3]] * 2  # `generate` itself moves them on between two steps
 
 
 def test_a_session_can_generate() -> None:

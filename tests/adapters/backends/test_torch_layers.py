@@ -46,9 +46,9 @@ def watched(
     ):
         for _ in range(calls):
             layers.call()
-        found = layers.spans(0)
-    assert len(found) == calls
-    return list(found[-1]), layers.doubts
+        spans = layers.spans(0)
+    assert len(spans) == calls
+    return list(spans[-1]), layers.doubts
 
 
 def shape_of(spans: Sequence[Span]) -> list[tuple[str, str | None]]:
@@ -235,13 +235,13 @@ def test_a_span_without_an_end_ends_with_what_is_around_it() -> None:
 def test_hooks_are_gone_afterwards_and_those_of_others_stay() -> None:
     """Also when a call fails: the module is as it was."""
     module = Block()
-    seen: list[str] = []
-    module.outer.register_forward_hook(lambda *_: seen.append("theirs"))
+    fired: list[str] = []
+    module.outer.register_forward_hook(lambda *_: fired.append("theirs"))
     before = hooks_of(module)
 
     watched(module, torch.zeros(3, 4))
     assert hooks_of(module) == before
-    assert set(seen) == {"theirs"}
+    assert set(fired) == {"theirs"}
     with pytest.raises(RuntimeError, match="shapes"):
         watched(module, torch.zeros(3, 5))
     assert hooks_of(module) == before
@@ -262,36 +262,36 @@ def test_calls_in_between_are_not_watched() -> None:
     for named in (everything, lambda path, _kind: path == "outer"):
         with torch_layers.watch_modules(module, looked, CPU, named) as layers:
             layers.call()
-            seen, run[:] = run[-1], []
+            last, run[:] = run[-1], []
             looked()
             assert run.pop() == before
-        assert seen != before
+        assert last != before
 
 
 def test_hooks_that_all_modules_have_show_on_none() -> None:
     """Where all modules are watched they look as they did: torch has faster code for those without hooks."""
     module = nn.Sequential(nn.Linear(4, 4))
-    found: list[int] = []
-    module.append(Seeing(module, found))
+    counts: list[int] = []
+    module.append(Seeing(module, counts))
     with torch_layers.watch_modules(module, lambda: module(torch.zeros(1, 4)), CPU, everything) as layers:
         layers.call()
         (spans,) = layers.spans(0)
 
     assert [span.path for span in spans] == ["", "0", "1"]
-    assert set(found[1:]) == {0}  # in the first call its outputs are looked at, which nobody times
+    assert set(counts[1:]) == {0}  # in the first call its outputs are looked at, which nobody times
 
 
 class Seeing(nn.Module):
     """Notes the hooks of another module."""
 
-    def __init__(self, other: nn.Module, found: list[int]) -> None:
+    def __init__(self, other: nn.Module, counts: list[int]) -> None:
         super().__init__()
         object.__setattr__(self, "other", other)
-        self.found = found
+        self.counts = counts
 
     def forward(self, x: Tensor) -> Tensor:
         """Look."""
-        self.found.append(sum(hooks_of(self.other)))  # type: ignore[arg-type]
+        self.counts.append(sum(hooks_of(self.other)))  # type: ignore[arg-type]
         return x
 
 
@@ -304,8 +304,8 @@ def test_the_cost_is_scaled_to_the_model_within_bounds(monkeypatch: pytest.Monke
     for extra, expected in ((13.5, 1.5), (90.0, 2.0), (-5.0, 1.0)):  # of three modules, the whole among them
         times = cycle([10.0 + extra, 10.0])
         monkeypatch.setattr(hook_overhead, "_seconds", lambda run, times=times: (run(), next(times))[1])
-        found = hook_overhead.scale_hook_cost(toll, run, parts)
-        assert found == HookOverhead(inside=expected, outside=2 * expected)
+        scaled = hook_overhead.scale_hook_cost(toll, run, parts)
+        assert scaled == HookOverhead(inside=expected, outside=2 * expected)
     monkeypatch.setattr(hook_overhead, "_TIME_LIMIT", 0.0)
     assert hook_overhead.scale_hook_cost(toll, run, parts) == toll
 
@@ -393,8 +393,8 @@ def test_the_cost_of_watching_is_measured() -> None:
     with torch.inference_mode(), torch_layers.watch_modules(Block(), int, CPU, everything) as layers:
         assert layers.toll.whole == 0  # nothing was called, so nothing is to be taken off
     module = Block()
-    given = torch.zeros(1, 4)
-    with torch_layers.watch_modules(module, lambda: module(given), CPU, everything) as layers:
+    inputs = torch.zeros(1, 4)
+    with torch_layers.watch_modules(module, lambda: module(inputs), CPU, everything) as layers:
         assert 0 < layers.toll.whole < 1e-3
 
 

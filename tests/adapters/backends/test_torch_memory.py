@@ -94,17 +94,17 @@ def test_a_session_has_memory() -> None:
 def test_the_peak_and_who_made_it(*, inference_mode: bool) -> None:
     """The sum holds what the second and third made, and its own; weights and inputs stand beside."""
     (call,) = watched(Chain(), FEED, inference_mode=inference_mode)
-    found = allocations.find_allocated_peak(call)
-    assert found.bytes == 3 * ONE
-    assert found.scope == ""
-    assert {(held.scope, held.role): held.bytes for held in found.held} == {
+    peak = allocations.find_allocated_peak(call)
+    assert peak.bytes == 3 * ONE
+    assert peak.scope == ""
+    assert {(held.scope, held.role): held.bytes for held in peak.held} == {
         ("second", "activations"): ONE,
         ("third", "activations"): ONE,
         ("", "activations"): ONE,
         ("", "weights"): 12,
         ("x", "inputs"): ONE,
     }
-    assert found.fragmentation is None
+    assert peak.fragmentation is None
 
 
 def test_after_the_call_nothing_is_held() -> None:
@@ -127,10 +127,10 @@ def test_workspace_is_told_from_activations() -> None:
             )
 
     (call,) = watched(Product(), {"x": numbers(2, 8, 16)})
-    found = allocations.pair_memory_blocks(call)
-    assert {block.category for block in found} == {Category.ACTIVATIONS, Category.WORKSPACE}
+    blocks = allocations.pair_memory_blocks(call)
+    assert {block.category for block in blocks} == {Category.ACTIVATIONS, Category.WORKSPACE}
     assert (
-        sum(block.bytes for block in found if block.category is Category.ACTIVATIONS)
+        sum(block.bytes for block in blocks if block.category is Category.ACTIVATIONS)
         == 2 * 8 * 16 * 4 + 8 * 8 * 4
     )
 
@@ -186,10 +186,10 @@ def test_a_leak_is_seen_and_named() -> None:
             self.kept.append(self.square(x))
             return x + 1
 
-    found = allocations.find_memory_growth(watched(Keeper(), FEED, times=5))
-    assert found is not None
-    assert (found.bytes, found.steady) == (ONE, True)
-    assert found.left == (MemoryItem(scope="square", role="", bytes=ONE),)
+    growth = allocations.find_memory_growth(watched(Keeper(), FEED, times=5))
+    assert growth is not None
+    assert (growth.bytes, growth.steady) == (ONE, True)
+    assert growth.left == (MemoryItem(scope="square", role="", bytes=ONE),)
 
 
 def test_circles_of_references_are_no_leak() -> None:
@@ -203,11 +203,11 @@ def test_circles_of_references_are_no_leak() -> None:
 
     gc.disable()
     try:
-        found = allocations.find_memory_growth(watched(Circle(), FEED, times=4))
+        growth = allocations.find_memory_growth(watched(Circle(), FEED, times=4))
     finally:
         gc.enable()
-    assert found is not None
-    assert (found.bytes, found.steady) == (0, False)
+    assert growth is not None
+    assert (growth.bytes, growth.steady) == (0, False)
 
 
 OFTEN = ("resnet18_cifar", "bert_base_128", "mixtral")
@@ -231,19 +231,19 @@ def test_the_peak_is_that_of_the_allocators_own_record(name: str) -> None:
         prepared()
         truth = recorded_peak(prepared)
         with session.allocations(feed) as call:
-            found = allocations.find_allocated_peak(call())
-    assert found.bytes == truth
-    assert {held.scope for held in found.held if held.role == "activations"} - {""}
+            peak = allocations.find_allocated_peak(call())
+    assert peak.bytes == truth
+    assert {held.scope for held in peak.held if held.role == "activations"} - {""}
 
 
 def test_weights_are_counted_once() -> None:
     """A shared storage belongs to the first that has it; buffers are weights, too."""
     module = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False), nn.BatchNorm1d(4))
     module[1].weight = module[0].weight
-    found = {held.scope: 0 for held in torch_memory.weight_holdings(module)}
+    sizes = {held.scope: 0 for held in torch_memory.weight_holdings(module)}
     for held in torch_memory.weight_holdings(module):
-        found[held.scope] += held.bytes
-    assert found == {"0": 64, "2": 4 * 16 + 8}
+        sizes[held.scope] += held.bytes
+    assert sizes == {"0": 64, "2": 4 * 16 + 8}
 
 
 def test_a_tensor_without_a_storage_is_counted_by_its_elements() -> None:
@@ -330,9 +330,9 @@ def test_a_device_tells_its_reserve_and_only_of_itself() -> None:
             ),
         )
     )  # fmt: skip
-    (found,) = call.events
-    assert found.time == pytest.approx(1.001e-6)
-    assert (found.address, found.bytes, found.operator) == (7, 512, 1)
+    (allocation,) = call.events
+    assert allocation.time == pytest.approx(1.001e-6)
+    assert (allocation.address, allocation.bytes, allocation.operator) == (7, 512, 1)
     assert allocations.find_allocated_peak(call).fragmentation == 0.75
     assert call.seconds == pytest.approx(8e-6)
 

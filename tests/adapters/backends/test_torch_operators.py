@@ -69,23 +69,23 @@ def watched(module: Any, *args: Any, calls: int = 1, trace: Path | None = None) 
         return torch_operators.watch_operators(partial(module, *args), module, CPU, calls, trace)
 
 
-def names(found: WatchedCalls, scope: str, kind: EventKind = EventKind.OPERATOR) -> list[str]:
+def names(calls: WatchedCalls, scope: str, kind: EventKind = EventKind.OPERATOR) -> list[str]:
     """Name what happened in one module."""
-    return [o.name for o in found.occurrences if o.scope == scope and o.kind is kind]
+    return [o.name for o in calls.occurrences if o.scope == scope and o.kind is kind]
 
 
 class TestOperators:
     def test_each_is_of_the_nearest_module(self) -> None:
         """A module has what its own code runs, and none of what its parts run."""
-        found = watched(Net().eval(), torch.ones(3, 4))
+        calls = watched(Net().eval(), torch.ones(3, 4))
 
-        assert names(found, "block.fc").count("aten::linear") == 2
-        assert names(found, "block").count("aten::add") == 2
-        assert "aten::add" not in names(found, "block.fc")
-        assert "aten::relu" in names(found, "head.0")
-        assert "aten::addmm" in names(found, "head.1")
-        assert names(found, "") == names(found, "head") == []
-        assert not found.hidden
+        assert names(calls, "block.fc").count("aten::linear") == 2
+        assert names(calls, "block").count("aten::add") == 2
+        assert "aten::add" not in names(calls, "block.fc")
+        assert "aten::relu" in names(calls, "head.0")
+        assert "aten::addmm" in names(calls, "head.1")
+        assert names(calls, "") == names(calls, "head") == []
+        assert not calls.hidden
 
     def test_calls_add_up(self) -> None:
         """Three calls run three times as many operators as one, and each has its time."""
@@ -97,34 +97,34 @@ class TestOperators:
 
     def test_times_fit_into_each_other(self) -> None:
         """Own time is a part of the whole of an operator, and all own times are part of the calls."""
-        found = watched(Net().eval(), torch.ones(3, 4))
+        calls = watched(Net().eval(), torch.ones(3, 4))
 
-        assert all(0 <= o.self_time <= o.total_time + 1e-9 for o in found.occurrences)
-        assert 0 < sum(o.self_time for o in found.occurrences) <= sum(found.times)
-        linear = next(o for o in found.occurrences if o.name == "aten::linear")
+        assert all(0 <= o.self_time <= o.total_time + 1e-9 for o in calls.occurrences)
+        assert 0 < sum(o.self_time for o in calls.occurrences) <= sum(calls.times)
+        linear = next(o for o in calls.occurrences if o.name == "aten::linear")
         assert linear.total_time > linear.self_time
         assert linear.shapes == "3x4, 4x4, 4"
 
     def test_memory_is_of_the_operator_that_asked_for_it(self) -> None:
         """What aten::empty takes within another operator belongs to that one, and is told once."""
-        found = watched(Net().eval(), torch.ones(3, 4))
+        calls = watched(Net().eval(), torch.ones(3, 4))
 
-        assert next(o for o in found.occurrences if o.name == "aten::add").allocated == 3 * 4 * 4
-        assert not [o for o in found.occurrences if o.name == "aten::empty" and o.allocated]
+        assert next(o for o in calls.occurrences if o.name == "aten::add").allocated == 3 * 4 * 4
+        assert not [o for o in calls.occurrences if o.name == "aten::empty" and o.allocated]
 
     def test_ranges_of_the_model_are_told(self) -> None:
         """A range that the model's own code names stands apart from operators, in its module."""
-        found = watched(Net().eval(), torch.ones(3, 4))
+        calls = watched(Net().eval(), torch.ones(3, 4))
 
-        assert names(found, "block", EventKind.RANGE) == ["mine", "mine"]
-        assert {o.name for o in found.occurrences if o.kind is EventKind.RANGE} == {"mine"}
+        assert names(calls, "block", EventKind.RANGE) == ["mine", "mine"]
+        assert {o.name for o in calls.occurrences if o.kind is EventKind.RANGE} == {"mine"}
 
     def test_nvtx_ranges_are_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Ranges pushed to NVTX show, too, and still reach NVTX; a pop too many does no harm."""
         nvtx: Any = torch.cuda.nvtx
-        told: list[str] = []
-        monkeypatch.setattr(torch.cuda.nvtx, "range_push", told.append)
-        monkeypatch.setattr(torch.cuda.nvtx, "range_pop", lambda: told.append("pop"))
+        ranges: list[str] = []
+        monkeypatch.setattr(torch.cuda.nvtx, "range_push", ranges.append)
+        monkeypatch.setattr(torch.cuda.nvtx, "range_pop", lambda: ranges.append("pop"))
         push, pop = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
 
         class Marked(nn.Module):
@@ -135,10 +135,10 @@ class TestOperators:
                 nvtx.range_pop()
                 return y
 
-        found = watched(Marked(), torch.ones(2))
+        calls = watched(Marked(), torch.ones(2))
 
-        assert names(found, "", EventKind.RANGE) == ["step"]
-        assert told == ["step", "pop", "pop"]
+        assert names(calls, "", EventKind.RANGE) == ["step"]
+        assert ranges == ["step", "pop", "pop"]
         assert (torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop) == (push, pop)
 
     @pytest.mark.parametrize("way", ["operators", "flow"])
@@ -173,10 +173,10 @@ class TestOperators:
         """The modules of compiled code are not called one by one; its data is not followed."""
         net = Net().eval()
         net.head._compiled_call_impl = net.head._call_impl  # as Module.compile() leaves it
-        found = watched(net, torch.ones(3, 4))
+        calls = watched(net, torch.ones(3, 4))
 
-        assert found.hidden
-        assert {o.scope for o in found.occurrences} == {""}
+        assert calls.hidden
+        assert {o.scope for o in calls.occurrences} == {""}
         assert dataflow.record_flow(partial(net, torch.ones(3, 4)), net, CPU) is None
         assert module_ranges.eager_module(lambda x: x) is None
 
@@ -198,9 +198,9 @@ class TestOperators:
         with backend.open(model, configure(backend.knobs, {"device": "cpu"})) as session:
             assert isinstance(session, HasOperators)
             assert isinstance(session, HasFlow)
-            found, flow = session.operators(feed, 2, None), session.flow(feed)
+            calls, flow = session.operators(feed, 2, None), session.flow(feed)
 
-        assert "aten::addmm" in names(found, "block.fc")
+        assert "aten::addmm" in names(calls, "block.fc")
         assert flow is not None
         assert find_redundant_ops(flow) == ()
 
@@ -267,28 +267,30 @@ class TestDevice:
 
     def test_device_time_is_told_once(self, events: list[Any]) -> None:
         """A kernel belongs to the operator that launched it; ranges that the device repeats are none."""
-        found = torch_operators.occurrences(events)
-        by_kind = {kind: sum(o.device_time for o in found if o.kind is kind) * 1e6 for kind in EventKind}
+        occurrences = torch_operators.occurrences(events)
+        by_kind = {
+            kind: sum(o.device_time for o in occurrences if o.kind is kind) * 1e6 for kind in EventKind
+        }
 
         assert by_kind[EventKind.OPERATOR] == pytest.approx(35)
         assert by_kind[EventKind.KERNEL] == pytest.approx(30)
         assert by_kind[EventKind.TRANSFER] == pytest.approx(5)
         assert by_kind[EventKind.RANGE] == 0
-        assert [(o.name, o.scope) for o in found if o.kind is EventKind.KERNEL] == [("gemm", "fc")]
-        assert next(o for o in found if o.name == "aten::addmm").device_time == pytest.approx(30e-6)
-        assert next(o for o in found if o.name == "aten::linear").device_time == 0
+        assert [(o.name, o.scope) for o in occurrences if o.kind is EventKind.KERNEL] == [("gemm", "fc")]
+        assert next(o for o in occurrences if o.name == "aten::addmm").device_time == pytest.approx(30e-6)
+        assert next(o for o in occurrences if o.name == "aten::linear").device_time == 0
 
     def test_calls_of_the_devices_library_are_part_of_the_operator(self, events: list[Any]) -> None:
         """Launching is own time of who launches; a wait stands for itself; our own wait is left out."""
-        found = {o.name: o for o in torch_operators.occurrences(events)}
+        by_name = {o.name: o for o in torch_operators.occurrences(events)}
 
-        assert "cudaLaunchKernel" not in found
-        assert found["aten::addmm"].self_time == pytest.approx(30e-6)
-        assert found["aten::copy_"].self_time == pytest.approx(15e-6)
-        wait = found["cudaStreamSynchronize"]
+        assert "cudaLaunchKernel" not in by_name
+        assert by_name["aten::addmm"].self_time == pytest.approx(30e-6)
+        assert by_name["aten::copy_"].self_time == pytest.approx(15e-6)
+        wait = by_name["cudaStreamSynchronize"]
         assert (wait.kind, wait.scope) == (EventKind.SYNCHRONISATION, "")
         assert wait.self_time == pytest.approx(15e-6)
-        assert "cudaDeviceSynchronize" not in found
+        assert "cudaDeviceSynchronize" not in by_name
 
     def test_the_profilers_own_buffers_are_no_operators(self, events: list[Any]) -> None:
         """A kernel that torch hangs on such a request is the operator's that launched it."""
@@ -309,10 +311,10 @@ class TestDevice:
         event("aten::linear", 510, 550, call)
         launch = event("cuLaunchKernel", 552, 554, call, activity_type="cuda_driver", id=9)
         more = [call, *call.cpu_children, launch, event("triton_add", 700, 712, id=9, **gpu)]
-        found = torch_operators.occurrences([*events, *more])
+        occurrences = torch_operators.occurrences([*events, *more])
 
-        assert [o.name for o in found if o.call == 1] == ["aten::linear", "triton_add"]
-        assert {o.name for o in found if o.call == 0} >= {"aten::linear", "gemm"}
+        assert [o.name for o in occurrences if o.call == 1] == ["aten::linear", "triton_add"]
+        assert {o.name for o in occurrences if o.call == 0} >= {"aten::linear", "gemm"}
 
     def test_kernels_that_no_operator_launched_are_of_the_module(self, events: list[Any]) -> None:
         """Triton's kernels come with a call of the device's library only; what is not ours is left out."""
@@ -321,9 +323,9 @@ class TestDevice:
         launch = event("cuLaunchKernel", 52, 54, layer, activity_type="cuda_driver", id=7)
         triton = event("triton_add", 300, 312, id=7, **gpu)
         foreign = event("gemm", 400, 430, id=8, **gpu)
-        found = torch_operators.occurrences([*events, launch, triton, foreign])
+        occurrences = torch_operators.occurrences([*events, launch, triton, foreign])
 
-        kernels = [o for o in found if o.kind is EventKind.KERNEL]
+        kernels = [o for o in occurrences if o.kind is EventKind.KERNEL]
         assert [(o.name, o.scope) for o in kernels] == [("gemm", "fc"), ("triton_add", "fc")]
         assert [o.device_time for o in kernels] == pytest.approx([30e-6, 12e-6])
 
@@ -331,17 +333,17 @@ class TestDevice:
         """What is a call of the device's library is then told by its name."""
         for each in events:
             del each.activity_type
-        found = {o.name for o in torch_operators.occurrences(events)}
+        operators = {o.name for o in torch_operators.occurrences(events)}
 
-        assert "cudaLaunchKernel" not in found
-        assert "cudaStreamSynchronize" in found
+        assert "cudaLaunchKernel" not in operators
+        assert "cudaStreamSynchronize" in operators
 
     def test_compiled_kernels_are_operators(self) -> None:
         """The ranges that torch.compile puts around its kernels are no ranges of the model."""
         call = event("module: ", 0, 100, is_user_annotation=True)
         graph = event("## Call CompiledFxGraph f ##", 10, 60, call, is_user_annotation=True)
-        (found,) = torch_operators.occurrences([call, graph])
-        assert found.kind is EventKind.OPERATOR
+        (operator,) = torch_operators.occurrences([call, graph])
+        assert operator.kind is EventKind.OPERATOR
 
     def test_waits_and_events_of_a_device_tell_the_time_of_steps(
         self, monkeypatch: pytest.MonkeyPatch
@@ -396,12 +398,12 @@ def test_what_was_planted_is_found(name: str, mode: Any) -> None:
     with mode():
         flow = dataflow.record_flow(partial(module, *args), module, CPU)
     assert flow is not None
-    (found,) = find_redundant_ops(flow)
+    (redundant,) = find_redundant_ops(flow)
 
-    assert (found.kind, found.scope) == (planted.kind, planted.scope)
-    assert found.time >= 0  # on the host, what a device would wait for may be no operator at all
-    assert found.bytes > 0
-    assert found.reason.endswith(".")
+    assert (redundant.kind, redundant.scope) == (planted.kind, planted.scope)
+    assert redundant.time >= 0  # on the host, what a device would wait for may be no operator at all
+    assert redundant.bytes > 0
+    assert redundant.reason.endswith(".")
 
 
 @pytest.mark.parametrize("name", FRUGAL)

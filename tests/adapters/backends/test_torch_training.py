@@ -72,9 +72,9 @@ def test_a_session_can_train(session: Any) -> None:
 def test_a_step_has_its_stages_in_order_and_each_takes_time(session: Any) -> None:
     """There is none for copying where the payload lies on the host already."""
     with session.training((FEED,), "adamw") as training:
-        found = training.step()
-    assert list(found) == ["forward", "backward", "optimizer"]
-    assert all(seconds > 0 for seconds in found.values())
+        stages = training.step()
+    assert list(stages) == ["forward", "backward", "optimizer"]
+    assert all(seconds > 0 for seconds in stages.values())
 
 
 def test_the_users_module_is_not_altered(session: Any) -> None:
@@ -132,11 +132,11 @@ def test_a_watched_step_ends_as_it_began(session: Any) -> None:
     """Nothing stays; its stages follow each other, and its peak lies in one of them."""
     with session.training((FEED,), "adamw") as training:
         call = training.watched()
-    found = allocations.find_allocated_peak(call)
+    peak = allocations.find_allocated_peak(call)
     spans = list(call.stages.values())
     assert list(call.stages) == ["forward", "backward", "optimizer"]
     assert all(before[1] <= after[0] for before, after in pairwise(spans))
-    assert found.bytes == max(found.stages.values())
+    assert peak.bytes == max(peak.stages.values())
     assert sum(event.bytes for event in call.events) == 0
 
 
@@ -163,7 +163,7 @@ def test_the_peak_of_a_step_is_that_of_the_allocators_own_record(name: str) -> N
         session.training((feed,), "adamw") as training,
     ):
         assert isinstance(training, torch_training.TrainingSteps)
-        found, copied = allocations.find_allocated_peak(training.watched()).bytes, training.module
+        peak, copied = allocations.find_allocated_peak(training.watched()).bytes, training.module
         optimizer = torch.optim.AdamW(copied.parameters(), lr=0.0)
         inputs = {key: torch.tensor(array) for key, array in feed.items()}
 
@@ -173,16 +173,16 @@ def test_the_peak_of_a_step_is_that_of_the_allocators_own_record(name: str) -> N
             optimizer.zero_grad()
 
         step()
-        assert found == pytest.approx(recorded_peak(step), rel=0.001)
+        assert peak == pytest.approx(recorded_peak(step), rel=0.001)
 
 
 def test_payloads_are_cycled_through() -> None:
     """Each gets its turn."""
-    seen: list[float] = []
+    values: list[float] = []
 
     class Seen(nn.Linear):
         def forward(self, x: Tensor) -> Tensor:
-            seen.append(float(x[0, 0]))
+            values.append(float(x[0, 0]))
             return super().forward(x)
 
     feeds = [{"x": np.full((2, 3), value, "float32")} for value in (1, 2)]
@@ -192,7 +192,7 @@ def test_payloads_are_cycled_through() -> None:
     ):
         training.step()
         training.watched()
-    assert seen == [1, 2, 1, 2]
+    assert values == [1, 2, 1, 2]
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")

@@ -19,11 +19,11 @@ REPOSITORY = Path(__file__).parents[2] / "zoo" / "triton_repository"
 
 def sequences(log: Path) -> Mapping[int, list[tuple[int, ...]]]:
     """Return what the model saw of each sequence: start, end, its step, the input."""
-    seen = defaultdict(list)
+    by_sequence = defaultdict(list)
     for line in log.read_text().splitlines():
         number, *rest = map(int, line.split())
-        seen[number].append(tuple(rest))
-    return seen
+        by_sequence[number].append(tuple(rest))
+    return by_sequence
 
 
 @pytest.mark.engine
@@ -45,13 +45,13 @@ def test_each_sequence_begins_goes_on_and_ends(
         **arrivals,
     )
 
-    seen = sequences(tmp_path / "log")
-    lengths = [len(steps) for steps in seen.values()]
+    by_sequence = sequences(tmp_path / "log")
+    lengths = [len(steps) for steps in by_sequence.values()]
     assert result["error_rate"] == 0
     assert len(lengths) > 10
     assert max(lengths) <= 9
     assert 5 < sum(lengths) / len(lengths) < 7
-    for steps in seen.values():
+    for steps in by_sequence.values():
         assert [step[:3] for step in steps] == [
             (int(number == 1), int(number == len(steps)), number) for number in range(1, len(steps) + 1)
         ]

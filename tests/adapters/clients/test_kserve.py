@@ -123,7 +123,7 @@ class TestRequests:
         assert kserve.to_bytes("x", array) == np.array([1, 2], "<i4").tobytes()
 
     @pytest.mark.parametrize(
-        ("array", "options", "said"),
+        ("array", "options", "message"),
         [
             (np.array([1.0, np.nan]), {"binary": False}, "not finite.*binary=true"),
             (np.array([b"\xff"], object), {"binary": False}, "bytes that are not UTF-8 text"),
@@ -131,10 +131,10 @@ class TestRequests:
             (np.array(["\ud800"], object), {}, "not valid Unicode"),
         ],
     )
-    def test_what_cannot_be_carried_is_refused(self, array: Any, options: Any, said: str) -> None:
+    def test_what_cannot_be_carried_is_refused(self, array: Any, options: Any, message: str) -> None:
         """What JSON, or the protocol, has no form for is refused in a sentence that says what to do."""
         where = Endpoint(host="h", port=1, model="net", options=options)
-        with pytest.raises(RequestError, match=said):
+        with pytest.raises(RequestError, match=message):
             kserve_http.target([{"x": array}], where)
 
     def test_bfloat16_has_no_json(self) -> None:
@@ -286,8 +286,8 @@ class TestSharedMemory:
             ),
         }
         for client, answer in answers.items():
-            found = client.memory_arrays(answer, self.BOTH, memory)
-            assert {name: array.tolist() for name, array in found.items()} == {"a": [5, 6], "b": [7]}
+            arrays = client.memory_arrays(answer, self.BOTH, memory)
+            assert {name: array.tolist() for name, array in arrays.items()} == {"a": [5, 6], "b": [7]}
         for change, why in (
             ({"name": "c"}, "output 'c' was not asked for in shared memory"),
             ({"shape": [3]}, "output 'a' has 12 bytes, but only 8 were set aside"),
@@ -388,10 +388,10 @@ class TestAnswers:
         }.get(code, "uint_contents" if code.startswith("u") else "int_contents")  # fmt: skip
         flat = array.reshape(-1).tolist()
         getattr(output.contents, field).extend([t.encode() for t in flat] if code == "string" else flat)
-        found = kserve_grpc.arrays(reply(message.SerializeToString(), 0))["y"]
+        decoded = kserve_grpc.arrays(reply(message.SerializeToString(), 0))["y"]
 
-        assert found.dtype == array.dtype
-        assert np.array_equal(found, array)
+        assert decoded.dtype == array.dtype
+        assert np.array_equal(decoded, array)
 
     @settings(deadline=None)
     @given(
@@ -402,27 +402,27 @@ class TestAnswers:
     def test_numbers_round_trip(self, array: Any) -> None:
         """Whatever the shape and the numbers, NaN among them, raw bytes give the same array again."""
         name = kserve.datatype("x", array)
-        found = kserve.from_bytes("x", kserve.to_bytes("x", array), name, array.shape)
+        decoded = kserve.from_bytes("x", kserve.to_bytes("x", array), name, array.shape)
 
-        assert found.dtype == array.dtype
-        assert np.array_equal(found, array, equal_nan=array.dtype.kind == "f")
+        assert decoded.dtype == array.dtype
+        assert np.array_equal(decoded, array, equal_nan=array.dtype.kind == "f")
 
     @given(st.lists(st.text(st.characters(codec="utf-8"))))
     def test_text_round_trips(self, texts: list[str]) -> None:
         """Text of any length, with any letters, comes back."""
         array = np.array([*texts, ""], object)[:-1]
-        found = kserve.from_bytes("x", kserve.to_bytes("x", array), "BYTES", array.shape)
+        decoded = kserve.from_bytes("x", kserve.to_bytes("x", array), "BYTES", array.shape)
 
-        assert found.tolist() == texts
+        assert decoded.tolist() == texts
 
     def test_bytes_that_are_no_text_stay_bytes(self) -> None:
         """Where an element is no UTF-8, all are given as bytes."""
-        found = kserve.from_bytes("x", b"\x01\0\0\0\xff\x01\0\0\0a", "BYTES", [2])
+        decoded = kserve.from_bytes("x", b"\x01\0\0\0\xff\x01\0\0\0a", "BYTES", [2])
 
-        assert found.tolist() == [b"\xff", b"a"]
+        assert decoded.tolist() == [b"\xff", b"a"]
 
     @pytest.mark.parametrize(
-        ("outputs", "said"),
+        ("outputs", "message"),
         [
             ([], "no outputs"),
             (None, "no outputs"),
@@ -438,17 +438,17 @@ class TestAnswers:
             ),
         ],
     )
-    def test_malformed_answers(self, outputs: Any, said: str) -> None:
+    def test_malformed_answers(self, outputs: Any, message: str) -> None:
         """An answer without what it should have, or of another shape than it says, is told in a phrase."""
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             kserve_http.arrays(reply({"outputs": outputs}))
 
     def test_bytes_of_no_output(self) -> None:
         """Bytes that are left over are no part of an answer."""
         head = b'{"outputs":[{"name":"y","datatype":"INT8","shape":[1],"parameters":{"binary_data_size":1}}]}'
-        whole = reply(head + b"\x01\x02", head=JSON_LENGTH + b": " + str(len(head)).encode())
+        answer = reply(head + b"\x01\x02", head=JSON_LENGTH + b": " + str(len(head)).encode())
         with pytest.raises(ValueError, match="1 bytes of the answer belong to no output"):
-            kserve_http.arrays(whole)
+            kserve_http.arrays(answer)
 
     @pytest.mark.parametrize("length", [b"x", b"99999", b"-1"])
     def test_a_wrong_length_of_the_json(self, length: bytes) -> None:
@@ -484,12 +484,12 @@ class TestServer:
         """Each is named once, whatever its versions; what is no list of them names none."""
         index = [{"name": "b", "version": "1"}, {"name": "a"}, {"name": "b", "version": "2"}, {}]
         rows = {"models": [{"name": "b"}, {"name": "a"}, {"name": "b"}]}
-        told = protobuf.encode(kserve_grpc.INDEX, rows)
+        encoded = protobuf.encode(kserve_grpc.INDEX, rows)
 
         assert kserve_http.listed(reply(index)) == ("b", "a")
         assert kserve_http.listed(reply({"error": "no"})) == ()
         assert kserve_http.listed(reply([3])) == ()
-        assert kserve_grpc.listed(Reply(message=0, status=0, head=b"", body=told)) == ("b", "a")
+        assert kserve_grpc.listed(Reply(message=0, status=0, head=b"", body=encoded)) == ("b", "a")
         assert kserve_grpc.listed(Reply(message=0, status=12, head=b"", body=b"")) == ()
         assert b"POST /v2/repository/index" in kserve_http.listing(NET).messages[0]
         assert kserve_grpc.listing(NET).method.endswith("/RepositoryIndex")
@@ -498,17 +498,17 @@ class TestServer:
     def test_inputs_of_the_metadata(self, transport: str) -> None:
         """-1 in the first place is the batch; a model that declares nothing has no inputs."""
         client: Any = kserve_http if transport == "http" else kserve_grpc
-        found = client.inputs(recorded(f"mlserver {transport} described"), NET)
+        inputs = client.inputs(recorded(f"mlserver {transport} described"), NET)
 
-        assert found == (InputSpec(name="x", shape=("batch", 4), dtype="float32"),)
+        assert inputs == (InputSpec(name="x", shape=("batch", 4), dtype="float32"),)
         assert client.inputs(recorded(f"kserve {transport} described"), NET) == ()
 
     def test_free_dimensions_have_names(self) -> None:
         """Any other free dimension is named for its input and place."""
         metadata = {"name": "n", "inputs": [{"name": "ids", "datatype": "INT64", "shape": [-1, -1, 3]}]}
-        (found,) = kserve_http.inputs(reply(metadata), NET)
+        (spec,) = kserve_http.inputs(reply(metadata), NET)
 
-        assert found.shape == ("batch", "ids_dim1", 3)
+        assert spec.shape == ("batch", "ids_dim1", 3)
 
     @pytest.mark.parametrize("entry", [{}, {"name": "x"}, 7])
     def test_metadata_that_cannot_be_read(self, entry: Any) -> None:
@@ -518,15 +518,15 @@ class TestServer:
 
     def test_statistics_are_the_same_by_both_ways(self) -> None:
         """Triton's counters of a model, over HTTP and over gRPC, are the same Account."""
-        found = kserve_http.account(recorded("triton http statistics"), NET)
+        counters = kserve_http.account(recorded("triton http statistics"), NET)
 
-        assert found == kserve_grpc.account(recorded("triton grpc statistics"), NET)
-        assert isinstance(found, ServerCounters)
-        assert found.requests == 4
-        assert found.samples == 8
-        assert found.batches == {2: 4}
-        assert found.compute is not None
-        assert found.compute > 0
+        assert counters == kserve_grpc.account(recorded("triton grpc statistics"), NET)
+        assert isinstance(counters, ServerCounters)
+        assert counters.requests == 4
+        assert counters.samples == 8
+        assert counters.batches == {2: 4}
+        assert counters.compute is not None
+        assert counters.compute > 0
 
     def test_statistics_that_are_none(self) -> None:
         """A server without statistics answers with something else."""

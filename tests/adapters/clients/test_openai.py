@@ -54,10 +54,10 @@ def sent(feed: Feed = PROMPT, path: str = "", model: str = "llama", **options: A
     return head.split(b" ")[1].decode(), json.loads(body)
 
 
-def events(*found: Any, end: bytes = b"data: [DONE]\n\n") -> Any:
+def events(*parts: Any, end: bytes = b"data: [DONE]\n\n") -> Any:
     """Make an answer of events."""
-    said = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in found)
-    return reply(said + end, head=STREAM)
+    body = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in parts)
+    return reply(body + end, head=STREAM)
 
 
 class TestRequests:
@@ -140,25 +140,25 @@ class TestAnswers:
     @pytest.mark.parametrize("how", ["stream", "whole"])
     def test_real_answers(self, kind: str, how: str) -> None:
         """Text and tokens of a real server, streamed and whole; the tokens are those that it counted."""
-        found = recorded(f"transformers {kind} {how}")
+        answer = recorded(f"transformers {kind} {how}")
 
-        assert openai.arrays(found)["text"].shape == (1,)
-        assert openai.tokens(found) == (8 if kind == "completions" else 2)
-        assert openai.prompt_tokens(found) > 0
+        assert openai.arrays(answer)["text"].shape == (1,)
+        assert openai.tokens(answer) == (8 if kind == "completions" else 2)
+        assert openai.prompt_tokens(answer) > 0
 
     def test_a_stream_is_put_together(self) -> None:
         """Pieces of several choices are joined, each in its order; comments and other lines are none."""
-        told = events(
+        answer = events(
             {"choices": [{"index": 1, "text": "B"}]},
             {"choices": [{"index": 0, "delta": {"role": "assistant", "content": None}}]},
             {"choices": [{"index": 0, "delta": {"reasoning_content": "so "}}]},
             {"choices": [{"index": 0, "delta": {"content": "A"}}, {"index": 1, "text": "b"}]},
             {"choices": [], "usage": {"completion_tokens": 17}},
         )
-        told = reply(b": ping\r\nid: 4\n\n" + told.body.replace(b"\n", b"\r\n"), head=STREAM)
+        answer = reply(b": ping\r\nid: 4\n\n" + answer.body.replace(b"\n", b"\r\n"), head=STREAM)
 
-        assert openai.arrays(told)["text"].tolist() == ["so A", "Bb"]
-        assert openai.tokens(told) == 17
+        assert openai.arrays(answer)["text"].tolist() == ["so A", "Bb"]
+        assert openai.tokens(answer) == 17
 
     def test_tokens_are_never_counted(self) -> None:
         """Where the server tells no usage, nothing is said of tokens, however many pieces there were."""
@@ -169,19 +169,19 @@ class TestAnswers:
 
     def test_the_last_usage_counts(self) -> None:
         """A server that tells the usage with every piece is read at its last."""
-        told = events(*({"choices": [], "usage": {"completion_tokens": n}} for n in range(4)))
+        answer = events(*({"choices": [], "usage": {"completion_tokens": n}} for n in range(4)))
 
-        assert openai.tokens(told) == 3
+        assert openai.tokens(answer) == 3
 
     @pytest.mark.parametrize(
         "error", [{"error": {"message": "out of memory", "code": 500}}, {"error": "out of memory"}]
     )
     def test_an_error_within_a_stream(self, error: Any) -> None:
         """An error that is told after the status said that all was well is an error."""
-        told = events({"choices": [{"index": 0, "text": "a"}]}, error)
+        answer = events({"choices": [{"index": 0, "text": "a"}]}, error)
         for read in (openai.arrays, openai.tokens):
             with pytest.raises(BrokenStream, match="out of memory") as raised:
-                read(told)
+                read(answer)
             assert raised.value.outcome is RequestOutcome.SERVER_ERROR
 
     def test_a_stream_without_its_end(self) -> None:
@@ -197,13 +197,13 @@ class TestAnswers:
     def test_embeddings_in_their_order(self) -> None:
         """Rows come in the order of the texts, whatever the order in the answer; they are no tokens."""
         rows = [{"index": 1, "embedding": [3, 4]}, {"index": 0, "embedding": [1, 2]}]
-        found = reply({"data": rows, "usage": {"prompt_tokens": 9}})
+        answer = reply({"data": rows, "usage": {"prompt_tokens": 9}})
 
-        assert openai.arrays(found)["embedding"].tolist() == [[1, 2], [3, 4]]
-        assert openai.tokens(found) == -1
+        assert openai.arrays(answer)["embedding"].tolist() == [[1, 2], [3, 4]]
+        assert openai.tokens(answer) == -1
 
     @pytest.mark.parametrize(
-        "said",
+        "answer",
         [
             {},
             [],
@@ -214,18 +214,18 @@ class TestAnswers:
             {"data": [{"index": 0, "embedding": "a"}]},
         ],
     )
-    def test_what_is_no_answer(self, said: Any) -> None:
+    def test_what_is_no_answer(self, answer: Any) -> None:
         """An answer without choices or embeddings is told."""
         with pytest.raises(ValueError, match=r"answer|embedding"):
-            openai.arrays(reply(said))
+            openai.arrays(reply(answer))
 
 
 class TestPieces:
     @pytest.mark.parametrize("kind", ["completions", "chat"])
     def test_only_text_bears(self, kind: str) -> None:
         """Of the events of a real stream, the role alone, the usage and the end bear nothing."""
-        found = recorded(f"transformers {kind} stream").body.split(b"\n\n")
-        bearing = [openai.bearing(event) for event in found if event]
+        pieces = recorded(f"transformers {kind} stream").body.split(b"\n\n")
+        bearing = [openai.bearing(event) for event in pieces if event]
 
         assert bearing == ([True, True, False] if kind == "completions" else [False, True, False])
 
@@ -233,9 +233,9 @@ class TestPieces:
     def test_an_empty_piece_bears_nothing(self, delta: Any) -> None:
         """An event whose text is empty is none, spaces in its JSON or not."""
         for separators in ((",", ":"), (", ", ": ")):
-            said = json.dumps({"choices": [{"delta": delta, "index": 0}]}, separators=separators)
-            assert not openai.bearing(said.encode())
-            assert openai.bearing(said.replace("{}", '{"content": "x"}').encode()) == (not delta)
+            piece = json.dumps({"choices": [{"delta": delta, "index": 0}]}, separators=separators)
+            assert not openai.bearing(piece.encode())
+            assert openai.bearing(piece.replace("{}", '{"content": "x"}').encode()) == (not delta)
 
     def test_the_plugin_says_so(self) -> None:
         """The client has the capability by which a driver finds it."""

@@ -55,8 +55,8 @@ def values(schema: Schema) -> st.SearchStrategy[dict[str, Any]]:
     of_oneof = [name for name, kind in schema.values() if isinstance(kind, str) and kind.endswith("?")]
 
     def with_one(drawn: dict[str, Any]) -> dict[str, Any]:
-        given = [name for name in of_oneof if drawn[name] is not None]
-        return drawn | dict.fromkeys(given[1:])
+        set_fields = [name for name in of_oneof if drawn[name] is not None]
+        return drawn | dict.fromkeys(set_fields[1:])
 
     return st.fixed_dictionaries({name: _values(kind) for name, kind in schema.values()}).map(with_one)
 
@@ -70,9 +70,9 @@ def _values(kind: Any) -> st.SearchStrategy[Any]:
     return st.none() | _WORDS[kind[:-1]] if kind.endswith("?") else _WORDS[kind]
 
 
-def filled(message: Any, found: dict[str, Any]) -> Any:
+def filled(message: Any, fields: dict[str, Any]) -> Any:
     """Fill a message of google.protobuf with the same values; our maps are lists of entries."""
-    for name, value in found.items():
+    for name, value in fields.items():
         if isinstance(value, dict):
             filled(getattr(message, name), value).SetInParent()
         elif isinstance(value, list):
@@ -90,13 +90,22 @@ def filled(message: Any, found: dict[str, Any]) -> Any:
     return message
 
 
-def without_twins(found: Any) -> Any:
+def without_twins(message_fields: Any) -> Any:
     """Leave one entry for each key: a map has no more; a value that is absent is an empty one."""
-    if isinstance(found, list) and found and isinstance(found[0], dict) and "key" in found[0]:
-        return list({entry["key"]: entry for entry in map(without_twins, found)}.values())
-    if isinstance(found, list):
-        return [without_twins(item) for item in found]
-    return {name: without_twins(value) for name, value in found.items()} if isinstance(found, dict) else found
+    if (
+        isinstance(message_fields, list)
+        and message_fields
+        and isinstance(message_fields[0], dict)
+        and "key" in message_fields[0]
+    ):
+        return list({entry["key"]: entry for entry in map(without_twins, message_fields)}.values())
+    if isinstance(message_fields, list):
+        return [without_twins(item) for item in message_fields]
+    return (
+        {name: without_twins(value) for name, value in message_fields.items()}
+        if isinstance(message_fields, dict)
+        else message_fields
+    )
 
 
 class TestAgainstGoogle:
@@ -106,10 +115,10 @@ class TestAgainstGoogle:
     def test_what_we_write_is_what_google_reads(self, name: str, data: st.DataObject) -> None:
         """A message that we write is the one that google.protobuf makes of the same values."""
         where, schema = REAL[name]
-        found = without_twins(data.draw(values(schema)))
+        fields = without_twins(data.draw(values(schema)))
         real = schemas(where)[name]
 
-        assert real.FromString(encode(schema, found)) == filled(real(), found)
+        assert real.FromString(encode(schema, fields)) == filled(real(), fields)
 
     @pytest.mark.parametrize("name", REAL)
     @few
@@ -117,9 +126,9 @@ class TestAgainstGoogle:
     def test_what_google_writes_is_what_we_read(self, name: str, data: st.DataObject) -> None:
         """A message that google.protobuf writes is read by us as those values; unset messages are None."""
         where, schema = REAL[name]
-        found = without_twins(data.draw(values(schema)))
+        fields = without_twins(data.draw(values(schema)))
         real = schemas(where)[name]
-        written = filled(real(), found).SerializeToString(deterministic=True)
+        written = filled(real(), fields).SerializeToString(deterministic=True)
 
         assert real.FromString(encode(schema, decode(schema, written))) == real.FromString(written)
 
@@ -162,9 +171,9 @@ def _check(schema: Schema, descriptor: Any) -> None:
 class TestWire:
     @settings(deadline=None)
     @given(values(ODD))
-    def test_round_trip(self, found: dict[str, Any]) -> None:
+    def test_round_trip(self, fields: dict[str, Any]) -> None:
         """What is written is read again, whatever the numbers of its fields."""
-        assert decode(ODD, encode(ODD, found)) == found
+        assert decode(ODD, encode(ODD, fields)) == fields
 
     def test_defaults_take_no_bytes(self) -> None:
         """What is absent or has its default is not written, and is read as its default."""

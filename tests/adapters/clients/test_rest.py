@@ -67,7 +67,7 @@ class TestPredictions:
         assert b"text/plain" in sent[1]
 
     @pytest.mark.parametrize(
-        ("feed", "said"),
+        ("feed", "message"),
         [
             ({"x": np.zeros(2)}, "float64 of 2; set content=json"),
             ({"x": np.array(["a", "b"], object)}, "string of 2"),
@@ -75,13 +75,13 @@ class TestPredictions:
             ({}, "--input"),
         ],
     )
-    def test_what_cannot_go_raw(self, feed: Feed, said: str) -> None:
+    def test_what_cannot_go_raw(self, feed: Feed, message: str) -> None:
         """Anything else than one text or bytes is refused."""
-        with pytest.raises(RequestError, match=said):
+        with pytest.raises(RequestError, match=message):
             torchserve.target([feed], RAW)
 
     @pytest.mark.parametrize(
-        ("said", "outputs"),
+        ("answer", "outputs"),
         [
             (b'{"y": [[1.5]], "n": 3}', {"y": [[1.5]], "n": 3}),
             (b"[1, 2]", {"output": [1, 2]}),
@@ -90,11 +90,11 @@ class TestPredictions:
             (b"\x00\xff", {"output": [0, 255]}),
         ],
     )
-    def test_answers(self, said: bytes, outputs: Any) -> None:
+    def test_answers(self, answer: bytes, outputs: Any) -> None:
         """What a handler gives is read as arrays: objects, lists, numbers, text, or else its bytes."""
-        found = {name: array.tolist() for name, array in torchserve.arrays(reply(said)).items()}
+        arrays = {name: array.tolist() for name, array in torchserve.arrays(reply(answer)).items()}
 
-        assert found == outputs
+        assert arrays == outputs
 
     def test_answers_that_are_no_arrays(self) -> None:
         """Lists that are no rows are told."""
@@ -209,7 +209,7 @@ class TestMessages:
             clients_messages.check_http_status(away)
 
     @pytest.mark.parametrize(
-        ("said", "words"),
+        ("answer", "message"),
         [
             ({"error": "a."}, "a"),
             ({"error": {"message": "b", "code": 7}}, "b"),
@@ -219,16 +219,16 @@ class TestMessages:
             (b"x" * 999, "x" * 200),
         ],
     )
-    def test_the_servers_words_are_found(self, said: Any, words: str) -> None:
+    def test_the_servers_words_are_found(self, answer: Any, message: str) -> None:
         """The message of an error is found in whatever form servers wrap it, and cannot act on a terminal."""
-        assert clients_messages.error_message(reply(said).body) == words
+        assert clients_messages.error_message(reply(answer).body) == message
 
     def test_headers_of_a_reply(self) -> None:
         """A header is found whatever its letters."""
-        told = reply(b"", head=b"Content-Type: a\r\nX-Y:  b ")
+        answer = reply(b"", head=b"Content-Type: a\r\nX-Y:  b ")
 
-        assert clients_messages.header_value(told, "x-y") == "b"
-        assert clients_messages.header_value(told, "absent") == ""
+        assert clients_messages.header_value(answer, "x-y") == "b"
+        assert clients_messages.header_value(answer, "absent") == ""
 
 
 class TestTensors:

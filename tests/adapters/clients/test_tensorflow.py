@@ -101,10 +101,10 @@ class TestRest:
 
     def test_columns_and_signature(self) -> None:
         """In columns each input goes whole; another signature is named."""
-        found = body(TWO, format="columnar", signature="second")
+        request = body(TWO, format="columnar", signature="second")
 
-        assert found["signature_name"] == "second"
-        assert found["inputs"]["x"] == [[0.0, 1.0], [2.0, 3.0]]
+        assert request["signature_name"] == "second"
+        assert request["inputs"]["x"] == [[0.0, 1.0], [2.0, 3.0]]
 
     def test_the_path_tells_model_and_version(self) -> None:
         """Predict is asked of a version of the model."""
@@ -125,7 +125,7 @@ class TestRest:
             body(TWO, format="rows")
 
     @pytest.mark.parametrize(
-        ("said", "outputs"),
+        ("answer", "outputs"),
         [
             ({"predictions": [[1, 2], [3, 4]]}, {"output": [[1, 2], [3, 4]]}),
             ({"predictions": [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]}, {"a": [1, 2], "b": ["x", "y"]}),
@@ -134,14 +134,14 @@ class TestRest:
             ({"outputs": {"a": [1], "b": [{"b64": "YQ=="}]}}, {"a": [1], "b": [b"a"]}),
         ],
     )
-    def test_answers(self, said: Any, outputs: Any) -> None:
+    def test_answers(self, answer: Any, outputs: Any) -> None:
         """Rows and columns, with and without names, are read alike."""
-        found = {name: array.tolist() for name, array in tensorflow_http.arrays(reply(said)).items()}
+        arrays = {name: array.tolist() for name, array in tensorflow_http.arrays(reply(answer)).items()}
 
-        assert found == outputs
+        assert arrays == outputs
 
     @pytest.mark.parametrize(
-        ("said", "phrase"),
+        ("answer", "phrase"),
         [
             ({"error": "Servable not found"}, "Servable not found"),
             ({"predictions": []}, "no predictions"),
@@ -152,17 +152,17 @@ class TestRest:
             ([], "not a JSON object"),
         ],
     )
-    def test_malformed_answers(self, said: Any, phrase: str) -> None:
+    def test_malformed_answers(self, answer: Any, phrase: str) -> None:
         """What is no prediction is told in a phrase."""
         with pytest.raises(ValueError, match=phrase):
-            tensorflow_http.arrays(reply(said))
+            tensorflow_http.arrays(reply(answer))
 
     def test_real_answers_of_kserve(self) -> None:
         """An identity model of KServe gives back rows and columns."""
         for form in ("row", "columnar"):
-            found = tensorflow_http.arrays(recorded(f"kserve v1 {form}"))
-            assert found["x"].tolist() == [[1, 2, 3, 4], [0.5, 0, 0, -1]]
-            assert found["t"].tolist() == ["a", "b"]
+            arrays = tensorflow_http.arrays(recorded(f"kserve v1 {form}"))
+            assert arrays["x"].tolist() == [[1, 2, 3, 4], [0.5, 0, 0, -1]]
+            assert arrays["t"].tolist() == ["a", "b"]
 
 
 class TestDescription:
@@ -175,9 +175,9 @@ class TestDescription:
 
     def test_inputs_of_a_saved_model(self) -> None:
         """The metadata of a real SavedModel over gRPC gives its inputs, each with its dtype."""
-        found = tensorflow_grpc.inputs(recorded("tensorflow grpc described"), NET)
+        specs = tensorflow_grpc.inputs(recorded("tensorflow grpc described"), NET)
 
-        assert {spec.name: (spec.dtype, spec.shape) for spec in found} == {
+        assert {spec.name: (spec.dtype, spec.shape) for spec in specs} == {
             "b": ("bfloat16", ("batch", 2)),
             "h": ("float16", ("batch", 2)),
             "n": ("int64", ("batch", 2)),
@@ -233,22 +233,22 @@ class TestPredict:
         """A request is read by google.protobuf, over the real schema, as the tensors that were given."""
         pytest.importorskip("google.protobuf")
         (message,) = tensorflow_grpc.target([TWO], NET).messages
-        found = schemas("tensorflow")["tensorflow.serving.PredictRequest"].FromString(message)
+        request = schemas("tensorflow")["tensorflow.serving.PredictRequest"].FromString(message)
 
-        assert (found.model_spec.name, found.model_spec.version.value) == ("net", 3)
-        assert found.inputs["x"].tensor_content == TWO["x"].tobytes()
-        assert [dim.size for dim in found.inputs["x"].tensor_shape.dim] == [2, 2]
-        assert list(found.inputs["t"].string_val) == [b"a", b"\xff"]
+        assert (request.model_spec.name, request.model_spec.version.value) == ("net", 3)
+        assert request.inputs["x"].tensor_content == TWO["x"].tobytes()
+        assert [dim.size for dim in request.inputs["x"].tensor_shape.dim] == [2, 2]
+        assert list(request.inputs["t"].string_val) == [b"a", b"\xff"]
 
     def test_outputs_of_a_saved_model(self) -> None:
         """A real model's outputs are read, whichever field they lie in; bfloat16 as float32."""
-        found = tensorflow_grpc.arrays(recorded("tensorflow grpc predict"))
+        arrays = tensorflow_grpc.arrays(recorded("tensorflow grpc predict"))
 
-        assert found["y"].tolist() == [[10.0], [-0.5]]
-        assert found["n"].tolist() == [[2, -4], [6, 8]]
-        assert found["t"].tolist() == ["A", "ZWO"]
-        assert (found["h"].dtype.name, found["h"].tolist()) == ("float16", [[0.5, -2.0], [3.0, 4.0]])
-        assert (found["b"].dtype.name, found["b"].tolist()) == ("float32", [[0.5, -2.0], [3.0, 4.0]])
+        assert arrays["y"].tolist() == [[10.0], [-0.5]]
+        assert arrays["n"].tolist() == [[2, -4], [6, 8]]
+        assert arrays["t"].tolist() == ["A", "ZWO"]
+        assert (arrays["h"].dtype.name, arrays["h"].tolist()) == ("float16", [[0.5, -2.0], [3.0, 4.0]])
+        assert (arrays["b"].dtype.name, arrays["b"].tolist()) == ("float32", [[0.5, -2.0], [3.0, 4.0]])
 
     @pytest.mark.parametrize(
         "dtype", [d for d in tensorflow.DTYPES if d not in {"string", "bfloat16", "float16"}]
@@ -265,10 +265,10 @@ class TestPredict:
         tensor.dtype = tensorflow.DTYPES[dtype][1]
         tensor.tensor_shape.dim.add(size=3)
         getattr(tensor, field).extend([0, 1])
-        found = tensorflow_grpc.arrays(reply(message.SerializeToString(), 0))["y"]
+        output = tensorflow_grpc.arrays(reply(message.SerializeToString(), 0))["y"]
 
-        assert found.dtype == dtype
-        assert found.tolist() == [0, 1, 1]
+        assert output.dtype == dtype
+        assert output.tolist() == [0, 1, 1]
 
     def test_a_shape_that_is_out_of_all_proportion(self) -> None:
         """One value is not repeated for a shape that no memory holds."""
@@ -287,8 +287,8 @@ class TestPredict:
         made = schemas("tensorflow")["tensorflow.serving.PredictResponse"]
         message = made()
         message.outputs["y"].dtype = 20
-        for wrong, said in ((made(), "no outputs"), (message, "dtype number 20")):
-            with pytest.raises(ValueError, match=said):
+        for wrong, phrase in ((made(), "no outputs"), (message, "dtype number 20")):
+            with pytest.raises(ValueError, match=phrase):
                 tensorflow_grpc.arrays(reply(wrong.SerializeToString(), 0))
 
     def test_a_version_has_to_be_a_number(self) -> None:

@@ -79,8 +79,8 @@ def families(result: Result) -> dict[str, Any]:
 def test_prometheus_reads_what_was_written(tmp_path: Path) -> None:
     """Quantiles, count and sum are those of the samples; the unit is in the name; doubts are gauges."""
     result = few()
-    told = families(result)
-    latency = told["modeldyno_latency_seconds"]
+    metrics = families(result)
+    latency = metrics["modeldyno_latency_seconds"]
     samples = {tuple(sorted(s.labels.items())): s for s in latency.samples}
     quantiles = {s.labels["quantile"]: s.value for s in latency.samples if "quantile" in s.labels}
 
@@ -91,11 +91,11 @@ def test_prometheus_reads_what_was_written(tmp_path: Path) -> None:
         "sum": pytest.approx(sum(call_times(40))),
     }
     assert samples
-    raw = {s.labels["quantile"]: s.value for s in told["modeldyno_latency_raw_seconds"].samples}
+    raw = {s.labels["quantile"]: s.value for s in metrics["modeldyno_latency_raw_seconds"].samples}
     assert raw["0.99"] == result["latency.p99.raw"]
-    assert told["modeldyno_throughput_per_second"].samples[0].value == 123.0
-    assert [s.labels["code"] for s in told["modeldyno_doubt"].samples] == ["drift"]
-    assert told["modeldyno_result"].samples[0].labels["id"] == result.id
+    assert metrics["modeldyno_throughput_per_second"].samples[0].value == 123.0
+    assert [s.labels["code"] for s in metrics["modeldyno_doubt"].samples] == ["drift"]
+    assert metrics["modeldyno_result"].samples[0].labels["id"] == result.id
     assert documents_export.export(result, f"prometheus:{tmp_path}/out.prom", none) == f"{tmp_path}/out.prom"
     assert (tmp_path / "out.prom").read_text().endswith("# EOF\n")
 
@@ -104,8 +104,8 @@ def test_prometheus_reads_what_was_written(tmp_path: Path) -> None:
 def test_no_name_breaks_the_text_of_prometheus(name: str) -> None:
     """A label holds any text; the parser gives it back."""
     result = replace(few(), model=None, job=replace(few().job, name=name or "x", config={"precision": name}))
-    told = families(result)
-    labels = told["modeldyno_throughput_per_second"].samples[0].labels
+    metrics = families(result)
+    labels = metrics["modeldyno_throughput_per_second"].samples[0].labels
 
     assert labels["precision"] == name
 
@@ -197,11 +197,11 @@ def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:
     result = few()
     folder = documents_export.export(result, f"tensorboard:{tmp_path}", none)
     documents_export.export(result, f"tensorboard:{tmp_path}", none)
-    told = scalars(folder)
+    logged = scalars(folder)
 
-    assert told["latency.p50"] == pytest.approx(result["latency.p50"])
-    assert told["latency.p99.raw"] == pytest.approx(result["latency.p99.raw"])
-    assert "latency.p99" not in told
+    assert logged["latency.p50"] == pytest.approx(result["latency.p50"])
+    assert logged["latency.p99.raw"] == pytest.approx(result["latency.p99.raw"])
+    assert "latency.p99" not in logged
     assert len(list(Path(folder).iterdir())) == 1
     loader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     events = loader.EventAccumulator(folder)
@@ -255,14 +255,14 @@ def test_wandb_keeps_an_offline_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     result = few()
     folder = documents_export.export(result, f"wandb:{tmp_path}/runs", none)
-    found: dict[str, Any] = {}
+    logged: dict[str, Any] = {}
     for record in wandb_records(Path(folder)):
         for item in (*record.summary.update, *record.run.summary.update):
-            found[".".join(item.nested_key) or item.key] = json.loads(item.value_json)
+            logged[".".join(item.nested_key) or item.key] = json.loads(item.value_json)
 
-    assert found["latency.p50"] == pytest.approx(result["latency.p50"])
-    assert found["latency.p99.raw"] == pytest.approx(result["latency.p99.raw"])
-    assert "latency.p99" not in found
+    assert logged["latency.p50"] == pytest.approx(result["latency.p50"])
+    assert logged["latency.p99.raw"] == pytest.approx(result["latency.p99.raw"])
+    assert "latency.p99" not in logged
     assert codec.read(next(Path(folder).rglob("result.json"))).id == result.id
     assert documents_export.export(result, f"wandb:{tmp_path}/runs", none) == folder
 
@@ -359,8 +359,8 @@ def test_requests_lie_where_they_were(suffix: str, tmp_path: Path) -> None:
     from modeldyno.core.load.foreign_load import ForeignRequest, foreign_records
     from modeldyno.loadgen.record_spool import write_records
 
-    told = [(1000, 2000, 9000), (2000, 2000, 8000), (9500, 9500, 12000)]
-    made = foreign_records([ForeignRequest(due=due, sent=sent, end=end) for due, sent, end in told])
+    times = [(1000, 2000, 9000), (2000, 2000, 8000), (9500, 9500, 12000)]
+    made = foreign_records([ForeignRequest(due=due, sent=sent, end=end) for due, sent, end in times])
     written = write_records(made, tmp_path / f"records{suffix}")
     result = replace(
         a_result(measurements=(observed_number("queue_time", 0.001), observed_number("compute_time", 0.002))),

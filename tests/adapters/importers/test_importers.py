@@ -48,17 +48,17 @@ class TestLoadgen(ImporterSuite):
 
 
 def read(name: str) -> Result:
-    (found,) = import_.read(GOLDEN / name)
-    return found
+    (result,) = import_.read(GOLDEN / name)
+    return result
 
 
 def document(name: str) -> Any:
     return json.loads((GOLDEN / name).read_text())
 
 
-def gaps(found: Result) -> set[str]:
+def gaps(result: Result) -> set[str]:
     """The metrics that are said to be defined otherwise."""
-    return {d.seen.partition(":")[0] for d in found.doubts if d.code == "other-definition"}
+    return {d.seen.partition(":")[0] for d in result.doubts if d.code == "other-definition"}
 
 
 # --- perf_analyzer ---------------------------------------------------------------------------------
@@ -92,18 +92,18 @@ def test_stages_of_the_csv_are_ours() -> None:
 def test_a_rate_of_perf_analyzer_is_an_open_loop() -> None:
     """Its latency, from the sending, is a service time."""
     for name in ("perf_analyzer_rate.json", "perf_analyzer_rate.csv"):
-        found = read(name)
-        assert found.job.load is not None
-        assert (found.job.load.arrivals, found.job.load.rate) == (Arrivals.CONSTANT, 20)
-        assert found.find("latency") is None
+        result = read(name)
+        assert result.job.load is not None
+        assert (result.job.load.arrivals, result.job.load.rate) == (Arrivals.CONSTANT, 20)
+        assert result.find("latency") is None
 
 
 def test_events_of_a_stream_are_pieces_where_they_bear_text() -> None:
     """Six words came in six responses; the usage and the end are in the last one, and no pieces."""
-    found = read("perf_analyzer_openai.json")
+    result = read("perf_analyzer_openai.json")
 
-    assert found.ask("time_to_first_token.n").value == 40
-    assert found.ask("inter_chunk_latency.n").value == 5 * 40
+    assert result.ask("time_to_first_token.n").value == 40
+    assert result.ask("inter_chunk_latency.n").value == 5 * 40
 
 
 # --- vLLM ------------------------------------------------------------------------------------------
@@ -111,46 +111,46 @@ def test_events_of_a_stream_are_pieces_where_they_bear_text() -> None:
 
 def test_times_of_vllm_are_those_that_it_printed() -> None:
     """Distributions from the lists have the means that stand in the same file."""
-    said, found = document("vllm_closed.json"), read("vllm_closed.json")
+    printed, result = document("vllm_closed.json"), read("vllm_closed.json")
 
-    assert found.ask("time_to_first_token.mean").value == pytest.approx(said["mean_ttft_ms"] * 1e-3)
-    assert found.ask("time_per_output_token.mean").value == pytest.approx(said["mean_tpot_ms"] * 1e-3)
-    assert found.ask("inter_chunk_latency.mean").value == pytest.approx(said["mean_itl_ms"] * 1e-3)
-    assert found.ask("latency.p50").value == pytest.approx(sorted(said["latencies"])[59], rel=1e-6)
-    assert found["request_rate"] == pytest.approx(said["request_throughput"], rel=0.02)
-    assert found["token_rate"] == pytest.approx(said["output_throughput"], rel=0.02)
-    assert found.job.load is not None
-    assert found.job.load.concurrency == 4
-    assert gaps(found) == {"service_time", "inter_chunk_latency"}
+    assert result.ask("time_to_first_token.mean").value == pytest.approx(printed["mean_ttft_ms"] * 1e-3)
+    assert result.ask("time_per_output_token.mean").value == pytest.approx(printed["mean_tpot_ms"] * 1e-3)
+    assert result.ask("inter_chunk_latency.mean").value == pytest.approx(printed["mean_itl_ms"] * 1e-3)
+    assert result.ask("latency.p50").value == pytest.approx(sorted(printed["latencies"])[59], rel=1e-6)
+    assert result["request_rate"] == pytest.approx(printed["request_throughput"], rel=0.02)
+    assert result["token_rate"] == pytest.approx(printed["output_throughput"], rel=0.02)
+    assert result.job.load is not None
+    assert result.job.load.concurrency == 4
+    assert gaps(result) == {"service_time", "inter_chunk_latency"}
 
 
 def test_the_queue_of_the_client_counts_in_an_open_loop() -> None:
     """From 0.30 on vLLM tells how long a request waited in it; latency is then from when it was due."""
-    said, found = document("vllm_open.json"), read("vllm_open.json")
-    whole = [lag + time for lag, time in zip(said["queue_times"], said["latencies"], strict=True)]
+    printed, result = document("vllm_open.json"), read("vllm_open.json")
+    latencies = [lag + time for lag, time in zip(printed["queue_times"], printed["latencies"], strict=True)]
 
-    assert found.ask("latency.mean").value == pytest.approx(sum(whole) / len(whole), rel=1e-6)
-    assert found.job.load is not None
-    assert found.job.load.arrivals is Arrivals.POISSON
+    assert result.ask("latency.mean").value == pytest.approx(sum(latencies) / len(latencies), rel=1e-6)
+    assert result.job.load is not None
+    assert result.job.load.arrivals is Arrivals.POISSON
 
 
 def test_without_details_vllm_gives_its_latencies_and_figures() -> None:
     """Latencies are samples; the time to the first token is a figure without an interval."""
-    said, found = document("vllm_plain.json"), read("vllm_plain.json")
+    printed, result = document("vllm_plain.json"), read("vllm_plain.json")
 
-    assert found.ask("latency.n").value == 40
-    assert found["time_to_first_token.p50"] == pytest.approx(said["median_ttft_ms"] * 1e-3)
-    assert found.ask("time_to_first_token.p99").value is None
-    assert found["time_to_first_token.p99.raw"] == pytest.approx(said["p99_ttft_ms"] * 1e-3)
-    assert found["request_rate"] == said["request_throughput"]
+    assert result.ask("latency.n").value == 40
+    assert result["time_to_first_token.p50"] == pytest.approx(printed["median_ttft_ms"] * 1e-3)
+    assert result.ask("time_to_first_token.p99").value is None
+    assert result["time_to_first_token.p99.raw"] == pytest.approx(printed["p99_ttft_ms"] * 1e-3)
+    assert result["request_rate"] == printed["request_throughput"]
 
 
 def changed(tmp_path: Path, name: str, **values: Any) -> Result:
     """Read a file with other values in it."""
     path = tmp_path / "changed.json"
     path.write_text(json.dumps({**document(name), **values}))
-    (found,) = import_.read(path)
-    return found
+    (result,) = import_.read(path)
+    return result
 
 
 def test_several_runs_in_a_file_are_several_results(tmp_path: Path) -> None:
@@ -159,31 +159,31 @@ def test_several_runs_in_a_file_are_several_results(tmp_path: Path) -> None:
     path = tmp_path / "runs.json"
     path.write_text("\n".join(lines))
 
-    assert len({found.id for found in import_.read(path)}) == 2
+    assert len({result.id for result in import_.read(path)}) == 2
 
 
 def test_requests_that_failed_are_counted(tmp_path: Path) -> None:
     """An error of vLLM's has no kind, which is said."""
     errors = ["Bad Gateway", *[""] * 119]
-    found = changed(tmp_path, "vllm_closed.json", errors=errors, failed=1)
+    result = changed(tmp_path, "vllm_closed.json", errors=errors, failed=1)
 
-    assert found["requests@server-error"] == 1
-    assert "requests" in gaps(found)
+    assert result["requests@server-error"] == 1
+    assert "requests" in gaps(result)
 
 
 def test_older_releases_of_vllm_tell_less(tmp_path: Path) -> None:
     """Without a limit, a date or times of whole requests, what there is is told."""
-    found = changed(
+    result = changed(
         tmp_path, "vllm_plain.json", latencies=[], max_concurrency=None, date="", failed=2, backend=""
     )
     gamma = changed(tmp_path, "vllm_open.json", burstiness=0.5, queue_times=[], errors=[], output_lens=0)
 
-    assert found.job.load is not None
-    assert found.job.load.concurrency == 40
-    assert "latency" in gaps(found)
-    assert found["latency.p50"] is not None
-    assert found["requests@server-error"] == 2
-    assert found.created
+    assert result.job.load is not None
+    assert result.job.load.concurrency == 40
+    assert "latency" in gaps(result)
+    assert result["latency.p50"] is not None
+    assert result["requests@server-error"] == 2
+    assert result.created
     assert "offered_rate" in gaps(gamma)
     assert gamma.find("time_per_output_token", "mean") is not None
 
@@ -194,23 +194,23 @@ def test_older_releases_of_vllm_tell_less(tmp_path: Path) -> None:
 def test_times_of_guidellm_are_those_that_it_printed() -> None:
     """Distributions from the requests have the means that stand in the same file."""
     for name in ("guidellm_concurrent.json", "guidellm_poisson.json"):
-        said, found = document(name)["benchmarks"][0]["metrics"], read(name)
-        latency = said["request_latency"]["successful"]
-        assert found.ask("service_time.mean").value == pytest.approx(latency["mean"], rel=1e-5)
-        each = said["inter_token_latency_ms"]["successful"]
-        assert found.ask("time_per_output_token.mean").value == pytest.approx(each["mean"] * 1e-3, rel=1e-3)
-        assert found.find("inter_token_latency") is None
+        printed, result = document(name)["benchmarks"][0]["metrics"], read(name)
+        latency = printed["request_latency"]["successful"]
+        assert result.ask("service_time.mean").value == pytest.approx(latency["mean"], rel=1e-5)
+        each = printed["inter_token_latency_ms"]["successful"]
+        assert result.ask("time_per_output_token.mean").value == pytest.approx(each["mean"] * 1e-3, rel=1e-3)
+        assert result.find("inter_token_latency") is None
 
 
 def test_guidellm_tells_when_a_request_was_due() -> None:
     """In an open loop latency counts from its targeted start; there was no limit on what was on its way."""
-    said = document("guidellm_poisson.json")["benchmarks"][0]["metrics"]["request_scheduled_latency"]
-    found = read("guidellm_poisson.json")
+    printed = document("guidellm_poisson.json")["benchmarks"][0]["metrics"]["request_scheduled_latency"]
+    result = read("guidellm_poisson.json")
 
-    assert found["latency.mean.raw"] == pytest.approx(said["successful"]["mean"])
-    assert found.job.load is not None
-    assert (found.job.load.rate, found.job.load.concurrency) == (10, None)
-    assert read("guidellm_concurrent.json").job.load != found.job.load
+    assert result["latency.mean.raw"] == pytest.approx(printed["successful"]["mean"])
+    assert result.job.load is not None
+    assert (result.job.load.rate, result.job.load.concurrency) == (10, None)
+    assert read("guidellm_concurrent.json").job.load != result.job.load
 
 
 def test_a_warm_up_of_guidellm_is_left_out(tmp_path: Path) -> None:
@@ -220,10 +220,10 @@ def test_a_warm_up_of_guidellm_is_left_out(tmp_path: Path) -> None:
     benchmark |= {"warmup_duration": 0.5, "start_time": benchmark["start_time"] + 0.5}
     path = tmp_path / "benchmarks.json"
     path.write_text(json.dumps(report))
-    (found,) = import_.read(path)
+    (result,) = import_.read(path)
 
-    assert 0 < (found["requests@ok"] or 0) < 60
-    assert "whole-load" not in [doubt.code for doubt in found.doubts]
+    assert 0 < (result["requests@ok"] or 0) < 60
+    assert "whole-load" not in [doubt.code for doubt in result.doubts]
 
 
 def test_a_sample_of_requests_is_not_taken_for_all(tmp_path: Path) -> None:
@@ -233,11 +233,11 @@ def test_a_sample_of_requests_is_not_taken_for_all(tmp_path: Path) -> None:
     report["benchmarks"][0]["start_time"] = None
     path = tmp_path / "benchmarks.json"
     path.write_text(json.dumps(report))
-    (found,) = import_.read(path)
-    said = report["benchmarks"][0]["metrics"]["requests_per_second"]["successful"]["mean"]
+    (result,) = import_.read(path)
+    rate = report["benchmarks"][0]["metrics"]["requests_per_second"]["successful"]["mean"]
 
-    assert found["request_rate"] == pytest.approx(said)
-    assert "no-samples" in [doubt.code for doubt in found.doubts]
+    assert result["request_rate"] == pytest.approx(rate)
+    assert "no-samples" in [doubt.code for doubt in result.doubts]
 
 
 def test_errors_of_guidellm_are_counted(tmp_path: Path) -> None:
@@ -248,11 +248,11 @@ def test_errors_of_guidellm_are_counted(tmp_path: Path) -> None:
     requests["incomplete"] = [{"info": {"timings": {}}}]
     path = tmp_path / "benchmarks.json"
     path.write_text(json.dumps(report))
-    (found,) = import_.read(path)
+    (result,) = import_.read(path)
 
-    assert found["requests@server-error"] == 1
-    assert found["requests@ok"] == 59
-    assert "requests" in gaps(found)
+    assert result["requests@server-error"] == 1
+    assert result["requests@ok"] == 59
+    assert "requests" in gaps(result)
 
 
 # --- AIPerf ----------------------------------------------------------------------------------------
@@ -261,37 +261,42 @@ def test_errors_of_guidellm_are_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["aiperf_closed", "aiperf_open"])
 def test_times_of_aiperf_are_those_that_it_printed(name: str) -> None:
     """Both files of JSON give the requests, with the means of the statistics; the CSV gives figures."""
-    said = document(f"{name}/profile_export_aiperf.json")
+    printed = document(f"{name}/profile_export_aiperf.json")
     for file in ("profile_export_aiperf.json", "profile_export.jsonl"):
-        found = read(f"{name}/{file}")
-        assert found.ask("service_time.mean").value == pytest.approx(said["request_latency"]["avg"] * 1e-3)
-        assert found.ask("service_time.n").value == 60
-        assert str(found.job.model) == "url:http://127.0.0.1:18451#echo"
+        result = read(f"{name}/{file}")
+        assert result.ask("service_time.mean").value == pytest.approx(
+            printed["request_latency"]["avg"] * 1e-3
+        )
+        assert result.ask("service_time.n").value == 60
+        assert str(result.job.model) == "url:http://127.0.0.1:18451#echo"
         # AIPerf's own tokenizer saw thirty bytes; the server generated six tokens.
-        assert found["token_rate"] == pytest.approx(6 * (found["request_rate"] or 0))
+        assert result["token_rate"] == pytest.approx(6 * (result["request_rate"] or 0))
     table = read(f"{name}/profile_export_aiperf.csv")
-    assert table["service_time.mean"] == pytest.approx(said["request_latency"]["avg"] * 1e-3, rel=1e-2)
+    assert table["service_time.mean"] == pytest.approx(printed["request_latency"]["avg"] * 1e-3, rel=1e-2)
     assert table["requests@ok"] == 60
 
 
 def test_the_credit_of_aiperf_is_when_a_request_was_due() -> None:
     """Its latency that allows for the wait in the client is ours."""
-    said, found = document("aiperf_open/profile_export_aiperf.json"), read("aiperf_open/profile_export.jsonl")
+    printed, result = (
+        document("aiperf_open/profile_export_aiperf.json"),
+        read("aiperf_open/profile_export.jsonl"),
+    )
 
-    assert found.job.load is not None
-    assert found.job.load.rate == 10
-    assert found["latency.mean.raw"] == pytest.approx(said["effective_latency"]["avg"] * 1e-3, rel=1e-3)
+    assert result.job.load is not None
+    assert result.job.load.rate == 10
+    assert result["latency.mean.raw"] == pytest.approx(printed["effective_latency"]["avg"] * 1e-3, rel=1e-3)
 
 
 def test_requests_alone_do_not_tell_the_load(tmp_path: Path) -> None:
     """Without the statistics beside them they are taken for a closed loop, and that is said."""
     path = tmp_path / "profile_export.jsonl"
     path.write_text((GOLDEN / "aiperf_closed/profile_export.jsonl").read_text())
-    (found,) = import_.read(path)
+    (result,) = import_.read(path)
 
-    assert found.job.load is not None
-    assert found.job.load.concurrency == 3
-    assert any("has no load" in doubt.seen for doubt in found.doubts)
+    assert result.job.load is not None
+    assert result.job.load.concurrency == 3
+    assert any("has no load" in doubt.seen for doubt in result.doubts)
 
 
 @pytest.mark.parametrize(
@@ -306,12 +311,12 @@ def test_the_older_shape_of_a_load_is_read(mode: str, arrivals: Arrivals, tmp_pa
     }
     path = tmp_path / "summary.json"
     path.write_text(json.dumps(summary))
-    (found,) = import_.read(path)
+    (result,) = import_.read(path)
 
-    assert found.job.load == Load(arrivals=arrivals, rate=5.0, concurrency=8)
-    assert str(found.job.model) == "url:http://host#m"
-    assert found.find("latency", "mean") is None
-    assert found["service_time.mean"] == pytest.approx(summary["request_latency"]["avg"] * 1e-3)
+    assert result.job.load == Load(arrivals=arrivals, rate=5.0, concurrency=8)
+    assert str(result.job.model) == "url:http://host#m"
+    assert result.find("latency", "mean") is None
+    assert result["service_time.mean"] == pytest.approx(summary["request_latency"]["avg"] * 1e-3)
 
 
 @pytest.mark.parametrize(
@@ -332,10 +337,10 @@ def test_errors_of_aiperf_have_kinds(error: dict[str, Any], scope: str, tmp_path
     second["metadata"]["benchmark_phase"] = "warmup"
     path = tmp_path / "records.jsonl"
     path.write_text("\n".join([json.dumps(first), json.dumps(second), *lines[2:]]))
-    (found,) = import_.read(path)
+    (result,) = import_.read(path)
 
-    assert found[f"requests@{scope}"] == 1
-    assert found["requests@ok"] == 58
+    assert result[f"requests@{scope}"] == 1
+    assert result["requests@ok"] == 58
 
 
 # --- the page --------------------------------------------------------------------------------------
@@ -360,24 +365,24 @@ def test_the_page_names_metrics_doubts_and_tools_that_are() -> None:
 @pytest.mark.parametrize("log", ["summary.txt", "detail.txt", "trace.json"])
 def test_each_log_of_loadgen_is_read_with_the_others(log: str) -> None:
     """Whichever is named: the samples come from the trace, the rest from the detail log and the summary."""
-    found = read(f"loadgen_server/mlperf_log_{log}")
+    result = read(f"loadgen_server/mlperf_log_{log}")
     trace = (GOLDEN / "loadgen_server" / "mlperf_log_trace.json").read_text()
-    assert found.number("requests", "ok") == trace.count('"name":"Sample"')
-    assert found.job.load == Load(arrivals=Arrivals.POISSON, rate=50.0)
-    assert found.environment.software["loadgen"] == "6.0.17"
-    assert found.job.config == {"scenario": "Server"}
-    assert found.created.startswith("2026-11-26T")
-    assert found.name == "PySUT"
+    assert result.number("requests", "ok") == trace.count('"name":"Sample"')
+    assert result.job.load == Load(arrivals=Arrivals.POISSON, rate=50.0)
+    assert result.environment.software["loadgen"] == "6.0.17"
+    assert result.job.config == {"scenario": "Server"}
+    assert result.created.startswith("2026-11-26T")
+    assert result.name == "PySUT"
 
 
 def test_the_latency_of_loadgen_counts_from_the_schedule() -> None:
     """In the scenario Server a sample is due at a time; what it waits in LoadGen is a send lag."""
-    found = read("loadgen_server/mlperf_log_trace.json")
+    result = read("loadgen_server/mlperf_log_trace.json")
     summary = (GOLDEN / "loadgen_server" / "mlperf_log_summary.txt").read_text()
-    told = int(re.search(r"Max latency \(ns\)\s*: (\d+)", summary)[1])  # type: ignore[index]
-    assert found.number("latency", statistic="max") == pytest.approx(told * 1e-9)
-    assert found.number("send_lag", statistic="max") > 0.001  # type: ignore[operator]
-    assert "latency" in gaps(found)
+    printed = int(re.search(r"Max latency \(ns\)\s*: (\d+)", summary)[1])  # type: ignore[index]
+    assert result.number("latency", statistic="max") == pytest.approx(printed * 1e-9)
+    assert result.number("send_lag", statistic="max") > 0.001  # type: ignore[operator]
+    assert "latency" in gaps(result)
     single = read("loadgen_single/mlperf_log_summary.txt")
     assert single.job.load == Load(concurrency=1)
     assert single.find("send_lag") is None
@@ -388,12 +393,12 @@ def test_a_log_of_loadgen_without_a_trace_has_figures(tmp_path: Path, log: str) 
     """The statistics are those that it tells, in seconds, without intervals."""
     text = (GOLDEN / "loadgen_single" / f"mlperf_log_{log}").read_text()
     (tmp_path / f"mlperf_log_{log}").write_text(text.replace("SingleStream", "MultiStream"))
-    (found,) = import_.read(tmp_path / f"mlperf_log_{log}")
+    (result,) = import_.read(tmp_path / f"mlperf_log_{log}")
     summary = (GOLDEN / "loadgen_single" / "mlperf_log_summary.txt").read_text()
-    told = int(re.search(r"^99.00 percentile latency \(ns\)\s*: (\d+)", summary, re.MULTILINE)[1])  # type: ignore[index]
-    assert found.number("latency", "p99") == pytest.approx(told * 1e-9)
-    assert any("MultiStream" in doubt.seen for doubt in found.doubts)
-    assert "no-samples" in {doubt.code for doubt in found.doubts}
+    printed = int(re.search(r"^99.00 percentile latency \(ns\)\s*: (\d+)", summary, re.MULTILINE)[1])  # type: ignore[index]
+    assert result.number("latency", "p99") == pytest.approx(printed * 1e-9)
+    assert any("MultiStream" in doubt.seen for doubt in result.doubts)
+    assert "no-samples" in {doubt.code for doubt in result.doubts}
 
 
 def test_offline_logs_of_loadgen_have_a_rate_only(tmp_path: Path) -> None:
@@ -401,9 +406,9 @@ def test_offline_logs_of_loadgen_have_a_rate_only(tmp_path: Path) -> None:
     path = tmp_path / "mlperf_log_summary.txt"
     heading = "=====\nMLPerf Results Summary\n=====\nSUT name : mine\nScenario : Offline\n"
     path.write_text(f"{heading}Samples per second: 1234.5\nResult is : VALID\nMean latency (ns) : 100\n")
-    (found,) = import_.read(path)
-    assert found.number("throughput") == 1234.5
-    assert found.find("latency", "mean") is None
+    (result,) = import_.read(path)
+    assert result.number("throughput") == 1234.5
+    assert result.find("latency", "mean") is None
     path.write_text(heading)
     with pytest.raises(UnreadableDocument, match="there are no times in it"):
         import_.read(path)

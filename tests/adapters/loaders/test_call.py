@@ -90,9 +90,9 @@ class TestInputs:
 
     def test_any_object_is_an_input(self) -> None:
         """An input that is not numeric is passed unchanged, in a zero-dimensional array."""
-        given = {"a": 1}
+        value = {"a": 1}
 
-        assert loader.example_feed(callables.add, {"left": given})["left"].item() is given
+        assert loader.example_feed(callables.add, {"left": value})["left"].item() is value
         assert loader.example_feed(callables.add, {"left": "text"})["left"].item() == "text"
         assert loader.example_feed(callables.add, {"left": [[1], [2, 3]]})["left"].item() == [[1], [2, 3]]
 

@@ -254,8 +254,8 @@ def test_a_booster_predicts_from_an_array(make: Any) -> None:
     """A booster is called with an array, and gives probabilities."""
     fitted = make()
     booster = fitted.get_booster() if hasattr(fitted, "get_booster") else fitted.booster_
-    given = called(live(booster), ROWS[:7].astype(np.float32))
-    np.testing.assert_allclose(given, fitted.predict_proba(ROWS[:7].astype(np.float32))[:, 1], rtol=1e-5)
+    predicted = called(live(booster), ROWS[:7].astype(np.float32))
+    np.testing.assert_allclose(predicted, fitted.predict_proba(ROWS[:7].astype(np.float32))[:, 1], rtol=1e-5)
 
 
 def test_a_pipeline_of_texts_takes_texts() -> None:

@@ -195,14 +195,14 @@ class TestInputs:
 
 
 class TestConfig:
-    @pytest.mark.parametrize("look", [False, True])
-    def test_sizes_that_cannot_be_are_refused(self, tmp_path: Path, look: bool) -> None:
+    @pytest.mark.parametrize("inspected", [False, True])
+    def test_sizes_that_cannot_be_are_refused(self, tmp_path: Path, inspected: bool) -> None:
         """Any error that torch raises for a configuration is a request error that names its file."""
         path = configs.write_config(tmp_path, "bert", hidden_size=-32)
         ref = ModelRef(scheme="hf-config", locator=str(path))
 
         with pytest.raises(RequestError, match=r"cannot be built from .*negative dimension"):
-            (hf_config.look if look else hf_config.load)(ref, seed=0, trust=False)
+            (hf_config.look if inspected else hf_config.load)(ref, seed=0, trust=False)
 
     def test_want_of_memory_is_no_fault_of_the_configuration(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -392,8 +392,8 @@ def write_tokenizer(folder: Path, **special: str) -> None:
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    words = {word: index for index, word in enumerate(("<pad>", "<unk>", "a", "small", "text"))}
-    tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    vocabulary = {word: index for index, word in enumerate(("<pad>", "<unk>", "a", "small", "text"))}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     with transformers_model.offline():
         PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(folder)
@@ -462,7 +462,7 @@ class TestMiniLM:
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"num_hidden_layers": 10**9}, "num_hidden_layers = 1,000,000,000, but at most 1,000"),
         ({"num_labels": 10**9}, "num_labels = 1,000,000,000, but at most 10,000"),
@@ -472,7 +472,7 @@ class TestMiniLM:
     ],
 )
 def test_numbers_of_parts_beyond_reason_are_refused(
-    tmp_path: Path, changed: dict[str, Any], told: str
+    tmp_path: Path, changed: dict[str, Any], message: str
 ) -> None:
     """A configuration with more layers than could be built in an hour is rejected at once."""
     file = tmp_path / "config.json"
@@ -485,7 +485,7 @@ def test_numbers_of_parts_beyond_reason_are_refused(
     file.write_text(json.dumps(document | changed))
     with pytest.raises(RequestError) as caught:
         transformers_model.read_configuration(tmp_path)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert is_one_sentence(str(caught.value))
     file.write_text(json.dumps(document))
     assert transformers_model.read_configuration(tmp_path).hidden_size == 10**5

@@ -407,12 +407,12 @@ def test_precision_makes_a_copy_of_the_model() -> None:
         expected = session.arrays(session.prepare(feed)())["output"]
         assert session.converted == ""
     with backend.open(model, {"precision": "bf16"}) as session:
-        found = session.arrays(session.prepare(feed)())["output"]
+        output = session.arrays(session.prepare(feed)())["output"]
         assert session.converted == "bf16"
         function: Any = session._function
         assert {str(w.dtype) for w in function.python_function.model.weights} == {"bfloat16"}
-    assert str(found.dtype) == "bfloat16"
-    assert 0 < np.abs(found.astype(np.float32) - expected).max() < 0.02
+    assert str(output.dtype) == "bfloat16"
+    assert 0 < np.abs(output.astype(np.float32) - expected).max() < 0.02
     assert {str(w.dtype) for w in network.weights} == {"float32"}
 
 

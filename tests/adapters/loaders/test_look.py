@@ -47,13 +47,13 @@ def cost(model: Model, mode: Mode = Mode.INFERENCE, **sizes: int) -> tuple[int, 
         for s in model.inputs
     )
     graph = model.graph(Tracing(inputs=inputs, sizes=bound, mode=mode))
-    whole = AnalysedGraph.of(graph, TABLE).totals()
+    totals = AnalysedGraph.of(graph, TABLE).totals()
     return (
-        whole.macs,
-        whole.elementwise,
-        whole.bytes_read,
-        whole.bytes_written,
-        whole.activation_peak,
+        totals.macs,
+        totals.elementwise,
+        totals.bytes_read,
+        totals.bytes_written,
+        totals.activation_peak,
         sum(item.bytes for item in graph.storages if item.role is Role.WEIGHT),
     )
 
@@ -64,9 +64,9 @@ def weighs(model: Model) -> dict[tuple[str, str], Any]:
     return {(m.metric, m.scope): m.value for m in weight_measurements(model.weights())}
 
 
-def same_when_inspected(looked: dict[tuple[str, str], Any], whole: dict[tuple[str, str], Any]) -> bool:
+def same_when_inspected(looked: dict[tuple[str, str], Any], loaded: dict[tuple[str, str], Any]) -> bool:
     """Compare weights, but not their trainable flag: transformers drops it when it loads Whisper."""
-    return {**looked, ("trainable_parameters", ""): 0} == {**whole, ("trainable_parameters", ""): 0}
+    return {**looked, ("trainable_parameters", ""): 0} == {**loaded, ("trainable_parameters", ""): 0}
 
 
 def reference(scheme: str, path: Path | str) -> ModelRef:
@@ -96,18 +96,18 @@ def no_news() -> Iterator[None]:
 def test_a_saved_model_looks_as_it_is(tmp_path: Path, kind: str) -> None:
     """Hf and hf-config report the same costs, weights and inputs without weights as with them."""
     path = configs.write_model(tmp_path / kind, kind)
-    whole = hf.load(reference("hf", path), seed=0, trust=False)
+    loaded = hf.load(reference("hf", path), seed=0, trust=False)
     looked = hf.look(reference("hf", path), seed=0, trust=False)
     of_config = hf_config.look(reference("hf-config", path), seed=0, trust=False)
 
-    assert cost(looked) == cost(of_config) == cost(whole)
+    assert cost(looked) == cost(of_config) == cost(loaded)
     assert weighs(looked) == weighs(of_config)
-    assert same_when_inspected(weighs(looked), weighs(whole))
-    assert looked.inputs == of_config.inputs == whole.inputs
-    assert looked.file_bytes == whole.file_bytes
+    assert same_when_inspected(weighs(looked), weighs(loaded))
+    assert looked.inputs == of_config.inputs == loaded.inputs
+    assert looked.file_bytes == loaded.file_bytes
     assert looked.value is of_config.value is None
     assert looked.identity.digest.startswith(STRUCTURE)
-    assert whole.identity.digest.startswith(WHOLE)
+    assert loaded.identity.digest.startswith(WHOLE)
 
 
 def test_training_looks_as_it_is(tmp_path: Path) -> None:
@@ -158,10 +158,10 @@ def test_the_dtype_is_that_of_the_files(tmp_path: Path, dtype: str) -> None:
         model = transformers.BertModel(configs.config("bert")).to(getattr(torch, dtype))
     model.save_pretrained(tmp_path / "m")
     result = hf.look(reference("hf", tmp_path / "m"), seed=0, trust=False)
-    whole = hf.load(reference("hf", tmp_path / "m"), seed=0, trust=False)
+    loaded = hf.load(reference("hf", tmp_path / "m"), seed=0, trust=False)
 
-    assert weighs(result) == weighs(whole)
-    assert cost(result) == cost(whole)
+    assert weighs(result) == weighs(loaded)
+    assert cost(result) == cost(loaded)
 
 
 @pytest.mark.parametrize("trust", [True, False])
@@ -293,14 +293,14 @@ def test_an_awkward_factory_still_works(tmp_path: Path, name: str) -> None:
     ref = reference("torch", f"{tmp_path / 'awkward.py'}:make")
 
     result = torch_loader.look(ref, seed=0, trust=False)
-    whole = torch_loader.load(ref, seed=0, trust=False)
+    loaded = torch_loader.load(ref, seed=0, trust=False)
 
     assert [s.name for s in result.inputs] == ["input"]
     shaped = {"input": InputSpec(name="input", shape=(3, 4), dtype="float32")}
     if name == "converted":
         shaped = {"input": InputSpec(name="input", shape=(3, 4), dtype="float64")}
     costs = []
-    for model in (result, whole):
+    for model in (result, loaded):
         assert model.graph is not None
         graph = model.graph(Tracing(inputs=tuple(shaped.values())))
         costs.append((AnalysedGraph.of(graph, TABLE).totals().macs, weighs(model)))
@@ -329,11 +329,11 @@ def test_a_factory_that_raises_says_so(tmp_path: Path) -> None:
 def test_a_factory_looks_as_it_is(name: str) -> None:
     """Weights and inputs of a factory are the same, inspected and loaded."""
     ref = reference("torch", f"tests.zoo.modules:{name}")
-    result, whole = torch_loader.look(ref, seed=0, trust=False), torch_loader.load(ref, seed=0, trust=False)
+    result, loaded = torch_loader.look(ref, seed=0, trust=False), torch_loader.load(ref, seed=0, trust=False)
 
-    assert weighs(result) == weighs(whole)
-    assert result.inputs == whole.inputs
-    assert result.identity.name == whole.identity.name
+    assert weighs(result) == weighs(loaded)
+    assert result.inputs == loaded.inputs
+    assert result.identity.name == loaded.identity.name
 
 
 def test_a_look_leaves_the_random_state_alone() -> None:

@@ -448,8 +448,8 @@ def test_mutated_files_never_do_worse_than_a_request_error(
 def test_tokenizer_beside_the_model_encodes_text(tmp_path: Path) -> None:
     """A tokenizer.json next to a text model encodes text into exactly its inputs, of one length."""
     tokenizers = pytest.importorskip("tokenizers")
-    words = {"[PAD]": 0, "[UNK]": 1, "hello": 2, "world": 3}
-    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
+    vocabulary = {"[PAD]": 0, "[UNK]": 1, "hello": 2, "world": 3}
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="[UNK]"))
     made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     made.save(str(tmp_path / "tokenizer.json"))
     encode = load(models.embedding(tmp_path)).encode

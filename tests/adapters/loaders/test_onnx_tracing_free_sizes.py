@@ -25,19 +25,19 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper  # noqa: E402 - optional
 
 
-def look(path: Path) -> Model:
+def read_model(path: Path) -> Model:
     return loader.look(ModelRef(scheme="onnx", locator=str(path)), seed=0, trust=False)
 
 
 def assumed(path: Path, *requests: str, refused: Any = ()) -> Mapping[str, int]:
     """Return the sizes that are assumed for a file."""
     requested = tuple(map(parse_input, requests))
-    return data.assume_sizes(look(path), requested, batch_size=None, sizes={}, refused=refused).assumed
+    return data.assume_sizes(read_model(path), requested, batch_size=None, sizes={}, refused=refused).assumed
 
 
 def at(path: Path, *requests: str) -> Graph:
     """Analyse a file at the requested sizes."""
-    model = look(path)
+    model = read_model(path)
     requested = tuple(map(parse_input, requests))
     payload = data.build_payloads(model, requested, batch_size=None, seed=0)
     declared = data.resolve_inputs(model, requested, batch_size=None, sizes={})
@@ -120,7 +120,7 @@ def test_sizes_that_the_exporter_noted_come_first(tmp_path: Path) -> None:
 def test_what_was_given_is_kept(tmp_path: Path) -> None:
     """With all sizes given nothing is assumed; with some, only the others."""
     assert assumed(detector(tmp_path), "images=1x3x64x32") == {}
-    model = data.assume_sizes(look(detector(tmp_path)), (), batch_size=2, sizes={"height": 48})
+    model = data.assume_sizes(read_model(detector(tmp_path)), (), batch_size=2, sizes={"height": 48})
     assert model.assumed == {"width": 320}
     payload = data.build_payloads(model, (), batch_size=2, seed=0, sizes={"height": 48})
     assert payload.used[0].shape == (2, 3, 48, 320)
@@ -145,7 +145,7 @@ def test_default_lengths_are_reported_only_where_they_are_rejected(tmp_path: Pat
     shape = ("FLOAT", ["batch", "sequence"])
     path = models.save(tmp_path / "w.onnx", nodes, {"x": shape}, {"y": ("FLOAT", None)}, weights)
     assert assumed(path) == {"sequence": 512}
-    assert data.assume_sizes(look(path), (), batch_size=None, sizes={}, prove=False).assumed == {}
+    assert data.assume_sizes(read_model(path), (), batch_size=None, sizes={}, prove=False).assumed == {}
 
 
 def test_all_missing_sizes_are_named_when_no_guess_works(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_all_missing_sizes_are_named_when_no_guess_works(tmp_path: Path) -> None
 def test_a_value_that_was_given_chooses_the_branch(tmp_path: Path) -> None:
     """The branch that runs is counted, and the default is a sampling rate that the model checks for."""
     path = listener(tmp_path)
-    assert {spec.name: (spec.low, spec.high) for spec in look(path).inputs}["sr"] == (16_000, 16_000)
+    assert {spec.name: (spec.low, spec.high) for spec in read_model(path).inputs}["sr"] == (16_000, 16_000)
     assert assumed(path) == {"input_dim1": 512, "state_dim1": 1}
     shapes = ("input=1x512", "state=2x1x4")
     for rate, outputs in ((16_000, 2), (8_000, 8)):
@@ -192,7 +192,7 @@ def test_a_value_out_of_a_file_chooses_the_branch(tmp_path: Path) -> None:
     np.savez(
         file, input=np.zeros((1, 512), np.float32), state=np.zeros((2, 1, 4), np.float32), sr=np.array(8000)
     )
-    declared = data.resolve_inputs(look(path), (parse_input(str(file)),), batch_size=None, sizes={})
+    declared = data.resolve_inputs(read_model(path), (parse_input(str(file)),), batch_size=None, sizes={})
     assert {spec.name: (spec.low, spec.high) for spec in declared.inputs}["sr"] == (8000, 8000)
 
 
@@ -214,7 +214,7 @@ def test_weights_speak_for_the_sizes_that_they_meet(
     """The first operator with a weight determines the width of its input."""
     arrays = {name: np.ones(dims, np.float32) for name, dims in weights.items()}
     path = models.save(tmp_path / "m.onnx", [node], {"x": ("FLOAT", shape)}, {"y": ("FLOAT", None)}, arrays)
-    assert expected_sizes(onnx.load(path), look(path).inputs) == expected
+    assert expected_sizes(onnx.load(path), read_model(path).inputs) == expected
 
 
 def test_inputs_are_followed_to_the_weights(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_inputs_are_followed_to_the_weights(tmp_path: Path) -> None:
     path = models.save(
         tmp_path / "m.onnx", nodes, inputs, outputs, weights | {"target": np.array([-1, 2, 8])}
     )
-    assert expected_sizes(onnx.load(path), look(path).inputs) == {"c": 5, "n": 16}
+    assert expected_sizes(onnx.load(path), read_model(path).inputs) == {"c": 5, "n": 16}
 
 
 def test_a_number_that_nothing_is_compared_with_stays_open(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 Shape = "Sequence[int | str]"
 
 
-def look(path: Path) -> Model:
+def read_model(path: Path) -> Model:
     return loader.look(ModelRef(scheme="onnx", locator=str(path)), seed=0, trust=False)
 
 
@@ -101,16 +101,16 @@ def traced(model: Any, **sizes: int) -> Graph:
     return trace_onnx_model(model, Tracing(inputs=(), sizes=sizes))
 
 
-def kinds(found: Graph) -> list[str]:
-    return [op.kind.removeprefix("onnx.") for op in found.ops]
+def kinds(graph: Graph) -> list[str]:
+    return [op.kind.removeprefix("onnx.") for op in graph.ops]
 
 
 def shapes(op: Op) -> list[tuple[int, ...]]:
     return [tensor.shape for tensor in op.outputs]
 
 
-def macs(found: Graph) -> int:
-    return sum(count_op(op, ONNX).macs for op in found.ops)
+def macs(graph: Graph) -> int:
+    return sum(count_op(op, ONNX).macs for op in graph.ops)
 
 
 # -- a plain network --------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def macs(found: Graph) -> int:
 
 def test_network_of_two_layers(tmp_path: Path) -> None:
     """Operators, shapes, arguments and MACs of a small network are those that it was written with."""
-    result = at(look(models.mlp(tmp_path)), batch=3)
+    result = at(read_model(models.mlp(tmp_path)), batch=3)
     assert kinds(result) == ["MatMul", "Add", "Relu", "MatMul"]
     assert [shapes(op) for op in result.ops] == [[(3, 8)], [(3, 8)], [(3, 8)], [(3, 2)]]
     assert result.ops[0].tensor("A").shape == (3, 4)
@@ -130,12 +130,12 @@ def test_network_of_two_layers(tmp_path: Path) -> None:
 
 def test_lifetimes(tmp_path: Path) -> None:
     """Weights and inputs live all the time, results from their operator to their last use."""
-    result = at(look(models.mlp(tmp_path)), batch=3)
+    result = at(read_model(models.mlp(tmp_path)), batch=3)
     weights = [s for s in result.storages if s.role is Role.WEIGHT]
     assert [s.bytes for s in weights] == [128, 32, 64]
     assert all((w.born, w.died) == (-1, None) for w in weights)
-    (given,) = (s for s in result.storages if s.role is Role.INPUT)
-    assert (given.bytes, given.born, given.died) == (48, -1, None)
+    (input_storage,) = (s for s in result.storages if s.role is Role.INPUT)
+    assert (input_storage.bytes, input_storage.born, input_storage.died) == (48, -1, None)
     results = [s for s in result.storages if s.role is Role.ACTIVATION]
     assert [(s.born, s.died, s.output) for s in results] == [
         (0, 2, False), (1, 3, False), (2, 4, False), (3, None, True),
@@ -145,7 +145,7 @@ def test_lifetimes(tmp_path: Path) -> None:
 
 def test_sizes_bind_symbols(tmp_path: Path) -> None:
     """The same file is analysed at any sizes of its symbolic dimensions."""
-    model = look(models.embedding(tmp_path))
+    model = read_model(models.embedding(tmp_path))
     for batch, length in ((1, 7), (4, 3)):
         result = at(model, batch=batch, sequence_length=length)
         assert shapes(result.ops[-1]) == [(batch, 3)]
@@ -222,8 +222,8 @@ def test_shapes_that_depend_on_data() -> None:
 def test_boxes_left_at_most() -> None:
     """Suppression leaves the requested number of boxes per class, or all that there are."""
     nodes = [node("NonMaxSuppression", "boxes scores most", "a"), node("Unique", "x", "u i", axis=1)]
-    given = {"boxes": (FLOAT, [1, 9, 4]), "scores": (FLOAT, [1, 2, 9]), "x": (FLOAT, [3, 5])}
-    result = traced(proto(nodes, given, ["a"], {"most": np.int64(4)}))
+    inputs = {"boxes": (FLOAT, [1, 9, 4]), "scores": (FLOAT, [1, 2, 9]), "x": (FLOAT, [3, 5])}
+    result = traced(proto(nodes, inputs, ["a"], {"most": np.int64(4)}))
     assert [shapes(op) for op in result.ops] == [[(8, 3)], [(3, 5), (5,)]]
 
 
@@ -462,8 +462,8 @@ def test_scan() -> None:
     nodes = [
         node("Scan", "h0 x", "h y", body=inner, num_scan_inputs=1, scan_input_axes=[1], scan_output_axes=[-1])
     ]
-    given = {"h0": (FLOAT, [1, 5]), "x": (FLOAT, [1, 7, 4])}
-    result = traced(proto(nodes, given, ["y"], {"w": np.zeros((4, 5), np.float32)}))
+    inputs = {"h0": (FLOAT, [1, 5]), "x": (FLOAT, [1, 7, 4])}
+    result = traced(proto(nodes, inputs, ["y"], {"w": np.zeros((4, 5), np.float32)}))
     assert macs(result) == 7 * 4 * 5
     assert shapes(result.ops[-1]) == [(1, 5, 7)]
     assert result.assumptions == ()
@@ -502,10 +502,10 @@ def _called(nodes: Sequence[Any], *, attributes: Sequence[str] = ()) -> Any:
 def test_functions_are_inlined() -> None:
     """A function of the file is inlined, with the attributes that it was called with."""
     leaky = node("LeakyRelu", "m", "r")
-    given = helper.make_attribute("alpha", 1.0)
-    given.ClearField("f")
-    given.ref_attr_name = "rate"
-    leaky.attribute.append(given)
+    attribute = helper.make_attribute("alpha", 1.0)
+    attribute.ClearField("f")
+    attribute.ref_attr_name = "rate"
+    leaky.attribute.append(attribute)
     inner = [node("Clip", "p left", "c"), node("MatMul", "c q", "m"), leaky]
     result = traced(_called(inner, attributes=["rate"]))
     assert kinds(result) == ["Clip", "MatMul", "LeakyRelu"] * 2
@@ -639,13 +639,13 @@ def test_operators_of_the_runtime(
     kind: str, inputs: list[Any], attributes: dict[str, Any], expected: list[tuple[int, ...]]
 ) -> None:
     """Operators of ONNX Runtime have the shapes that its documentation states, and are counted."""
-    given = {}
+    tensors = {}
     for i, shape in enumerate(inputs):
         dtype, dims = shape if isinstance(shape, tuple) else ("FLOAT", shape)
-        given[f"i{i}"] = (getattr(TensorProto, dtype), dims)
+        tensors[f"i{i}"] = (getattr(TensorProto, dtype), dims)
     outputs = [f"o{i}" for i in range(len(expected))]
-    made = helper.make_node(kind, list(given), outputs, domain="com.microsoft", **attributes)
-    (op,) = traced(proto([made], given, outputs)).ops
+    made = helper.make_node(kind, list(tensors), outputs, domain="com.microsoft", **attributes)
+    (op,) = traced(proto([made], tensors, outputs)).ops
     assert op.kind == f"com.microsoft.{kind}"
     assert shapes(op) == expected
 
@@ -664,7 +664,7 @@ def test_runtime_operator_of_unknown_form() -> None:
 def test_looking_needs_no_external_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model is inspected without opening its external data, even where they are missing."""
     path = models.external(tmp_path)
-    whole_ = look(path)
+    whole_ = read_model(path)
     opened: list[Path] = []
     genuine = Path.open
 
@@ -673,9 +673,9 @@ def test_looking_needs_no_external_data(tmp_path: Path, monkeypatch: pytest.Monk
         return genuine(self, *args, **named)
 
     monkeypatch.setattr(Path, "open", spy)
-    assert macs(at(look(path), batch=1)) == 48
+    assert macs(at(read_model(path), batch=1)) == 48
     (tmp_path / "weights.bin").unlink()
-    model = look(path)
+    model = read_model(path)
     result = at(model, batch=3)
     assert macs(result) == 3 * 48
     assert sum(s.bytes for s in result.storages if s.role is Role.WEIGHT) == 4 * (32 + 8 + 16)
@@ -688,14 +688,14 @@ def test_looking_needs_no_external_data(tmp_path: Path, monkeypatch: pytest.Monk
 def test_external_weights_in_one_place_are_one(tmp_path: Path) -> None:
     """Two weights at the same place of a file share one storage."""
     path = models.external(tmp_path)
-    whole_ = look(path)
+    whole_ = read_model(path)
     model = onnx.load_model(path, load_external_data=False)
     twin = onnx.TensorProto()
     twin.CopyFrom(model.graph.initializer[0])
     twin.name = "twin"
     model.graph.initializer.append(twin)
     path.write_bytes(model.SerializeToString())
-    result = at(look(path), batch=1)
+    result = at(read_model(path), batch=1)
     assert result.storages == at(whole_, batch=1).storages
 
 
@@ -703,7 +703,7 @@ def test_what_is_loaded_can_be_analysed(tmp_path: Path) -> None:
     """A loaded model has the same graph as an inspected one."""
     path = models.normalised(tmp_path)
     loaded = loader.load(ModelRef(scheme="onnx", locator=str(path)), seed=0, trust=False)
-    assert at(loaded, batch=3) == at(look(path), batch=3)
+    assert at(loaded, batch=3) == at(read_model(path), batch=3)
 
 
 def test_training_is_refused() -> None:
@@ -738,7 +738,7 @@ def test_mutated_files_are_analysed_or_refused(tmp_path: Path, make: Callable[[P
         path.write_bytes(data)
         begin = time.thread_time()
         try:
-            result = at(look(path))
+            result = at(read_model(path))
             assert all(s.bytes >= 0 for s in result.storages)
         except RequestError as error:
             assert "\n" not in str(error)  # noqa: PT017 - most files are refused, some load
@@ -818,10 +818,10 @@ def test_arithmetic_agrees_with_backend_tests() -> None:
         nodes = [] if case.model is None else read_main_body(case.model, {}).nodes
         if len(nodes) != 1 or nodes[0].kind not in RULES or case.model.graph.initializer:
             continue
-        given, expected = ([_array(one) for one in data] for data in case.data_sets[0])
-        arrays = iter(given)
+        example_inputs, expected = ([_array(one) for one in data] for data in case.data_sets[0])
+        arrays = iter(example_inputs)
         inputs = [next(arrays) if name else None for name in nodes[0].inputs]
-        if not all(array.dtype.kind in "biuf" for array in (*given, *expected)):
+        if not all(array.dtype.kind in "biuf" for array in (*example_inputs, *expected)):
             continue
         result = evaluate(nodes[0], inputs)
         if result is None:
@@ -903,7 +903,7 @@ def test_exported_networks(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(net.eval(), args, path, dynamo=dynamo, input_names=["x"], verbose=False)
-    result = at(look(path))
+    result = at(read_model(path))
     assert macs(result) == expected
     assert all(count_op(op, ONNX).known for op in result.ops)
     assert result.assumptions == ()

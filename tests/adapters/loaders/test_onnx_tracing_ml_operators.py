@@ -75,12 +75,12 @@ def saved(folder: Path, nodes: list[Any], outputs: list[str], weights: dict[str,
     return path
 
 
-def look(path: Path) -> Model:
+def read_model(path: Path) -> Model:
     return loader.look(ModelRef(scheme="onnx", locator=str(path)), seed=0, trust=False)
 
 
 def traced(path: Path) -> Any:
-    model = look(path)
+    model = read_model(path)
     assert model.graph is not None
     inputs = (InputSpec(name="x", shape=(3, 4), dtype="float32"),)
     return model.graph(Tracing(inputs=inputs, sizes={"batch": 3}))
@@ -108,7 +108,7 @@ def test_classical_operators_have_the_shapes_of_the_runtime_and_parameters(
     assert [tensor.shape for tensor in op.outputs] == shapes
     held = sum(storage.bytes for storage in graph.storages if storage.role is Role.WEIGHT)
     assert held == 4 * (parameters + buffers)
-    model = look(path)
+    model = read_model(path)
     assert model.weights is not None
     result = {m.metric: m.value for m in weight_measurements(model.weights()) if not m.scope}
     assert (result["parameters"], result["buffers"]) == (parameters, buffers)

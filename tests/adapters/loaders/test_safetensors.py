@@ -120,8 +120,8 @@ def test_other_paths_are_not_claimed(tmp_path: Path) -> None:
 def test_the_commonest_dtype_is_that_of_most_elements(tmp_path: Path) -> None:
     """Of several files the fractions are counted by elements; whole numbers are no dtype of a model."""
     one = write(tmp_path / "1.safetensors", SOUND)
-    whole = {"n": {"dtype": "I64", "shape": [5], "data_offsets": [0, 40]}}
-    other = write(tmp_path / "2.safetensors", whole)
+    header = {"n": {"dtype": "I64", "shape": [5], "data_offsets": [0, 40]}}
+    other = write(tmp_path / "2.safetensors", header)
     halves = {"h": {"dtype": "BF16", "shape": [20], "data_offsets": [0, 40]}}
     third = write(tmp_path / "3.safetensors", halves)
 

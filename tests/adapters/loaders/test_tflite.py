@@ -105,8 +105,8 @@ def analysed(model: Model, batch: int = 1) -> tuple[Graph, dict[str, float]]:
         for spec in model.inputs
     )
     graph = model.graph(Tracing(inputs=inputs, sizes={"batch": batch}))
-    whole = AnalysedGraph.of(graph, formulas())
-    counts = [*total_measurements(whole, whole.totals()), *weight_measurements(model.weights())]
+    analysis = AnalysedGraph.of(graph, formulas())
+    counts = [*total_measurements(analysis, analysis.totals()), *weight_measurements(model.weights())]
     return graph, {
         each.metric: each.value for each in counts if not each.scope and isinstance(each.value, int | float)
     }
@@ -216,13 +216,13 @@ def test_a_model_of_integers_counts_the_same_products(tmp_path: Path) -> None:
     macs = analysed(keras_model.describe_model(network, "model", "sha256:0"))[1]["macs"]
     images = np.random.default_rng(0).random((4, 1, 8, 8, 3), np.float32)
     (tmp_path / "integers").mkdir()
-    whole = convert(
+    converted = convert(
         network,
         tmp_path / "integers" / "m.tflite",
         optimizations=[tf.lite.Optimize.DEFAULT],
         representative_dataset=lambda: ([image] for image in images),
     )
-    graph, counts = analysed(whole)
+    graph, counts = analysed(converted)
     assert counts["macs"] == macs
     assert {bool(op.arguments["quantized"]) for op in graph.ops if op.kind == "tflite.CONV_2D"} == {True}
     (tmp_path / "halves").mkdir()

@@ -53,7 +53,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def given(name: str, *shape: int, dtype: str = "float32", low: int = 0, high: int = 9) -> InputSpec:
+def input_spec(name: str, *shape: int, dtype: str = "float32", low: int = 0, high: int = 9) -> InputSpec:
     """Declare an input; the range is for integers."""
     if "int" not in dtype:
         return InputSpec(name=name, shape=shape, dtype=dtype)
@@ -100,7 +100,7 @@ def ops(graph: Graph, kind: str) -> list[Op]:
 def truth(case: Case, attention: str, dtype: torch.dtype) -> None:
     """Compare an architecture in its published size with what was derived by hand."""
     (module, inputs), stage = torch_tracing_graph.build_on_meta(lambda: case.build(attention, dtype))
-    specs = tuple(given(name, *shape, dtype=str(kind)[6:]) for name, (shape, kind) in inputs.items())
+    specs = tuple(input_spec(name, *shape, dtype=str(kind)[6:]) for name, (shape, kind) in inputs.items())
 
     for mode, truths in (
         (Mode.INFERENCE, {case.macs}),
@@ -158,7 +158,7 @@ def test_a_small_architecture_costs_what_was_derived_in_bfloat16(name: str) -> N
 def of_zoo(name: str, mode: Mode = Mode.INFERENCE) -> Graph:
     """Analyse a small architecture of the zoo."""
     module, inputs = SMALL[name].build("eager", torch.float32)
-    specs = [given(n, *shape, dtype=str(kind)[6:]) for n, (shape, kind) in inputs.items()]
+    specs = [input_spec(n, *shape, dtype=str(kind)[6:]) for n, (shape, kind) in inputs.items()]
     return traced(module, *specs, mode=mode)
 
 
@@ -190,7 +190,7 @@ def test_backward_belongs_to_the_modules_of_forward() -> None:
 
 def test_a_module_that_is_called_twice_costs_twice() -> None:
     """A layer with two names counts under its first, for each call; its weights exist once."""
-    graph = traced(modules.Shared().eval(), given("x", 3, 4))
+    graph = traced(modules.Shared().eval(), input_spec("x", 3, 4))
 
     assert by_module(graph, Phase.FORWARD) == {"first": 2 * 3 * 4 * 4}
     held = sum(item.bytes for item in graph.storages if item.role is Role.WEIGHT)
@@ -213,7 +213,7 @@ class Outer(nn.Module):
 
 def test_what_a_module_does_between_its_children_is_its_own() -> None:
     """After a child returns, the module around it is at work again."""
-    graph = traced(Outer(), given("x", 3, 4))
+    graph = traced(Outer(), input_spec("x", 3, 4))
 
     products = 2 * 3 * 4 * 3
     assert by_module(graph, Phase.FORWARD) == {"inner.0": 2 * 3 * 4 * 4, "": products, "last": 3 * 4 * 2}
@@ -237,7 +237,7 @@ class Raising(nn.Module):
 
 def test_a_child_that_raises_is_left() -> None:
     """What follows a failed call belongs to the module that caught the error."""
-    assert by_module(traced(Raising(), given("x", 3, 4)), Phase.FORWARD) == {"": 36}
+    assert by_module(traced(Raising(), input_spec("x", 3, 4)), Phase.FORWARD) == {"": 36}
 
 
 class Recomputing(nn.Module):
@@ -256,7 +256,7 @@ class Recomputing(nn.Module):
 def test_what_is_computed_again_is_counted_again() -> None:
     """A checkpoint adds a forward call of its part to backward."""
     first, second = 3 * 4 * 8, 3 * 8 * 2
-    graph = traced(Recomputing(), given("x", 3, 4), mode=Mode.TRAIN)
+    graph = traced(Recomputing(), input_spec("x", 3, 4), mode=Mode.TRAIN)
 
     assert macs(graph) == 3 * first + 3 * second
 
@@ -335,7 +335,7 @@ def test_the_peak_is_that_of_the_allocator(name: str) -> None:
     """The peak of a call and of a training step is within 1 % of what torch's allocator records."""
     torch.manual_seed(0)
     module, feed = peaking(name)
-    inputs = [given(n, *t.shape, dtype=str(t.dtype)[6:], high=99) for n, t in feed.items()]
+    inputs = [input_spec(n, *t.shape, dtype=str(t.dtype)[6:], high=99) for n, t in feed.items()]
     args, kwargs = Forward.of(module).arguments(feed)
 
     def call() -> Any:
@@ -344,7 +344,7 @@ def test_the_peak_is_that_of_the_allocator(name: str) -> None:
 
     module.eval()
     call()
-    seen = recorded_peak(call)
+    recorded = recorded_peak(call)
     module.train()
     step(module, args, kwargs)
     seen_in_training = recorded_peak(lambda: step(module, args, kwargs))
@@ -352,14 +352,14 @@ def test_the_peak_is_that_of_the_allocator(name: str) -> None:
     foreseen, foreseen_in_training = (
         max(live_bytes_by_operator(traced(module, *inputs, mode=mode), roles=WORKING)) for mode in Mode
     )
-    assert foreseen == pytest.approx(seen, rel=0.01)
+    assert foreseen == pytest.approx(recorded, rel=0.01)
     assert foreseen_in_training == pytest.approx(seen_in_training, rel=0.01)
 
 
 def test_lifetimes_of_a_chain() -> None:
     """Of a chain of layers the previous output and the current one are alive; the last is the output."""
     wide = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 16))
-    graph = traced(wide, given("input", 2, 4))
+    graph = traced(wide, input_spec("input", 2, 4))
 
     assert kinds(graph) == ["addmm", "relu", "addmm"]
     assert live_bytes_by_operator(graph, roles=WORKING) == [64, 128, 64 + 128]
@@ -381,7 +381,7 @@ def test_weights_of_any_size_take_no_memory() -> None:
         return nn.Sequential(nn.Linear(LARGE, LARGE), nn.ReLU(), nn.Linear(LARGE, LARGE))
 
     module, stage = torch_tracing_graph.build_on_meta(make)
-    inputs = (given("input", 2, LARGE),)
+    inputs = (input_spec("input", 2, LARGE),)
 
     assert macs(torch_tracing_graph.trace_module(module, stage, Tracing(inputs=inputs))) == 4 * LARGE**2
     graph = torch_tracing_graph.trace_module(module, stage, Tracing(inputs=inputs, mode=Mode.TRAIN))
@@ -407,7 +407,7 @@ def test_a_live_module_is_as_it_was(mode: Mode, *, training: bool) -> None:
     )
     memory = [tensor.data_ptr() for tensor in module.state_dict().values()]
 
-    traced(module, given("input", 2, 3, 8, 8), mode=mode, optimizer="adamw")
+    traced(module, input_spec("input", 2, 3, 8, 8), mode=mode, optimizer="adamw")
 
     after = module.state_dict()
     assert all(torch.equal(before[name], tensor) for name, tensor in after.items())
@@ -446,7 +446,7 @@ def test_a_module_that_cannot_be_copied_is_as_it_was(mode: Mode) -> None:
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     modes = [part.training for part in module.modules()]
 
-    graph = traced(module, given("x", 3, 4), mode=mode, optimizer="adamw")
+    graph = traced(module, input_spec("x", 3, 4), mode=mode, optimizer="adamw")
 
     assert macs(graph) == (48 if mode is Mode.INFERENCE else 96)
     assert all(torch.equal(before[name], tensor) for name, tensor in module.state_dict().items())
@@ -459,9 +459,9 @@ def test_training_and_inference_differ_in_dropout_and_norms() -> None:
     module = nn.Sequential(nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 2))
 
     assert not any(
-        "dropout" in kind or "bernoulli" in kind for kind in kinds(traced(module, given("x", 3, 4)))
+        "dropout" in kind or "bernoulli" in kind for kind in kinds(traced(module, input_spec("x", 3, 4)))
     )
-    training = kinds(traced(module.eval(), given("x", 3, 4), mode=Mode.TRAIN))
+    training = kinds(traced(module.eval(), input_spec("x", 3, 4), mode=Mode.TRAIN))
     assert any("dropout" in kind or "bernoulli" in kind for kind in training)
 
 
@@ -514,14 +514,14 @@ YES, NO = 3 * 4 * 8, 3 * 4 * 2
 )
 def test_known_values_decide(test: Callable[[Tensor], Any], cost: int) -> None:
     """Integers of the input are drawn from their range, and decide branches; nothing is assumed."""
-    graph = traced(Deciding(test), given("x", 3, 4, dtype="int64", low=1, high=9))
+    graph = traced(Deciding(test), input_spec("x", 3, 4, dtype="int64", low=1, high=9))
 
     assert macs(graph) == cost
     assert graph.assumptions == ()
 
 
 @pytest.mark.parametrize(
-    ("test", "cost", "told"),
+    ("test", "cost", "assumed"),
     [
         (lambda x: x.sum().item() > 0, YES, "taken as 1"),
         (lambda x: x.sum() > 0, NO, "taken as false"),
@@ -536,12 +536,14 @@ def test_known_values_decide(test: Callable[[Tensor], Any], cost: int) -> None:
         (lambda x: x.topk(2).indices.tolist() == [[0, 1], [2, 3], [0, 1]], YES, "spread evenly"),
     ],
 )
-def test_unknown_values_are_assumed_and_reported(test: Callable[[Tensor], Any], cost: int, told: str) -> None:
+def test_unknown_values_are_assumed_and_reported(
+    test: Callable[[Tensor], Any], cost: int, assumed: str
+) -> None:
     """Where control flow depends on values that are not computed, the assumption is reported."""
-    graph = traced(Deciding(test), given("x", 3, 4))
+    graph = traced(Deciding(test), input_spec("x", 3, 4))
 
     assert macs(graph) == cost
-    assert any(told in assumption for assumption in graph.assumptions)
+    assert any(assumed in assumption for assumption in graph.assumptions)
 
 
 class Checked(nn.Module):
@@ -587,7 +589,7 @@ def drawn(x: Tensor) -> None:
 @pytest.mark.parametrize("check", [asserted, raised, same, drawn])
 def test_a_check_of_what_is_not_computed_is_taken_to_hold(check: Callable[[Tensor], Any], mode: Mode) -> None:
     """Where a module fails on a made-up flag, the other value is taken and reported, in every layer."""
-    graph = traced(Checked(check), given("x", 2, 4), mode=mode)
+    graph = traced(Checked(check), input_spec("x", 2, 4), mode=mode)
 
     assert macs(graph) == (3 if mode is Mode.INFERENCE else 3 + 3 + 2) * 2 * 16
     assert any("make the model fail when" in text for text in graph.assumptions)
@@ -604,7 +606,7 @@ def test_a_restarted_call_leaves_nothing_of_the_first(mode: Mode) -> None:
     def passing(x: Tensor) -> None:
         assert not (x > 0).all()
 
-    anew, first = (traced(Checked(check), given("x", 2, 4), mode=mode) for check in (refusing, passing))
+    anew, first = (traced(Checked(check), input_spec("x", 2, 4), mode=mode) for check in (refusing, passing))
 
     assert anew.ops == first.ops
     assert anew.storages == first.storages
@@ -621,7 +623,7 @@ def test_each_shape_is_asked_afresh() -> None:
 
     module, stage = torch_tracing_graph.copy_to_meta(Checked(check))
     three, two = (
-        torch_tracing_graph.trace_module(module, stage, Tracing(inputs=(given("x", rows, 4),)))
+        torch_tracing_graph.trace_module(module, stage, Tracing(inputs=(input_spec("x", rows, 4),)))
         for rows in (3, 2)
     )
 
@@ -636,7 +638,7 @@ def test_a_module_that_refuses_both_flags_is_refused_for_the_first() -> None:
         raise ValueError("too large" if (x > 0).all() else "too small")
 
     with pytest.raises(RequestError, match=r"ValueError: too small .*--input\.$"):
-        traced(Checked(refusing), given("x", 2, 4))
+        traced(Checked(refusing), input_spec("x", 2, 4))
 
 
 def test_a_program_is_not_begun_anew_for_ever() -> None:
@@ -650,7 +652,7 @@ def test_a_program_is_not_begun_anew_for_ever() -> None:
         deeper(x, more + 1)
 
     with pytest.raises(RequestError, match=r"AssertionError: at 0 "):
-        traced(Checked(lambda x: deeper(x, 0)), given("x", 2, 4))
+        traced(Checked(lambda x: deeper(x, 0)), input_spec("x", 2, 4))
     assert len(begun) == 1 + 32
 
 
@@ -670,8 +672,8 @@ class Chosen(nn.Module):
 
 def test_a_known_mask_chooses_rows() -> None:
     """Rows of an unknown tensor are selected by a known mask."""
-    graph = traced(Chosen(), given("x", 6, 4), given("keep", 6, dtype="int64", low=5, high=5))
-    none = traced(Chosen(), given("x", 6, 4), given("keep", 6, dtype="int64", low=1, high=1))
+    graph = traced(Chosen(), input_spec("x", 6, 4), input_spec("keep", 6, dtype="int64", low=5, high=5))
+    none = traced(Chosen(), input_spec("x", 6, 4), input_spec("keep", 6, dtype="int64", low=1, high=1))
 
     assert macs(graph) == 6 * 4 * 4
     assert macs(none) == 0
@@ -700,7 +702,7 @@ class Experts(nn.Module):
 @pytest.mark.parametrize("mode", list(Mode))
 def test_experts_are_chosen_evenly(mode: Mode) -> None:
     """Each of four experts gets two of four shares of twelve tokens, and the selection is reported."""
-    graph = traced(Experts(), given("x", 12, 8), mode=mode)
+    graph = traced(Experts(), input_spec("x", 12, 8), mode=mode)
     times = 1 if mode is Mode.INFERENCE else 2  # neither input nor the first gradient to it is trained
     routed = by_module(graph, Phase.FORWARD)
 
@@ -718,7 +720,7 @@ def test_a_range_of_unknown_length_is_what_is_assumed() -> None:
             """Compute."""
             return torch.ones(int(x.sum()), 4) @ x
 
-    graph = traced(Sized(), given("x", 4, 5))
+    graph = traced(Sized(), input_spec("x", 4, 5))
     assert macs(graph) == 20
     assert graph.assumptions
 
@@ -770,7 +772,7 @@ class Applying(nn.Module):
 
 def test_an_operator_without_a_formula_is_listed() -> None:
     """A user's operator with known shapes is named with them, and lowers the coverage."""
-    result = AnalysedGraph.of(traced(Calling(doubled), given("x", 3, 4)), TABLE)
+    result = AnalysedGraph.of(traced(Calling(doubled), input_spec("x", 3, 4)), TABLE)
     (row,) = (row for row in sum_by_operator(result) if not row.counted)
 
     assert (row.kind, row.calls, row.shapes, row.scope) == (
@@ -785,7 +787,7 @@ def test_an_operator_without_a_formula_is_listed() -> None:
 def test_an_operator_without_shapes_is_named() -> None:
     """A user's operator without a shape rule ends the analysis with its name and a remedy."""
     with pytest.raises(RequestError, match=r"modeldyno_tests\.shapeless .*register_fake") as caught:
-        traced(Calling(shapeless), given("x", 3, 4))
+        traced(Calling(shapeless), input_spec("x", 3, 4))
     assert "\n" not in str(caught.value)
 
 
@@ -794,7 +796,9 @@ def test_an_operator_without_shapes_is_named() -> None:
 
 def test_views_are_no_work() -> None:
     """A view is no operator, and takes no memory."""
-    graph = traced(Applying(lambda x: x.view(2, 6).t()[1:].unsqueeze(0).expand(5, -1, -1)), given("x", 3, 4))
+    graph = traced(
+        Applying(lambda x: x.view(2, 6).t()[1:].unsqueeze(0).expand(5, -1, -1)), input_spec("x", 3, 4)
+    )
 
     assert graph.ops == ()
     assert [s.role for s in graph.storages] == [Role.INPUT]
@@ -803,7 +807,7 @@ def test_views_are_no_work() -> None:
 
 def test_an_operator_in_place_takes_no_memory() -> None:
     """An in-place write is an operator whose output has the storage of its input."""
-    graph = traced(Applying(lambda x: (x * 2).relu_().add_(1).t().neg_()), given("x", 3, 4))
+    graph = traced(Applying(lambda x: (x * 2).relu_().add_(1).t().neg_()), input_spec("x", 3, 4))
 
     assert kinds(graph) == ["mul", "relu_", "add_", "neg_"]
     assert max(live_bytes_by_operator(graph, roles=WORKING)) == 48
@@ -812,7 +816,7 @@ def test_an_operator_in_place_takes_no_memory() -> None:
 
 def test_an_expanded_tensor_is_stored_once() -> None:
     """An expanded row is read once, however often it is repeated."""
-    graph = traced(Applying(lambda x: x[:1].expand(1000, 4) + 1), given("x", 3, 4))
+    graph = traced(Applying(lambda x: x[:1].expand(1000, 4) + 1), input_spec("x", 3, 4))
     (operand, *_) = graph.ops[0].tensors()
 
     assert (operand.shape, operand.stored, operand.bytes) == ((1000, 4), 4, 16)
@@ -822,7 +826,7 @@ def test_an_expanded_tensor_is_stored_once() -> None:
 def test_tied_weights_are_there_once() -> None:
     """An embedding tied to its decoder is stored once, in a live module and on meta tensors."""
     built, stage = torch_tracing_graph.build_on_meta(modules.Tied)
-    tracing = Tracing(inputs=(given("ids", 2, 3, dtype="int64"),))
+    tracing = Tracing(inputs=(input_spec("ids", 2, 3, dtype="int64"),))
 
     for graph in (
         traced(modules.Tied(), *tracing.inputs),
@@ -845,7 +849,7 @@ def test_parameters_that_share_a_storage_weigh_once() -> None:
             """Compute."""
             return x @ self.upper @ self.lower.mT
 
-    graph = traced(Parts(), given("x", 3, 4))
+    graph = traced(Parts(), input_spec("x", 3, 4))
 
     assert [s.bytes for s in graph.storages if s.role is Role.WEIGHT] == [96]
 
@@ -860,7 +864,7 @@ def test_copied_layers_have_weights_of_their_own() -> None:
         warnings.simplefilter("ignore")
         live = make()
     module, stage = torch_tracing_graph.build_on_meta(make)
-    inputs = (given("src", 2, 5, 16),)
+    inputs = (input_spec("src", 2, 5, 16),)
     first, second = (
         traced(live, *inputs),
         torch_tracing_graph.trace_module(module, stage, Tracing(inputs=inputs)),
@@ -878,7 +882,7 @@ def test_buffers_are_weights() -> None:
     """Running statistics exist before the call, whether they are saved or not."""
     norm = nn.BatchNorm1d(4)
     norm.register_buffer("extra", torch.zeros(7), persistent=False)
-    graph = traced(norm.eval(), given("input", 3, 4))
+    graph = traced(norm.eval(), input_spec("input", 3, 4))
 
     assert sum(s.bytes for s in graph.storages if s.role is Role.WEIGHT) == 4 * 16 + 8 + 28
 
@@ -905,7 +909,8 @@ def test_what_a_module_keeps_is_there_before(*, live: bool) -> None:
         torch_tracing_graph.copy_to_meta(Keeping()) if live else torch_tracing_graph.build_on_meta(Keeping)
     )
     first, second, third = (
-        torch_tracing_graph.trace_module(module, stage, Tracing(inputs=(given("x", 1000),))) for _ in range(3)
+        torch_tracing_graph.trace_module(module, stage, Tracing(inputs=(input_spec("x", 1000),)))
+        for _ in range(3)
     )
 
     assert second == third
@@ -926,7 +931,7 @@ def test_another_model_of_the_same_file_takes_no_memory_of_this_one() -> None:
         return made[0]
 
     module, stage = torch_tracing_graph.build_on_meta(make)
-    graph = torch_tracing_graph.trace_module(module, stage, Tracing(inputs=(given("input", 1, 64),)))
+    graph = torch_tracing_graph.trace_module(module, stage, Tracing(inputs=(input_spec("input", 1, 64),)))
     assert len(made) == 2
     assert sum(s.bytes for s in graph.storages if s.role is Role.WEIGHT) == (64 * 64 + 64) * 4
 
@@ -949,7 +954,7 @@ def test_attention_of_torch(mode: Mode, *, weights: bool) -> None:
             return self.attention(x, x, x, need_weights=weights)
 
     forward = 2 * 5 * 16 * 16 * 4 + 2 * (2 * 5 * 5 * 16)
-    result = macs(traced(Attending().eval(), given("x", 2, 5, 16), mode=mode))
+    result = macs(traced(Attending().eval(), input_spec("x", 2, 5, 16), mode=mode))
     if mode is Mode.INFERENCE:
         assert result == forward
     else:  # no gradient goes to the input; a fused kernel computes its scores again
@@ -961,8 +966,8 @@ def test_attention_of_torch(mode: Mode, *, weights: bool) -> None:
 def test_an_encoder_layer_costs_the_same_on_its_fast_path(*, norm_first: bool) -> None:
     """The fused kernel of evaluation costs as much as the layer where gradients forbid the kernel."""
     layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, norm_first=norm_first).eval()
-    fast = traced(layer, given("src", 2, 5, 16))
-    slow = traced(layer, given("src", 2, 5, 16), mode=Mode.TRAIN)
+    fast = traced(layer, input_spec("src", 2, 5, 16))
+    slow = traced(layer, input_spec("src", 2, 5, 16), mode=Mode.TRAIN)
 
     assert macs(fast) == sum(by_module(slow, Phase.FORWARD).values())
     assert ("_transformer_encoder_layer_fwd" in kinds(fast)) == (
@@ -987,7 +992,7 @@ def test_recurrent_layers(kind: Callable[..., nn.Module], gates: int, layers: in
     wide = [6, *(8 * ways,) * (layers - 1)]
     forward = sum(ways * 3 * 10 * gates * 8 * (width + 8) for width in wide)
 
-    assert macs(traced(module.eval(), given("input", 3, 10, 6))) == forward
+    assert macs(traced(module.eval(), input_spec("input", 3, 10, 6))) == forward
 
 
 def test_quantised_weights_are_analysed_or_refused() -> None:
@@ -1001,7 +1006,7 @@ def test_quantised_weights_are_analysed_or_refused() -> None:
         except RuntimeError as error:
             pytest.skip(f"this torch quantises nothing: {error}")
     try:
-        graph = traced(module.eval(), given("input", 3, 4))
+        graph = traced(module.eval(), input_spec("input", 3, 4))
     except RequestError as error:
         assert "linear_dynamic" in str(error)  # noqa: PT017 - either is right
     else:
@@ -1023,7 +1028,7 @@ class Converting(nn.Module):
 
 def test_dtypes_are_those_of_the_call() -> None:
     """A product has the dtype of its converted operands, and the output its own."""
-    graph = traced(Converting(), given("x", 3, 4))
+    graph = traced(Converting(), input_spec("x", 3, 4))
     (product,) = ops(graph, "mm")
 
     assert {t.dtype for t in product.tensors()} == {"float64"}
@@ -1040,29 +1045,29 @@ def test_optimisers_keep_what_they_keep(name: str) -> None:
     """State is a multiple of the parameters, plus four step counts; gradients are as large as parameters."""
     module = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 8))
     size = sum(p.nbytes for p in module.parameters())
-    whole = AnalysedGraph.of(
-        traced(module, given("x", 3, 64), mode=Mode.TRAIN, optimizer=name), TABLE
+    totals = AnalysedGraph.of(
+        traced(module, input_spec("x", 3, 64), mode=Mode.TRAIN, optimizer=name), TABLE
     ).totals()
 
     counts = 4 * 4 if name.startswith("adam") else 0
-    assert whole.optimizer_bytes == STATES[name] * size + counts
-    assert whole.gradient_bytes == size
+    assert totals.optimizer_bytes == STATES[name] * size + counts
+    assert totals.gradient_bytes == size
 
 
 def test_adafactor_keeps_rows_and_columns() -> None:
     """Adafactor keeps far less than the parameters."""
     module = nn.Linear(64, 64, bias=False)
-    whole = AnalysedGraph.of(
-        traced(module, given("x", 3, 64), mode=Mode.TRAIN, optimizer="adafactor"), TABLE
+    totals = AnalysedGraph.of(
+        traced(module, input_spec("x", 3, 64), mode=Mode.TRAIN, optimizer="adafactor"), TABLE
     ).totals()
 
-    assert 0 < whole.optimizer_bytes < 0.1 * module.weight.nbytes
+    assert 0 < totals.optimizer_bytes < 0.1 * module.weight.nbytes
 
 
 @pytest.mark.parametrize("name", ["adamw", "sgd-momentum"])
 def test_the_step_that_is_recorded_is_a_steady_one(name: str) -> None:
     """The state exists before the step: no operator of the update creates it, and all read it."""
-    graph = traced(nn.Linear(8, 8, bias=False), given("x", 3, 8), mode=Mode.TRAIN, optimizer=name)
+    graph = traced(nn.Linear(8, 8, bias=False), input_spec("x", 3, 8), mode=Mode.TRAIN, optimizer=name)
     update = [op for op in graph.ops if op.phase is Phase.UPDATE]
     states = [index for index, s in enumerate(graph.storages) if s.role is Role.STATE]
 
@@ -1075,7 +1080,7 @@ def test_the_step_that_is_recorded_is_a_steady_one(name: str) -> None:
 
 def test_phases_follow_each_other() -> None:
     """Forward comes before backward, and backward before the update."""
-    graph = traced(modules.mlp(), given("input", 3, 4), mode=Mode.TRAIN, optimizer="adamw")
+    graph = traced(modules.mlp(), input_spec("input", 3, 4), mode=Mode.TRAIN, optimizer="adamw")
     phases = [op.phase for op in graph.ops]
 
     assert list(dict.fromkeys(phases)) == [Phase.FORWARD, Phase.BACKWARD, Phase.UPDATE]
@@ -1086,18 +1091,18 @@ def test_frozen_parameters_have_no_gradients() -> None:
     """A frozen parameter has neither gradient nor state, nor a gradient product."""
     module = nn.Sequential(nn.Linear(8, 8, bias=False), nn.Linear(8, 8, bias=False))
     module[0].requires_grad_(False)
-    graph = traced(module, given("input", 3, 8), mode=Mode.TRAIN, optimizer="adamw")
-    whole = AnalysedGraph.of(graph, TABLE).totals()
+    graph = traced(module, input_spec("input", 3, 8), mode=Mode.TRAIN, optimizer="adamw")
+    totals = AnalysedGraph.of(graph, TABLE).totals()
 
-    assert whole.macs == (2 + 1) * 3 * 8 * 8
-    assert whole.gradient_bytes == 256
-    assert whole.optimizer_bytes == 2 * 256 + 4
+    assert totals.macs == (2 + 1) * 3 * 8 * 8
+    assert totals.gradient_bytes == 256
+    assert totals.optimizer_bytes == 2 * 256 + 4
 
 
 def test_what_cannot_be_trained_is_refused() -> None:
     """A module without anything to train is rejected for training; the error names the inference mode."""
     with pytest.raises(RequestError, match=r"Applying .*--mode inference"):
-        traced(Applying(torch.relu), given("x", 3, 4), mode=Mode.TRAIN)
+        traced(Applying(torch.relu), input_spec("x", 3, 4), mode=Mode.TRAIN)
 
 
 # --- what does not fit ---------------------------------------------------------------------------------
@@ -1106,14 +1111,14 @@ def test_what_cannot_be_trained_is_refused() -> None:
 @pytest.mark.parametrize(
     ("module", "inputs"),
     [
-        (modules.mlp(), (given("input", 3, 5),)),
+        (modules.mlp(), (input_spec("input", 3, 5),)),
         (modules.mlp(), ()),
-        (modules.TwoInputs(), (given("left", 3, 4),)),
-        (modules.TwoInputs(), (given("left", 3, 4), given("right", 2, 4))),
-        (modules.Images(), (given("pixels", 1, 4, 8, 8),)),
-        (modules.Images(), (given("pixels", 1, 3, 2, 2),)),
-        (nn.Embedding(4, 2), (given("input", 3),)),
-        (Applying(lambda x: x[0, 0, 0]), (given("x", 3),)),
+        (modules.TwoInputs(), (input_spec("left", 3, 4),)),
+        (modules.TwoInputs(), (input_spec("left", 3, 4), input_spec("right", 2, 4))),
+        (modules.Images(), (input_spec("pixels", 1, 4, 8, 8),)),
+        (modules.Images(), (input_spec("pixels", 1, 3, 2, 2),)),
+        (nn.Embedding(4, 2), (input_spec("input", 3),)),
+        (Applying(lambda x: x[0, 0, 0]), (input_spec("x", 3),)),
     ],
 )
 def test_wrong_inputs_are_refused(module: nn.Module, inputs: tuple[InputSpec, ...]) -> None:
@@ -1129,7 +1134,7 @@ def test_the_child_that_objects_is_named() -> None:
     """An error names the inner module whose call failed."""
     module = nn.Sequential(nn.Linear(4, 5), nn.Sequential(nn.ReLU(), nn.Linear(6, 2)))
     with pytest.raises(RequestError, match=r"in 1\.1: "):
-        traced(module, given("input", 3, 4))
+        traced(module, input_spec("input", 3, 4))
 
 
 def test_after_a_refusal_all_is_as_before() -> None:
@@ -1138,11 +1143,11 @@ def test_after_a_refusal_all_is_as_before() -> None:
     shadowed, stage = torch_tracing_graph.copy_to_meta(module)
     with pytest.raises(RequestError):
         torch_tracing_graph.trace_module(
-            shadowed, stage, Tracing(inputs=(given("input", 3, 5),), mode=Mode.TRAIN)
+            shadowed, stage, Tracing(inputs=(input_spec("input", 3, 5),), mode=Mode.TRAIN)
         )
 
     assert (
-        macs(torch_tracing_graph.trace_module(shadowed, stage, Tracing(inputs=(given("input", 3, 4),))))
+        macs(torch_tracing_graph.trace_module(shadowed, stage, Tracing(inputs=(input_spec("input", 3, 4),))))
         == 3 * 48
     )
     assert torch.ones(2).add(1).tolist() == [2, 2]
@@ -1191,9 +1196,9 @@ class Tied(nn.Module):
 @pytest.mark.parametrize(
     ("module", "spec"),
     [
-        (nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()), given("input", 2, 3, 8, 8)),
-        (nn.LSTM(4, 8, batch_first=True), given("input", 2, 5, 4)),
-        (Tied(), given("ids", 2, 5, dtype="int64")),
+        (nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()), input_spec("input", 2, 3, 8, 8)),
+        (nn.LSTM(4, 8, batch_first=True), input_spec("input", 2, 5, 4)),
+        (Tied(), input_spec("ids", 2, 5, dtype="int64")),
     ],
 )
 def test_an_analysis_in_another_dtype_is_that_of_the_converted_module(

@@ -68,7 +68,7 @@ def mode(notes: Notes) -> MetaDispatchMode:
     return MetaDispatchMode(notes)
 
 
-def seen(tensor: Tensor) -> Tensor | None:
+def known_value(tensor: Tensor) -> Tensor | None:
     """Return the known values of a tensor."""
     assert isinstance(tensor, MetaTensor)
     return tensor.valid_values()
@@ -76,7 +76,7 @@ def seen(tensor: Tensor) -> Tensor | None:
 
 def read(tensor: Tensor) -> Any:
     """Return the values of a tensor, which must be known, as a list."""
-    result = seen(tensor)
+    result = known_value(tensor)
     assert result is not None
     return result.tolist()
 
@@ -147,33 +147,33 @@ def test_random_numbers_are_not_known(mode: MetaDispatchMode) -> None:
     with mode:
         made = [torch.rand(3), torch.randn(2, 2), torch.randint(0, 9, (4,)), torch.randperm(5)]
         made += [torch.zeros(3).normal_(), functional.dropout(torch.ones(4)), torch.ones(2).bernoulli()]
-        assert [seen(tensor) for tensor in made] == [None] * len(made)
+        assert [known_value(tensor) for tensor in made] == [None] * len(made)
 
 
 def test_memory_as_it_is_found_is_not_known(mode: MetaDispatchMode) -> None:
     """Uninitialised floating-point memory has no known values."""
     with mode:
-        assert seen(torch.empty(3)) is None
-        assert seen(torch.empty(3) + 1) is None
+        assert known_value(torch.empty(3)) is None
+        assert known_value(torch.empty(3) + 1) is None
 
 
 def test_large_tensors_are_not_computed(mode: MetaDispatchMode) -> None:
     """A tensor of more than a million elements has a shape only, and so have its results."""
     with mode:
         large = torch.ones(10**6, 10**6)
-        assert seen(large) is None
-        assert seen(large[:1, :1]) is None
+        assert known_value(large) is None
+        assert known_value(large[:1, :1]) is None
         assert large.shape == (10**6, 10**6)
-        assert seen(torch.arange(2 * MIB)) is None
-        assert seen(torch.arange(2 * MIB)[:5]) is None
+        assert known_value(torch.arange(2 * MIB)) is None
+        assert known_value(torch.arange(2 * MIB)[:5]) is None
 
 
 def test_the_unknown_spreads(mode: MetaDispatchMode) -> None:
     """Results of unknown values are unknown; results of the shape alone are not."""
     with mode:
         unknown = mode.make_tensor((3,), torch.float32)
-        assert seen(unknown + torch.ones(3)) is None
-        assert seen(torch.cat([unknown, torch.ones(3)])) is None
+        assert known_value(unknown + torch.ones(3)) is None
+        assert known_value(torch.cat([unknown, torch.ones(3)])) is None
         assert read(torch.ones(unknown.shape)) == [1, 1, 1]
         assert read(torch.arange(len(unknown))) == [0, 1, 2]
 
@@ -185,7 +185,7 @@ def test_what_is_written_into_is_not_known_any_more(mode: MetaDispatchMode) -> N
         part, turned, apart = whole[:2], whole.view(2, 2).t(), whole.clone()
         part.add_(mode.make_tensor((2,), torch.float32))
 
-        assert [seen(tensor) for tensor in (whole, part, turned, whole[3:])] == [None] * 4
+        assert [known_value(tensor) for tensor in (whole, part, turned, whole[3:])] == [None] * 4
         assert read(apart) == [0] * 4
 
 
@@ -208,7 +208,7 @@ def test_an_output_that_is_given_is_written_into(mode: MetaDispatchMode) -> None
         assert torch.add(torch.ones(3), torch.ones(3), out=out) is out
         assert read(out) == [2, 2, 2]
         torch.add(torch.ones(3), mode.make_tensor((3,), torch.float32), out=out)
-        assert seen(out) is None
+        assert known_value(out) is None
 
 
 def test_shapes_change_in_place(mode: MetaDispatchMode) -> None:
@@ -241,7 +241,7 @@ def test_sequences_of_single_numbers_are_numbers(mode: MetaDispatchMode) -> None
     with mode:
         unknown = mode.make_tensor((4, 4), torch.int64)
         rows = tuple(unknown[0])
-        assert seen(unknown[rows, rows]) is None
+        assert known_value(unknown[rows, rows]) is None
         assert unknown[rows, rows].shape == (4,)
         assert unknown[list(rows)].shape == (4, 4)
         unknown[rows, rows] = 0
@@ -539,14 +539,14 @@ def test_a_stack_has_the_shape_that_torch_gives_it(name: str, mode: MetaDispatch
 
 
 @pytest.mark.parametrize(
-    ("sizes", "axis", "told"),
+    ("sizes", "axis", "message"),
     [((2, 3), 0, "equal size"), ((2, 2), 2, "out of range"), ((2, 2), -3, "out of range"), ((), 0, "empty")],
 )
 def test_what_cannot_be_stacked_is_torchs_own_objection(
-    sizes: tuple[int, ...], axis: int, told: str, mode: MetaDispatchMode
+    sizes: tuple[int, ...], axis: int, message: str, mode: MetaDispatchMode
 ) -> None:
     """Different sizes, an invalid axis and an empty list raise torch's own errors."""
-    with mode, pytest.raises((RuntimeError, IndexError), match=told):
+    with mode, pytest.raises((RuntimeError, IndexError), match=message):
         torch.stack([torch.rand(size) for size in sizes], axis)
 
 

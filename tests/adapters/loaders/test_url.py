@@ -42,7 +42,7 @@ class Scripted(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.pages: Pages = {}
-        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.requests: list[tuple[str, dict[str, str]]] = []
 
     def url(self, rest: str = "") -> str:
         """Return a URL of it."""
@@ -57,7 +57,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def do_GET(self) -> None:
-        self.server.asked.append((self.path, dict(self.headers)))
+        self.server.requests.append((self.path, dict(self.headers)))
         status, page = self.server.pages.get(self.path, (404, {"error": "no such page"}))
         body = page if isinstance(page, bytes) else json.dumps(page).encode()
         self.send_response(status)
@@ -167,7 +167,7 @@ class TestRecognition:
     def test_a_query_is_plain(self, server: Scripted) -> None:
         """A URL with a query is plain; no protocol is tried below it."""
         assert load(server.url("/search?q=1")).value.protocol == "http"
-        assert server.asked == []
+        assert server.requests == []
 
     def test_a_model_of_an_unknown_protocol(self, server: Scripted) -> None:
         """Where a model is named and no protocol is recognised, the error says how to name one."""
@@ -189,7 +189,7 @@ class TestRecognition:
         """A server is asked what it is and for the model's inputs, and is left unchanged."""
         load(server.url("#net"))
 
-        assert [path for path, _ in server.asked] == ["/v2", "/v2/models/net"]
+        assert [path for path, _ in server.requests] == ["/v2", "/v2/models/net"]
         assert loader.executes is Executes.NOTHING
 
 
@@ -237,7 +237,7 @@ class TestTrouble:
         with pytest.raises(RequestError, match="modeldyno load") as caught:
             loader.look(ModelRef(scheme="url", locator=server.url("#net")), seed=0, trust=False)
         assert is_one_sentence(str(caught.value))
-        assert server.asked == []
+        assert server.requests == []
 
 
 class TestIdentity:
@@ -247,10 +247,10 @@ class TestIdentity:
         """Headers are sent with every request, and are not part of the digest."""
         plain = load(server.url("#net")).identity
         monkeypatch.setenv(HEADERS_VARIABLE, "Authorization: Bearer s3cr3t\nX-Team: a")
-        server.asked.clear()
+        server.requests.clear()
         model = load(server.url("#net"))
 
-        assert all(headers["Authorization"] == "Bearer s3cr3t" for _, headers in server.asked)
+        assert all(headers["Authorization"] == "Bearer s3cr3t" for _, headers in server.requests)
         assert model.value.headers == (("Authorization", "Bearer s3cr3t"), ("X-Team", "a"))
         assert model.identity == plain
 

@@ -116,17 +116,17 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Session:
 
 def subject(session: Session, prompts: tuple[int, ...], generated: tuple[int, ...], **more: Any) -> Subject:
     """Ask for these lengths."""
-    asked = Observation(prompts=prompts, generated=generated)
-    whole = Subject(model=a_model(), session=session, feeds=(FEED,), samples=2, observation=asked)
-    return replace(whole, **more)
+    observation = Observation(prompts=prompts, generated=generated)
+    plain = Subject(model=a_model(), session=session, feeds=(FEED,), samples=2, observation=observation)
+    return replace(plain, **more)
 
 
 def measured(subject: Subject, **plan: Any) -> dict[tuple[str, str], Any]:
     """Give the measurements by metric and scope: numbers, and the medians of distributions."""
-    found = [m for m in generate.measure(subject, Plan(**plan)) if isinstance(m, Measurement)]
+    measurements = [m for m in generate.measure(subject, Plan(**plan)) if isinstance(m, Measurement)]
     return {
         (m.metric, m.scope): m.value.statistic("p50") if isinstance(m.value, Distribution) else m.value
-        for m in found
+        for m in measurements
     }
 
 
@@ -141,15 +141,15 @@ class TestGenerate(ProbeSuite):
 
 def test_each_length_has_its_times_and_rates(session: Session) -> None:
     """The clock of the decoder is what the measurements say, at every length."""
-    found = measured(subject(session, (4, 8), (3,)), max_time=10_000.0)
+    values = measured(subject(session, (4, 8), (3,)), max_time=10_000.0)
 
-    assert found["time_to_first_token", "prompt=4,generate=3"] == pytest.approx(4.0)
-    assert found["time_to_first_token", "prompt=8,generate=3"] == pytest.approx(8.0)
-    assert found["time_per_output_token", "prompt=8,generate=3"] == pytest.approx(0.5)
-    assert found["inter_token_latency", "prompt=8,generate=3"] == pytest.approx(0.5)
-    assert found["token_rate", "prompt=8,generate=3"] == pytest.approx(2 * 3 / 9.0)
-    assert found["token_rate", "prompt=8,generate=3,stage=prefill"] == pytest.approx(2.0)
-    assert found["token_rate", "prompt=8,generate=3,stage=decode"] == pytest.approx(4.0)
+    assert values["time_to_first_token", "prompt=4,generate=3"] == pytest.approx(4.0)
+    assert values["time_to_first_token", "prompt=8,generate=3"] == pytest.approx(8.0)
+    assert values["time_per_output_token", "prompt=8,generate=3"] == pytest.approx(0.5)
+    assert values["inter_token_latency", "prompt=8,generate=3"] == pytest.approx(0.5)
+    assert values["token_rate", "prompt=8,generate=3"] == pytest.approx(2 * 3 / 9.0)
+    assert values["token_rate", "prompt=8,generate=3,stage=prefill"] == pytest.approx(2.0)
+    assert values["token_rate", "prompt=8,generate=3,stage=decode"] == pytest.approx(4.0)
 
 
 def test_the_prompts_are_as_long_as_asked_for(session: Session) -> None:
@@ -162,27 +162,27 @@ def test_the_prompts_are_as_long_as_asked_for(session: Session) -> None:
 def test_what_reads_sound_is_measured_by_output_alone(session: Session) -> None:
     """Without tokens to read, the payload is read as it is, once for each length of the output."""
     feed = {"input_features": np.zeros((2, 5, 3))}
-    found = measured(subject(session, (4, 8), (2, 3), feeds=(feed,)))
+    values = measured(subject(session, (4, 8), (2, 3), feeds=(feed,)))
 
-    assert {s for m, s in found if m == "time_to_first_token"} == {"generate=2", "generate=3"}
+    assert {s for m, s in values if m == "time_to_first_token"} == {"generate=2", "generate=3"}
     assert len(session.scripts) == 2
 
 
 def test_the_cache_is_that_of_the_last_token(session: Session) -> None:
     """Its bytes at each length, and what a token of a sample adds where the window is not full."""
-    found = measured(subject(session, (2, 32), (3, 9)))
+    values = measured(subject(session, (2, 32), (3, 9)))
 
-    assert found["kv_cache_bytes", "prompt=2,generate=3"] == 2 * 10 * 4
-    assert found["kv_cache_bytes", "prompt=32,generate=9"] == 2 * 10 * 6
-    assert found["kv_cache_per_token", "measured"] == 10
+    assert values["kv_cache_bytes", "prompt=2,generate=3"] == 2 * 10 * 4
+    assert values["kv_cache_bytes", "prompt=32,generate=9"] == 2 * 10 * 6
+    assert values["kv_cache_per_token", "measured"] == 10
 
 
 def test_of_one_token_there_is_no_growth(session: Session) -> None:
     """What a token adds is told by two of them."""
-    found = measured(subject(session, (2,), (1,)))
+    values = measured(subject(session, (2,), (1,)))
 
-    assert ("kv_cache_bytes", "prompt=2,generate=1") in found
-    assert ("kv_cache_per_token", "measured") not in found
+    assert ("kv_cache_bytes", "prompt=2,generate=1") in values
+    assert ("kv_cache_per_token", "measured") not in values
 
 
 def test_all_lengths_share_the_time_of_the_plan(session: Session) -> None:
@@ -198,8 +198,8 @@ def test_all_lengths_share_the_time_of_the_plan(session: Session) -> None:
 def test_the_first_generation_of_each_length_is_left_out(session: Session) -> None:
     """What is done once for new lengths is no sample, even when there is time for one more only."""
     session.once = 1000.0
-    found = list(generate.measure(subject(session, (4, 8), (3,)), Plan(max_time=1.0)))
-    gaps = [m.value for m in found if isinstance(m, Measurement) and m.metric == "inter_token_latency"]
+    yielded = list(generate.measure(subject(session, (4, 8), (3,)), Plan(max_time=1.0)))
+    gaps = [m.value for m in yielded if isinstance(m, Measurement) and m.metric == "inter_token_latency"]
 
     assert [g.samples().tolist() for g in gaps if isinstance(g, Distribution)] == [[0.5, 0.5]] * 2
     assert [g.warmup_dropped for g in gaps if isinstance(g, Distribution)] == [2, 2]
@@ -232,46 +232,46 @@ def test_an_interruption_waits_for_no_sequence(session: Session) -> None:
 
 def test_of_sequences_that_were_all_cut_off_there_are_no_times(session: Session) -> None:
     """Interrupted within the second sequence, only what the first one told of the cache is known."""
-    found = measured(subject(session, (4, 8), (3,), interrupted=lambda: session.clock.now > 7))
+    values = measured(subject(session, (4, 8), (3,), interrupted=lambda: session.clock.now > 7))
 
-    assert {metric for metric, _ in found} == {"kv_cache_per_token"}
+    assert {metric for metric, _ in values} == {"kv_cache_per_token"}
 
 
 def test_whole_sequences_are_kept_when_interrupted(session: Session) -> None:
     """A sequence that was cut off is left out, those before it are not, and the stop is told."""
     waiting = subject(session, (4, 8), (3,), interrupted=lambda: session.clock.now > 22)
-    found = list(generate.measure(waiting, Plan(max_time=1000.0)))
-    gaps = next(m for m in found if isinstance(m, Measurement) and m.metric == "inter_token_latency")
+    yielded = list(generate.measure(waiting, Plan(max_time=1000.0)))
+    gaps = next(m for m in yielded if isinstance(m, Measurement) and m.metric == "inter_token_latency")
 
     assert isinstance(gaps.value, Distribution)
     assert gaps.value.stop == "interrupted"
     assert set(gaps.value.samples().tolist()) == {0.5}
     assert len(gaps.value) % 2 == 0
-    assert {m.scope for m in found if isinstance(m, Measurement)} == {
+    assert {m.scope for m in yielded if isinstance(m, Measurement)} == {
         "prompt=4,generate=3", "prompt=4,generate=3,stage=prefill", "prompt=4,generate=3,stage=decode",
         "measured",
     }  # fmt: skip
-    assert "interrupted" in {d.code for d in found if isinstance(d, Doubt)}
+    assert "interrupted" in {d.code for d in yielded if isinstance(d, Doubt)}
 
 
 def test_requested_percentiles_are_missed_by_name(session: Session) -> None:
     """A percentile that was asked for and is no claim is doubted for each metric, once for all lengths."""
-    found = generate.measure(subject(session, (4, 8), (3,)), Plan(percentiles=("p99",), max_time=100.0))
-    missing = [d.seen for d in found if isinstance(d, Doubt) and d.code == "few-samples"]
+    yielded = generate.measure(subject(session, (4, 8), (3,)), Plan(percentiles=("p99",), max_time=100.0))
+    missing = [d.seen for d in yielded if isinstance(d, Doubt) and d.code == "few-samples"]
 
     assert len(missing) == 3
-    assert {seen.split()[0] for seen in missing} == {
+    assert {sentence.split()[0] for sentence in missing} == {
         "time_to_first_token.p99", "time_per_output_token.p99", "inter_token_latency.p99",
     }  # fmt: skip
-    assert all("another length" in seen for seen in missing)
+    assert all("another length" in sentence for sentence in missing)
 
 
 def test_whoever_watches_is_told_of_the_length(session: Session) -> None:
     """Progress names what is being generated."""
-    told: list[object] = []
-    measured(subject(session, (4,), (3,), watch=told.append))
+    events: list[object] = []
+    measured(subject(session, (4,), (3,), watch=events.append))
 
-    assert "generation@prompt=4,generate=3: steady" in {e.stage for e in told if isinstance(e, Progressed)}
+    assert "generation@prompt=4,generate=3: steady" in {e.stage for e in events if isinstance(e, Progressed)}
 
 
 def test_only_a_session_that_generates_will_do(session: Session) -> None:

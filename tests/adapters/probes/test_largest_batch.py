@@ -104,14 +104,16 @@ def subject(session: Session, **more: Any) -> Subject:
     return Subject(model=MODEL, session=session, feeds=feeds, calls=(lambda: None,), **more)
 
 
-def found(session: Session, plan: Plan | None = None, **more: Any) -> tuple[float | None, list[Doubt]]:
+def find_largest_batch(
+    session: Session, plan: Plan | None = None, **more: Any
+) -> tuple[float | None, list[Doubt]]:
     """Give the answer and the doubts."""
-    seen = list(largest_batch.measure(subject(session, **more), plan or Plan(max_time=60.0)))
-    answers = [m.value for m in seen if isinstance(m, Measurement)]
+    yielded = list(largest_batch.measure(subject(session, **more), plan or Plan(max_time=60.0)))
+    answers = [m.value for m in yielded if isinstance(m, Measurement)]
     assert all(
-        (m.metric, m.scope) == ("largest_batch", "measured") for m in seen if isinstance(m, Measurement)
+        (m.metric, m.scope) == ("largest_batch", "measured") for m in yielded if isinstance(m, Measurement)
     )
-    return answers[0] if answers else None, [each for each in seen if isinstance(each, Doubt)]  # type: ignore[return-value]
+    return answers[0] if answers else None, [each for each in yielded if isinstance(each, Doubt)]  # type: ignore[return-value]
 
 
 class TestSuite(ProbeSuite):
@@ -142,9 +144,9 @@ def test_the_prediction_is_for_the_same_room() -> None:
     """What an analysis says of the bytes that were searched stands beside the answer, under their number."""
     model = replace(MODEL, graph=analysable)
     for graph_of, expected in ((model, [90.0]), (MODEL, []), (replace(model, graph=_unanalysable), [])):
-        asked = replace(subject(Session(), inspection=Inspection(memory=10_000)), model=graph_of)
-        seen = list(largest_batch.measure(asked, Plan(max_time=60.0)))
-        answers = {m.scope: m.value for m in seen if isinstance(m, Measurement)}
+        limited = replace(subject(Session(), inspection=Inspection(memory=10_000)), model=graph_of)
+        yielded = list(largest_batch.measure(limited, Plan(max_time=60.0)))
+        answers = {m.scope: m.value for m in yielded if isinstance(m, Measurement)}
         assert answers["measured"] == 90
         assert [value for scope, value in answers.items() if scope == "room=10000"] == expected
 
@@ -177,7 +179,7 @@ def test_the_search_ends_where_nothing_more_is_tried() -> None:
 def test_a_stated_limit_is_found_to_the_sample() -> None:
     """(10,050 - 1000) / 100 samples fit; no batch beyond the limit is ever tried."""
     session = Session()
-    answer, doubts = found(session, inspection=Inspection(memory=10_050))
+    answer, doubts = find_largest_batch(session, inspection=Inspection(memory=10_050))
     assert (answer, doubts) == (90, [])
     assert max(session.sizes) == 90
     assert len(session.sizes) < 14
@@ -186,14 +188,14 @@ def test_a_stated_limit_is_found_to_the_sample() -> None:
 def test_a_device_says_itself_when_it_is_full() -> None:
     """Its error is caught, and the search goes on below."""
     session = Device(full=12_345)
-    answer, doubts = found(session)
+    answer, doubts = find_largest_batch(session)
     assert (answer, doubts) == (123, [])
     assert max(session.sizes) == 128
 
 
 def test_a_device_that_holds_nothing_has_no_answer() -> None:
     """There is no number where not even one sample runs, and a doubt says why."""
-    answer, doubts = found(Device(full=10))
+    answer, doubts = find_largest_batch(Device(full=10))
 
     assert answer is None
     assert ["it ran out of memory" in each.seen for each in doubts] == [True]
@@ -207,22 +209,22 @@ def test_another_error_is_no_answer() -> None:
             raise ZeroDivisionError(size)
 
     with pytest.raises(ZeroDivisionError):
-        found(Broken())
+        find_largest_batch(Broken())
 
 
 def test_training_steps_are_tried_in_training() -> None:
     """They take ten times as much here."""
     inspection = Inspection(memory=10_050, mode=Mode.TRAIN)
-    assert found(Trained(), inspection=inspection)[0] == 9
+    assert find_largest_batch(Trained(), inspection=inspection)[0] == 9
     with pytest.raises(RequestError, match="cannot train"):
-        found(Session(), inspection=inspection)
+        find_largest_batch(Session(), inspection=inspection)
 
 
 def test_without_a_limit_the_host_is_not_tried() -> None:
     """The machine's memory is never spent."""
     session = Session()
     with pytest.raises(RequestError, match="--memory-limit"):
-        found(session)
+        find_largest_batch(session)
     assert session.sizes == []
 
 
@@ -232,9 +234,9 @@ def test_a_limit_of_the_process_counts_what_is_in_it(monkeypatch: pytest.MonkeyP
     process = SimpleNamespace(memory_info=lambda: SimpleNamespace(rss=used))
     monkeypatch.setattr("psutil.Process", lambda: process)
     limit = round((used + 9000 - WEIGHTS) / 0.9) + 1
-    assert found(Session(), plan=Plan(memory_limit=limit, max_time=60))[0] == 80
+    assert find_largest_batch(Session(), plan=Plan(memory_limit=limit, max_time=60))[0] == 80
     with pytest.raises(RequestError, match="before any batch"):
-        found(Session(), plan=Plan(memory_limit=used // 2))
+        find_largest_batch(Session(), plan=Plan(memory_limit=used // 2))
 
 
 def test_a_limit_beyond_the_machine_is_cut_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,13 +244,13 @@ def test_a_limit_beyond_the_machine_is_cut_to_it(monkeypatch: pytest.MonkeyPatch
     used = psutil.Process().memory_info().rss
     monkeypatch.setattr(machine, "memory_limit", lambda: used // 2)
     with pytest.raises(RequestError, match="before any batch"):
-        found(Session(), inspection=Inspection(memory=10**15))
+        find_largest_batch(Session(), inspection=Inspection(memory=10**15))
 
 
 def test_when_the_time_is_up_the_search_says_so() -> None:
     """What ran so far is told, with a doubt."""
     session = Session()
-    answer, doubts = found(
+    answer, doubts = find_largest_batch(
         session, inspection=Inspection(memory=10**6), interrupted=lambda: len(session.sizes) > 4
     )
     assert answer in {4, 8}
@@ -284,7 +286,7 @@ def test_errors_that_tell_of_spent_memory(error: Exception, *, spent: bool) -> N
 
 def test_a_batch_of_one_that_does_not_run_is_told() -> None:
     """Nothing fits: there is no answer, and the doubt says what one sample takes and what there is."""
-    answer, doubts = found(Session(), inspection=Inspection(memory=WEIGHTS))
+    answer, doubts = find_largest_batch(Session(), inspection=Inspection(memory=WEIGHTS))
 
     assert answer is None
     assert [each.code for each in doubts] == ["largest-batch"]
@@ -293,7 +295,7 @@ def test_a_batch_of_one_that_does_not_run_is_told() -> None:
 
 def test_a_search_that_meets_no_limit_says_so() -> None:
     """The largest batch that is tried is not the largest that runs."""
-    answer, doubts = found(Device())
+    answer, doubts = find_largest_batch(Device())
 
     assert answer == largest_batch.MOST
     assert [each.code for each in doubts] == ["largest-batch"]

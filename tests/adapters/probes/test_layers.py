@@ -96,14 +96,14 @@ def a_subject(session: Watchable, **changes: Any) -> Subject:
 PLAN = Plan(min_time=0.02, min_runs=5, max_time=2.0, precision=0.5)
 
 
-def seen(
+def measure_layers(
     subject: Subject, plan: Plan = PLAN
 ) -> tuple[dict[tuple[str, str], Measurement], TraceReport | None, list[Doubt]]:
     """Give what the probe gives, sorted."""
-    found = list(layers.measure(subject, plan))
-    measured = {(m.metric, m.scope): m for m in found if isinstance(m, Measurement)}
-    activity = next((a for a in found if isinstance(a, TraceReport)), None)
-    return measured, activity, [d for d in found if isinstance(d, Doubt)]
+    yielded = list(layers.measure(subject, plan))
+    measured = {(m.metric, m.scope): m for m in yielded if isinstance(m, Measurement)}
+    activity = next((a for a in yielded if isinstance(a, TraceReport)), None)
+    return measured, activity, [d for d in yielded if isinstance(d, Doubt)]
 
 
 class TestLayers(ProbeSuite):
@@ -135,8 +135,8 @@ def test_a_node_that_is_no_module_has_what_its_operators_cost() -> None:
         def layers(self, feed: Feed, named: ModuleFilter) -> Any:
             @contextmanager
             def watching() -> Iterator[Layers]:
-                with Watchable.layers(self, feed, named) as found:
-                    yield replace(found, origins=lambda: {"norm": ("product",), "block.inner": ("other",)})
+                with Watchable.layers(self, feed, named) as watched:
+                    yield replace(watched, origins=lambda: {"norm": ("product",), "block.inner": ("other",)})
 
             return watching()
 
@@ -152,8 +152,8 @@ def test_a_node_that_is_no_module_has_what_its_operators_cost() -> None:
         (a_refusal, whole, {}),
         (a_graph, (*whole, Measurement(metric="flops", value=1.0, scope="norm")), {}),
     ):
-        asked = replace(a_subject(Noded(), known=known), model=replace(a_model(), inputs=(), graph=graph))
-        numbers, _, _ = seen(asked)
+        subject = replace(a_subject(Noded(), known=known), model=replace(a_model(), inputs=(), graph=graph))
+        numbers, _, _ = measure_layers(subject)
         names = ("macs", "flops", "bytes_read", "bytes_written", "weight_bytes")
         assert {m: numbers[m, "norm"].value for m in names if (m, "norm") in numbers} == expected
 
@@ -161,7 +161,7 @@ def test_a_node_that_is_no_module_has_what_its_operators_cost() -> None:
 def test_each_module_has_its_numbers() -> None:
     """Times as distributions of the same pass, the output, and how the whole pass went."""
     session = Watchable()
-    numbers, activity, doubts = seen(a_subject(session))
+    numbers, activity, doubts = measure_layers(a_subject(session))
 
     assert isinstance(session, HasLayers)
     assert activity is not None
@@ -185,7 +185,7 @@ def test_each_module_has_its_numbers() -> None:
 
 def test_the_latency_of_the_whole_is_left_to_the_timed_pass() -> None:
     """No measurement of this pass takes the place of the one that nobody disturbed."""
-    numbers, _, _ = seen(a_subject(Watchable()))
+    numbers, _, _ = measure_layers(a_subject(Watchable()))
 
     assert ("latency", "") not in numbers
     assert ("self_time", "") in numbers
@@ -193,8 +193,8 @@ def test_the_latency_of_the_whole_is_left_to_the_timed_pass() -> None:
 
 def test_the_cost_of_watching_is_taken_off() -> None:
     """A span that is longer by what watching costs is told without it."""
-    plain, _, _ = seen(a_subject(Watchable()))
-    dear, _, _ = seen(a_subject(Watchable(inside=10.0)))
+    plain, _, _ = measure_layers(a_subject(Watchable()))
+    dear, _, _ = measure_layers(a_subject(Watchable(inside=10.0)))
 
     values = [numbers["latency", "block.inner"].value for numbers in (plain, dear)]
     assert all(isinstance(value, Distribution) and value.statistic("p50") < 1.0 for value in values)
@@ -206,7 +206,7 @@ def test_operations_that_are_known_become_a_rate() -> None:
         Measurement(metric="flops", value=1000, scope="block.inner"),
         Measurement(metric="flops", value=1, scope="elsewhere"),
     )
-    numbers, _, _ = seen(a_subject(Watchable(), known=known))
+    numbers, _, _ = measure_layers(a_subject(Watchable(), known=known))
     inner = numbers["latency", "block.inner"].value
 
     assert isinstance(inner, Distribution)
@@ -218,7 +218,7 @@ def test_operations_that_are_known_become_a_rate() -> None:
 def test_only_what_is_named_is_watched() -> None:
     """Neither the other modules nor what holds them has a time, and what is left is no doubt."""
     subject = a_subject(Watchable(), observation=Observation(layers=("norm",)))
-    numbers, activity, doubts = seen(subject)
+    numbers, activity, doubts = measure_layers(subject)
 
     assert activity is not None
     assert [layer.path for layer in activity.layers] == ["", "norm"]
@@ -228,7 +228,7 @@ def test_only_what_is_named_is_watched() -> None:
 
 def test_a_lost_profile_is_told() -> None:
     """Where a runtime kept nothing of the watched calls there is a doubt, and no number."""
-    numbers, activity, doubts = seen(a_subject(Watchable(lost=True)))
+    numbers, activity, doubts = measure_layers(a_subject(Watchable(lost=True)))
 
     assert numbers == {}
     assert activity is None
@@ -256,19 +256,19 @@ def test_plain_calls_are_those_that_do_not_disturb_the_watched_ones() -> None:
     class Apart(Watchable):
         @contextmanager
         def layers(self, feed: Feed, named: ModuleFilter) -> Iterator[Layers]:
-            with super().layers(feed, named) as found:
-                yield replace(found, plain=self.prepare(feed))
+            with super().layers(feed, named) as watched:
+                yield replace(watched, plain=self.prepare(feed))
 
     session = Apart()
-    numbers, _, _ = seen(a_subject(session, calls=(forbidden,)))
+    numbers, _, _ = measure_layers(a_subject(session, calls=(forbidden,)))
 
     assert ("latency", "block.inner") in numbers
 
 
-@pytest.mark.parametrize(("asked", "given"), [(0, 0), (7, 7), (5000, layers.MOST)])
-def test_a_long_warm_up_is_cut_to_the_calls_that_are_kept(asked: int, given: int) -> None:
+@pytest.mark.parametrize(("requested", "limited"), [(0, 0), (7, 7), (5000, layers.MOST)])
+def test_a_long_warm_up_is_cut_to_the_calls_that_are_kept(requested: int, limited: int) -> None:
     """What a plan asks of the timed pass need not be made here again in full, for this one comes after it."""
-    assert layers._limit_plan(Plan(min_warmup=asked), 0.01).min_warmup == given
+    assert layers._limit_plan(Plan(min_warmup=requested), 0.01).min_warmup == limited
 
 
 def test_plain_and_watched_calls_alternate() -> None:
@@ -292,15 +292,15 @@ def test_asking_for_layers_asks_for_what_they_are_held_to(
         "import torch\n\ndef make():\n"
         "    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU()), torch.zeros(2, 4)\n"
     )
-    asked = Request(
+    request = Request(
         model=f"torch:{tmp_path}/nets.py:make", settings={"device": "cpu"}, probes=("layers",), plan=PLAN
     )
-    job = asked.job()
+    job = request.job()
 
     assert job.probes == ("static", "layers")
     assert job.inspection.modules
     assert job.inspection.devices == ("here",)
-    assert replace(asked, probes=("latency",)).job().inspection == asked.inspection
+    assert replace(request, probes=("latency",)).job().inspection == request.inspection
 
     result = run(job)
 

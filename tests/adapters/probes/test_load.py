@@ -53,22 +53,22 @@ def steady() -> Iterator[str]:
         yield url
 
 
-def asked(url: str, load: Load | None = None, plan: Plan = PLAN, **more: Any) -> Request:
+def a_request(url: str, load: Load | None = None, plan: Plan = PLAN, **more: Any) -> Request:
     """Ask for a load on a server."""
     return Request(model=url, settings={}, inputs=("x=1x4",), load=load, plan=plan, **more)
 
 
 def loaded(url: str, load: Load | None = None, **more: Any) -> Result:
     """Put a load on a server."""
-    return run(asked(url, load, **more).job())
+    return run(a_request(url, load, **more).job())
 
 
 def spread(result: Result, metric: str) -> Distribution:
     """Give a distribution of a Result."""
-    found = result.find(metric)
-    assert found is not None
-    assert isinstance(found.value, Distribution)
-    return found.value
+    measurement = result.find(metric)
+    assert measurement is not None
+    assert isinstance(measurement.value, Distribution)
+    return measurement.value
 
 
 def codes(result: Result) -> set[str]:
@@ -162,19 +162,19 @@ def test_a_trace_ends_a_load_and_interrupts_nothing(steady: str, tmp_path: Path)
 def test_a_server_that_dies_in_the_middle_is_a_failure() -> None:
     """What was measured until then is kept, and nobody is said to have interrupted it."""
     with serve_in_subprocess("--service", "constant:0.004") as running:
-        job = asked(
+        job = a_request(
             f"http://127.0.0.1:{running.port}#echo", Load(concurrency=1, duration=60, timeout=0.1)
         ).job()
-        found: list[Event] = []
+        events: list[Event] = []
 
         def kill(event: Event) -> None:
             so_far = event.measurement.value if isinstance(event, Found) else None
-            if isinstance(so_far, Distribution) and len(so_far) > 100 and not found:
-                found.append(event)
+            if isinstance(so_far, Distribution) and len(so_far) > 100 and not events:
+                events.append(event)
                 os.kill(running.pid, signal.SIGKILL)
 
         result = run(job, watch=kill)
-    assert found
+    assert events
     (failure,) = result.failures
     assert failure.kind == "server"
     assert "then no request succeeded for" in failure.message
@@ -184,7 +184,7 @@ def test_a_server_that_dies_in_the_middle_is_a_failure() -> None:
 
 def test_a_goodput_counts_what_is_within_the_bound(steady: str) -> None:
     """A bound on the latency says what a good answer is."""
-    result = run(asked(steady, Load(concurrency=1), require=("latency.p50 <= 10s",)).job())
+    result = run(a_request(steady, Load(concurrency=1), require=("latency.p50 <= 10s",)).job())
     assert result.job.load is not None
     assert result.job.load.within == 10
     assert result["goodput"] == result["request_rate"]
@@ -243,14 +243,14 @@ def test_the_first_token_comes_when_the_server_has_made_it(tmp_path: Path) -> No
         result = run(request.job())
         truth = running.truth()
     assert not result.failures
-    found = np.load(path)
+    records = np.load(path)
     # The first request of all showed that it answers, before the load; the last ones may be of its end.
-    ends = truth.end[truth.fine][1 : 1 + len(found["end"])]
-    first = truth.first[truth.fine][1 : 1 + len(found["end"])]
-    assert (found["pieces"] == 4).all()
-    assert (found["first_piece"] >= first).all()
-    assert (found["first_piece"] < ends).mean() > 0.5
-    assert (found["last_piece"] >= ends).all()
+    ends = truth.end[truth.fine][1 : 1 + len(records["end"])]
+    first = truth.first[truth.fine][1 : 1 + len(records["end"])]
+    assert (records["pieces"] == 4).all()
+    assert (records["first_piece"] >= first).all()
+    assert (records["first_piece"] < ends).mean() > 0.5
+    assert (records["last_piece"] >= ends).all()
 
 
 def test_an_error_told_in_a_stream_is_one_of_the_server() -> None:

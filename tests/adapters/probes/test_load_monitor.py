@@ -43,11 +43,11 @@ class World:
     takes: int = 2_000_000
     """Nanoseconds that a request takes."""
     now: int = BEGIN
-    told: int = 0
+    taken: int = 0
     unsent: int = 0
     silent: Any = ()
     """Seconds of the load in which the counters cannot be had."""
-    asked: list[int] = field(default_factory=list)
+    read_times: list[int] = field(default_factory=list)
     hangs_after: int = sys.maxsize
     """Requests after which no further one is answered."""
     fails_after: int = sys.maxsize
@@ -60,7 +60,7 @@ class World:
     def take(self, wait: float) -> LoadProgress:
         """Let time pass."""
         self.now += int(wait * SECOND)
-        first, self.told = self.told, self.done
+        first, self.taken = self.taken, self.done
         return LoadProgress(records=self.records(first), in_flight=1, backlog=0, ended=False)
 
     @property
@@ -70,18 +70,18 @@ class World:
 
     def records(self, first: int) -> Records:
         """Tell of what ended since."""
-        due = BEGIN + np.arange(first, self.told) * (SECOND // self.rate)
+        due = BEGIN + np.arange(first, self.taken) * (SECOND // self.rate)
         columns: dict[str, Any] = {name: np.zeros(due.size, dtype) for name, dtype in COLUMNS.items()}
-        noise = np.arange(first, self.told) * 7919 % 1000 * 100
+        noise = np.arange(first, self.taken) * 7919 % 1000 * 100
         columns |= {"due": due, "sent": due, "first": due, "end": due + self.takes - 50_000 + noise}
-        failed = np.arange(first, self.told) >= self.fails_after
+        failed = np.arange(first, self.taken) >= self.fails_after
         columns["outcome"] = np.where(failed, RequestOutcome.SERVER_ERROR, RequestOutcome.OK).astype("uint8")
         return Records(**columns)
 
     def usage(self) -> Sequence[DriverUsage]:
         """Keep a tenth of a core busy."""
         wall = (self.now - BEGIN) / SECOND
-        return [DriverUsage(cpu=wall / 10, wall=wall, sent=self.told, opened=1)]
+        return [DriverUsage(cpu=wall / 10, wall=wall, sent=self.taken, opened=1)]
 
     def stop(self, grace: float) -> LoadEnd:
         """Tell of no more."""
@@ -91,7 +91,7 @@ class World:
 
     def account(self) -> ServerCounters:
         """Tell what was done so far, unless the server is too busy to tell."""
-        self.asked.append(self.now)
+        self.read_times.append(self.now)
         seconds = (self.now - BEGIN) / SECOND
         if any(low <= seconds < high for low, high in self.silent):
             raise OSError("it does not answer")
@@ -114,12 +114,12 @@ def probed(
     watch: Callable[[Event], None] = lambda _event: None,
 ) -> tuple[dict[str, Measurement], set[str]]:
     """Give what the probe finds, and the codes of its doubts."""
-    found = told(monkeypatch, world, load, plan, watch)
-    numbers = {each.metric: each for each in found if isinstance(each, Measurement) and not each.scope}
-    return numbers, {each.code for each in found if isinstance(each, Doubt)}
+    events = run_probe(monkeypatch, world, load, plan, watch)
+    numbers = {each.metric: each for each in events if isinstance(each, Measurement) and not each.scope}
+    return numbers, {each.code for each in events if isinstance(each, Doubt)}
 
 
-def told(
+def run_probe(
     monkeypatch: pytest.MonkeyPatch,
     world: World,
     load: Load,
@@ -139,9 +139,9 @@ def told(
     return list(probe.measure(subject, plan or Plan()))
 
 
-def latency(found: dict[str, Measurement]) -> Distribution:
+def latency(measurements: dict[str, Measurement]) -> Distribution:
     """Give the latency."""
-    value = found["latency"].value
+    value = measurements["latency"].value
     assert isinstance(value, Distribution)
     return value
 
@@ -153,31 +153,31 @@ def test_a_short_window_has_the_servers_account(
 ) -> None:
     """From half a second on there is a look at the counters at both ends, of the same requests as ours."""
     world = World(rate=rate)
-    found, doubts = probed(monkeypatch, world, Load(arrivals=OPEN, rate=rate, duration=duration))
+    measurements, doubts = probed(monkeypatch, world, Load(arrivals=OPEN, rate=rate, duration=duration))
     assert "no-account" not in doubts
-    assert found["compute_time"].value == pytest.approx(0.002)
-    assert len(latency(found)) >= 0.45 * rate * duration
+    assert measurements["compute_time"].value == pytest.approx(0.002)
+    assert len(latency(measurements)) >= 0.45 * rate * duration
 
 
 def test_a_look_that_tells_nothing_is_replaced_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether the counters cannot be had where the window begins or where it ends; not for long."""
     load = Load(arrivals=OPEN, rate=200, duration=2.0)
-    probed(monkeypatch, whole := World(), load)
-    first, last = ((when - BEGIN) / SECOND for when in (BEGIN, whole.now))
-    for silent, known in [
+    probed(monkeypatch, world := World(), load)
+    first, last = ((when - BEGIN) / SECOND for when in (BEGIN, world.now))
+    for silent, has_account in [
         ([(first, first + 1.0)], True),
         ([(last - 0.25, last + 1)], True),
         ([(first, last + 1)], False),
     ]:
         _, doubts = probed(monkeypatch, World(silent=silent), load)
-        assert ("no-account" not in doubts) is known
+        assert ("no-account" not in doubts) is has_account
 
 
 def test_the_server_is_asked_seldom_once_a_load_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
     """At each look while it is young, and then four times a second."""
     world = World()
     probed(monkeypatch, world, Load(arrivals=OPEN, rate=200, duration=20.0))
-    gaps = np.diff(world.asked) / SECOND
+    gaps = np.diff(world.read_times) / SECOND
     assert gaps[:8].max() <= 0.11
     assert np.median(gaps[40:]) == pytest.approx(0.3, abs=0.01)  # the look after a quarter of a second
 
@@ -194,23 +194,23 @@ def test_of_a_long_load_the_rule_that_stops_it_sees_a_part(
     draw = load_monitor.LoadMonitor.draw
 
     def counted(self: load_monitor.LoadMonitor, n: int) -> Any:
-        found = draw(self, n)
-        drawn.append(len(found))
-        return found
+        values = draw(self, n)
+        drawn.append(len(values))
+        return values
 
     monkeypatch.setattr(load_monitor.LoadMonitor, "draw", counted)
-    found, doubts = probed(monkeypatch, World(rate=500), load)
+    measurements, doubts = probed(monkeypatch, World(rate=500), load)
     assert 1000 <= sum(drawn) < 1400
-    assert 4900 <= len(latency(found)) <= 5400
+    assert 4900 <= len(latency(measurements)) <= 5400
     assert not doubts & {"sample-limit", "time-limit", "no-account"}
 
 
 def test_a_duration_is_no_matter_of_the_plans_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     """More requests than a plan would draw do not end a load whose length was asked for."""
     load = Load(arrivals=OPEN, rate=500, duration=4.0)
-    found, _ = probed(monkeypatch, World(rate=500), load, Plan(max_runs=50))
-    assert latency(found).stop == "duration"
-    assert len(latency(found)) > 1800
+    measurements, _ = probed(monkeypatch, World(rate=500), load, Plan(max_runs=50))
+    assert latency(measurements).stop == "duration"
+    assert len(latency(measurements)) > 1800
 
 
 def test_a_server_that_hangs_in_the_warm_up_is_a_failure_and_not_waited_for(
@@ -218,8 +218,8 @@ def test_a_server_that_hangs_in_the_warm_up_is_a_failure_and_not_waited_for(
 ) -> None:
     """Nothing of what was asked for is measured: that is no rate of 0/s, nor reason to wait a minute."""
     world = World(hangs_after=12)
-    found = told(monkeypatch, world, Load(requests=100), Plan(max_time=5.0))
-    (failure,) = (each for each in found if isinstance(each, Failure))
+    events = run_probe(monkeypatch, world, Load(requests=100), Plan(max_time=5.0))
+    (failure,) = (each for each in events if isinstance(each, Failure))
 
     assert failure.message == (
         "the load ended before a request of the steady window was answered; in the warm-up 12 were answered"
@@ -240,7 +240,7 @@ def test_requests_in_flight_are_awaited_until_the_time_limit(monkeypatch: pytest
 def test_a_closed_loop_that_is_not_answered_any_more_is_not_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the limit its requests have waited for seconds, where others took milliseconds."""
     world = World(hangs_after=400)
-    told(monkeypatch, world, Load(), Plan(max_time=5.0, precision=0.0001))
+    run_probe(monkeypatch, world, Load(), Plan(max_time=5.0, precision=0.0001))
 
     assert (world.now - BEGIN) / SECOND == pytest.approx(5.0, abs=0.15)
     assert world.grace == pytest.approx(0.0, abs=0.05)
@@ -256,9 +256,9 @@ def test_a_duration_waits_for_its_slow_requests(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_window_of_which_all_fails_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asks for a duration gets no result without a latency that looks like one."""
-    found = told(monkeypatch, World(fails_after=12), Load(duration=2.0))
+    events = run_probe(monkeypatch, World(fails_after=12), Load(duration=2.0))
 
-    (failure,) = (each for each in found if isinstance(each, Failure))
+    (failure,) = (each for each in events if isinstance(each, Failure))
     assert "requests of the steady window succeeded" in failure.message
 
 
@@ -274,12 +274,12 @@ def test_what_was_never_sent_is_offered(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_each_second_is_told_as_it_has_passed(monkeypatch: pytest.MonkeyPatch) -> None:
     """From the records that are read anyway, in words of the load; all of them count once."""
-    told: list[Event] = []
+    events: list[Event] = []
     load = Load(arrivals=OPEN, rate=200, duration=4.0)
-    probed(monkeypatch, World(), load, watch=told.append)
-    seconds = [event.second for event in told if isinstance(event, SecondPassed)]
+    probed(monkeypatch, World(), load, watch=events.append)
+    seconds = [event.second for event in events if isinstance(event, SecondPassed)]
 
     assert [second.at for second in seconds] == [float(n) for n in range(len(seconds))]
     assert len(seconds) >= 4
     assert all(190 <= second.answered <= 200 for second in seconds)
-    assert {event.load for event in told if isinstance(event, SecondPassed)} == {"200/s constant"}
+    assert {event.load for event in events if isinstance(event, SecondPassed)} == {"200/s constant"}

@@ -110,8 +110,8 @@ def measured(session: CanCall, **more: Any) -> list[Any]:
     return list(memory.measure(subject, PLAN))
 
 
-def numbers(found: list[Any]) -> dict[tuple[str, str], Any]:
-    return {(m.metric, m.scope): m.value for m in found if isinstance(m, Measurement)}
+def numbers(yielded: list[Any]) -> dict[tuple[str, str], Any]:
+    return {(m.metric, m.scope): m.value for m in yielded if isinstance(m, Measurement)}
 
 
 class TestSuite(ProbeSuite):
@@ -133,18 +133,18 @@ def test_the_fakes_have_the_capabilities_that_the_probe_asks_for() -> None:
 def test_the_peak_and_its_contents_are_told() -> None:
     """Of several calls of one payload; the watch ends with the probe."""
     session = Watched()
-    found = measured(session)
-    assert numbers(found) == {("allocated_peak", ""): 100, ("memory_growth", ""): 0}
-    (activity,) = (each for each in found if isinstance(each, TraceReport))
+    yielded = measured(session)
+    assert numbers(yielded) == {("allocated_peak", ""): 100, ("memory_growth", ""): 0}
+    (activity,) = (each for each in yielded if isinstance(each, TraceReport))
     assert activity.held == (MemoryItem(scope="fc", role="activations", bytes=100),)
     assert (len(session.calls), session.entered) == (memory.CALLS, 0)
 
 
 def test_what_calls_leave_behind_is_doubted() -> None:
     """Bytes a call, and the module."""
-    found = measured(Watched(leaves=4))
-    assert numbers(found)["memory_growth", ""] == 4
-    (doubt,) = (each for each in found if isinstance(each, Doubt))
+    yielded = measured(Watched(leaves=4))
+    assert numbers(yielded)["memory_growth", ""] == 4
+    (doubt,) = (each for each in yielded if isinstance(each, Doubt))
     assert doubt.code == "memory-leak"
     assert "kept" in doubt.seen
 
@@ -152,24 +152,24 @@ def test_what_calls_leave_behind_is_doubted() -> None:
 def test_an_interruption_leaves_one_call() -> None:
     """Its peak is told; nothing is said of growth."""
     session = Watched()
-    found = measured(session, interrupted=lambda: True)
+    yielded = measured(session, interrupted=lambda: True)
     assert len(session.calls) == 1
-    assert numbers(found) == {("allocated_peak", ""): 100}
+    assert numbers(yielded) == {("allocated_peak", ""): 100}
 
 
 def test_progress_is_told() -> None:
     """After every call."""
-    told: list[Any] = []
-    measured(Watched(), watch=told.append)
-    assert [event.runs for event in told if isinstance(event, Progressed)] == list(range(1, memory.CALLS))
+    events: list[Any] = []
+    measured(Watched(), watch=events.append)
+    assert [event.runs for event in events if isinstance(event, Progressed)] == list(range(1, memory.CALLS))
 
 
 def test_a_training_step_has_peaks_by_stage_and_its_state() -> None:
     """Gradients and state as they were seen stand under another scope than those predicted."""
     session = Trained()
-    found = measured(session, inspection=Inspection(mode=Mode.TRAIN, optimizer="sgd"))
+    yielded = measured(session, inspection=Inspection(mode=Mode.TRAIN, optimizer="sgd"))
     assert session.optimizer == "sgd"
-    assert numbers(found) == {
+    assert numbers(yielded) == {
         ("allocated_peak", ""): 8,
         ("allocated_peak", "forward"): 0,
         ("allocated_peak", "backward"): 8,

@@ -48,7 +48,7 @@ class Session:
     events: int = 3
     hidden: bool = False
     seconds: float = 2.0
-    asked: list[tuple[int, Path | None]] = field(default_factory=list)
+    requests: list[tuple[int, Path | None]] = field(default_factory=list)
 
     def prepare(self, feed: Feed) -> Any:
         """Not used."""
@@ -57,11 +57,13 @@ class Session:
     def operators(self, feed: Feed, calls: int, trace: Path | None) -> WatchedCalls:
         """Tell of operators, and write a trace."""
         assert feed is FEED
-        self.asked.append((calls, trace))
+        self.requests.append((calls, trace))
         if trace is not None:
             trace.write_bytes(b"{}")
-        found = (Occurrence(name="mm", scope="fc", self_time=1.0, total_time=1.0),) * self.events
-        return WatchedCalls(times=(self.seconds,) * calls, occurrences=found * calls, hidden=self.hidden)
+        occurrences = (Occurrence(name="mm", scope="fc", self_time=1.0, total_time=1.0),) * self.events
+        return WatchedCalls(
+            times=(self.seconds,) * calls, occurrences=occurrences * calls, hidden=self.hidden
+        )
 
 
 class Following(Session):
@@ -100,9 +102,9 @@ def measured(session: Any, plan: Plan | None = None, **changes: Any) -> list[Any
     return list(ops.measure(a_subject(session, **changes), plan or Plan(max_time=200.0)))
 
 
-def doubts(found: list[Any]) -> dict[str, str]:
+def doubts(yielded: list[Any]) -> dict[str, str]:
     """Give what is doubted."""
-    return {doubt.code: doubt.seen for doubt in found if isinstance(doubt, Doubt)}
+    return {doubt.code: doubt.seen for doubt in yielded if isinstance(doubt, Doubt)}
 
 
 class TestOps(ProbeSuite):
@@ -116,9 +118,9 @@ class TestOps(ProbeSuite):
 
 def test_operators_are_told_for_one_call_with_what_watching_costs() -> None:
     """Sums are those of one call; the overhead is that of watched calls over plain ones."""
-    found = measured(Session())
-    (activity,) = [each for each in found if isinstance(each, TraceReport)]
-    overhead, *_ = [each for each in found if isinstance(each, Measurement)]
+    yielded = measured(Session())
+    (activity,) = [each for each in yielded if isinstance(each, TraceReport)]
+    overhead, *_ = [each for each in yielded if isinstance(each, Measurement)]
 
     assert [(row.name, row.scope, row.calls, row.self_time) for row in activity.executed] == [
         ("mm", "fc", 3.0, 3.0)
@@ -126,13 +128,13 @@ def test_operators_are_told_for_one_call_with_what_watching_costs() -> None:
     assert (overhead.metric, overhead.scope) == ("pass_overhead", "ops")
     assert isinstance(overhead.value, float)
     assert 2 < overhead.value <= 2000
-    assert doubts(found) == {}
+    assert doubts(yielded) == {}
 
 
 def test_each_watched_call_is_divided_into_operators_and_the_time_outside() -> None:
     """Beside both are the calls without a profiler: their difference is what watching costs."""
-    found = {each.metric: each.value for each in measured(Session()) if isinstance(each, Measurement)}
-    inside, outside, plain = (found[name] for name in ("operator_time", "dispatch_time", "unwatched_time"))
+    values = {each.metric: each.value for each in measured(Session()) if isinstance(each, Measurement)}
+    inside, outside, plain = (values[name] for name in ("operator_time", "dispatch_time", "unwatched_time"))
 
     assert isinstance(inside, Distribution)
     assert isinstance(outside, Distribution)
@@ -158,37 +160,39 @@ def test_each_watched_call_is_divided_into_operators_and_the_time_outside() -> N
 def test_watching_is_bounded(session: Session, max_time: float, calls: int) -> None:
     """After one call that tells time and size, there are so many more as the plan and the memory bear."""
     measured(session, Plan(max_time=max_time))
-    assert session.asked == [(1, None), (calls, None)]
+    assert session.requests == [(1, None), (calls, None)]
 
 
 def test_an_interruption_leaves_it_at_one_call() -> None:
     """What the first call told is told; nothing is followed or traced."""
     session = Following()
-    found = measured(session, interrupted=lambda: True, observation=Observation(trace="/nowhere/trace.json"))
-    assert session.asked == [(1, None)]
-    assert [type(each) for each in found] == [*[Measurement] * 4, TraceReport]
+    yielded = measured(
+        session, interrupted=lambda: True, observation=Observation(trace="/nowhere/trace.json")
+    )
+    assert session.requests == [(1, None)]
+    assert [type(each) for each in yielded] == [*[Measurement] * 4, TraceReport]
 
 
 def test_needless_steps_are_told() -> None:
     """What the flow of a call shows to be needless is told with its part of a plain call."""
-    *_, found = measured(Following())
-    (waste,) = found.wastes
+    *_, report = measured(Following())
+    (waste,) = report.wastes
     assert (waste.kind, waste.scope) == (RedundancyKind.COPY, "fc")
     assert 0 < waste.time < 0.5, "what recording lengthened is shortened"
 
 
 def test_compiled_code_is_told_as_such() -> None:
     """What cannot be told apart is doubted, and nothing is called needless."""
-    found = measured(Opaque(hidden=True))
-    assert list(doubts(found)) == ["unseen-layers"]
-    assert [each.wastes for each in found if isinstance(each, TraceReport)] == [None]
+    yielded = measured(Opaque(hidden=True))
+    assert list(doubts(yielded)) == ["unseen-layers"]
+    assert [each.wastes for each in yielded if isinstance(each, TraceReport)] == [None]
 
 
 def test_a_model_that_cannot_be_followed_keeps_its_operators() -> None:
     """The reason is a doubt, no failure."""
-    found = measured(Refusing())
-    assert "RuntimeError: no such dispatch" in doubts(found)["not-followed"]
-    assert [each for each in found if isinstance(each, TraceReport)]
+    yielded = measured(Refusing())
+    assert "RuntimeError: no such dispatch" in doubts(yielded)["not-followed"]
+    assert [each for each in yielded if isinstance(each, TraceReport)]
 
 
 class TestTrace:
@@ -197,7 +201,7 @@ class TestTrace:
         session, path = Session(), tmp_path / "trace.json"
         *_, kept = measured(session, observation=Observation(trace=str(path)))
 
-        assert session.asked[-1] == (ops.TRACED, path)
+        assert session.requests[-1] == (ops.TRACED, path)
         assert kept == Artifact(name="trace", path=str(path), digest=f"sha256:{sha256(b'{}').hexdigest()}")
 
     def test_it_has_fewer_calls_where_they_are_large(
@@ -208,16 +212,16 @@ class TestTrace:
         path = tmp_path / "trace.json"
         half, larger = Session(events=2_000), Session(events=20_000)
         measured(half, observation=Observation(trace=str(path)))
-        assert half.asked[-1] == (2, path)
+        assert half.requests[-1] == (2, path)
         path.unlink()
 
-        found = doubts(measured(larger, observation=Observation(trace=str(path))))
-        assert "20,000 events" in found["no-trace"]
+        doubted = doubts(measured(larger, observation=Observation(trace=str(path))))
+        assert "20,000 events" in doubted["no-trace"]
         assert not path.exists()
 
     def test_a_place_that_cannot_be_written_is_one_sentence(self, tmp_path: Path) -> None:
         """The summary stays."""
         path = tmp_path / "none" / "trace.json"
-        found = measured(Session(), observation=Observation(trace=str(path)))
-        assert doubts(found)["no-trace"] == (f"no trace was written: No such file or directory: {path}")
-        assert [each for each in found if isinstance(each, TraceReport)]
+        yielded = measured(Session(), observation=Observation(trace=str(path)))
+        assert doubts(yielded)["no-trace"] == (f"no trace was written: No such file or directory: {path}")
+        assert [each for each in yielded if isinstance(each, TraceReport)]

@@ -38,9 +38,9 @@ class Doubling:
 def subject(path: Path | None, session: Doubling | None = None) -> Subject:
     """Make what the probe looks at."""
     made, feed = session or Doubling(), {"x": GIVEN}
-    look = Observation(outputs=None if path is None else str(path))
+    observation = Observation(outputs=None if path is None else str(path))
     return Subject(
-        model=a_model(), session=made, calls=(made.prepare(feed),), feeds=(feed,), observation=look
+        model=a_model(), session=made, calls=(made.prepare(feed),), feeds=(feed,), observation=observation
     )
 
 
@@ -48,13 +48,13 @@ def test_what_was_given_and_returned_is_in_the_file(tmp_path: Path) -> None:
     """The artifact names it, with its digest."""
     path = tmp_path / "o.npz"
 
-    (found,) = outputs.measure(subject(path), Plan())
+    (artifact,) = outputs.measure(subject(path), Plan())
 
-    assert isinstance(found, Artifact)
-    assert (found.name, found.path) == ("outputs", str(path))
-    assert found.digest.startswith("sha256:")
-    given, returned = load_call(path)
-    assert np.array_equal(given["x"], GIVEN)
+    assert isinstance(artifact, Artifact)
+    assert (artifact.name, artifact.path) == ("outputs", str(path))
+    assert artifact.digest.startswith("sha256:")
+    inputs, returned = load_call(path)
+    assert np.array_equal(inputs["x"], GIVEN)
     assert np.array_equal(returned["y"], 2 * GIVEN)
 
 

@@ -78,8 +78,8 @@ class Pipeline:
 
     def subject(self, **changes: Any) -> Subject:
         """Return what is measured."""
-        given = {"preprocess": (self.make,), "postprocess": self.finish, **changes}
-        return Subject(model=a_model(), session=self, calls=(lambda: None,), feeds=(FEED,), **given)
+        functions = {"preprocess": (self.make,), "postprocess": self.finish, **changes}
+        return Subject(model=a_model(), session=self, calls=(lambda: None,), feeds=(FEED,), **functions)
 
 
 class TestSuite(ProbeSuite):
@@ -102,9 +102,9 @@ def pipeline(monkeypatch: pytest.MonkeyPatch) -> Pipeline:
 
 def measured(subject: Subject, plan: Plan) -> dict[str, Distribution]:
     """Return the latency by scope."""
-    found = [each for each in stages.measure(subject, plan) if isinstance(each, Measurement)]
-    assert {each.metric for each in found} == {"latency"}
-    return {each.scope: each.value for each in found if isinstance(each.value, Distribution)}
+    latencies = [each for each in stages.measure(subject, plan) if isinstance(each, Measurement)]
+    assert {each.metric for each in latencies} == {"latency"}
+    return {each.scope: each.value for each in latencies if isinstance(each.value, Distribution)}
 
 
 def test_each_stage_and_the_whole_are_those_of_the_same_steady_calls(pipeline: Pipeline) -> None:
@@ -139,7 +139,7 @@ def test_a_function_that_fails_does_so_before_anything_is_measured(pipeline: Pip
 def test_an_interrupted_run_keeps_its_calls(pipeline: Pipeline) -> None:
     """And is doubted, as one of the whole call."""
     subject = pipeline.subject(interrupted=lambda: pipeline.calls > 40)
-    found = list(stages.measure(subject, Plan(max_time=1e6, min_runs=1000)))
+    yielded = list(stages.measure(subject, Plan(max_time=1e6, min_runs=1000)))
 
-    assert any(isinstance(each, Doubt) and each.code == "interrupted" for each in found)
-    assert not any(isinstance(each, Doubt) and each.seen.startswith("latency") for each in found)
+    assert any(isinstance(each, Doubt) and each.code == "interrupted" for each in yielded)
+    assert not any(isinstance(each, Doubt) and each.seen.startswith("latency") for each in yielded)

@@ -86,15 +86,15 @@ def measured(
     outlines: list[StaticReport] = []
     doubts: list[Doubt] = []
     subject = Subject(model=model, inspection=inspection, inputs=inputs, batch_size=batch_size)
-    for found in static.measure(subject, Plan()):
-        match found:
+    for item in static.measure(subject, Plan()):
+        match item:
             case Measurement():
-                assert isinstance(found.value, int | float)
-                numbers[found.metric, found.scope] = found.value
+                assert isinstance(item.value, int | float)
+                numbers[item.metric, item.scope] = item.value
             case StaticReport():
-                outlines.append(found)
+                outlines.append(item)
             case _:
-                doubts.append(found)
+                doubts.append(item)
     (outline,) = outlines
     return numbers, outline, doubts
 
@@ -159,8 +159,8 @@ def test_more_than_the_model_takes_is_doubted(model: Model) -> None:
     limited = replace(model, limits={"batch": 3})
 
     for largest, expected in ((3, []), (4, ["beyond-limit"])):
-        asked = Inspection(vary={"batch": (1, largest)})
-        assert [doubt.code for doubt in measured(limited, asked)[2]] == expected
+        inspection = Inspection(vary={"batch": (1, largest)})
+        assert [doubt.code for doubt in measured(limited, inspection)[2]] == expected
     (doubt,) = measured(limited, Inspection(), batch_size=5)[2]
     assert doubt.seen == "batch is up to 5, but the model declares a maximum of 3"
 
@@ -215,10 +215,11 @@ def test_memory_gives_the_largest_batch(model: Model) -> None:
     """The batch that is found fits the memory, and the next one does not."""
     memory = 50 * 10**6
     numbers, _, _ = measured(model, Inspection(memory=memory))
-    found = int(numbers["largest_batch", ""])
+    largest = int(numbers["largest_batch", ""])
 
     fits, more = (
-        measured(model, Inspection(), batch_size=size)[0]["memory_peak", ""] for size in (found, found + 1)
+        measured(model, Inspection(), batch_size=size)[0]["memory_peak", ""]
+        for size in (largest, largest + 1)
     )
     assert fits <= memory < more
 
@@ -241,11 +242,11 @@ def test_a_wrong_shape_is_refused(model: Model) -> None:
 
 def test_a_model_without_a_graph_has_its_weights_only() -> None:
     """Where no graph is known there is no work to tell, and no outline."""
-    found = list(static.measure(Subject(model=a_model(), inspection=Inspection(modules=True)), Plan()))
+    yielded = list(static.measure(Subject(model=a_model(), inspection=Inspection(modules=True)), Plan()))
 
-    assert all(isinstance(each, Measurement) for each in found)
-    assert {m.metric for m in found if isinstance(m, Measurement)} >= {"parameters", "weight_bytes"}
-    assert not {m.metric for m in found if isinstance(m, Measurement)} & {"macs", "flops"}
+    assert all(isinstance(each, Measurement) for each in yielded)
+    assert {m.metric for m in yielded if isinstance(m, Measurement)} >= {"parameters", "weight_bytes"}
+    assert not {m.metric for m in yielded if isinstance(m, Measurement)} & {"macs", "flops"}
 
 
 COUNTING = """
@@ -280,9 +281,9 @@ def test_whole_numbers_of_an_example_are_those_that_steer(tmp_path: Path, exampl
     """However a factory makes the whole numbers of its example, the analysis has them, as a run has."""
     file = tmp_path / "counting.py"
     file.write_text(COUNTING.replace("{example}", example), encoding="utf-8")
-    found = torch_loader.look(ModelRef(scheme="torch", locator=f"{file}:make"), seed=0, trust=False)
+    model = torch_loader.look(ModelRef(scheme="torch", locator=f"{file}:make"), seed=0, trust=False)
 
-    assert measured(found, Inspection())[0]["macs", ""] == 10 * 8 * 4
+    assert measured(model, Inspection())[0]["macs", ""] == 10 * 8 * 4
 
 
 class Padded(nn.Module):
@@ -341,11 +342,11 @@ def test_the_hint_names_a_shape_that_the_model_takes(layers: tuple[nn.Module, ..
 def test_modules_tell_the_shapes_that_they_give(model: Model) -> None:
     """Each module tells what its call gave, views included, and a convolution its kernel."""
     _, outline, _ = measured(model, Inspection(), batch_size=3)
-    found = {module.path: (module.output, module.kernel) for module in outline.modules}
+    shapes = {module.path: (module.output, module.kernel) for module in outline.modules}
 
-    assert found[""] == found["head"] == found["head.1"] == ("3x5 float32", "")
-    assert found["stem"] == ("3x8x6x6 float32", "3x3")
-    assert found["block.query"] == ("3x36x8 float32", "")
+    assert shapes[""] == shapes["head"] == shapes["head.1"] == ("3x5 float32", "")
+    assert shapes["stem"] == ("3x8x6x6 float32", "3x3")
+    assert shapes["block.query"] == ("3x36x8 float32", "")
 
 
 class Nested(nn.Module):
@@ -370,13 +371,13 @@ def test_lists_and_dicts_are_inputs() -> None:
     more = UserDict({"list": [torch.randn(9, 8)], "mask": torch.ones(5, dtype=torch.int64), "scale": 2.0})
     module = Nested().eval()
     ref = live.offer(module, example=(rows, more))
-    found = live.load(ref, seed=0, trust=False)
-    numbers, _, _ = measured(found, Inspection())
+    model = live.load(ref, seed=0, trust=False)
+    numbers, _, _ = measured(model, Inspection())
 
     assert numbers["macs", ""] == (2 + 3 + 5) * 8 * 4
-    assert found.example is not None
-    with torch_backend.open(found, configure(torch_backend.knobs, {})) as session:
-        output = session.arrays(session.prepare(found.example)())["output"]
+    assert model.example is not None
+    with torch_backend.open(model, configure(torch_backend.knobs, {})) as session:
+        output = session.arrays(session.prepare(model.example)())["output"]
     assert output.tolist() == pytest.approx(module(rows, more).tolist(), rel=1e-5)
     live.withdraw(ref)
     ref = live.offer(module, example=(rows, {"list": object()}))

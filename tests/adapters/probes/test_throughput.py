@@ -41,14 +41,14 @@ def rates(subject: Subject) -> dict[str, Any]:
 
 def test_long_calls_of_the_latency_give_the_rate(subject: Subject, made: list[int]) -> None:
     """By their mean and its interval, without another call."""
-    found = rates(subject)
+    by_metric = rates(subject)
 
     assert made == []
-    assert found["throughput"].value == pytest.approx(4 / CALLS.mean())
-    assert found["batch_rate"].value == pytest.approx(1 / CALLS.mean())
-    interval = found["batch_rate"].interval
-    assert 1.0 < interval.high / found["batch_rate"].value < 1.01
-    assert 0.99 < interval.low / found["batch_rate"].value < 1.0
+    assert by_metric["throughput"].value == pytest.approx(4 / CALLS.mean())
+    assert by_metric["batch_rate"].value == pytest.approx(1 / CALLS.mean())
+    interval = by_metric["batch_rate"].interval
+    assert 1.0 < interval.high / by_metric["batch_rate"].value < 1.01
+    assert 0.99 < interval.low / by_metric["batch_rate"].value < 1.0
 
 
 @pytest.mark.parametrize(

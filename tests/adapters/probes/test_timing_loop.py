@@ -97,12 +97,12 @@ def test_the_clock_is_measured() -> None:
 def test_latency_finds_the_truth() -> None:
     """The samples are the callable's own record of its last calls, each a little longer."""
     truth = Spinner(0.002)
-    found, *_ = latency.measure(Subject(model=a_model(), calls=(truth,)), PLAN)
-    samples = list(found.value.samples())  # type: ignore[union-attr]
+    measurement, *_ = latency.measure(Subject(model=a_model(), calls=(truth,)), PLAN)
+    samples = list(measurement.value.samples())  # type: ignore[union-attr]
     own = [ns * 1e-9 for ns in truth.record[-len(samples) :]]
     excess = sorted(ours / theirs for ours, theirs in zip(samples, own, strict=True))
 
-    assert found.metric == "latency"  # type: ignore[union-attr]
+    assert measurement.metric == "latency"  # type: ignore[union-attr]
     assert excess[0] >= 1
     assert excess[len(excess) // 2] < 1.05
 
@@ -110,8 +110,8 @@ def test_latency_finds_the_truth() -> None:
 def test_throughput_counts_samples_and_batches() -> None:
     """A batch of eight every 2 ms is at most 4,000 samples a second, and eight times fewer batches."""
     truth = Spinner(0.002)
-    found = list(throughput.measure(Subject(model=a_model(), calls=(truth,), samples=8), PLAN))
-    samples, batches = (m for m in found if isinstance(m, Measurement))
+    yielded = list(throughput.measure(Subject(model=a_model(), calls=(truth,), samples=8), PLAN))
+    samples, batches = (m for m in yielded if isinstance(m, Measurement))
 
     assert samples.interval is not None
     assert 0 < samples.interval.low <= samples.runs[0] <= samples.interval.high
@@ -121,21 +121,21 @@ def test_throughput_counts_samples_and_batches() -> None:
 
 def test_while_measuring_progress_and_provisional_samples_are_told() -> None:
     """Whoever watches could save what there is at any time."""
-    seen: list[object] = []
-    subject = Subject(model=a_model(), calls=(Spinner(0.001),), watch=seen.append)
+    events: list[object] = []
+    subject = Subject(model=a_model(), calls=(Spinner(0.001),), watch=events.append)
     list(latency.measure(subject, PLAN))
 
-    assert any(isinstance(event, Progressed) and event.stage == "latency: steady" for event in seen)
-    assert any(isinstance(event, Found) and event.measurement.metric == "latency" for event in seen)
+    assert any(isinstance(event, Progressed) and event.stage == "latency: steady" for event in events)
+    assert any(isinstance(event, Found) and event.measurement.metric == "latency" for event in events)
 
 
 def test_interruption_ends_measuring_with_what_there_is() -> None:
     """An interrupted measurement keeps its samples and says why it stopped."""
     truth = Spinner(0.001)
     subject = Subject(model=a_model(), calls=(truth,), interrupted=lambda: len(truth.record) > 300)
-    found, *doubts = latency.measure(subject, Plan(min_time=60, max_time=100))
+    measurement, *doubts = latency.measure(subject, Plan(min_time=60, max_time=100))
 
-    assert found.value.stop == "interrupted"  # type: ignore[union-attr]
+    assert measurement.value.stop == "interrupted"  # type: ignore[union-attr]
     assert "interrupted" in {doubt.code for doubt in doubts}  # type: ignore[union-attr]
 
 

@@ -38,7 +38,7 @@ class Trainer:
     spin: Spinner | None = None
     now: float = 0.0
     steps: int = 0
-    asked: tuple[Any, ...] = ()
+    arguments: tuple[Any, ...] = ()
     entered: bool = False
 
     def prepare(self, feed: Feed) -> Callable[[], Any]:
@@ -54,7 +54,7 @@ class Trainer:
     @contextmanager
     def training(self, feeds: Sequence[Feed], optimizer: str) -> Iterator[Trainer]:
         """Train."""
-        self.asked, self.entered = (feeds, optimizer), True
+        self.arguments, self.entered = (feeds, optimizer), True
         yield self
         self.entered = False
 
@@ -99,20 +99,20 @@ def test_a_trainer_can_train() -> None:
 
 def test_the_steady_steps_are_timed_with_their_stages(trainer: Trainer) -> None:
     """The slow ones at the beginning are warm-up, of the whole and of each stage alike."""
-    told: list[Any] = []
+    events: list[Any] = []
     subject = Subject(
         model=a_model(),
         session=trainer,
         feeds=(FEED,),
         inspection=Inspection(mode=Mode.TRAIN, optimizer="adam"),
-        watch=told.append,
+        watch=events.append,
     )
-    found = [
+    measurements = [
         m for m in training.measure(subject, Plan(min_runs=20, max_time=2000)) if isinstance(m, Measurement)
     ]
-    by_scope = {m.scope: m.value for m in found if m.metric == "step_time"}
+    by_scope = {m.scope: m.value for m in measurements if m.metric == "step_time"}
 
-    assert trainer.asked == ((FEED,), "adam")
+    assert trainer.arguments == ((FEED,), "adam")
     assert not trainer.entered
     assert list(by_scope) == ["", *STAGES]
     for name, seconds in {"": sum(STAGES.values()) + 0.5, **STAGES}.items():
@@ -121,12 +121,12 @@ def test_the_steady_steps_are_timed_with_their_stages(trainer: Trainer) -> None:
         assert len(value) == len(by_scope[""])  # type: ignore[arg-type]
         assert list(value.samples()) == pytest.approx([seconds] * len(value))
         assert value.warmup_dropped >= 2
-    assert any(isinstance(event, Progressed) and event.stage == "step_time: steady" for event in told)
+    assert any(isinstance(event, Progressed) and event.stage == "step_time: steady" for event in events)
 
 
 def test_an_interrupted_run_keeps_its_steps(trainer: Trainer) -> None:
     """And is doubted."""
     subject = Subject(model=a_model(), session=trainer, feeds=(FEED,), interrupted=lambda: trainer.steps > 40)
-    found = list(training.measure(subject, Plan(max_time=1e6, min_runs=1000)))
-    assert "interrupted" in {getattr(each, "code", "") for each in found}
-    assert all(m.value.stop == "interrupted" for m in found if isinstance(m, Measurement))  # type: ignore[union-attr]
+    yielded = list(training.measure(subject, Plan(max_time=1e6, min_runs=1000)))
+    assert "interrupted" in {getattr(each, "code", "") for each in yielded}
+    assert all(m.value.stop == "interrupted" for m in yielded if isinstance(m, Measurement))  # type: ignore[union-attr]

@@ -81,11 +81,11 @@ def check_harmless(root: ET.Element) -> None:
 
 def test_titles_axes_units_and_the_note_are_written() -> None:
     plot = Plot(title="Latency by load", x=LOADS, y=SECONDS, series=(LINE,), note="with 95 % intervals")
-    said = texts(drawn(plot, "digits answers in 10 ms."))
+    labels = texts(drawn(plot, "digits answers in 10 ms."))
 
-    assert {"Latency by load", "digits answers in 10 ms.", "concurrency", "latency (ms)"} <= set(said)
-    assert "with 95 % intervals" in said
-    assert {"1", "2", "4", "0", "10", "20", "30"} <= set(said)
+    assert {"Latency by load", "digits answers in 10 ms.", "concurrency", "latency (ms)"} <= set(labels)
+    assert "with 95 % intervals" in labels
+    assert {"1", "2", "4", "0", "10", "20", "30"} <= set(labels)
 
 
 def test_intervals_are_lines_where_both_ends_are_known() -> None:
@@ -131,18 +131,18 @@ def test_a_plot_shows_bounds_bands_steps_clouds_and_labels() -> None:
         ),
         bands=(Band(name="warm-up", low=-5.0, high=0.0),),
     )
-    said = set(texts(drawn(plot)))
+    labels = set(texts(drawn(plot)))
 
-    assert {"bound", "knee", "warm-up", "best", "latency (s)"} <= said
+    assert {"bound", "knee", "warm-up", "best", "latency (s)"} <= labels
 
 
 def test_categories_and_stacked_areas() -> None:
-    words = AxisScale(label="precision", categories=("fp32", "fp16"))
+    precisions = AxisScale(label="precision", categories=("fp32", "fp16"))
     bars = Series(name="each", x=(0.0, 1.0), y=(5.0, 3.0), joined=False)
     areas = tuple(Series(name=name, x=(0.0, 1.0, 2.0), y=(1.0, nan, 2.0)) for name in ("weights", "rest"))
 
     assert {"fp32", "fp16", "precision"} <= set(
-        texts(drawn(Plot(title="a", x=words, y=SECONDS, series=(bars,))))
+        texts(drawn(Plot(title="a", x=precisions, y=SECONDS, series=(bars,))))
     )
     stacked = Plot(title="a", x=AxisScale(label="time", unit="s"), y=SECONDS, series=areas, stacked=True)
     assert {"weights", "rest", "latency (s)"} <= set(texts(drawn(stacked)))
@@ -177,10 +177,10 @@ def test_bars_trees_changes_and_coordinates() -> None:
         Effect(name="energy", value=9.0, low=-inf, high=inf, smallest=0.03, outcome="undecided"),
         Effect(name="memory", value=nan, low=-0.1, high=0.0, smallest=0.03, outcome="same"),
     )
-    words = AxisScale(label="precision", categories=("fp32", "fp16"))
+    precisions = AxisScale(label="precision", categories=("fp32", "fp16"))
     line = Series(name="best of all", x=(0.0, 1.0, 2.0), y=(1.0, 8.0, 0.5), marked=True)
     lines = (line, *(Series(name=f"{n}", x=(0.0, 1.0, 2.0), y=(0.0, 2.0**n, nan)) for n in range(12)))
-    parallel = Parallel(title="a", scales=(words, LOADS, SECONDS, AxisScale(label="none")), lines=lines)
+    parallel = Parallel(title="a", scales=(precisions, LOADS, SECONDS, AxisScale(label="none")), lines=lines)
 
     assert {"load 1", "queue", "model", "latency (ms)"} <= set(texts(drawn(stack)))
     assert {"net", "encoder"} <= set(texts(drawn(tree)))
@@ -200,8 +200,8 @@ def test_a_waterfall_has_a_bar_and_a_label_for_each_step() -> None:
         WaterfallStep(name="server", size=-0.001, low=-0.002, high=0.001),
         WaterfallStep(name="whole", size=0.002, is_sum=True),
     )
-    found = texts(drawn(Waterfall(title="w", scale=SECONDS, steps=steps)))
-    assert {"bound", "3.00 ms", "queue", "unknown", "server", "-1.0 ms", "whole", "2.00 ms"} <= set(found)
+    labels = texts(drawn(Waterfall(title="w", scale=SECONDS, steps=steps)))
+    assert {"bound", "3.00 ms", "queue", "unknown", "server", "-1.0 ms", "whole", "2.00 ms"} <= set(labels)
     assert "unknown" in texts(drawn(Waterfall(title="w", scale=SECONDS, steps=steps[1:2])))
 
 
@@ -254,12 +254,12 @@ def attacked_charts(attacks: Sequence[str]) -> Iterator[Picture]:
 def test_attacking_names_stay_text(every: int) -> None:
     """Each of 32, or of 500, is read back as it is, or cut, from a file that nothing in it can act on."""
     attacks = payloads()[::every]
-    seen: set[str] = set()
+    drawn_texts: set[str] = set()
     for chart in attacked_charts(attacks):
         root = drawn(chart)
         check_harmless(root)
-        seen |= set(texts(root))
-    assert {shorten(clean(name), 34) for name in attacks} <= seen
+        drawn_texts |= set(texts(root))
+    assert {shorten(clean(name), 34) for name in attacks} <= drawn_texts
 
 
 @pytest.mark.parametrize(

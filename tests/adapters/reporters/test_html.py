@@ -289,6 +289,6 @@ def test_a_page_of_a_site_names_what_it_loads() -> None:
 @pytest.mark.parametrize(("text", "is_cards"), [("128 MiB", False), ("multiply-accumulates of a call", True)])
 def test_a_sentence_in_the_third_column_does_not_lie_beside_a_phone(text: str, is_cards: bool) -> None:
     """A table with one is shown as cards there; with figures alone it fits."""
-    shown = Table(title="t", columns=make_columns("metric", "value>", "meaning"), rows=(("macs", "3", text),))
+    table = Table(title="t", columns=make_columns("metric", "value>", "meaning"), rows=(("macs", "3", text),))
 
-    assert ('class="figures cards"' in html.lay_out([shown], title="t")) is is_cards
+    assert ('class="figures cards"' in html.lay_out([table], title="t")) is is_cards

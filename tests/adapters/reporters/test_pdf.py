@@ -57,15 +57,15 @@ def test_a_browser_is_found_by_its_name(nowhere: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("echo no display >&2; exit 3", "no display"), ("exit 0", "nothing")]
+    ("text", "message"), [("echo no display >&2; exit 3", "no display"), ("exit 0", "nothing")]
 )
 def test_a_browser_that_fails_is_told(
-    nowhere: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
 ) -> None:
     """The last line of what it said stands in the error."""
     monkeypatch.setenv(pdf.BROWSER, str(program(nowhere / "mine", text)))
 
-    with pytest.raises(RunFailed, match=said):
+    with pytest.raises(RunFailed, match=message):
         pdf.render(full_result())
 
 

@@ -276,15 +276,15 @@ def test_a_command_that_goes_on_can_be_pasted() -> None:
         f"modeldyno advise onnx:/{'long/' * 20}net.onnx --set batch_size=32 --require 'latency.p99 <= 5ms'"
     )
 
-    shown = terminal.text([Notice(severity=Severity.NOTE, text="t", advice=command)])
+    laid_out = terminal.text([Notice(severity=Severity.NOTE, text="t", advice=command)])
 
-    pasted = shown.partition("→ ")[2]
+    pasted = laid_out.partition("→ ")[2]
     assert pasted.count("\\\n") > 1
-    words = subprocess.run(
+    printed = subprocess.run(
         ["sh", "-c", f"printf '%s\\n' {pasted}"], capture_output=True, text=True, check=True
     ).stdout
-    assert words.splitlines() == shlex.split(command)
-    assert [len(line) > 80 for line in shown.splitlines()].count(True) == 1, "the long path alone"
+    assert printed.splitlines() == shlex.split(command)
+    assert [len(line) > 80 for line in laid_out.splitlines()].count(True) == 1, "the long path alone"
 
 
 def test_a_wide_character_takes_two_columns() -> None:

@@ -27,10 +27,10 @@ PACKAGE = {"kind": "processor", "period": 0.001, "span": 262.0}
 MIB = 1 << 20
 
 
-def stages(**found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def stages(**by_stage: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Build stages of readings a second apart, each of one device ``cuda:0`` or of those it names."""
     built, now = [], 0.0
-    for name, readings in found.items():
+    for name, readings in by_stage.items():
         samples = []
         for read in readings:
             named = read if any(isinstance(v, dict) for v in read.values()) else {"cuda:0": read}
@@ -41,34 +41,34 @@ def stages(**found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return built
 
 
-def numbers(found: object) -> dict[tuple[str, str], Any]:
+def numbers(yielded: object) -> dict[tuple[str, str], Any]:
     return {
         (m.metric, m.scope): m.value.samples().tolist() if isinstance(m.value, Distribution) else m.value
-        for m in found  # type: ignore[attr-defined]
+        for m in yielded  # type: ignore[attr-defined]
         if isinstance(m, Measurement)
     }
 
 
-def doubts(found: object) -> dict[str, str]:
-    return {d.code: d.seen for d in found if isinstance(d, Doubt)}  # type: ignore[attr-defined]
+def doubts(yielded: object) -> dict[str, str]:
+    return {d.code: d.seen for d in yielded if isinstance(d, Doubt)}  # type: ignore[attr-defined]
 
 
 class TestTold:
     def test_a_side_of_a_round_draws_what_it_draws_in_its_turns(self) -> None:
         """The stages in which the other had the baton are left out."""
-        found, now, joules = [], 0.0, 0.0
+        recorded, now, joules = [], 0.0, 0.0
         for name, watts in (("idle", 5.0), *[("timed", 10.0), ("waiting", 50.0)] * 10):
             samples = []
             for _ in range(4):
                 samples.append({"time": now, "read": {"package-0": {"energy": joules}}})
                 now, joules = now + 0.1, joules + 0.1 * watts
             now, joules = now - 0.1, joules - 0.1 * watts
-            found.append({"name": name, "samples": samples})
+            recorded.append({"name": name, "samples": samples})
         package = {**PACKAGE, "span": None}
 
-        told = numbers(list(device.device_measurements({"package-0": package}, found)))
-        assert told["power", "package-0"] == pytest.approx(10.0)
-        assert told["idle_power", "package-0"] == pytest.approx(5.0)
+        values = numbers(list(device.device_measurements({"package-0": package}, recorded)))
+        assert values["power", "package-0"] == pytest.approx(10.0)
+        assert values["idle_power", "package-0"] == pytest.approx(5.0)
 
     def test_stages_that_nearly_touch_are_one_window(self) -> None:
         """Between the slices of a pass there is a moment of our own work: each end would cost a period."""
@@ -80,30 +80,30 @@ class TestTold:
                 now, joules = now + 0.1, joules + 20.0
             recorded.append({"name": "timed", "samples": samples})
             now, joules = now - 0.08, joules - 16.0
-        told = list(device.device_measurements({"cuda:0": GPU}, recorded))
+        yielded = list(device.device_measurements({"cuda:0": GPU}, recorded))
 
-        assert numbers(told)["power", "cuda:0"] == pytest.approx(200.0)
-        assert "short-window" not in doubts(told)
+        assert numbers(yielded)["power", "cuda:0"] == pytest.approx(200.0)
+        assert "short-window" not in doubts(yielded)
 
     def test_a_device_that_others_use_is_doubted(self) -> None:
         """With the share at its highest and the process; not below 5 %, nor if ours is unknown."""
 
-        def seen(share: float, **more: float) -> dict[str, str]:
+        def doubts_at(share: float, **more: float) -> dict[str, str]:
             timed = [
                 {"foreign": 0.01, "foreign_pid": 1},
                 {"foreign": share, "foreign_pid": 2**22 + 1, **more},
             ]
             return doubts(list(device.device_measurements({"cuda:0": GPU}, stages(load=[{}], timed=timed))))
 
-        assert seen(0.47, ours=1) == {
+        assert doubts_at(0.47, ours=1) == {
             "shared-device": f"cuda:0 was kept busy up to 47% by others, mostly by process {2**22 + 1}"
         }
-        assert seen(0.04, ours=1) == {}
-        assert seen(0.47) == {}
+        assert doubts_at(0.04, ours=1) == {}
+        assert doubts_at(0.47) == {}
 
     def test_each_stage_gives_what_it_is_about(self) -> None:
         """The floor is of the idle stage, memory of what came after the baseline, the rest of the pass."""
-        seen = stages(
+        recorded = stages(
             idle=[{"energy": 0.0, "used": 10}, {"energy": 50.0, "used": 10}],
             baseline=[{"energy": 50.0, "used": 10}, {"used": 12}],
             load=[{"used": 12, "memory": 5, "ours": 1}, {"used": 20, "memory": 8, "ours": 1}],
@@ -115,7 +115,7 @@ class TestTold:
             after=[{"energy": 600.0}, {"used": 40, "memory": 7, "clock": 9e9}],
         )
 
-        assert numbers(device.device_measurements({"cuda:0": GPU}, seen)) == {
+        assert numbers(device.device_measurements({"cuda:0": GPU}, recorded)) == {
             ("device_memory", "cuda:0"): [5, 8, 8, 9, 7],
             ("device_used", "cuda:0"): [12, 20, 20, 30, 40],
             ("device_used", "cuda:0 baseline"): 12,
@@ -129,50 +129,50 @@ class TestTold:
 
     def test_nothing_told_is_nothing_said(self) -> None:
         """A device that answers no question has no measurement, and never 0."""
-        seen = stages(baseline=[{}], load=[{"ours": 1}], timed=[{"ours": 1}, {}])
+        recorded = stages(baseline=[{}], load=[{"ours": 1}], timed=[{"ours": 1}, {}])
 
-        assert list(device.device_measurements({"cuda:0": GPU}, seen)) == []
+        assert list(device.device_measurements({"cuda:0": GPU}, recorded)) == []
 
     def test_a_pass_that_is_too_short_gives_no_power(self) -> None:
         """The doubt says how long it takes."""
-        seen = stages(timed=[{"energy": 0.0, "ours": 1}, {"energy": 5.0}])
-        found = list(device.device_measurements({"cuda:0": {**GPU, "period": 1.0}}, seen))
+        recorded = stages(timed=[{"energy": 0.0, "ours": 1}, {"energy": 5.0}])
+        yielded = list(device.device_measurements({"cuda:0": {**GPU, "period": 1.0}}, recorded))
 
-        assert numbers(found) == {}
-        assert doubts(found)["short-window"].startswith("cuda:0 was sampled during 1.0 s")
+        assert numbers(yielded) == {}
+        assert doubts(yielded)["short-window"].startswith("cuda:0 was sampled during 1.0 s")
 
     def test_sampled_power_is_marked(self) -> None:
         """Without a counter the energy is an estimate, and says so."""
-        seen = stages(idle=[{"power": 40.0}] * 3, timed=[{"power": 100.0, "ours": 1}] * 12)
-        found = list(device.device_measurements({"cuda:0": GPU}, seen))
+        recorded = stages(idle=[{"power": 40.0}] * 3, timed=[{"power": 100.0, "ours": 1}] * 12)
+        yielded = list(device.device_measurements({"cuda:0": GPU}, recorded))
 
-        assert numbers(found) == {("power", "cuda:0"): 100.0, ("idle_power", "cuda:0"): 40.0}
-        assert "sampled-power" in doubts(found)
+        assert numbers(yielded) == {("power", "cuda:0"): 100.0, ("idle_power", "cuda:0"): 40.0}
+        assert "sampled-power" in doubts(yielded)
 
     def test_a_throttled_device_is_doubted_by_its_reasons(self) -> None:
         """Being idle, or at a clock that somebody set, is no throttling."""
         read = [{"reasons": 0x04, "ours": 1}, {"reasons": 0x24}, {"reasons": 0x01}, {"reasons": 0x02}]
-        found = list(device.device_measurements({"cuda:0": GPU}, stages(timed=read)))
+        yielded = list(device.device_measurements({"cuda:0": GPU}, stages(timed=read)))
 
-        assert doubts(found)["throttled"] == (
+        assert doubts(yielded)["throttled"] == (
             "cuda:0 was throttled by its power limit (50% of the samples), "
             "its temperature (25% of the samples)"
         )
 
     def test_an_idle_device_is_not_throttled(self) -> None:
         """No doubt without a reason."""
-        seen = stages(timed=[{"reasons": 0x01, "ours": 1}, {"reasons": 0x02}])
+        recorded = stages(timed=[{"reasons": 0x01, "ours": 1}, {"reasons": 0x02}])
 
-        assert doubts(device.device_measurements({"cuda:0": GPU}, seen)) == {}
+        assert doubts(device.device_measurements({"cuda:0": GPU}, recorded)) == {}
 
     def test_a_processor_package_tells_its_power(self) -> None:
         """Through a wrap of its counter."""
-        seen = stages(
+        recorded = stages(
             idle=[{"package-0": {"energy": 230.0}}, {"package-0": {"energy": 250.0}}],
             timed=[{"package-0": {"energy": 255.0}}, {"package-0": {"energy": 33.0}}],
         )
 
-        assert numbers(device.device_measurements({"package-0": PACKAGE}, seen)) == {
+        assert numbers(device.device_measurements({"package-0": PACKAGE}, recorded)) == {
             ("power", "package-0"): pytest.approx(40.0),
             ("idle_power", "package-0"): pytest.approx(20.0),
         }
@@ -181,30 +181,30 @@ class TestTold:
 class TestUsed:
     def test_the_driver_knows_who_uses_what(self) -> None:
         """Where our processes are listed on a device, the others are not ours, whatever happens there."""
-        seen = stages(
+        recorded = stages(
             baseline=[{"cuda:0": {"used": 0}, "cuda:1": {"used": 0}}],
             timed=[{"cuda:0": {"used": 900 * MIB}, "cuda:1": {"used": 5, "ours": 1}}],
         )
 
-        assert device.used_devices({"cuda:0": GPU, "cuda:1": GPU, "package-0": PACKAGE}, seen) == [
+        assert device.used_devices({"cuda:0": GPU, "cuda:1": GPU, "package-0": PACKAGE}, recorded) == [
             "cuda:1",
             "package-0",
         ]
 
     def test_within_a_container_growth_tells(self) -> None:
         """Where no process is listed, the devices are ours whose memory in use has grown."""
-        seen = stages(
+        recorded = stages(
             baseline=[{"cuda:0": {"used": 70 * MIB}, "cuda:1": {"used": 70 * MIB}}] * 2,
             load=[{"cuda:0": {"used": 90 * MIB}, "cuda:1": {"used": 700 * MIB}}],
         )
 
-        assert device.used_devices({"cuda:0": GPU, "cuda:1": GPU}, seen) == ["cuda:1"]
+        assert device.used_devices({"cuda:0": GPU, "cuda:1": GPU}, recorded) == ["cuda:1"]
 
     def test_a_model_on_the_processor_uses_no_card(self) -> None:
         """A card that nobody uses is left out, though it can be read."""
-        seen = stages(baseline=[{"used": 5, "power": 40.0}], timed=[{"used": 5, "power": 40.0}] * 20)
+        recorded = stages(baseline=[{"used": 5, "power": 40.0}], timed=[{"used": 5, "power": 40.0}] * 20)
 
-        assert list(device.device_measurements({"cuda:0": GPU}, seen)) == []
+        assert list(device.device_measurements({"cuda:0": GPU}, recorded)) == []
 
 
 class TestThere:
@@ -266,8 +266,8 @@ def test_the_side_process_tells_of_a_card(tmp_path: Path, monkeypatch: pytest.Mo
     watch.mark("after")
     assert watch.side is not None
     assert watch.pids == (watch.side.pid,)
-    found = list(watch.stop())
-    values = numbers(found)
+    yielded = list(watch.stop())
+    values = numbers(yielded)
 
     assert watch.side.returncode == 0
     assert waited >= device_sidecar.FLOOR
@@ -275,7 +275,7 @@ def test_the_side_process_tells_of_a_card(tmp_path: Path, monkeypatch: pytest.Mo
     assert values["idle_power", "cuda:0"] == pytest.approx(240.0, rel=0.01)
     assert values["gpu_utilization", "cuda:0"][0] == 0.87
     assert set(values["device_memory", "cuda:0"]) == {1 << 30}
-    assert doubts(found).keys() == {"throttled"}
+    assert doubts(yielded).keys() == {"throttled"}
 
 
 def test_a_run_finds_the_joules_of_a_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,11 +317,11 @@ def test_without_a_counter_nobody_waits_for_idleness(tmp_path: Path) -> None:
     begin = time.monotonic()
     watch.mark("idle")
     waited = time.monotonic() - begin
-    found = list(watch.stop())
+    yielded = list(watch.stop())
 
     assert watch.side is not None
     assert waited < device_sidecar.FLOOR
-    assert found == []
+    assert yielded == []
 
 
 def test_a_side_process_that_dies_is_a_doubt(tmp_path: Path) -> None:
@@ -371,13 +371,13 @@ class Steady:
 
     def __init__(self) -> None:
         self.devices: dict[str, dict[str, Any]] = {"package-0": PACKAGE}
-        self.asked = 0
+        self.readings = 0
 
     def read(self, pids: frozenset[int]) -> dict[str, dict[str, float]]:
         """Count."""
         assert os.getpid() in pids
-        self.asked += 1
-        return {"package-0": {"energy": float(self.asked)}}
+        self.readings += 1
+        return {"package-0": {"energy": float(self.readings)}}
 
     def close(self) -> None:
         """Never to be called by a witness."""
@@ -391,11 +391,11 @@ def test_the_edge_of_two_stages_belongs_to_both() -> None:
     witness.sample()
     witness.mark("timed")
     witness.sample()
-    found = [
+    energies = [
         [s["read"]["package-0"]["energy"] for s in stage["samples"]] for stage in witness.report()["stages"]
     ]
 
-    assert found == [[1, 2, 3], [3, 4]]
+    assert energies == [[1, 2, 3], [3, 4]]
 
 
 def test_nothing_is_sampled_before_the_first_stage() -> None:
@@ -404,5 +404,5 @@ def test_nothing_is_sampled_before_the_first_stage() -> None:
     witness = DeviceRecorder([source], os.getpid())
     witness.sample()
 
-    assert source.asked == 0
+    assert source.readings == 0
     assert witness.report() == {"devices": source.devices, "stages": []}

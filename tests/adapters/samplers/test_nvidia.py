@@ -50,9 +50,9 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[dict[str, Any]]], No
 
 
 def opened(environ: Mapping[str, str]) -> Nvml:
-    found = nvidia.open_nvidia_devices(environ)
-    assert isinstance(found, Nvml)
-    return found
+    devices = nvidia.open_nvidia_devices(environ)
+    assert isinstance(devices, Nvml)
+    return devices
 
 
 class TestNvml:
@@ -60,10 +60,10 @@ class TestNvml:
         """Fractions, bytes, watts, joules, hertz; the memory is that of the processes asked for."""
         fake([CARD])
         before = 240.0 * time.monotonic()
-        told = opened({}).read(frozenset({11, 12}))["cuda:0"]
+        reading = opened({}).read(frozenset({11, 12}))["cuda:0"]
 
-        assert before - 1 <= told.pop("energy") <= 240.0 * time.monotonic()
-        assert told == {
+        assert before - 1 <= reading.pop("energy") <= 240.0 * time.monotonic()
+        assert reading == {
             "utilization": 0.87,
             "used": 3 << 30,
             "memory": 3 << 30,
@@ -102,19 +102,19 @@ class TestNvml:
     ) -> None:
         """The driver may know who is there and not what they take."""
         fake([{**CARD, "processes": [[11, None]]}])
-        told = opened({}).read(frozenset({11}))["cuda:0"]
+        reading = opened({}).read(frozenset({11}))["cuda:0"]
 
-        assert told["ours"] == 1
-        assert "memory" not in told
+        assert reading["ours"] == 1
+        assert "memory" not in reading
 
     def test_an_instance_has_its_own_memory_and_no_energy(
         self, fake: Callable[[list[dict[str, Any]]], None]
     ) -> None:
         """Clocks and heat are the card's; whose watts they are nobody knows."""
         fake([{**CARD, "parts": PARTS}])
-        told = opened({"CUDA_VISIBLE_DEVICES": "MIG-b1"}).read(frozenset({11}))["cuda:0"]
+        reading = opened({"CUDA_VISIBLE_DEVICES": "MIG-b1"}).read(frozenset({11}))["cuda:0"]
 
-        assert told == {
+        assert reading == {
             "used": 1 << 20,
             "memory": 1 << 19,
             "ours": 1,
@@ -193,13 +193,13 @@ def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "calls"
 
 
-def said(source: nvidia_smi.Smi, pids: set[int]) -> dict[str, float]:
+def read_own(source: nvidia_smi.Smi, pids: set[int]) -> dict[str, float]:
     """Read until both of its processes have spoken."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        told = source.read(frozenset(pids)).get("cuda:0", {})
-        if "ours" in told or (told and not pids):
-            return told
+        reading = source.read(frozenset(pids)).get("cuda:0", {})
+        if "ours" in reading or (reading and not pids):
+            return reading
         time.sleep(0.02)
     raise AssertionError
 
@@ -211,10 +211,10 @@ class TestSmi:
         """Numbers become base units; what is [N/A] or [Not Supported] is left out."""
         source = nvidia.open_nvidia_devices({"CUDA_VISIBLE_DEVICES": "0"})
         assert isinstance(source, nvidia_smi.Smi)
-        told = said(source, {11, 12})
+        reading = read_own(source, {11, 12})
         source.close()
 
-        assert told == {
+        assert reading == {
             "utilization": 0.87,
             "used": 3 << 30,
             "total": 16 << 30,
@@ -242,7 +242,7 @@ class TestSmi:
     def test_it_is_ended_with_its_reader(self, smi: Path) -> None:
         """Both processes are gone when it is closed."""
         source = nvidia_smi.Smi({"cuda:0": "GPU-aaaa-1"})
-        said(source, {11})
+        read_own(source, {11})
         source.close()
 
         assert smi.exists()

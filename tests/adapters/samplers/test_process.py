@@ -40,8 +40,8 @@ def stage(name: str, memory: list[int], **end: float) -> dict[str, object]:
     return {"name": name, "begin": ZERO, "end": end, "memory": memory, "held": held, "cores": 2}
 
 
-def by_key(found: object) -> dict[tuple[str, str], Measurement]:
-    return {(m.metric, m.scope): m for m in found if isinstance(m, Measurement)}  # type: ignore[attr-defined]
+def by_key(yielded: object) -> dict[tuple[str, str], Measurement]:
+    return {(m.metric, m.scope): m for m in yielded if isinstance(m, Measurement)}  # type: ignore[attr-defined]
 
 
 def counted(begin: float, end: float, readings: list[tuple[float, float]]) -> dict[str, object]:
@@ -58,11 +58,11 @@ def test_the_utilization_has_the_interval_of_its_windows() -> None:
         stage("ours", []),
         counted(2.0, 3.5, uneven),
     ]
-    found = by_key(process.noise(passes))["cpu_utilization", ""]
-    assert found.value == pytest.approx(0.5)
-    assert found.interval is not None
-    assert found.interval.low < 0.5 < found.interval.high
-    assert len(found.windows[0].counts) == 8 * 9
+    utilization = by_key(process.noise(passes))["cpu_utilization", ""]
+    assert utilization.value == pytest.approx(0.5)
+    assert utilization.interval is not None
+    assert utilization.interval.low < 0.5 < utilization.interval.high
+    assert len(utilization.windows[0].counts) == 8 * 9
 
 
 def test_a_short_pass_and_a_counter_that_falls_have_no_interval() -> None:
@@ -70,26 +70,26 @@ def test_a_short_pass_and_a_counter_that_falls_have_no_interval() -> None:
     short = [counted(0.0, 0.5, [(0.25, 0.1)])]
     falling = [counted(0.0, 2.0, [(0.4, 0.3), (0.8, 0.2), (1.2, 0.6), (1.6, 0.8)])]
     for passes in (short, falling):
-        found = by_key(process.noise(passes))["cpu_utilization", ""]
-        assert found.value == pytest.approx(0.5)
-        assert (found.interval, found.windows) == (None, ())
+        utilization = by_key(process.noise(passes))["cpu_utilization", ""]
+        assert utilization.value == pytest.approx(0.5)
+        assert (utilization.interval, utilization.windows) == (None, ())
 
 
 def test_the_baseline_is_subtracted_and_shown() -> None:
     """Memory counts from what the process took before loading."""
-    found = by_key(
+    measurements = by_key(
         process.memory([stage("baseline", [100, 90]), stage("load", [150]), stage("timed", [300])])
     )
-    above = found["process_memory", ""].value
+    above = measurements["process_memory", ""].value
 
-    assert found["process_memory", "baseline"].value == 100
+    assert measurements["process_memory", "baseline"].value == 100
     assert isinstance(above, Distribution)
     assert above.samples().tolist() == [50.0, 200.0]
 
 
 def test_what_the_profiler_takes_is_not_the_models() -> None:
     """Growth during work of ours is taken off what follows, libraries are baseline, a second pass is out."""
-    seen = [
+    stages = [
         stage("baseline", [100]),
         stage("import", [100, 130]),
         stage("load", [130, 180]),
@@ -99,18 +99,20 @@ def test_what_the_profiler_takes_is_not_the_models() -> None:
         stage("timed", [690, 710]),
         stage("second", [710, 5000]),
     ]
-    found = by_key(process.memory(seen))
-    above = found["process_memory", ""].value
+    measurements = by_key(process.memory(stages))
+    above = measurements["process_memory", ""].value
 
-    assert found["process_memory", "baseline"].value == 130
+    assert measurements["process_memory", "baseline"].value == 130
     assert isinstance(above, Distribution)
     assert above.samples().tolist() == [0.0, 50.0, 50.0, 70.0, 70.0, 90.0]
 
 
 def test_no_model_takes_less_than_nothing() -> None:
     """Memory from before the baseline that is given back later makes no size negative."""
-    found = by_key(process.memory([stage("baseline", [100]), stage("load", [102]), stage("timed", [97])]))
-    above = found["process_memory", ""].value
+    measurements = by_key(
+        process.memory([stage("baseline", [100]), stage("load", [102]), stage("timed", [97])])
+    )
+    above = measurements["process_memory", ""].value
 
     assert isinstance(above, Distribution)
     assert above.samples().tolist() == [2.0, 0.0]
@@ -123,21 +125,21 @@ def test_unavailable_memory_is_not_zero() -> None:
 
 def test_foreign_load_is_what_is_neither_ours_nor_the_models() -> None:
     """Busy time less the model's, less our own, over the timed pass."""
-    seen = [stage("load", [], busy=50.0), stage("timed", [], busy=3.0, processor=1.0, ours=0.5, stolen=0.2)]
-    found = list(process.noise(seen))
-    values = by_key(found)
+    stages = [stage("load", [], busy=50.0), stage("timed", [], busy=3.0, processor=1.0, ours=0.5, stolen=0.2)]
+    yielded = list(process.noise(stages))
+    values = by_key(yielded)
 
     assert values["foreign_cpu", ""].value == 0.75
     assert values["cpu_utilization", ""].value == 0.5
     assert values["steal", ""].value == 0.1
-    assert {d.code for d in found if isinstance(d, Doubt)} == {"interference", "steal"}
+    assert {d.code for d in yielded if isinstance(d, Doubt)} == {"interference", "steal"}
 
 
 def test_a_process_that_leaves_its_cores_is_doubted() -> None:
     """More processor time than its cores have means threads elsewhere, where nobody watched."""
-    found = process.noise([stage("timed", [], busy=5.0, processor=5.0)])
+    yielded = process.noise([stage("timed", [], busy=5.0, processor=5.0)])
 
-    assert "outside-pin" in {d.code for d in found if isinstance(d, Doubt)}
+    assert "outside-pin" in {d.code for d in yielded if isinstance(d, Doubt)}
 
 
 def test_no_timed_pass_gives_no_noise() -> None:
@@ -147,8 +149,10 @@ def test_no_timed_pass_gives_no_noise() -> None:
 
 def test_idleness_before_the_baseline_is_no_use_of_memory() -> None:
     """What was there before loading counts for nothing, in whichever stage it was seen."""
-    found = by_key(process.memory([stage("idle", [400]), stage("baseline", [100]), stage("timed", [150])]))
-    above = found["process_memory", ""].value
+    measurements = by_key(
+        process.memory([stage("idle", [400]), stage("baseline", [100]), stage("timed", [150])])
+    )
+    above = measurements["process_memory", ""].value
 
     assert isinstance(above, Distribution)
     assert above.samples().tolist() == [50.0]
@@ -156,39 +160,39 @@ def test_idleness_before_the_baseline_is_no_use_of_memory() -> None:
 
 def test_a_server_has_a_size_at_idle() -> None:
     """It was loaded before it was watched: nothing is subtracted, and what it held then is told."""
-    found = by_key(process.memory([stage("idle", [400, 410]), stage("timed", [450])]))
-    peak = found["process_memory", ""].value
+    measurements = by_key(process.memory([stage("idle", [400, 410]), stage("timed", [450])]))
+    peak = measurements["process_memory", ""].value
 
     assert isinstance(peak, Distribution)
-    assert (peak.samples().max(), found["process_memory", "idle"].value) == (450.0, 400)
-    assert ("process_memory", "baseline") not in found
+    assert (peak.samples().max(), measurements["process_memory", "idle"].value) == (450.0, 400)
+    assert ("process_memory", "baseline") not in measurements
 
 
 def test_traffic_is_that_of_the_timed_pass() -> None:
     """What was read while loading is no part of it; what cannot be known is left out."""
-    seen = [stage("load", [], read=9000.0), stage("timed", [], read=4096.0, faults=1)]
-    found = list(process.traffic(seen))
+    stages = [stage("load", [], read=9000.0), stage("timed", [], read=4096.0, faults=1)]
+    yielded = list(process.traffic(stages))
 
-    assert {key: m.value for key, m in by_key(found).items()} == {
+    assert {key: m.value for key, m in by_key(yielded).items()} == {
         ("major_faults", ""): 1,
         ("disk_read", ""): 4096,
         ("disk_written", ""): 0,
     }
-    assert len(found) == 3
+    assert len(yielded) == 3
 
 
 def test_a_counter_that_fell_is_left_out() -> None:
     """A process that ended unwaited for takes what it had read with it."""
-    seen = [{**stage("timed", []), "begin": {**ZERO, "read": 500}}]
+    stages = [{**stage("timed", []), "begin": {**ZERO, "read": 500}}]
 
-    assert ("disk_read", "") not in by_key(process.traffic(seen))
+    assert ("disk_read", "") not in by_key(process.traffic(stages))
 
 
 def test_waiting_for_pages_is_a_doubt() -> None:
     """More than one a second tells of a disk, and not of the model."""
-    found = process.traffic([stage("timed", [], faults=5)])
+    yielded = process.traffic([stage("timed", [], faults=5)])
 
-    assert [d.code for d in found if isinstance(d, Doubt)] == ["paging"]
+    assert [d.code for d in yielded if isinstance(d, Doubt)] == ["paging"]
 
 
 def test_no_timed_pass_gives_no_traffic() -> None:
@@ -245,7 +249,7 @@ def test_side_processes_are_no_load_of_the_model() -> None:
     root.stdout.readline()
     family = process_tree.list_process_tree(root.pid)
     try:
-        told = process_sidecar.ProcessRecorder(root.pid, [family[1]])._watched()
+        watched = process_sidecar.ProcessRecorder(root.pid, [family[1]])._watched()
         untold = process_sidecar.ProcessRecorder(root.pid, [])._watched()
     finally:
         for pid in family:
@@ -253,7 +257,7 @@ def test_side_processes_are_no_load_of_the_model() -> None:
         root.communicate()
 
     assert len(family) == 3
-    assert told == [root.pid]
+    assert watched == [root.pid]
     assert untold == family
 
 
@@ -276,15 +280,15 @@ def test_a_real_process_is_watched_from_outside() -> None:
         watch.mark("timed")
         time.sleep(1.0)
         watch.mark("after")
-        found = by_key(watch.stop())
+        measurements = by_key(watch.stop())
     finally:
         subject.kill()
         subject.communicate()
-    memory = found["process_memory", ""].value
+    memory = measurements["process_memory", ""].value
 
     assert isinstance(memory, Distribution)
     assert memory.statistic("max") == pytest.approx(64 << 20, rel=0.1)
-    assert found["cpu_utilization", ""].value > 0.05  # type: ignore[operator]
+    assert measurements["cpu_utilization", ""].value > 0.05  # type: ignore[operator]
 
 
 def test_memory_that_was_given_back_before_the_end_counts_once() -> None:
@@ -313,11 +317,11 @@ def test_memory_that_was_given_back_before_the_end_counts_once() -> None:
         witness.sample()
         hold(0)
         witness.close()
-        found = by_key(process.memory(witness.stages))
+        measurements = by_key(process.memory(witness.stages))
     finally:
         subject.kill()
         subject.communicate()
-    memory = found["process_memory", ""].value
+    memory = measurements["process_memory", ""].value
 
     assert isinstance(memory, Distribution)
     assert memory.statistic("max") == pytest.approx(64 << 20, rel=0.1)
@@ -371,12 +375,12 @@ def test_what_a_stranger_shares_changes_no_size(tmp_path: Path) -> None:
     size = 64 * 2**20
     weights = tmp_path / "weights"
     weights.write_bytes(bytes(size))
-    words = [sys.executable, "-c", _MAPPING, str(weights)]
+    command = [sys.executable, "-c", _MAPPING, str(weights)]
     with ExitStack() as stack:
         sizes, pids = [], []
         for _ in range(2):
             mapping = stack.enter_context(
-                subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             )
             assert mapping.stdout is not None
             assert mapping.stdout.readline() == b"mapped\n"

@@ -74,16 +74,16 @@ def test_what_it_reports_becomes_measurements_of_its_devices(server: str) -> Non
         recorder.mark(stage)
         recorder.sample()
     source.close()
-    seen = recorder.report()
-    found = {
+    record = recorder.report()
+    values = {
         (m.metric, m.scope): m.value.statistic("mean") if isinstance(m.value, Distribution) else m.value
-        for m in device.device_measurements(seen["devices"], seen["stages"])
+        for m in device.device_measurements(record["devices"], record["stages"])
         if not hasattr(m, "code")
     }
-    assert found["device_total", "GPU-1"] == 7981694976
-    assert found["device_used", "GPU-1"] == 7763132416
-    assert found["gpu_utilization", "GPU-1"] == pytest.approx(0.66)
-    assert found["gpu_utilization", "GPU-2"] == 0
+    assert values["device_total", "GPU-1"] == 7981694976
+    assert values["device_used", "GPU-1"] == 7763132416
+    assert values["gpu_utilization", "GPU-1"] == pytest.approx(0.66)
+    assert values["gpu_utilization", "GPU-2"] == 0
 
 
 def test_the_side_process_reads_the_server(server: str) -> None:

@@ -42,9 +42,9 @@ def test_a_load_is_replaced_by_its_later_state(shared: SqlStore) -> None:
     shared.put_live_load(a_load())
     shared.put_live_load(a_load(seconds=3))
 
-    (shown,) = shared.live_loads()
-    assert without_silence(shown) == without_silence(a_load(seconds=3))
-    assert 0 <= shown.silent < 60
+    (load,) = shared.live_loads()
+    assert without_silence(load) == without_silence(a_load(seconds=3))
+    assert 0 <= load.silent < 60
 
 
 def test_a_load_that_was_not_heard_of_for_long_is_forgotten(

@@ -242,8 +242,8 @@ class TestLease:
         failed = registry.tasks(states=[TaskState.FAILED])[0]
         assert (failed.id, failed.why, failed.attempts) == (lost.id, LOST, 3)
         assert not registry.finish(lost, DONE, "ada")
-        told = [event for event in registry.events() if event.kind == "task.failed"]
-        assert [(event.actor, event.detail["why"]) for event in told] == [("ada", LOST)]
+        events = [event for event in registry.events() if event.kind == "task.failed"]
+        assert [(event.actor, event.detail["why"]) for event in events] == [("ada", LOST)]
         assert registry.change_tasks([lost.id], TaskState.QUEUED, "ada") == 1
         assert registry.tasks(states=[TaskState.QUEUED])[0].attempts == 0
 
@@ -252,9 +252,9 @@ class TestLease:
     ) -> None:
         """Its variant does not stay converting for ever."""
         registry.enqueue([a_conversion(version)])
-        wanted = a_variant(version, "onnx", state=VariantState.CONVERTING)
+        converting = a_variant(version, "onnx", state=VariantState.CONVERTING)
         for _ in range(3):
-            assert registry.put_variant(wanted, "ada", task=claimed(registry))
+            assert registry.put_variant(converting, "ada", task=claimed(registry))
             let_pass(2 * LEASE)
         assert registry.claim(EVE) is None
 
@@ -420,9 +420,9 @@ class TestCancelAndRetry:
         assert not registry.renew(leased)
         assert not registry.finish(leased, DONE, "ada")
         assert sorted(states(registry)) == [TaskState.CANCELLED, TaskState.CANCELLED, TaskState.DONE]
-        told = [event for event in registry.events(subject="digits/1") if event.kind == "task.cancelled"]
-        assert {event.actor for event in told} == {"eve"}
-        assert len(told) == 2
+        events = [event for event in registry.events(subject="digits/1") if event.kind == "task.cancelled"]
+        assert {event.actor for event in events} == {"eve"}
+        assert len(events) == 2
         assert registry.change_tasks(ids, TaskState.CANCELLED, "eve") == 0
         assert registry.claim(ADA) is None
 

@@ -206,16 +206,16 @@ class TestLists:
         add(registry, "bert", framework="torch", task="embedding")
         add(registry, "ResNetX50", framework="torch")
 
-        def found(**filters: str) -> set[str]:
+        def names_of(**filters: str) -> set[str]:
             return {entry.name for entry in registry.models(**filters)}  # type: ignore[arg-type]
 
-        assert found(text="resnet") == {"ResNet_50", "ResNetX50"}
-        assert found(text="t_5") == {"ResNet_50"}
-        assert found(text="%") == set()
-        assert found(framework="torch") == {"bert", "ResNetX50"}
-        assert found(framework="torch", text="res") == {"ResNetX50"}
-        assert found(task="embedding") == {"bert"}
-        assert found(task="nothing") == set()
+        assert names_of(text="resnet") == {"ResNet_50", "ResNetX50"}
+        assert names_of(text="t_5") == {"ResNet_50"}
+        assert names_of(text="%") == set()
+        assert names_of(framework="torch") == {"bert", "ResNetX50"}
+        assert names_of(framework="torch", text="res") == {"ResNetX50"}
+        assert names_of(task="embedding") == {"bert"}
+        assert names_of(task="nothing") == set()
 
     def test_the_filters_follow_the_newest_version(self, registry: SqlRegistry) -> None:
         """That is there: also when it is added, changed or removed."""
@@ -337,10 +337,10 @@ class TestVariants:
     def test_the_source_comes_first(self, registry: SqlRegistry) -> None:
         """Then the others by their names, each in its last state."""
         version = add(registry)
-        wanted = a_variant(version, "onnx", state=VariantState.CONVERTING, digest="")
-        for variant in (wanted, a_variant(version, "a"), a_variant(version)):
+        converting = a_variant(version, "onnx", state=VariantState.CONVERTING, digest="")
+        for variant in (converting, a_variant(version, "a"), a_variant(version)):
             registry.put_variant(variant, "ada")
-        done = replace(wanted, state=VariantState.CLOSE, why="int8", digest="sha256:9")
+        done = replace(converting, state=VariantState.CLOSE, why="int8", digest="sha256:9")
         registry.put_variant(done, "worker")
 
         assert [variant.recipe for variant in registry.variants(version)] == ["source", "a", "onnx"]
@@ -449,9 +449,9 @@ class TestFigures:
             version = add(registry, model)
             registry.put_figures([a_figure(a_task(version, n), taken=f"2026-01-0{n}") for n in (1, 8)])
 
-        found = registry.figures_of(("voices", "digits", "none"))
-        assert found == {model: registry.figures(model) for model in ("digits", "voices")}
-        assert all(len(figures) == 2 for figures in found.values())
+        by_model = registry.figures_of(("voices", "digits", "none"))
+        assert by_model == {model: registry.figures(model) for model in ("digits", "voices")}
+        assert all(len(figures) == 2 for figures in by_model.values())
 
     def test_figures_of_a_target_are_found_by_their_state(self, registry: SqlRegistry) -> None:
         """As they are stored."""
@@ -539,8 +539,8 @@ class TestMeasured:
             shared.put(a_small_result(id=f"{n}" * 12, created=f"2026-01-0{n + 1}"), headline=f"No. {n}")
         version = add(registry, digest="sha256:" + "5a" * 32)
 
-        found = registry.results_of([version.digest, "sha256:0"])
-        assert [result[0] for result in found] == ["2", "1", "0"]
+        results = registry.results_of([version.digest, "sha256:0"])
+        assert [result[0] for result in results] == ["2", "1", "0"]
         assert registry.results_of([]) == []
 
     def test_studies_are_found_by_digest(self, registry: SqlRegistry, shared: SqlStore) -> None:
@@ -593,9 +593,9 @@ class TestNumbers:
         shared.put(result, headline="")
         others = [f"{n:012x}" for n in range(2000)]
 
-        found = shared.registry.numbers([*others, result.id], ["latency.p50", "accuracy"])
+        numbers = shared.registry.numbers([*others, result.id], ["latency.p50", "accuracy"])
 
-        assert found == {result.id: {"latency.p50": kept_numbers(result)["latency.p50"]}}
+        assert numbers == {result.id: {"latency.p50": kept_numbers(result)["latency.p50"]}}
         assert shared.registry.numbers([result.id], []) == {result.id: {}}
 
 

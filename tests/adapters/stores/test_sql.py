@@ -217,7 +217,7 @@ def definitions(path: Path) -> dict[str, str]:
     with closing(sqlite3.connect(path)) as connection:
         made = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql NOT NULL").fetchall()
         (revision,) = connection.execute(f"SELECT version_num FROM {stores_schema.VERSION_TABLE}").fetchone()
-    return {"revision": revision, **{name: " ".join(words.split()) for name, words in made}}
+    return {"revision": revision, **{name: " ".join(definition.split()) for name, definition in made}}
 
 
 class TestDatabase:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
 
-def found(store: SqlStore, text: str) -> list[str]:
+def ids_where(store: SqlStore, text: str) -> list[str]:
     return [entry.id for entry in store.find(where=parse(text, now=NOW))]
 
 
@@ -28,8 +28,8 @@ def test_results_of_an_earlier_store_are_filtered_too(url: str) -> None:
         for result in (a_result(), a_failed_result(id="f" * 12)):
             connection.execute(RESULTS.insert(), results._row(result, "kept"))
     with sql.open(url) as store:
-        assert found(store, "latency.mean < 2ms and framework = onnx") == ["0123456789ab"]
-        assert found(store, "failed and batch_size = 8") == ["f" * 12]
+        assert ids_where(store, "latency.mean < 2ms and framework = onnx") == ["0123456789ab"]
+        assert ids_where(store, "failed and batch_size = 8") == ["f" * 12]
 
 
 def test_a_damaged_result_does_not_keep_a_store_from_being_opened(url: str) -> None:
@@ -39,7 +39,7 @@ def test_a_damaged_result_does_not_keep_a_store_from_being_opened(url: str) -> N
         connection.execute(RESULTS.insert(), {**row, "checksum": "wrong"})
         connection.execute(RESULTS.insert(), results._row(a_result(id="a" * 12), "kept"))
     with sql.open(url) as store:
-        assert found(store, "name = digits") == ["a" * 12, "0123456789ab"]
-        assert found(store, "batch_size = 8") == ["a" * 12]
+        assert ids_where(store, "name = digits") == ["a" * 12, "0123456789ab"]
+        assert ids_where(store, "batch_size = 8") == ["a" * 12]
         with pytest.raises(StoreError, match="is damaged"):
             store.get("0123")

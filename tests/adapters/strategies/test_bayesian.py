@@ -116,8 +116,8 @@ def test_it_stays_with_the_open_server_where_a_start_takes_long(
         for n in (1, 2):
             ask = TrialRequest(point={"flavour": flavour, "concurrency": n})
             after = add_done_trial(study, ask, {RATE: (100.0 - worse * place) * n})
-            look = replace(after.trials[-1], seconds=1.0 + (start if n == 1 else 0.0))
-            study = add_trials(study, [look])
+            trial = replace(after.trials[-1], seconds=1.0 + (start if n == 1 else 0.0))
+            study = add_trials(study, [trial])
     proposed = bayesian.propose(study)
 
     assert proposed is not None

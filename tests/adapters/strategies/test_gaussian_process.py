@@ -29,10 +29,10 @@ def fitted(count: int, noise: float = 0.0) -> tuple[Surrogate, list[Point], list
     """Fit to a number of points; return these and the others."""
     source = np.random.default_rng(3)
     order = [POINTS[n] for n in source.permutation(len(POINTS))]
-    seen, other = order[:count], order[count:]
-    result = np.array([truth(point) for point in seen]) + noise * source.standard_normal(count)
-    made = Surrogate.fit(CHART, CHART.locate(seen), result, np.ones(count), Prior(noise=0.02))
-    return made, seen, other
+    measured, other = order[:count], order[count:]
+    result = np.array([truth(point) for point in measured]) + noise * source.standard_normal(count)
+    made = Surrogate.fit(CHART, CHART.locate(measured), result, np.ones(count), Prior(noise=0.02))
+    return made, measured, other
 
 
 def errors(made: Surrogate, points: list[Point]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -58,16 +58,16 @@ class TestSurrogate:
 
     def test_what_was_measured_is_known_better_than_what_was_not(self) -> None:
         """The deviation is least at the measurements."""
-        made, seen, other = fitted(12)
+        made, measured, other = fitted(12)
 
-        assert errors(made, seen)[1].mean() < 0.5 * errors(made, other)[1].mean()
+        assert errors(made, measured)[1].mean() < 0.5 * errors(made, other)[1].mean()
 
     def test_one_measurement_is_enough_to_begin(self) -> None:
         """Far from the measurements nearly nothing is known."""
-        made, seen, other = fitted(1)
-        mean, spread = made.predict(CHART.locate([seen[0], *other]))
+        made, measured, other = fitted(1)
+        mean, spread = made.predict(CHART.locate([measured[0], *other]))
 
-        assert mean[0] == pytest.approx(truth(seen[0]), abs=0.01)
+        assert mean[0] == pytest.approx(truth(measured[0]), abs=0.01)
         assert spread[1:].max() > 0.3
 
     def test_repeated_measurements_count_for_more(self) -> None:

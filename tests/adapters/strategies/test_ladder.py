@@ -45,25 +45,25 @@ def test_it_doubles_until_twice_as_much_gives_nothing_more() -> None:
 @pytest.mark.parametrize("edge", [1, 2, 3, 21, 100, 127])
 def test_it_closes_in_on_the_edge_of_a_bound(edge: int) -> None:
     """The largest value that meets the constraint and the smallest that violates it are both measured."""
-    seen = climbed("batch_size=1..200", lambda n: {RATE: n, LATE: 0.02 * n / (edge + 0.5)}, "a bound")
+    measured = climbed("batch_size=1..200", lambda n: {RATE: n, LATE: 0.02 * n / (edge + 0.5)}, "a bound")
 
-    assert {edge, edge + 1} <= set(seen)
-    assert len(seen) <= 2 * math.log2(200) + 1
+    assert {edge, edge + 1} <= set(measured)
+    assert len(measured) <= 2 * math.log2(200) + 1
 
 
 def test_nothing_is_measured_beyond_a_failure() -> None:
     """A value that fails ends the climb, and the range below it is bisected."""
-    seen = climbed("batch_size=1..64", lambda n: {RATE: n, LATE: 0.001} if n <= 20 else None)
+    measured = climbed("batch_size=1..64", lambda n: {RATE: n, LATE: 0.001} if n <= 20 else None)
 
-    assert {20, 21} <= set(seen)
-    assert max(seen) == 32
+    assert {20, 21} <= set(measured)
+    assert max(measured) == 32
 
 
 def test_a_bound_that_more_does_not_break_does_not_end_the_climb() -> None:
     """A required throughput is reached by more load, not by less."""
-    seen = climbed("concurrency=1..64*2", lambda n: {RATE: 10 * n, LATE: 0.001 * n}, "to be minimised")
+    measured = climbed("concurrency=1..64*2", lambda n: {RATE: 10 * n, LATE: 0.001 * n}, "to be minimised")
 
-    assert 16 in seen
+    assert 16 in measured
 
 
 @pytest.mark.parametrize("peak", [3, 12, 40])
@@ -73,10 +73,10 @@ def test_the_best_of_a_curve_with_a_peak_is_found_between_its_rungs(peak: int) -
     def rate(n: float) -> float:
         return 1000 * math.exp(-(math.log(n / peak) ** 2))
 
-    seen = climbed("threads=1..64", lambda n: {RATE: rate(n), LATE: 0.001})
+    measured = climbed("threads=1..64", lambda n: {RATE: rate(n), LATE: 0.001})
 
-    assert max(map(rate, seen)) > 950
-    assert len(seen) <= 16
+    assert max(map(rate, measured)) > 950
+    assert len(measured) <= 16
 
 
 def test_where_the_first_value_breaks_the_bound_there_is_nothing_to_climb() -> None:

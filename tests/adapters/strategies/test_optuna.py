@@ -58,10 +58,10 @@ def test_it_learns_from_what_was_measured() -> None:
     while (ask := strategy.propose(study)) is not None:
         rate = 1000.0 if ask.point["precision"] == "bf16" else 100.0
         study = add_done_trial(study, ask, {RATE: rate, LATE: 0.001})
-    words = [trial.point["precision"] for trial in study.trials]
+    precisions = [trial.point["precision"] for trial in study.trials]
 
-    assert len(words) == search_budget(study) == 36
-    assert words[12:].count("bf16") > 12
+    assert len(precisions) == search_budget(study) == 36
+    assert precisions[12:].count("bf16") > 12
 
 
 def test_it_leaves_the_logging_of_others_as_it_is(capfd: pytest.CaptureFixture[str]) -> None:
@@ -69,9 +69,9 @@ def test_it_leaves_the_logging_of_others_as_it_is(capfd: pytest.CaptureFixture[s
     optuna = pytest.importorskip("optuna")
     before = optuna.logging.get_verbosity()
     plugins.strategy("optuna").propose(a_study("batch_size=1..64*2"))
-    said: Any = capfd.readouterr()
+    output: Any = capfd.readouterr()
 
-    assert (said.out, said.err) == ("", "")
+    assert (output.out, output.err) == ("", "")
     assert optuna.logging.get_verbosity() == before
 
 

@@ -49,7 +49,7 @@ def test_the_listing_of_the_usage_runs(capsys: pytest.CaptureFixture[str]) -> No
     status = profiler.compute_network_status(
         batch_size=1, device=Device.CPU, short_print=False, include_weights=True, print_mode="debug"
     )
-    shown = capsys.readouterr().out
+    printed = capsys.readouterr().out
     profiler2 = profiler.clone(model=deepcopy(model))
     profiler2.name = "Clone Model"
     profiler.compare(profiler2, short_print=False, batch_size=1, device=Device.CPU, print_mode="debug")
@@ -69,8 +69,8 @@ def test_the_listing_of_the_usage_runs(capsys: pytest.CaptureFixture[str]) -> No
         "* Memory Footprint: Most memory that one call holds",
         "Conv2d",
     ):
-        assert line in shown
-    assert "failed" not in shown + compared
+        assert line in printed
+    assert "failed" not in printed + compared
     assert "Value (Original Model)" in compared
     assert "Value (Clone Model)" in compared
     assert re.search(r"Computational Complexity \(KiloMACs\) \| +1\.00x \| +4\.6080 \| +4\.6080 \|", compared)

@@ -121,13 +121,13 @@ def test_what_an_evaluation_returned_is_given_as_the_caller_wants_it() -> None:
     assert filtered(both, return_dict=True) == both
     assert filtered(both, return_dict=True, return_keys=("b",)) == {"b": 2}
     assert filtered(3, return_dict=True, key_for_non_dict="a") == {"a": 3}
-    for given, more, kind, message in (
+    for returned, more, kind, message in (
         (3, {"return_dict": True}, ValueError, "name it by key_for_non_dict="),
         (both, {"return_dict": False}, ValueError, "a, b; say which one is key="),
         (both, {"return_dict": False, "return_keys": "c"}, KeyError, "^The evaluation returned no 'c'"),
     ):
         with pytest.raises(kind, match=message):
-            filtered(given, **more)
+            filtered(returned, **more)
 
 
 def test_labels_may_be_rows_of_scores() -> None:

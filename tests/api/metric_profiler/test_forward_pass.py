@@ -107,8 +107,8 @@ def test_a_forward_pass_without_a_batch_says_what_to_do() -> None:
 def test_a_loader_without_a_forward_pass_gives_the_first_part_or_all_but_labels() -> None:
     """A batch may be a tensor, a pair, or a mapping."""
     batch = np.zeros(2)
-    for given in (batch, (batch, 1), ((batch, batch), 1)):
-        inputs = DataLoader([given]).forward_pass.extract_model_inputs(given)
+    for item in (batch, (batch, 1), ((batch, batch), 1)):
+        inputs = DataLoader([item]).forward_pass.extract_model_inputs(item)
         assert all(part is batch for part in inputs)
     named = DataLoader([]).forward_pass.extract_model_inputs({"x": 1, "labels": 2})
     assert named == {"x": 1}

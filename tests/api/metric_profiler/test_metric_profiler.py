@@ -235,24 +235,24 @@ def test_two_kinds_of_metric_by_one_name_are_refused() -> None:
 
 def test_a_difference_within_its_interval_is_doubted(capsys: pytest.CaptureFixture[str]) -> None:
     """Numbers with an interval show it; 60 of 100 against 50 of 100 may be chance, against 30 it is not."""
-    sides = []
+    profiles = []
     for hits in (60, 50, 30):
         low, high = share_interval(hits, 100)
         side = MetricProfiler((), {}, name=f"of {hits}")
         side.register_profiler_function(ExternalProfilerFunction(lambda m, d: None, EvalMetric("%")))
         side.load_from_dict({"eval_metric": NumberWithInterval(hits, 100 * low, 100 * high)})
-        sides.append(side)
-    close = sides[0].compare(sides[1])["eval_metric"]
+        profiles.append(side)
+    close = profiles[0].compare(profiles[1])["eval_metric"]
     printed = capsys.readouterr().out
 
     assert close.difference_interval == pytest.approx((-3.73, 23.21), abs=0.01)
     assert "60.0000 [50.2, 69.06]" in printed
     assert "Evaluation Metric (%): the difference may be chance, its 95 % interval is -3.73" in printed
     assert "Evaluation Metric (%): of 60: 10.00 more than of 50" in printed
-    assert sides[0].compare(sides[2])["eval_metric"].doubt == ""
-    assert sides[0].compare(sides[0])["eval_metric"].doubt == ""
-    sides[1].load_from_dict({"eval_metric": 50})
-    assert sides[0].compare(sides[1])["eval_metric"].doubt == ""
+    assert profiles[0].compare(profiles[2])["eval_metric"].doubt == ""
+    assert profiles[0].compare(profiles[0])["eval_metric"].doubt == ""
+    profiles[1].load_from_dict({"eval_metric": 50})
+    assert profiles[0].compare(profiles[1])["eval_metric"].doubt == ""
 
 
 def test_tables_show_metrics_in_the_order_of_the_display(capsys: pytest.CaptureFixture[str]) -> None:
@@ -284,44 +284,44 @@ def test_a_comparison_is_returned_and_printed(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize(
-    ("x", "y", "words"),
+    ("x", "y", "text"),
     [
         (0.0431, 0.04311, "a: about the same as b"),
         (0.0431, 0.0437, "a: 1.01x fewer than b"),
         (3.0, 2.0, "a: 1.5x more than b"),
     ],
 )
-def test_a_ratio_near_one_is_not_called_1_0x(x: float, y: float, words: str) -> None:
+def test_a_ratio_near_one_is_not_called_1_0x(x: float, y: float, text: str) -> None:
     """Two decimals below 1.5, and no direction where even they say 1.00."""
     change = StatusChange(key="k", label="k", x=x, y=y, shown=("", ""), comparative=Comparative.RECIPROCAL)
-    assert change.direction("a", "b") == words
+    assert change.direction("a", "b") == text
 
 
 def test_values_of_other_scales_compare_in_base_units() -> None:
     """2 GMACs against 0.2 MMACs is a factor of 10,000, and each value has its unit."""
-    sides = []
+    profiles = []
     for name, macs in (("a", 2e9), ("b", 0.2e6)):
         side = MetricProfiler((), {}, name=name)
         side.register_profiler_function(ExternalProfilerFunction(lambda m, d: None, Flops()))
         side.load_from_dict({"flops": macs})
-        sides.append(side)
-    change = sides[1].compare(sides[0])["flops"]
+        profiles.append(side)
+    change = profiles[1].compare(profiles[0])["flops"]
 
     assert (change.enhancement, change.shown) == ("10000.00x", ("200.0000 KiloMACs", "2.0000 GigaMACs"))
 
 
 def test_zero_and_none_are_compared() -> None:
     """A quotient by zero is INF, and None beside a number is a dash."""
-    sides = []
+    profiles = []
     for value in (3, 0, None):
         side = MetricProfiler((), {})
         metric = DynamicEvalMetric("score", comparative=Comparative.DIV)
         side.register_profiler_function(ExternalProfilerFunction(lambda m, d: None, metric))
         side.load_from_dict({"score": value})
-        sides.append(side)
+        profiles.append(side)
 
-    assert sides[0].compare(sides[1])["score"].enhancement == "INF"
-    assert sides[0].compare(sides[2])["score"].enhancement == "---"
+    assert profiles[0].compare(profiles[1])["score"].enhancement == "INF"
+    assert profiles[0].compare(profiles[2])["score"].enhancement == "---"
 
 
 def test_a_logger_takes_the_tables(capsys: pytest.CaptureFixture[str], caplog: Any) -> None:

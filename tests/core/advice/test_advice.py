@@ -62,9 +62,9 @@ class TestCandidates:
         base = a_result()
         finding = Finding(seen="", why="", code="short", job=base.job.at({"threads": 1}))
         axes = (parse_axis("threads=1,2,4"), parse_axis("batch_size=1,8,16"))
-        found = candidates((finding,), axes, base, "throughput")
+        proposed = candidates((finding,), axes, base, "throughput")
 
-        assert [(each.codes, each.settings) for each in found] == [
+        assert [(each.codes, each.settings) for each in proposed] == [
             (("short", "threads"), {"threads": 1}),
             (("threads",), {"threads": 4}),
             (("batch-size",), {"batch_size": 16}),
@@ -74,23 +74,23 @@ class TestCandidates:
         """There is nothing to run, or it would not show."""
         base = a_result()
         job = base.job.at({"threads": 1})
-        found = (Finding(seen="", why="", do="x"), Finding(seen="", why="", job=job, metric="load_time"))
-        assert candidates(found, (), base, "throughput") == ()
+        unfit = (Finding(seen="", why="", do="x"), Finding(seen="", why="", job=job, metric="load_time"))
+        assert candidates(unfit, (), base, "throughput") == ()
 
     def test_what_takes_minutes_to_start_is_tried_last(self) -> None:
         """A compiler is not to take the time of all others."""
         axes = (parse_axis("compile=default"), parse_axis("threads=1"))
-        found = candidates((), axes, a_result(), "throughput")
-        assert [each.settings for each in found] == [{"threads": 1}, {"compile": "default"}]
+        proposed = candidates((), axes, a_result(), "throughput")
+        assert [each.settings for each in proposed] == [{"threads": 1}, {"compile": "default"}]
 
     def test_another_batch_is_no_candidate_for_a_time(self) -> None:
         """A call of another batch does other work."""
         axes = (parse_axis("batch_size=1,8,16"), parse_axis("precision=fp32,bf16"))
-        found = candidates((), axes, a_result(), "latency")
-        assert [each.settings for each in found] == [{"precision": "bf16"}]
+        proposed = candidates((), axes, a_result(), "latency")
+        assert [each.settings for each in proposed] == [{"precision": "bf16"}]
 
     @pytest.mark.parametrize(
-        ("given", "sizes"),
+        ("spec", "sizes"),
         [
             (InputSpec(name="x", shape=(8, 3)), []),
             (InputSpec(name="x", shape=("batch", 3)), [{"batch_size": 16}]),
@@ -99,12 +99,12 @@ class TestCandidates:
         ],
     )
     def test_a_shape_that_fixes_the_batch_leaves_no_other(
-        self, given: InputSpec, sizes: list[dict[str, int]]
+        self, spec: InputSpec, sizes: list[dict[str, int]]
     ) -> None:
         """None of them could run; a name in its place, one number and a file leave it free."""
-        base = replace(a_result(), job=replace(a_result().job, inputs=(given,)))
-        found = candidates((), (parse_axis("batch_size=1,8,16"),), base, "throughput")
-        assert [each.settings for each in found] == sizes
+        base = replace(a_result(), job=replace(a_result().job, inputs=(spec,)))
+        proposed = candidates((), (parse_axis("batch_size=1,8,16"),), base, "throughput")
+        assert [each.settings for each in proposed] == sizes
 
 
 class TestGain:

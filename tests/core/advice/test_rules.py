@@ -116,13 +116,13 @@ def outline(kind: str = "aten.addmm", calls: int = 4, **sizes: int) -> StaticRep
     )
 
 
-def of(code: str, found: Result, knobs: tuple[Knob, ...] = TORCH) -> list[Finding]:
-    return [each for each in findings(found, knobs) if each.code == code]
+def of(code: str, result: Result, knobs: tuple[Knob, ...] = TORCH) -> list[Finding]:
+    return [each for each in findings(result, knobs) if each.code == code]
 
 
-def settings(finding: Finding, found: Result) -> dict[str, KnobValue]:
+def settings(finding: Finding, result: Result) -> dict[str, KnobValue]:
     assert finding.job is not None
-    return {n: v for n, v in finding.job.config.items() if found.job.config.get(n) != v}
+    return {n: v for n, v in finding.job.config.items() if result.job.config.get(n) != v}
 
 
 class TestFindings:
@@ -133,17 +133,17 @@ class TestFindings:
 
     def test_the_largest_saving_comes_first(self) -> None:
         """Those whose saving nothing bounds come last."""
-        found = findings(result(*analysed(), outline=outline(batch=1)), TORCH)
-        highs = [each.saving.high if each.saving else 0.0 for each in found]
+        all_findings = findings(result(*analysed(), outline=outline(batch=1)), TORCH)
+        highs = [each.saving.high if each.saving else 0.0 for each in all_findings]
         assert highs == sorted(highs, reverse=True)
-        assert {each.code for each in found} <= set(RULES)
-        assert all(each.seen and each.why for each in found)
-        assert all(each.job is not None or each.do for each in found)
+        assert {each.code for each in all_findings} <= set(RULES)
+        assert all(each.seen and each.why for each in all_findings)
+        assert all(each.job is not None or each.do for each in all_findings)
 
     def test_nothing_is_proposed_that_the_backend_does_not_have(self) -> None:
         """Without its knobs no finding has a job."""
-        found = findings(result(*analysed(), outline=outline(batch=1), knobs=()))
-        assert all(each.job is None for each in found)
+        all_findings = findings(result(*analysed(), outline=outline(batch=1), knobs=()))
+        assert all(each.job is None for each in all_findings)
 
     def test_each_rule_says_what_it_is_about(self) -> None:
         """In the first line of its docstring."""
@@ -165,12 +165,12 @@ class TestAlone:
             for n in range(4)
         )
         activity = TraceReport(wastes=wastes)
-        found = of("needless", result(times(0.001), activity=activity))
-        assert len(found) == 3
-        assert found[0].saving is not None
-        assert found[0].saving.high == pytest.approx(0.2)
-        assert found[0].why == "use the original."
-        assert "a.0" in found[0].seen
+        needless = of("needless", result(times(0.001), activity=activity))
+        assert len(needless) == 3
+        assert needless[0].saving is not None
+        assert needless[0].saving.high == pytest.approx(0.2)
+        assert needless[0].why == "use the original."
+        assert "a.0" in needless[0].seen
         (first, *_) = of("needless", result(activity=activity))
         assert first.saving is None
         assert of("needless", result(times(0.001), activity=TraceReport(wastes=()))) == []
@@ -179,11 +179,11 @@ class TestAlone:
     def test_float32_weights_are_offered_16_bits(self) -> None:
         """Half of the time where the call waits for memory; else nothing bounds it."""
         waiting = result(*analysed(memory=True))
-        (found,) = of("precision", waiting)
-        assert settings(found, waiting) == {"precision": "bf16"}
-        assert found.changes_outputs
-        assert found.saving is not None
-        assert found.saving.low is None
+        (finding,) = of("precision", waiting)
+        assert settings(finding, waiting) == {"precision": "bf16"}
+        assert finding.changes_outputs
+        assert finding.saving is not None
+        assert finding.saving.low is None
         (other,) = of("precision", result(*analysed()))
         assert other.saving is None
         assert of("precision", result(*analysed(), config={"precision": "fp16"})) == []
@@ -203,18 +203,18 @@ class TestAlone:
     def test_linear_layers_are_offered_int8(self) -> None:
         """Where they have most of the products, and calls are measured."""
         linear = result(*analysed(), outline=outline())
-        (found,) = of("quantization", linear)
-        assert settings(found, linear) == {"precision": "int8"}
+        (finding,) = of("quantization", linear)
+        assert settings(finding, linear) == {"precision": "int8"}
         assert of("quantization", result(*analysed(), outline=outline("aten.convolution"))) == []
         assert of("quantization", result(*analysed(), outline=outline(), mode=Mode.TRAIN)) == []
 
     def test_operators_one_by_one_are_offered_a_compiler(self) -> None:
         """No more than the roofline leaves can be saved."""
         eager = result(*analysed(), outline=outline())
-        (found,) = of("compile", eager)
-        assert settings(found, eager) == {"compile": "default"}
-        assert found.saving is not None
-        assert found.saving.high == pytest.approx(0.9)
+        (finding,) = of("compile", eager)
+        assert settings(finding, eager) == {"compile": "default"}
+        assert finding.saving is not None
+        assert finding.saving.high == pytest.approx(0.9)
         assert of("compile", result(*analysed(), outline=outline(), config={"compile": "default"})) == []
         assert of("compile", result(*analysed())) == []
         beyond = result(*analysed(latency=5e-5), outline=outline())
@@ -223,17 +223,17 @@ class TestAlone:
     def test_a_limited_optimisation_of_the_graph_is_told(self) -> None:
         """All is the usual, and needs no word."""
         limited = result(*analysed(), knobs=ONNX, config={"graph_optimization": "basic"})
-        (found,) = of("graph-optimization", limited, ONNX)
-        assert settings(found, limited) == {"graph_optimization": "all"}
+        (finding,) = of("graph-optimization", limited, ONNX)
+        assert settings(finding, limited) == {"graph_optimization": "all"}
         assert of("graph-optimization", result(*analysed(), knobs=ONNX), ONNX) == []
 
     def test_a_larger_batch_is_offered_where_arithmetic_is_little(self) -> None:
         """Four times the batch; where arithmetic takes most of a call it would bring nothing."""
         little = result(*analysed(), outline=outline(batch=2))
-        (found,) = of("batch-size", little)
-        assert settings(found, little) == {"batch_size": 8}
-        assert found.saving is not None
-        assert found.saving.high == pytest.approx(0.9)
+        (finding,) = of("batch-size", little)
+        assert settings(finding, little) == {"batch_size": 8}
+        assert finding.saving is not None
+        assert finding.saving.high == pytest.approx(0.9)
         assert of("batch-size", result(*analysed(latency=1.2e-4), outline=outline(batch=1))) == []
         assert of("batch-size", result(*analysed(), outline=outline(seq=8))) == []
         assert of("batch-size", result(times(0.1), outline=outline(batch=1))) == []
@@ -243,10 +243,10 @@ class TestAlone:
         many = result(times(1.0), config={"threads": 9}, outline=outline())
         assert [settings(each, many) for each in of("threads", many)] == [{"threads": 4}]
         few = result(times(1.0), config={"threads": 1}, outline=outline())
-        (found,) = of("threads", few)
-        assert settings(found, few) == {"threads": 4}
-        assert found.saving is not None
-        assert found.saving.high == 0.75
+        (finding,) = of("threads", few)
+        assert settings(finding, few) == {"threads": 4}
+        assert finding.saving is not None
+        assert finding.saving.high == 0.75
         short = result(times(1e-4), outline=outline())
         assert [settings(each, short) for each in of("threads", short)] == [{"threads": 1}]
         assert of("threads", result(times(1.0), outline=outline(), device="cuda:0")) == []
@@ -254,15 +254,15 @@ class TestAlone:
 
     def test_spinning_threads_are_told_where_others_want_the_cores(self) -> None:
         """Only where these were seen."""
-        seen = {"interference": "others kept 1.4 cores busy"}
-        (found,) = of("spinning", result(times(1.0), knobs=ONNX, doubts=seen), ONNX)
-        assert found.seen == seen["interference"]
+        doubts = {"interference": "others kept 1.4 cores busy"}
+        (finding,) = of("spinning", result(times(1.0), knobs=ONNX, doubts=doubts), ONNX)
+        assert finding.seen == doubts["interference"]
         assert of("spinning", result(times(1.0), knobs=ONNX), ONNX) == []
 
     def test_convolutions_are_offered_the_channels_last(self) -> None:
         """Where they have most of the products."""
-        found = of("channels-last", result(*analysed(), outline=outline("aten.convolution")))
-        assert len(found) == 1
+        offers = of("channels-last", result(*analysed(), outline=outline("aten.convolution")))
+        assert len(offers) == 1
         assert of("channels-last", result(*analysed(), outline=outline())) == []
 
     def test_inference_mode_is_offered_where_it_is_off(self) -> None:
@@ -274,15 +274,15 @@ class TestAlone:
         """On the processor nothing moves."""
         size = Measurement(metric="input_bytes", value=600_000)
         on_device = result(times(1.0), size, knobs=ONNX, device="cuda:0")
-        (found,) = of("io-binding", on_device, ONNX)
-        assert "586 KiB" in found.seen
+        (finding,) = of("io-binding", on_device, ONNX)
+        assert "586 KiB" in finding.seen
         assert of("io-binding", result(times(1.0), size, knobs=ONNX), ONNX) == []
 
     def test_a_slow_first_call_is_told(self) -> None:
         """From a tenth of a second and twenty calls on."""
-        (found,) = of("warm-up", result(times(0.001), observed_number("first_call", 0.5)))
-        assert found.saving is not None
-        assert found.saving.high == pytest.approx(0.998)
+        (finding,) = of("warm-up", result(times(0.001), observed_number("first_call", 0.5)))
+        assert finding.saving is not None
+        assert finding.saving.high == pytest.approx(0.998)
         assert of("warm-up", result(times(0.001), observed_number("first_call", 0.05))) == []
         assert of("warm-up", result(times(0.1), observed_number("first_call", 0.5))) == []
         assert of("warm-up", result(times(0.1))) == []
@@ -290,9 +290,9 @@ class TestAlone:
     def test_long_loading_is_told_with_its_longest_stage(self) -> None:
         """Making a graph ready takes less time where it is optimised less."""
         stages = (observed_number("load_time", 2.0), observed_number("load_time", 1.5, scope="open"))
-        found = result(times(0.001), *stages, knobs=ONNX)
-        (each,) = of("load-time", found, ONNX)
-        assert settings(each, found) == {"graph_optimization": "basic"}
+        loading = result(times(0.001), *stages, knobs=ONNX)
+        (each,) = of("load-time", loading, ONNX)
+        assert settings(each, loading) == {"graph_optimization": "basic"}
         assert each.metric == "load_time"
         importing = observed_number("load_time", 1.8, scope="import")
         (each,) = of("load-time", result(times(0.001), stages[0], importing, knobs=ONNX), ONNX)
@@ -324,13 +324,13 @@ class TestMemory:
 
     def test_layers_that_wait_for_memory_are_named(self) -> None:
         """With half of their time as what half of the bytes would save at most."""
-        found = self.watched(share=0.8)
-        (each,) = of("memory-bound", found)
+        memory_bound = self.watched(share=0.8)
+        (each,) = of("memory-bound", memory_bound)
         assert each.seen.startswith("50% of the time of the layers")
         assert "fc 1.00 ms" in each.seen
         assert each.saving is not None
         assert each.saving.high == pytest.approx(0.25)
-        assert settings(each, found) == {"precision": "bf16"}
+        assert settings(each, memory_bound) == {"precision": "bf16"}
         (narrow,) = of("memory-bound", self.watched(share=0.8, config={"precision": "bf16"}))
         assert narrow.job is None
 
@@ -345,10 +345,10 @@ class TestMemory:
         """By more than half, and by more than 100 MiB."""
         need = Measurement(metric="weight_bytes", value=2**30)
         held = Measurement(metric="allocator_reserved", value=2 * 2**30)
-        (found,) = of("reserved", result(need, held))
-        assert found.saving is not None
-        assert found.saving.high == 0.5
-        assert "expandable_segments" in found.do
+        (finding,) = of("reserved", result(need, held))
+        assert finding.saving is not None
+        assert finding.saving.high == 0.5
+        assert "expandable_segments" in finding.do
         small = (Measurement(metric="weight_bytes", value=2**20), replace(held, value=2 * 2**20))
         assert of("reserved", result(*small)) == []
         assert of("reserved", result(held)) == []
@@ -362,10 +362,10 @@ class TestMemory:
             Measurement(metric="activation_peak", value=800),
         )
         trained = result(*memory, mode=Mode.TRAIN, outline=StaticReport(modules=modules))
-        (found,) = of("checkpointing", trained)
-        assert found.saving is not None
-        assert found.saving.high == pytest.approx(0.4)
-        assert "16 alike blocks" in found.seen
+        (finding,) = of("checkpointing", trained)
+        assert finding.saving is not None
+        assert finding.saving.high == pytest.approx(0.4)
+        assert "16 alike blocks" in finding.seen
         assert of("checkpointing", result(*memory, outline=StaticReport(modules=modules))) == []
         assert (
             of("checkpointing", result(*memory, mode=Mode.TRAIN, outline=StaticReport(modules=modules[:3])))
@@ -389,10 +389,10 @@ class TestServed:
     def test_a_queue_is_offered_batches(self) -> None:
         """Of Triton its dynamic batching, of others a largest batch; not where batches form already."""
         waiting = served(queue=0.6)
-        (found,) = of("batching", waiting, TRITON)
-        assert settings(found, waiting) == {"dynamic_batching": True}
-        assert found.saving is not None
-        assert found.saving.high == pytest.approx(0.6)
+        (finding,) = of("batching", waiting, TRITON)
+        assert settings(finding, waiting) == {"dynamic_batching": True}
+        assert finding.saving is not None
+        assert finding.saving.high == pytest.approx(0.6)
         other = served(queue=0.6, knobs=TORCHSERVE)
         assert settings(of("batching", other, TORCHSERVE)[0], other) == {"max_batch": 8}
         assert of("batching", served(queue=0.6, config={"dynamic_batching": True}), TRITON) == []
@@ -402,8 +402,8 @@ class TestServed:
     def test_a_queue_is_offered_another_instance_while_cores_are_idle(self) -> None:
         """Where they are busy a copy more only shares them."""
         waiting = served(queue=0.6)
-        (found,) = of("instances", waiting, TRITON)
-        assert settings(found, waiting) == {"instances": 2}
+        (finding,) = of("instances", waiting, TRITON)
+        assert settings(finding, waiting) == {"instances": 2}
         other = served(queue=0.6, knobs=TORCHSERVE)
         assert settings(of("instances", other, TORCHSERVE)[0], other) == {"workers": 2}
         assert of("instances", served(queue=0.6, busy=3.9), TRITON) == []
@@ -414,30 +414,30 @@ class TestServed:
     def test_much_network_is_offered_bytes(self) -> None:
         """Instead of text; not where these are sent already."""
         far = served(network=0.7)
-        (found,) = of("protocol", far, TRITON)
-        assert settings(found, far) == {"protocol": "http-binary"}
+        (finding,) = of("protocol", far, TRITON)
+        assert settings(finding, far) == {"protocol": "http-binary"}
         assert of("protocol", served(network=0.7, config={"protocol": "grpc"}), TRITON) == []
         assert of("protocol", served(network=0.2), TRITON) == []
 
     def test_a_client_that_is_the_limit_gets_another_driver(self) -> None:
         """And nothing is said of the server's queue."""
-        (found,) = findings(served(queue=0.6, doubts={"client-limited": "the driver was busy"}), TRITON)
-        assert found.code == "client-limited"
-        assert found.job is not None
-        assert found.job.load is not None
-        assert found.job.load.drivers == 2
+        (finding,) = findings(served(queue=0.6, doubts={"client-limited": "the driver was busy"}), TRITON)
+        assert finding.code == "client-limited"
+        assert finding.job is not None
+        assert finding.job.load is not None
+        assert finding.job.load.drivers == 2
         assert of("client-limited", result(times(1.0), doubts={"client-limited": "x"})) == []
 
     def test_an_overload_is_offered_a_search(self) -> None:
         """For the load that holds."""
-        (found,) = of("saturated", served(doubts={"saturated": "the queue grew"}), TRITON)
-        assert "`find_load`" in found.do
+        (finding,) = of("saturated", served(doubts={"saturated": "the queue grew"}), TRITON)
+        assert "`find_load`" in finding.do
 
 
 class TestBottleneck:
-    def of(self, found: Result) -> tuple[Limit, float | None] | None:
+    def of(self, result: Result) -> tuple[Limit, float | None] | None:
         """What limits it, and by which share."""
-        limit = bottleneck(Case(result=found))
+        limit = bottleneck(Case(result=result))
         if limit is None:
             return None
         return limit.limit, None if limit.share is None else round(limit.share, 6)
@@ -459,9 +459,9 @@ class TestBottleneck:
         """They are a doubt; what the call itself waits for is told."""
         for cores, limit in ((0.07, Limit.OVERHEAD), (1.4, Limit.NEIGHBOURS)):
             measured = (*analysed(), observed_number("foreign_cpu", cores))
-            found = self.of(result(*measured, doubts={"interference": "x"}))
-            assert found is not None
-            assert found[0] is limit
+            answer = self.of(result(*measured, doubts={"interference": "x"}))
+            assert answer is not None
+            assert answer[0] is limit
 
     def test_of_an_idle_device_it_is_the_host(self) -> None:
         """A busy one tells of no more."""

@@ -70,13 +70,13 @@ def verdict(reference: Any, candidate: Any, **options: Any) -> Sameness:
 def test_the_same_outputs_agree_exactly() -> None:
     """And the sentence says so."""
     y = values(SAMPLES, 10)
-    found = judged(y, y.copy())
+    agreement = judged(y, y.copy())
 
-    assert found.verdict is Sameness.AGREES
-    assert found.sentence == "agrees exactly (32 samples, 1 way of calling)"
-    assert found.outputs[0].cosine == pytest.approx(1)
-    assert found.outputs[0].top is not None
-    assert found.outputs[0].top.low == pytest.approx(0.893, abs=1e-3)
+    assert agreement.verdict is Sameness.AGREES
+    assert agreement.sentence == "agrees exactly (32 samples, 1 way of calling)"
+    assert agreement.outputs[0].cosine == pytest.approx(1)
+    assert agreement.outputs[0].top is not None
+    assert agreement.outputs[0].top.low == pytest.approx(0.893, abs=1e-3)
 
 
 @pytest.mark.parametrize("dtype", sorted({*BOUNDS} - {"bfloat16"}))
@@ -124,15 +124,15 @@ def test_a_tolerance_that_was_asked_for_is_told_beside_the_rule() -> None:
     y = values(SAMPLES, 8)
     near, far = y * np.float32(1 + 5e-4), y * np.float32(1.01)
     rule = AgreementRule(tolerance=Tolerance(relative=1e-3, by="ada"))
-    found = judged(y, near, rule=rule)
+    agreement = judged(y, near, rule=rule)
 
     assert verdict(y, near) is Sameness.DIFFERS
-    assert found.verdict is Sameness.AGREES
-    assert found.sentence.startswith(
+    assert agreement.verdict is Sameness.AGREES
+    assert agreement.sentence.startswith(
         "agrees within 0.001 as ada asked (32 samples, 1 way of calling): error "
     )
-    assert found.sentence.endswith("e-05 is the rule")
-    assert found.outputs[0].ruled is not None
+    assert agreement.sentence.endswith("e-05 is the rule")
+    assert agreement.outputs[0].ruled is not None
     assert judged(y, y.copy(), rule=rule).sentence == judged(y, y.copy()).sentence
     assert judged(y, far, rule=rule).verdict is Sameness.DIFFERS
     assert " is allowed as asked, at batch=32" in judged(y, far, rule=rule).sentence
@@ -194,7 +194,7 @@ def test_complex_numbers_are_compared_in_both_parts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "words"),
+    ("other", "phrase"),
     [
         (values(SAMPLES, 9), "it is 32x9 instead of 32x10"),
         (values(SAMPLES, 10).astype(np.float64), "it is float64 instead of float32"),
@@ -205,13 +205,13 @@ def test_complex_numbers_are_compared_in_both_parts() -> None:
         ),
     ],
 )
-def test_another_shape_dtype_or_number_of_outputs_differs(other: Any, words: str) -> None:
+def test_another_shape_dtype_or_number_of_outputs_differs(other: Any, phrase: str) -> None:
     """The sentence names what is unlike, and at which call."""
-    found = judged(values(SAMPLES, 10), other)
+    agreement = judged(values(SAMPLES, 10), other)
 
-    assert found.verdict is Sameness.DIFFERS
-    assert words in found.sentence
-    assert found.outputs[0].largest is None
+    assert agreement.verdict is Sameness.DIFFERS
+    assert phrase in agreement.sentence
+    assert agreement.outputs[0].largest is None
 
 
 def test_outputs_match_by_name_or_else_by_position() -> None:
@@ -247,11 +247,11 @@ def test_integers_must_be_equal_where_the_source_is_decided() -> None:
     other = labels.copy()
     other[3] = 9
     undecided = labels != other
-    found = judged(labels, other)
+    agreement = judged(labels, other)
 
-    assert found.verdict is Sameness.DIFFERS
-    assert found.outputs[0].largest == 6
-    assert "1 of 32 samples differ" in found.sentence
+    assert agreement.verdict is Sameness.DIFFERS
+    assert agreement.outputs[0].largest == 6
+    assert "1 of 32 samples differ" in agreement.sentence
     assert verdict(labels, other, unsteady={"y": undecided}) is Sameness.AGREES
     assert verdict(labels, labels.astype(np.int32)) is Sameness.DIFFERS
     assert verdict(labels, other, batch=None) is Sameness.DIFFERS
@@ -270,12 +270,12 @@ def test_only_a_recipe_that_declares_it_may_be_close() -> None:
     """The same outputs differ for one that does not."""
     y = values(SAMPLES, 10)
     quantised = y + values(SAMPLES, 10, seed=1, scale=1e-3)
-    found = judged(y, quantised, rule=LOSSY)
+    agreement = judged(y, quantised, rule=LOSSY)
 
     assert verdict(y, quantised) is Sameness.DIFFERS
-    assert found.verdict is Sameness.CLOSE
-    assert found.sentence.startswith("close, as declared (32 samples")
-    assert "same largest element in 32 of 32" in found.sentence
+    assert agreement.verdict is Sameness.CLOSE
+    assert agreement.sentence.startswith("close, as declared (32 samples")
+    assert "same largest element in 32 of 32" in agreement.sentence
 
 
 def test_a_lossy_recipe_must_keep_direction_and_largest_element() -> None:
@@ -354,11 +354,11 @@ def test_nan_in_the_reference_is_a_fault_of_the_source() -> None:
 def test_the_verdict_is_that_of_the_worst_output() -> None:
     """Which the sentence names, with the place."""
     good, bad = values(SAMPLES, 2), values(SAMPLES, 3)
-    found = judged({"good": good, "bad": bad}, {"good": good, "bad": bad + 1})
+    agreement = judged({"good": good, "bad": bad}, {"good": good, "bad": bad + 1})
 
-    assert [figures.verdict for figures in found.outputs] == [Sameness.AGREES, Sameness.DIFFERS]
-    assert found.worst == found.outputs[1]
-    assert found.sentence.startswith("differs: output 'bad': it is off by 1 where")
+    assert [figures.verdict for figures in agreement.outputs] == [Sameness.AGREES, Sameness.DIFFERS]
+    assert agreement.worst == agreement.outputs[1]
+    assert agreement.sentence.startswith("differs: output 'bad': it is off by 1 where")
     assert worst_verdict((Sameness.AGREES, Sameness.CLOSE)) is Sameness.CLOSE
 
 
@@ -378,10 +378,10 @@ def test_small_errors_are_told_beside_their_bound() -> None:
             rule=STRICT,
         )
     ]
-    found = conclude(tallies, STRICT, samples=1, floors=("float64",), notes=("a note",))
+    agreement = conclude(tallies, STRICT, samples=1, floors=("float64",), notes=("a note",))
 
-    assert found.calls == ("batch=1", "batch=32")
-    assert found.sentence.startswith("agrees (1 sample, 2 ways of calling): largest error 1e-06 where ")
+    assert agreement.calls == ("batch=1", "batch=32")
+    assert agreement.sentence.startswith("agrees (1 sample, 2 ways of calling): largest error 1e-06 where ")
 
 
 def test_nothing_compared_is_no_verdict() -> None:
@@ -396,11 +396,11 @@ def test_an_error_without_a_bound_is_the_worst() -> None:
         OutputFigures(output=name, verdict=Sameness.DIFFERS, values=1, error=error, bound=bound)
         for name, error, bound in (("a", 2.0, 1.0), ("b", 1.0, 0.0), ("c", None, None))
     ]
-    found = ModelAgreement(
+    agreement = ModelAgreement(
         verdict=Sameness.DIFFERS, sentence="", outputs=tuple(figures), samples=1, calls=("c",)
     )
 
-    assert found.worst == figures[1]
+    assert agreement.worst == figures[1]
     assert ModelAgreement(verdict=Sameness.AGREES, sentence="", outputs=(), samples=1, calls=()).worst is None
 
 
@@ -459,11 +459,11 @@ def test_a_conversion_knows_what_can_be_used() -> None:
 
 def test_what_is_told_names_the_first_layer_that_differs() -> None:
     """If it is known."""
-    found = judged(values(SAMPLES, 2), values(SAMPLES, 2, seed=1))
-    located = replace(found, first=FirstDifference(sentence="first differs at b"))
+    agreement = judged(values(SAMPLES, 2), values(SAMPLES, 2, seed=1))
+    located = replace(agreement, first=FirstDifference(sentence="first differs at b"))
 
-    assert found.full_sentence == found.sentence
-    assert located.full_sentence == f"{found.sentence}; first differs at b"
+    assert agreement.full_sentence == agreement.sentence
+    assert located.full_sentence == f"{agreement.sentence}; first differs at b"
 
 
 def test_a_conversion_is_named_by_its_source_if_that_could_not_be_loaded() -> None:

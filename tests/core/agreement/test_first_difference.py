@@ -33,51 +33,59 @@ def moment(layer: str, end: End, *values: InnerValue) -> Moment:
 
 def run(**outputs: InnerValue) -> list[Moment]:
     """Return a run of layers in a row, within the layer ``net``."""
-    moments, given = [moment("net", End.INPUT, X)], X
+    moments, inputs = [moment("net", End.INPUT, X)], X
     for name, output in outputs.items():
-        moments += [moment(f"net.{name}", End.INPUT, given), moment(f"net.{name}", End.OUTPUT, output)]
-        given = output
-    return [*moments, moment("net", End.OUTPUT, given)]
+        moments += [moment(f"net.{name}", End.INPUT, inputs), moment(f"net.{name}", End.OUTPUT, output)]
+        inputs = output
+    return [*moments, moment("net", End.OUTPUT, inputs)]
 
 
 SOURCE = run(a=A, b=B, c=C)
 
 
 def first(
-    found: dict[Key, InnerValue], again: dict[Key, InnerValue] | None = None, rule: AgreementRule = RULE
+    inner: dict[Key, InnerValue], again: dict[Key, InnerValue] | None = None, rule: AgreementRule = RULE
 ) -> FirstDifference:
-    told = find_first(
+    difference = find_first(
         SOURCE,
-        {key: (known,) for key, known in found.items()},
-        {key: (known,) for key, known in (again or {}).items()},
+        {key: (value,) for key, value in inner.items()},
+        {key: (value,) for key, value in (again or {}).items()},
         rule=rule,
         batch=BATCH,
         call="batch=4",
     )
-    assert told.layers == 4
-    return told
+    assert difference.layers == 4
+    return difference
 
 
-def known(moments: list[Moment], *without: str) -> dict[Key, InnerValue]:
+def inner_values(moments: list[Moment], *without: str) -> dict[Key, InnerValue]:
     return {(m.layer, m.end): m.values[0] for m in moments if m.layer not in without}
 
 
 def test_the_first_layer_with_another_output_is_named() -> None:
     """Those after it differ as well, and say nothing."""
-    told = first(known(run(a=A, b=value(9), c=value(8))))
+    difference = first(inner_values(run(a=A, b=value(9), c=value(8))))
 
-    assert (told.layer, told.kind, told.end, told.after) == ("net.b", "Linear", End.OUTPUT, "net.a")
-    assert told.sentence.startswith("first differs at net.b (Linear): cosine ")
-    assert told.sentence.endswith(" (its inputs agree)")
-    assert (told.place, told.inputs_agree, told.call) == ("at net.b", True, "batch=4")
+    assert (difference.layer, difference.kind, difference.end, difference.after) == (
+        "net.b",
+        "Linear",
+        End.OUTPUT,
+        "net.a",
+    )
+    assert difference.sentence.startswith("first differs at net.b (Linear): cosine ")
+    assert difference.sentence.endswith(" (its inputs agree)")
+    assert (difference.place, difference.inputs_agree, difference.call) == ("at net.b", True, "batch=4")
 
 
 def test_another_input_is_the_code_before_the_layer() -> None:
     """Which is that of the module around it."""
-    told = first(known(SOURCE) | {("net.c", End.INPUT): value(2, change=1e-2)})
+    difference = first(inner_values(SOURCE) | {("net.c", End.INPUT): value(2, change=1e-2)})
 
-    assert told.place == "before net.c"
-    assert "before net.c (Linear) and after net.b, in the code of net (Linear): off by 0.01" in told.sentence
+    assert difference.place == "before net.c"
+    assert (
+        "before net.c (Linear) and after net.b, in the code of net (Linear): off by 0.01"
+        in difference.sentence
+    )
     at_once = first({("net.a", End.INPUT): value(9)} | {("net", End.INPUT): X})
     assert at_once.sentence.startswith("first differs before net.a (Linear), in the code of net")
     assert first({("net", End.INPUT): value(9)}).sentence.startswith(
@@ -88,11 +96,11 @@ def test_another_input_is_the_code_before_the_layer() -> None:
 def test_layers_that_are_not_in_the_graph_widen_the_place() -> None:
     """An exporter merged them with what comes after: their input is no input of that."""
     merged = {("net.b", End.INPUT): X, ("net.b", End.OUTPUT): value(9)}
-    told = first(merged)
+    difference = first(merged)
 
-    assert told.place == "between the inputs and net.b"
-    assert told.unseen == ("net.a",)
-    assert "at or before net.b (Linear), where net.a cannot be seen" in told.sentence
+    assert difference.place == "between the inputs and net.b"
+    assert difference.unseen == ("net.a",)
+    assert "at or before net.b (Linear), where net.a cannot be seen" in difference.sentence
     later = first({("net.a", End.OUTPUT): A, ("net.c", End.OUTPUT): value(9)})
     assert later.place == "between net.a and net.c"
     assert "between net.a and net.c (Linear), where net.b cannot be seen" in later.sentence
@@ -100,9 +108,9 @@ def test_layers_that_are_not_in_the_graph_widen_the_place() -> None:
 
 def test_a_layer_whose_own_input_agrees_is_to_blame_alone() -> None:
     """Although a layer before it is not in the graph."""
-    found = {("net.b", End.INPUT): A, ("net.b", End.OUTPUT): value(9)}
+    inner = {("net.b", End.INPUT): A, ("net.b", End.OUTPUT): value(9)}
 
-    assert first(found).place == "at net.b"
+    assert first(inner).place == "at net.b"
 
 
 def test_a_layer_that_changes_nothing_may_be_missing() -> None:
@@ -115,7 +123,7 @@ def test_a_layer_that_changes_nothing_may_be_missing() -> None:
         moment("b", End.INPUT, A),
         moment("b", End.OUTPUT, B),
     ]
-    told = find_first(
+    difference = find_first(
         moments,
         {("a", End.OUTPUT): (A,), ("b", End.OUTPUT): (value(9),)},
         {},
@@ -124,25 +132,25 @@ def test_a_layer_that_changes_nothing_may_be_missing() -> None:
         call="",
     )
 
-    assert told.place == "at b"
-    assert not told.inputs_agree
+    assert difference.place == "at b"
+    assert not difference.inputs_agree
 
 
 def test_many_unseen_layers_are_counted() -> None:
     """Three are named."""
     moments = [moment(f"l{number}", End.OUTPUT, value(number)) for number in range(6)]
-    told = find_first(moments, {("l5", End.OUTPUT): (value(9),)}, {}, rule=RULE, batch=BATCH, call="")
+    difference = find_first(moments, {("l5", End.OUTPUT): (value(9),)}, {}, rule=RULE, batch=BATCH, call="")
 
-    assert "where l0, l1, l2 and 2 more cannot be seen" in told.sentence
+    assert "where l0, l1, l2 and 2 more cannot be seen" in difference.sentence
 
 
 def test_layers_that_all_agree_leave_the_code_after_them() -> None:
     """The last of them is named."""
-    told = first(known(SOURCE, "net"))
+    difference = first(inner_values(SOURCE, "net"))
 
-    assert told.end is None
-    assert told.place == "after net.c"
-    assert told.sentence == (
+    assert difference.end is None
+    assert difference.place == "after net.c"
+    assert difference.sentence == (
         "first differs after net.c, in the model's own code: 3 of 4 layers were compared, and agree"
     )
     assert first({("net.a", End.INPUT): X}).sentence == (
@@ -152,36 +160,36 @@ def test_layers_that_all_agree_leave_the_code_after_them() -> None:
 
 def test_nothing_that_matches_is_told() -> None:
     """It names no place."""
-    told = first({})
+    difference = first({})
 
-    assert told.place == ""
-    assert told.sentence == (
+    assert difference.place == ""
+    assert difference.sentence == (
         "where it first differs is not known: none of the 4 layers of the source was found in it"
     )
 
 
 def test_another_size_of_an_output_is_a_difference() -> None:
     """As with a batch that was frozen."""
-    told = first({("net.b", End.OUTPUT): value(9, 7)})
+    difference = first({("net.b", End.OUTPUT): value(9, 7)})
 
-    assert told.sentence.endswith(": 4x7 instead of 4x6")
-    assert told.cosine is None
+    assert difference.sentence.endswith(": 4x7 instead of 4x6")
+    assert difference.cosine is None
 
 
 def test_noise_is_none() -> None:
     """What the source does itself in float64 is its floor, in each layer."""
     near = value(2, change=3e-5)
-    found = known(SOURCE) | {("net.b", End.OUTPUT): near}
+    inner = inner_values(SOURCE) | {("net.b", End.OUTPUT): near}
     exact = InnerValue(shape=B.shape, values=B.values.astype(np.float64) + 2e-5)
 
-    assert first(found).place == "at net.b"
-    assert first(found, {("net.b", End.OUTPUT): exact}).end is None
+    assert first(inner).place == "at net.b"
+    assert first(inner, {("net.b", End.OUTPUT): exact}).end is None
 
 
 def test_integers_must_be_the_same_ones() -> None:
     """Such as positions."""
     one, other = (keep_value(np.arange(BATCH) + shift, BATCH, 10) for shift in (0, 1))
-    told = find_first(
+    difference = find_first(
         [moment("words", End.INPUT, one)],
         {("words", End.INPUT): (other,)},
         {},
@@ -190,15 +198,15 @@ def test_integers_must_be_the_same_ones() -> None:
         call="",
     )
 
-    assert told.sentence.endswith(": 4 of 4 samples differ")
+    assert difference.sentence.endswith(": 4 of 4 samples differ")
 
 
-@pytest.mark.parametrize(("change", "found"), [(1e-3, None), (2.0, End.OUTPUT)])
-def test_a_lossy_recipe_keeps_the_direction_of_each_layer(change: float, found: End | None) -> None:
+@pytest.mark.parametrize(("change", "end"), [(1e-3, None), (2.0, End.OUTPUT)])
+def test_a_lossy_recipe_keeps_the_direction_of_each_layer(change: float, end: End | None) -> None:
     """Its largest element is not asked for inside."""
-    lossy = known(SOURCE) | {("net.b", End.OUTPUT): value(2, change=change)}
+    lossy = inner_values(SOURCE) | {("net.b", End.OUTPUT): value(2, change=change)}
 
-    assert first(lossy, rule=AgreementRule(lossy=True)).end is found
+    assert first(lossy, rule=AgreementRule(lossy=True)).end is end
 
 
 def test_one_large_number_does_not_hide_what_quantising_did_to_the_others() -> None:
@@ -207,7 +215,7 @@ def test_one_large_number_does_not_hide_what_quantising_did_to_the_others() -> N
     coarse = InnerValue(
         shape=B.shape, values=np.where(large.values > 100, large.values, 0).astype(np.float32)
     )
-    told = find_first(
+    difference = find_first(
         [moment("b", End.OUTPUT, large)],
         {("b", End.OUTPUT): (coarse,)},
         {},
@@ -216,14 +224,14 @@ def test_one_large_number_does_not_hide_what_quantising_did_to_the_others() -> N
         call="",
     )
 
-    assert told.place == "at b"
+    assert difference.place == "at b"
 
 
 def test_a_value_without_batch_is_compared_as_a_whole() -> None:
     """As positions are, which all samples share."""
     shared = keep_value(np.ones((7, 2), np.float32), BATCH, 100)
-    told = find_first(
+    difference = find_first(
         [moment("p", End.OUTPUT, shared)], {("p", End.OUTPUT): (shared,)}, {}, rule=RULE, batch=BATCH, call=""
     )
 
-    assert told.place == "after p"
+    assert difference.place == "after p"

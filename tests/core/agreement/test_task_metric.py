@@ -18,8 +18,8 @@ def shares(right: int, of: int) -> Evaluation:
     return Evaluation(right / of, 0, 1, scores)
 
 
-def judged(metric: str, source: Evaluation, found: Evaluation) -> TaskMetric:
-    return judge_task(metric, source, found, 1000, AgreementRule())
+def judged(metric: str, source: Evaluation, candidate: Evaluation) -> TaskMetric:
+    return judge_task(metric, source, candidate, 1000, AgreementRule())
 
 
 def test_the_same_scores_are_not_inferior() -> None:
@@ -30,19 +30,19 @@ def test_the_same_scores_are_not_inferior() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lost", "of", "inferior", "words"),
+    ("lost", "of", "inferior", "phrase"),
     [
         (1, 1000, False, "not inferior: at most 0.0"),
         (1, 200, True, "and 0.01 is allowed; more labelled samples would tell"),
         (100, 1000, True, "worse, and 0.01 is allowed)"),
     ],
 )
-def test_a_share_may_surely_lose_a_hundredth(lost: int, of: int, inferior: bool, words: str) -> None:
+def test_a_share_may_surely_lose_a_hundredth(lost: int, of: int, inferior: bool, phrase: str) -> None:
     """What is not sure is told as such, and counts as inferior."""
-    found = judged("accuracy", shares(of, of), shares(of - lost, of))
+    task_metric = judged("accuracy", shares(of, of), shares(of - lost, of))
 
-    assert found.inferior is inferior
-    assert words in found.sentence
+    assert task_metric.inferior is inferior
+    assert phrase in task_metric.sentence
 
 
 def test_the_direction_is_that_of_the_metric() -> None:

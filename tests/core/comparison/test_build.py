@@ -45,12 +45,12 @@ def run(*medians: float, **changes: Any) -> Result:
     """Make the Result of processes whose latencies have these medians, with a load time and a count."""
     steps = random.Random(7).sample(range(-20, 21), 41)
     runs = [[median * (1 + step / 1000) for step in steps] for median in medians]
-    found = (
+    measurements = (
         Measurement(metric="latency", value=Distribution.of(*runs)),
         observed_number("load_time", 1.0),
         Measurement(metric="parameters", value=100),
     )
-    return a_small_result(**({"measurements": found} | changes))
+    return a_small_result(**({"measurements": measurements} | changes))
 
 
 BEFORE = run(1.0, 1.001, 0.999, 1.002, 0.998)
@@ -64,18 +64,18 @@ def codes(*doubts: Doubt) -> list[str]:
 
 def test_the_verdict_rests_on_the_headlines_and_every_metric_is_told() -> None:
     """The time of a call decides; load time and counts are listed with it."""
-    found = compare_results(BEFORE, AFTER, PLAIN)
+    comparison = compare_results(BEFORE, AFTER, PLAIN)
 
-    assert found.outcome is ChangeVerdict.WORSE
-    assert found.judged == (Query.parse("latency.p50"),)
-    assert [str(change.query) for change in found.changes] == ["latency.p50", "load_time", "parameters"]
+    assert comparison.outcome is ChangeVerdict.WORSE
+    assert comparison.judged == (Query.parse("latency.p50"),)
+    assert [str(change.query) for change in comparison.changes] == ["latency.p50", "load_time", "parameters"]
 
 
 def test_a_question_narrows_what_is_judged() -> None:
     """What is asked for by its metric has its usual statistic, and nothing else is judged."""
-    found = compare_results(BEFORE, AFTER, CompareOptions(metrics=("latency", "parameters")))
+    comparison = compare_results(BEFORE, AFTER, CompareOptions(metrics=("latency", "parameters")))
 
-    assert [str(change.query) for change in found.changes] == ["latency.p50", "parameters"]
+    assert [str(change.query) for change in comparison.changes] == ["latency.p50", "parameters"]
 
 
 def test_a_metric_that_neither_has_is_refused() -> None:
@@ -88,9 +88,9 @@ def test_a_metric_that_neither_has_is_refused() -> None:
 
 def test_a_query_is_taken_as_it_is_and_once() -> None:
     """Its own statistic counts."""
-    asked = ("latency.p99.raw", "latency.p99.raw", "parameters")
+    queries = ("latency.p99.raw", "latency.p99.raw", "parameters")
 
-    assert list(map(str, selected_queries(asked, BEFORE, AFTER))) == ["latency.p99.raw", "parameters"]
+    assert list(map(str, selected_queries(queries, BEFORE, AFTER))) == ["latency.p99.raw", "parameters"]
 
 
 def test_unlike_hardware_is_refused_in_one_sentence() -> None:
@@ -103,7 +103,7 @@ def test_unlike_hardware_is_refused_in_one_sentence() -> None:
     forced = compare_results(here, there, CompareOptions(force=True))
 
     assert "unlike-hardware" in codes(*forced.doubts)
-    assert [found.name for found in forced.hardware] == ["cores", "devices"]
+    assert [difference.name for difference in forced.hardware] == ["cores", "devices"]
 
 
 def test_what_is_not_known_is_not_unlike() -> None:
@@ -119,10 +119,10 @@ def test_unlike_software_is_part_of_the_change() -> None:
     here = replace(BEFORE, environment=Environment(software={"torch": "2.1"}))
     there = replace(AFTER, environment=Environment(software={"torch": "2.2"}))
 
-    found = compare_results(here, there, PLAIN, in_turns=True)
+    comparison = compare_results(here, there, PLAIN, in_turns=True)
 
-    assert found.software == (SettingDiff(name="torch", baseline="2.1", candidate="2.2"),)
-    assert found.doubts == ()
+    assert comparison.software == (SettingDiff(name="torch", baseline="2.1", candidate="2.2"),)
+    assert comparison.doubts == ()
 
 
 def test_runs_that_did_not_take_turns_are_doubted() -> None:
@@ -136,18 +136,18 @@ def test_counts_are_the_same_whenever_they_are_taken() -> None:
     parameters = [Measurement(metric="parameters", value=count) for count in (100, 50)]
     before, after = (a_small_result(measurements=(each,)) for each in parameters)
 
-    found = compare_results(before, after, PLAIN)
+    comparison = compare_results(before, after, PLAIN)
 
-    assert (found.outcome, found.doubts) == (ChangeVerdict.BETTER, ())
+    assert (comparison.outcome, comparison.doubts) == (ChangeVerdict.BETTER, ())
 
 
 def test_what_another_tool_measured_was_measured_somewhere() -> None:
     """That nothing is known of the machine is doubted; where unlike machines are known, that is told."""
     foreign = replace(AFTER, job=replace(AFTER.job, backend=BACKEND))
 
-    (found,) = compare_results(BEFORE, foreign, PLAIN, in_turns=True).doubts
+    (doubt,) = compare_results(BEFORE, foreign, PLAIN, in_turns=True).doubts
 
-    assert (found.code, found.seen) == ("imported", f"where {foreign.id[:6]} was measured is not known")
+    assert (doubt.code, doubt.seen) == ("imported", f"where {foreign.id[:6]} was measured is not known")
 
 
 def test_inputs_of_another_shape_are_doubted_whatever_they_are_called() -> None:
@@ -179,25 +179,25 @@ def test_settings_are_the_knobs_inputs_load_and_plan() -> None:
     job = replace(a_job(), config={"threads": 2}, load=Load(concurrency=4))
     result = a_small_result(job=job, inputs=inputs)
 
-    found = job_facts(result)
+    facts = job_facts(result)
 
-    assert found["threads"] == 2
-    assert found["load"] == "concurrency 4"
-    assert found["input x"] == "8x4 float32 0..1 values abababababab"
-    assert found["input s"] == "scalar int64 s.npy"
-    assert found["plan.target"] == "p50"
-    assert found["content"] == "5a5a5a5a5a5a"
-    assert "plan.processes" not in found
-    assert "optimizer" not in found
+    assert facts["threads"] == 2
+    assert facts["load"] == "concurrency 4"
+    assert facts["input x"] == "8x4 float32 0..1 values abababababab"
+    assert facts["input s"] == "scalar int64 s.npy"
+    assert facts["plan.target"] == "p50"
+    assert facts["content"] == "5a5a5a5a5a5a"
+    assert "plan.processes" not in facts
+    assert "optimizer" not in facts
 
 
 def test_the_optimizer_counts_where_a_model_is_trained() -> None:
     """And what never loaded has no content."""
     job = replace(a_job(), inspection=Inspection(mode=Mode.TRAIN))
 
-    found = job_facts(a_small_result(job=job, model=None))
+    facts = job_facts(a_small_result(job=job, model=None))
 
-    assert (found["mode"], found["optimizer"], found["content"]) == ("train", "adamw", "not known")
+    assert (facts["mode"], facts["optimizer"], facts["content"]) == ("train", "adamw", "not known")
 
 
 def test_smallest_effects_are_read_for_all_or_for_one() -> None:
@@ -228,7 +228,7 @@ def test_a_largest_regression_is_read_as_a_smallest_effect_but_is_never_zero() -
 def test_a_second_look_adds_what_the_first_has_not() -> None:
     """What was timed stays; layers, outline and new doubts come from the look."""
     first = replace(BEFORE, doubts=(Doubt(code="drift", seen="a", advice="b"),))
-    look = run(
+    second = run(
         9.0,
         measurements=(*run(9.0).measurements, observed_number("unattributed", 0.1, scope="layers")),
         activity=TraceReport(layers=(Layer(path="", kind="Net"),)),
@@ -236,14 +236,14 @@ def test_a_second_look_adds_what_the_first_has_not() -> None:
         doubts=(Doubt(code="drift", seen="c", advice="d"), Doubt(code="parts-differ", seen="e", advice="f")),
     )
 
-    found = with_second_pass(first, look)
+    joined = with_second_pass(first, second)
 
-    assert found.measurements[:3] == first.measurements
-    assert found.find("unattributed", "layers") is not None
-    assert found.activity == look.activity
-    assert found.outline == look.outline
-    assert codes(*found.doubts) == ["drift", "parts-differ"]
-    assert with_second_pass(found, run(1.0)).activity == look.activity
+    assert joined.measurements[:3] == first.measurements
+    assert joined.find("unattributed", "layers") is not None
+    assert joined.activity == second.activity
+    assert joined.outline == second.outline
+    assert codes(*joined.doubts) == ["drift", "parts-differ"]
+    assert with_second_pass(joined, run(1.0)).activity == second.activity
 
 
 def test_a_question_of_no_metric_is_refused() -> None:
@@ -258,9 +258,9 @@ def test_as_many_other_cores_are_a_doubt() -> None:
         replace(each, job=replace(each.job, plan=replace(each.job.plan, pin=pin)))
         for each, pin in ((BEFORE, (0,)), (AFTER, (1,)))
     )
-    found = {doubt.code: doubt for doubt in compare_results(one, other, CompareOptions()).doubts}
+    by_code = {doubt.code: doubt for doubt in compare_results(one, other, CompareOptions()).doubts}
 
-    assert re.search(r"pinned to core 0 .*, .* pinned to core 1 ", found["unlike-cores"].seen)
+    assert re.search(r"pinned to core 0 .*, .* pinned to core 1 ", by_code["unlike-cores"].seen)
     assert "unlike-cores" not in {doubt.code for doubt in compare_results(one, one, CompareOptions()).doubts}
 
 

@@ -56,9 +56,9 @@ def moved(
 SLOWER = moved("latency.p50", 10 * MS, 15 * MS)
 
 
-def parts(found: tuple[CausePart, ...]) -> list[tuple[str, str, float]]:
+def parts(cause_parts: tuple[CausePart, ...]) -> list[tuple[str, str, float]]:
     """Give scope, kind and difference in milliseconds."""
-    return [(part.scope, part.kind, round(part.difference / MS, 6)) for part in found]
+    return [(part.scope, part.kind, round(part.difference / MS, 6)) for part in cause_parts]
 
 
 def test_the_layer_that_grew_comes_first_and_all_sums_up() -> None:
@@ -66,12 +66,12 @@ def test_the_layer_that_grew_comes_first_and_all_sums_up() -> None:
     before = watched(whole=1, fc1=4, act=1, fc2=4)
     after = watched(whole=1, fc1=4.2, act=0.5, fc2=8.5)
 
-    (found,) = find_causes(before, after, (SLOWER,))
+    (cause,) = find_causes(before, after, (SLOWER,))
 
-    assert found.by == "layers"
-    assert parts(found.parts) == [("fc2", "Linear", 4.5), ("fc1", "Linear", 0.2), ("act", "GELU", -0.5)]
-    assert sum(part.difference for part in found.parts) + found.rest == pytest.approx(5 * MS)
-    assert found.rest == pytest.approx(0.8 * MS)
+    assert cause.by == "layers"
+    assert parts(cause.parts) == [("fc2", "Linear", 4.5), ("fc1", "Linear", 0.2), ("act", "GELU", -0.5)]
+    assert sum(part.difference for part in cause.parts) + cause.rest == pytest.approx(5 * MS)
+    assert cause.rest == pytest.approx(0.8 * MS)
 
 
 def test_of_a_change_to_the_better_the_largest_saving_comes_first() -> None:
@@ -79,9 +79,9 @@ def test_of_a_change_to_the_better_the_largest_saving_comes_first() -> None:
     before, after = watched(whole=1, fc1=4, fc2=4), watched(whole=1, fc1=4.5, fc2=1)
     quicker = moved("latency.p50", 9 * MS, 6 * MS, ChangeVerdict.BETTER)
 
-    (found,) = find_causes(before, after, (quicker,))
+    (cause,) = find_causes(before, after, (quicker,))
 
-    assert [part.scope for part in found.parts] == ["fc2", "fc1"]
+    assert [part.scope for part in cause.parts] == ["fc2", "fc1"]
 
 
 def test_a_new_layer_and_one_that_is_gone_are_named() -> None:
@@ -89,10 +89,10 @@ def test_a_new_layer_and_one_that_is_gone_are_named() -> None:
     before = watched({"": "Net", "0": "Linear", "1": "ReLU"}, whole=0, **{"0": 4.0, "1": 1.0})
     after = watched({"": "Net", "0": "Linear", "1": "Norm", "2": "Linear"}, **{"0": 4.0, "1": 3.0, "2": 3.0})
 
-    (found,) = find_causes(before, after, (SLOWER,))
+    (cause,) = find_causes(before, after, (SLOWER,))
 
-    assert parts(found.parts) == [("2", "Linear", 3.0), ("1", "ReLU -> Norm", 2.0)]
-    assert found.parts[0].baseline == 0
+    assert parts(cause.parts) == [("2", "Linear", 3.0), ("1", "ReLU -> Norm", 2.0)]
+    assert cause.parts[0].baseline == 0
 
 
 def test_a_layer_without_a_successor_is_named_by_its_own_path() -> None:
@@ -100,9 +100,9 @@ def test_a_layer_without_a_successor_is_named_by_its_own_path() -> None:
     before = watched({"": "Net", "a": "Linear", "b": ""}, a=4, b=2)
     after = watched({"": "Net", "a": "Linear"}, a=4)
 
-    (found,) = find_causes(before, after, (moved("latency.p50", 6 * MS, 4 * MS, ChangeVerdict.BETTER),))
+    (cause,) = find_causes(before, after, (moved("latency.p50", 6 * MS, 4 * MS, ChangeVerdict.BETTER),))
 
-    assert parts(found.parts) == [("b", "", -2.0)]
+    assert parts(cause.parts) == [("b", "", -2.0)]
 
 
 def test_nothing_is_explained_where_nothing_moved_or_nothing_was_watched() -> None:
@@ -140,10 +140,10 @@ def test_what_may_be_noise_is_named_behind_what_surely_moved() -> None:
     before = busy(steady(watched(fc1=4, fc2=4)), "fc1", 0.5)
     after = busy(steady(watched(fc1=7, fc2=6)), "fc1", 0.5)
 
-    (found,) = find_causes(before, after, (SLOWER,))
+    (cause,) = find_causes(before, after, (SLOWER,))
 
-    assert [(part.scope, part.sure) for part in found.parts] == [("fc2", True), ("fc1", False)]
-    span = found.parts[1].interval
+    assert [(part.scope, part.sure) for part in cause.parts] == [("fc2", True), ("fc1", False)]
+    span = cause.parts[1].interval
     assert span is not None
     assert (span.low, span.high) == pytest.approx((-2.5 * MS, 8.5 * MS))
 
@@ -153,9 +153,9 @@ def test_what_surely_moved_and_is_next_to_nothing_is_not_named_first() -> None:
     before = busy(steady(watched(fc1=4, fc2=4)), "fc1", 0.5)
     after = busy(steady(watched(fc1=7, fc2=4.1)), "fc1", 0.5)
 
-    (found,) = find_causes(before, after, (SLOWER,))
+    (cause,) = find_causes(before, after, (SLOWER,))
 
-    assert [part.scope for part in found.parts] == ["fc1", "fc2"]
+    assert [part.scope for part in cause.parts] == ["fc1", "fc2"]
 
 
 def test_a_layer_that_is_not_what_it_was_is_named_before_noise() -> None:
@@ -166,9 +166,9 @@ def test_a_layer_that_is_not_what_it_was_is_named_before_noise() -> None:
         others = tuple(replace(layer, **change) if layer.path == "fc2" else layer for layer in layers)
         after = replace(noisy[1], activity=TraceReport(layers=others))
 
-        (found,) = find_causes(noisy[0], after, (SLOWER,))
+        (cause,) = find_causes(noisy[0], after, (SLOWER,))
 
-        assert [(part.scope, part.changed) for part in found.parts] == [("fc2", True), ("fc1", False)]
+        assert [(part.scope, part.changed) for part in cause.parts] == [("fc2", True), ("fc1", False)]
 
 
 def test_an_operator_that_was_split_is_one_part_of_the_module_that_it_was_in() -> None:
@@ -179,10 +179,10 @@ def test_an_operator_that_was_split_is_one_part_of_the_module_that_it_was_in() -
     now = {path: kind for path, kind in kinds.items() if path != "act.Gelu"} | pieces
     after = watched(now, **{"fc.MatMul": 4.6}, **dict.fromkeys(pieces, 0.5))
 
-    (found,) = find_causes(before, after, (moved("latency.p50", 5 * MS, 8.6 * MS),))
+    (cause,) = find_causes(before, after, (moved("latency.p50", 5 * MS, 8.6 * MS),))
 
-    assert parts(found.parts) == [("act", "8 new, 1 gone", 3.0), ("fc.MatMul", "MatMul", 0.6)]
-    assert found.rest == pytest.approx(0)
+    assert parts(cause.parts) == [("act", "8 new, 1 gone", 3.0), ("fc.MatMul", "MatMul", 0.6)]
+    assert cause.rest == pytest.approx(0)
 
 
 def test_what_was_told_along_with_a_module_is_said_beside_its_class() -> None:
@@ -190,16 +190,16 @@ def test_what_was_told_along_with_a_module_is_said_beside_its_class() -> None:
     before = watched({"": "Net", "fc": "Linear"}, whole=0, fc=1)
     after = watched({"": "Net", "fc": "Linear", "b": "Block", "b.fc": "Linear"}, fc=1, b=1, **{"b.fc": 2.0})
 
-    (found,) = find_causes(before, after, (SLOWER,))
+    (cause,) = find_causes(before, after, (SLOWER,))
 
-    assert parts(found.parts) == [("b", "Block: 1 new", 3.0)]
+    assert parts(cause.parts) == [("b", "Block: 1 new", 3.0)]
 
 
 def test_a_metric_is_explained_once() -> None:
     """Several statistics of it have the same causes."""
-    found = find_causes(watched(fc1=4), watched(fc1=9), (SLOWER, moved("latency.p99", 0.0, 1.0)))
+    causes = find_causes(watched(fc1=4), watched(fc1=9), (SLOWER, moved("latency.p99", 0.0, 1.0)))
 
-    assert [str(each.query) for each in found] == ["latency.p50"]
+    assert [str(each.query) for each in causes] == ["latency.p50"]
 
 
 def run_of(*executed: tuple[str, EventKind, float]) -> Result:
@@ -253,19 +253,19 @@ def test_counts_are_those_of_a_module_without_its_children() -> None:
     before = analysed(kinds, whole=100, a=60, a_b_c=50)
     after = analysed(kinds, whole=140, a=100, a_b_c=90)
 
-    (found,) = find_causes(before, after, (moved("flops", 100, 140),))
+    (cause,) = find_causes(before, after, (moved("flops", 100, 140),))
 
-    assert [(part.scope, part.difference) for part in found.parts] == [("a.b.c", 40)]
-    assert found.rest == 0
+    assert [(part.scope, part.difference) for part in cause.parts] == [("a.b.c", 40)]
+    assert cause.rest == 0
 
 
 def test_a_module_whose_parents_are_not_known_stands_alone() -> None:
     """Nothing is taken from a whole that nobody counted; a whole alone explains nothing."""
     kinds = {"": "Net", "a": "Block"}
 
-    (found,) = find_causes(analysed(kinds, a=5), analysed(kinds, a=9), (moved("flops", 5, 9),))
+    (cause,) = find_causes(analysed(kinds, a=5), analysed(kinds, a=9), (moved("flops", 5, 9),))
 
-    assert [(part.scope, part.difference) for part in found.parts] == [("a", 4)]
+    assert [(part.scope, part.difference) for part in cause.parts] == [("a", 4)]
     assert find_causes(analysed(kinds, whole=5), analysed(kinds, whole=9), (moved("flops", 5, 9),)) == ()
 
 
@@ -280,20 +280,20 @@ def staged(**stages: float) -> Result:
 
 def test_the_time_to_load_is_explained_by_its_stages() -> None:
     """Import, load and open."""
-    (found,) = find_causes(
+    (cause,) = find_causes(
         staged(load=1.0, open=1.0), staged(load=3.0, open=1.0), (moved("load_time", 2.0, 4.0),)
     )
 
-    assert [(part.scope, part.kind, part.difference) for part in found.parts] == [("load", "stage", 2.0)]
+    assert [(part.scope, part.kind, part.difference) for part in cause.parts] == [("load", "stage", 2.0)]
     assert find_causes(staged(), staged(load=3.0), (moved("load_time", 2.0, 4.0),)) == ()
 
 
 def holding(*held: tuple[str, str, int], predicted: bool = False, **more: Any) -> Result:
     """Make a Result that holds bytes at its peak."""
-    found = tuple(MemoryItem(scope=scope, role=role, bytes=size) for scope, role, size in held)
+    items = tuple(MemoryItem(scope=scope, role=role, bytes=size) for scope, role, size in held)
     if predicted:
-        return a_small_result(outline=StaticReport(peak=found), **more)
-    return a_small_result(activity=TraceReport(held=found), **more)
+        return a_small_result(outline=StaticReport(peak=items), **more)
+    return a_small_result(activity=TraceReport(held=items), **more)
 
 
 def test_memory_is_explained_by_what_lies_where() -> None:
@@ -316,9 +316,9 @@ def test_predicted_memory_is_explained_by_what_is_predicted() -> None:
     after = holding(("fc", "weight", 300), ("fc", "activation", 40), predicted=True)
     change = moved("activation_peak", 10, 40)
 
-    (found,) = find_causes(before, after, (change,))
+    (cause,) = find_causes(before, after, (change,))
 
-    assert [(part.kind, part.difference) for part in found.parts] == [("activation", 30)]
+    assert [(part.kind, part.difference) for part in cause.parts] == [("activation", 30)]
     assert find_causes(before, a_small_result(), (change,)) == ()
     assert find_causes(a_small_result(), after, (moved("allocated_peak", 10, 40),)) == ()
 
@@ -328,10 +328,10 @@ def test_of_very_many_parts_the_largest_are_kept(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(comparison_causes, "MOST", 2)
     before = staged(a=0.0, b=0.0, c=0.0)
 
-    (found,) = find_causes(before, staged(a=1.0, b=-5.0, c=3.0), (moved("load_time", 0.0, 2.0),))
+    (cause,) = find_causes(before, staged(a=1.0, b=-5.0, c=3.0), (moved("load_time", 0.0, 2.0),))
 
-    assert [part.scope for part in found.parts] == ["c", "b"]
-    assert found.rest == pytest.approx(4.0)
+    assert [part.scope for part in cause.parts] == ["c", "b"]
+    assert cause.rest == pytest.approx(4.0)
 
 
 def of_regions(*executed: ExecutedOp) -> Result:

@@ -49,10 +49,10 @@ def latency(medians: Iterable[float], samples: int = 41, spread: float = 0.02) -
 
 def rates(values: Sequence[float], metric: str = "throughput") -> Measurement:
     """Make a number that was seen in several processes."""
-    found = observed_number(metric, values[0])
+    measurement = observed_number(metric, values[0])
     for value in values[1:]:
-        found = found.pooled(observed_number(metric, value))
-    return found
+        measurement = measurement.pooled(observed_number(metric, value))
+    return measurement
 
 
 def count(value: int, metric: str = "parameters", interval: Interval | None = None) -> Measurement:
@@ -79,14 +79,14 @@ TIMES = st.lists(st.floats(1e-4, 10), min_size=3, max_size=9)
 @given(TIMES, TIMES)
 def test_the_interval_is_welchs_on_logarithms(before: list[float], after: list[float]) -> None:
     """Processes that did not take turns are compared as scipy compares them."""
-    found = judge_change(RATE, rates(before), rates(after))
+    change = judge_change(RATE, rates(before), rates(after))
     logs = np.log(before), np.log(after)
     if min(np.ptp(logs[0]), np.ptp(logs[1])) < 1e-6:
         return
     reference = stats.ttest_ind(logs[1], logs[0], equal_var=False, trim=0.15).confidence_interval(0.95)
-    assert found.interval is not None
-    assert found.interval.low == pytest.approx(math.expm1(reference.low), rel=1e-6, abs=1e-9)
-    assert math.log1p(found.interval.high) == pytest.approx(min(reference.high, 700), rel=1e-6, abs=1e-9)
+    assert change.interval is not None
+    assert change.interval.low == pytest.approx(math.expm1(reference.low), rel=1e-6, abs=1e-9)
+    assert math.log1p(change.interval.high) == pytest.approx(min(reference.high, 700), rel=1e-6, abs=1e-9)
 
 
 @settings(deadline=None)
@@ -94,9 +94,9 @@ def test_the_interval_is_welchs_on_logarithms(before: list[float], after: list[f
 def test_runs_that_took_turns_are_paired(rounds: list[tuple[float, float]]) -> None:
     """Rounds are compared as scipy compares pairs."""
     before, after = zip(*rounds, strict=True)
-    found = judge_change(RATE, rates(before), rates(after), paired=True)
+    change = judge_change(RATE, rates(before), rates(after), paired=True)
     logs = np.log(before), np.log(after)
-    if np.ptp(logs[1] - logs[0]) < 1e-6 or "fastest" in found.why:
+    if np.ptp(logs[1] - logs[0]) < 1e-6 or "fastest" in change.why:
         return  # nothing differs; or the fastest are compared, which scipy does not know
     differences = np.sort(logs[1] - logs[0])
     out = int(0.15 * differences.size)
@@ -106,9 +106,9 @@ def test_runs_that_took_turns_are_paired(rounds: list[tuple[float, float]]) -> N
     # Yuen's error, as scipy has it for two samples, is that of h (h - 1) instead of h^2 (n - 1) / n.
     error *= math.sqrt(inner.size / (inner.size - 1) * (differences.size - 1) / differences.size)
     reach = stats.t.ppf(0.975, inner.size - 1) * error
-    assert found.interval is not None
-    assert found.interval.low == pytest.approx(math.expm1(inner.mean() - reach), rel=1e-6, abs=1e-9)
-    assert found.interval.high == pytest.approx(math.expm1(inner.mean() + reach), rel=1e-6, abs=1e-9)
+    assert change.interval is not None
+    assert change.interval.low == pytest.approx(math.expm1(inner.mean() - reach), rel=1e-6, abs=1e-9)
+    assert change.interval.high == pytest.approx(math.expm1(inner.mean() + reach), rel=1e-6, abs=1e-9)
 
 
 def test_pairing_takes_out_what_both_of_a_round_met() -> None:
@@ -121,8 +121,8 @@ def test_pairing_takes_out_what_both_of_a_round_met() -> None:
 
 def test_unequal_numbers_of_rounds_are_no_pairs() -> None:
     """Where a process is missing, nothing says which is whose."""
-    found = judged([1.0, 1.01, 1.02], [1.0, 1.01, 1.02, 1.0], paired=True)
-    assert "paired" not in found.why
+    change = judged([1.0, 1.01, 1.02], [1.0, 1.01, 1.02, 1.0], paired=True)
+    assert "paired" not in change.why
 
 
 @settings(deadline=None, max_examples=10)
@@ -131,12 +131,12 @@ def test_the_figures_agree_with_the_difference(before: list[float], after: list[
     """Whatever is compared: processes, rounds, or the fastest of them."""
     count = min(len(before), len(after))
     for here, there in ((before, after), (before[:count], after[:count]), (before * 3, before[::-1] * 3)):
-        found = judge_change(Query.parse("latency.p50"), latency(here), latency(there), paired=paired)
-        assert found.baseline is not None
-        assert found.candidate is not None
-        assert found.difference is not None
-        assert found.candidate / found.baseline - 1 == pytest.approx(found.difference, rel=1e-9, abs=1e-12)
-        assert min(here) * 0.97 <= found.baseline <= max(here) * 1.03
+        change = judge_change(Query.parse("latency.p50"), latency(here), latency(there), paired=paired)
+        assert change.baseline is not None
+        assert change.candidate is not None
+        assert change.difference is not None
+        assert change.candidate / change.baseline - 1 == pytest.approx(change.difference, rel=1e-9, abs=1e-12)
+        assert min(here) * 0.97 <= change.baseline <= max(here) * 1.03
 
 
 # --- verdicts ----------------------------------------------------------------------------------------
@@ -160,17 +160,17 @@ def test_a_verdict_needs_the_test_and_the_effect(factor: float, outcome: ChangeV
 
 def test_a_large_difference_that_is_not_certain_is_undecided() -> None:
     """An effect alone is no verdict."""
-    found = judged([1.0, 1.3, 0.8], [1.2, 1.5, 0.9])
-    assert found.outcome is ChangeVerdict.UNDECIDED
-    assert found.difference is not None
-    assert found.difference > found.smallest
-    assert found.why.startswith("further processes are needed")
+    change = judged([1.0, 1.3, 0.8], [1.2, 1.5, 0.9])
+    assert change.outcome is ChangeVerdict.UNDECIDED
+    assert change.difference is not None
+    assert change.difference > change.smallest
+    assert change.why.startswith("further processes are needed")
 
 
 def test_a_certain_difference_near_what_matters_is_undecided() -> None:
     """A test alone is no verdict, and the reason says so."""
-    found = judged(STEADY, [1.028 * each for each in STEADY])
-    assert found.why.startswith("there is a change, and it may be less")
+    change = judged(STEADY, [1.028 * each for each in STEADY])
+    assert change.why.startswith("there is a change, and it may be less")
 
 
 def test_more_throughput_is_better() -> None:
@@ -183,8 +183,11 @@ def test_more_throughput_is_better() -> None:
 def test_what_is_better_neither_way_gets_no_verdict() -> None:
     """A metric without a direction is undecided, or the same."""
     query, slow, fast = Query.parse("cpu_utilization"), STEADY, [2 * each for each in STEADY]
-    found = judge_change(query, rates(slow, "cpu_utilization"), rates(fast, "cpu_utilization"))
-    assert (found.outcome, found.why.split(";")[0]) == (ChangeVerdict.UNDECIDED, "it has no better direction")
+    change = judge_change(query, rates(slow, "cpu_utilization"), rates(fast, "cpu_utilization"))
+    assert (change.outcome, change.why.split(";")[0]) == (
+        ChangeVerdict.UNDECIDED,
+        "it has no better direction",
+    )
     assert (
         judge_change(query, rates(slow, "cpu_utilization"), rates(slow, "cpu_utilization")).outcome
         is ChangeVerdict.SAME
@@ -193,16 +196,18 @@ def test_what_is_better_neither_way_gets_no_verdict() -> None:
 
 def test_a_percentile_that_is_no_claim_is_undecided() -> None:
     """Ten samples a process certify no p99; the reason says what is missing."""
-    found = judge_change(Query.parse("latency.p99"), latency(STEADY), latency(STEADY))
-    assert (found.outcome, found.baseline, found.interval) == (ChangeVerdict.UNDECIDED, None, None)
-    assert "is not certified" in found.why
+    change = judge_change(Query.parse("latency.p99"), latency(STEADY), latency(STEADY))
+    assert (change.outcome, change.baseline, change.interval) == (ChangeVerdict.UNDECIDED, None, None)
+    assert "is not certified" in change.why
 
 
 def test_any_statistic_of_a_distribution_is_compared() -> None:
     """The mean of each process serves as well as its median."""
-    found = judge_change(Query.parse("latency.mean"), latency(STEADY), latency([2 * each for each in STEADY]))
-    assert found.difference == pytest.approx(1.0)
-    assert found.outcome is ChangeVerdict.WORSE
+    change = judge_change(
+        Query.parse("latency.mean"), latency(STEADY), latency([2 * each for each in STEADY])
+    )
+    assert change.difference == pytest.approx(1.0)
+    assert change.outcome is ChangeVerdict.WORSE
 
 
 # --- few processes -----------------------------------------------------------------------------------
@@ -241,10 +246,10 @@ def test_what_happens_once_a_process_is_not_judged_from_one_process(metric: str,
     query = Query.parse(metric)
     lone = judge_numbers(query, [factor], [1.0], smallest=0.25)
     few = judge_numbers(query, [factor, factor], [1.0, 1.0], smallest=0.25)
-    known = judge_numbers(
+    several = judge_numbers(
         query, [factor * x for x in (1.0, 1.1, 0.9, 1.05)], [1.0, 1.1, 0.9, 1.05], smallest=0.25
     )
-    assert [change.outcome for change in (lone, few, known)] == [
+    assert [change.outcome for change in (lone, few, several)] == [
         ChangeVerdict.UNDECIDED,
         ChangeVerdict.UNDECIDED,
         ChangeVerdict.BETTER,
@@ -286,17 +291,17 @@ def test_few_samples_of_a_lone_process_widen_the_interval() -> None:
 )
 def test_counts_compare_exactly(before: int, after: int, smallest: float, outcome: ChangeVerdict) -> None:
     """A count has no interval but itself; an effect that was given holds for it, too."""
-    found = judge_change(COUNT, count(before), count(after), smallest=smallest)
-    assert found.outcome is outcome
-    assert (found.interval is None) is (before == 0 < after)
+    change = judge_change(COUNT, count(before), count(after), smallest=smallest)
+    assert change.outcome is outcome
+    assert (change.interval is None) is (before == 0 < after)
 
 
 def test_what_could_not_be_counted_leaves_counts_undecided() -> None:
     """Bounds of counts that overlap allow no verdict."""
     open_ended = Interval(low=1000, high=math.inf)
     query = Query.parse("macs")
-    found = judge_change(query, count(1000, "macs", open_ended), count(1100, "macs"), smallest=0.0)
-    assert found.outcome is ChangeVerdict.UNDECIDED
+    change = judge_change(query, count(1000, "macs", open_ended), count(1100, "macs"), smallest=0.0)
+    assert change.outcome is ChangeVerdict.UNDECIDED
 
 
 @pytest.mark.parametrize(
@@ -314,8 +319,8 @@ def test_what_has_no_ratio_is_judged_by_order(
 ) -> None:
     """Errors where there were none are worse when every process agrees and there are enough of them."""
     query = Query.parse("error_rate")
-    found = judge_change(query, rates(before, "error_rate"), rates(after, "error_rate"))
-    assert found.outcome is outcome
+    change = judge_change(query, rates(before, "error_rate"), rates(after, "error_rate"))
+    assert change.outcome is outcome
 
 
 # --- several metrics together ------------------------------------------------------------------------
@@ -325,16 +330,16 @@ def test_a_gate_judges_the_headlines_that_the_baseline_has() -> None:
     """What the candidate lacks of them is undecided, not forgotten."""
     memory = Measurement(metric="process_memory", value=Distribution.of([5e8] * 20, [5e8] * 20, [5e8] * 20))
     before = result(latency(STEADY), rates(STEADY), count(10), memory)
-    found = judge_changes(before, result(latency(STEADY), rates(STEADY)))
-    assert [str(each.query) for each in found] == ["latency.p50", "process_memory.max"]
-    assert [each.outcome for each in found] == [ChangeVerdict.SAME, ChangeVerdict.UNDECIDED]
-    assert found[1].why == "not measured in the candidate"
+    changes = judge_changes(before, result(latency(STEADY), rates(STEADY)))
+    assert [str(each.query) for each in changes] == ["latency.p50", "process_memory.max"]
+    assert [each.outcome for each in changes] == [ChangeVerdict.SAME, ChangeVerdict.UNDECIDED]
+    assert changes[1].why == "not measured in the candidate"
 
 
 def test_without_headlines_all_that_both_have_is_judged() -> None:
     """Two static Results are compared by their counts."""
-    found = judge_changes(result(count(10), count(7, "trainable_parameters")), result(count(11)))
-    assert [(str(each.query), each.outcome) for each in found] == [("parameters", ChangeVerdict.WORSE)]
+    changes = judge_changes(result(count(10), count(7, "trainable_parameters")), result(count(11)))
+    assert [(str(each.query), each.outcome) for each in changes] == [("parameters", ChangeVerdict.WORSE)]
 
 
 def test_a_model_that_was_analysed_is_judged_by_what_it_costs() -> None:
@@ -363,13 +368,13 @@ def test_intervals_widen_with_unlike_metrics_and_not_with_kin() -> None:
 def test_the_smallest_effect_is_found_by_query_then_metric_then_for_all() -> None:
     """The most particular one counts."""
     both = result(latency(STEADY), rates(STEADY), count(3))
-    asked = ("latency.p50", "latency.mean", "throughput", "parameters")
+    queries = ("latency.p50", "latency.mean", "throughput", "parameters")
 
-    def smallest(**given: float) -> list[float]:
-        found = judge_changes(
-            both, both, queries=asked, smallest={k.replace("_p", ".p"): v for k, v in given.items()}
+    def smallest(**by_metric: float) -> list[float]:
+        changes = judge_changes(
+            both, both, queries=queries, smallest={k.replace("_p", ".p"): v for k, v in by_metric.items()}
         )
-        return [each.smallest for each in found]
+        return [each.smallest for each in changes]
 
     assert smallest() == [0.03, 0.03, 0.03, 0.03]
     assert smallest(latency_p50=0.1, latency=0.2, **{ALL: 0.05}) == [0.1, 0.2, 0.05, 0.05]
@@ -411,9 +416,9 @@ def test_memory_that_differs_by_less_than_an_allocator_takes_at_once_is_the_same
     query = Query.parse("process_memory.max")
 
     def compared(before: Sequence[float], after: Sequence[float]) -> ChangeVerdict:
-        sides = (Distribution.of(*([each] for each in side)) for side in (before, after))
+        distributions = (Distribution.of(*([each] for each in side)) for side in (before, after))
         return judge_change(
-            query, *(Measurement(metric="process_memory", value=side) for side in sides)
+            query, *(Measurement(metric="process_memory", value=side) for side in distributions)
         ).outcome
 
     assert compared([0.0] * 5, [4096.0] * 5) is ChangeVerdict.SAME

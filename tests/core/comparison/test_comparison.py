@@ -31,18 +31,20 @@ def test_the_whole_is_as_its_worst_part(
     one: ChangeVerdict, other: ChangeVerdict, whole: ChangeVerdict
 ) -> None:
     """Worse where anything is, undecided where anything may be, and better where something is."""
-    found = CandidateComparison(candidate=a_small_result(), changes=(changed(P50, one), changed(RATE, other)))
+    comparison = CandidateComparison(
+        candidate=a_small_result(), changes=(changed(P50, one), changed(RATE, other))
+    )
 
-    assert found.outcome is whole
+    assert comparison.outcome is whole
 
 
 def test_only_what_is_judged_makes_the_verdict() -> None:
     """A load time that nobody judges leaves it as it is; the changes are listed all the same."""
     changes = (changed(P50, ChangeVerdict.SAME), changed(RATE, ChangeVerdict.UNDECIDED))
-    found = CandidateComparison(candidate=a_small_result(), changes=changes, judged=(P50,))
+    comparison = CandidateComparison(candidate=a_small_result(), changes=changes, judged=(P50,))
 
-    assert found.outcome is ChangeVerdict.SAME
-    assert list(found.of(ChangeVerdict.UNDECIDED)) == [changes[1]]
+    assert comparison.outcome is ChangeVerdict.SAME
+    assert list(comparison.of(ChangeVerdict.UNDECIDED)) == [changes[1]]
 
 
 def test_nothing_to_judge_is_undecided() -> None:

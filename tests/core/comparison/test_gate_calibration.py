@@ -46,9 +46,9 @@ def processes(count: int, seed: int = 0, *, spread: float = 0.015, tails: float 
 def test_rounds_go_to_and_fro_and_a_slowdown_is_put_into_times() -> None:
     """The first of a round is the baseline, and in the next round the candidate; memory is left alone."""
     compare = rehearse_gate({SPEED: [1.0, 2.0, 2.0, 1.0, 1.0, 2.0], MEMORY: [7.0] * 6}, slowdown=0.5)
-    found = compare(0, 3, 0.95)
-    assert found is not None
-    speed, memory = found
+    changes = compare(0, 3, 0.95)
+    assert changes is not None
+    speed, memory = changes
     assert (speed.baseline, speed.candidate) == pytest.approx((1.0, 3.0))
     assert (memory.baseline, memory.candidate) == pytest.approx((7.0, 7.0))
     assert compare(0, 4, 0.95) is None
@@ -65,11 +65,11 @@ def test_draws_keep_neighbours_and_metrics_together() -> None:
 
 def test_a_calibration_counts_alarms_and_finds_the_smallest_effect() -> None:
     """On a calm machine nothing is alarmed, few rounds are bought, and some percent are seen."""
-    found = calibrate(processes(40, spread=0.005, tails=0.0), RULE, rounds=ROUNDS, comparisons=60)
-    assert (found.comparisons, found.alarms) == (60, 0)
-    assert 5 <= found.rounds <= ROUNDS
-    assert found.smallest is not None
-    assert 0.02 < found.smallest < 0.06
+    calibration = calibrate(processes(40, spread=0.005, tails=0.0), RULE, rounds=ROUNDS, comparisons=60)
+    assert (calibration.comparisons, calibration.alarms) == (60, 0)
+    assert 5 <= calibration.rounds <= ROUNDS
+    assert calibration.smallest is not None
+    assert 0.02 < calibration.smallest < 0.06
 
 
 def test_a_machine_on_which_nothing_can_be_seen_is_called_so() -> None:

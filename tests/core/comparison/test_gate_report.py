@@ -44,14 +44,14 @@ def ruling(verdict: Verdict, *changes: Change) -> GateDecision:
 
 def test_bounds_changes_and_failures_are_one_list() -> None:
     """Each check has its kind, its name, its verdict."""
-    found = GateReport(result=RESULT, ruling=ruling(Verdict.BROKEN, WORSE, SAME)).with_bounds(JUDGEMENTS)
-    assert [(check.kind, check.verdict) for check in found.checks] == [
+    report = GateReport(result=RESULT, ruling=ruling(Verdict.BROKEN, WORSE, SAME)).with_bounds(JUDGEMENTS)
+    assert [(check.kind, check.verdict) for check in report.checks] == [
         ("bound", JUDGEMENTS[0].verdict),
         ("bound", JUDGEMENTS[1].verdict),
         ("change", Verdict.BROKEN),
         ("change", Verdict.HELD),
     ]
-    assert found.verdict is Verdict.BROKEN
+    assert report.verdict is Verdict.BROKEN
     failed = GateReport(result=a_failed_result())
     assert (failed.checks[0].kind, failed.verdict) == ("failure", Verdict.BROKEN)
 
@@ -69,9 +69,9 @@ def test_a_gate_holds_only_where_everything_does() -> None:
 
 def test_what_was_not_confirmed_is_open() -> None:
     """A metric that was worse at first fails nothing by itself."""
-    found = GateReport(result=RESULT, ruling=replace(ruling(Verdict.UNDECIDED, WORSE), confirmation=()))
-    assert found.checks[0].verdict is Verdict.UNDECIDED
-    assert found.checks[0].text.endswith("(+15.0 to +25.0%): looks worse, not confirmed")
+    report = GateReport(result=RESULT, ruling=replace(ruling(Verdict.UNDECIDED, WORSE), confirmation=()))
+    assert report.checks[0].verdict is Verdict.UNDECIDED
+    assert report.checks[0].text.endswith("(+15.0 to +25.0%): looks worse, not confirmed")
 
 
 def test_a_change_is_told_with_its_figures() -> None:

@@ -55,52 +55,52 @@ SAME = a_change(ChangeVerdict.SAME, low=-0.01, high=0.01)
 OPEN = a_change(ChangeVerdict.UNDECIDED, low=-0.05, high=0.08)  # its middle does not matter
 
 
-def told(
-    *looks: Change | None, asked: list[tuple[int, int]] | None = None
+def compare_in_turn(
+    *changes: Change | None, stretches: list[tuple[int, int]] | None = None
 ) -> Callable[[int, int, float], tuple[Change, ...] | None]:
     """Answer one stretch of rounds after the other, the same at any level."""
-    known: dict[tuple[int, int], tuple[Change, ...] | None] = {}
-    rest = iter(looks)
+    answers: dict[tuple[int, int], tuple[Change, ...] | None] = {}
+    rest = iter(changes)
 
     def compare(begin: int, end: int, level: float) -> tuple[Change, ...] | None:
         del level
-        if (begin, end) not in known:
-            if asked is not None:
-                asked.append((begin, end))
-            found = next(rest, None)
-            known[begin, end] = None if found is None else (found,)
-        return known[begin, end]
+        if (begin, end) not in answers:
+            if stretches is not None:
+                stretches.append((begin, end))
+            change = next(rest, None)
+            answers[begin, end] = None if change is None else (change,)
+        return answers[begin, end]
 
     return compare
 
 
 def test_what_is_shown_to_hold_passes_after_the_first_look() -> None:
     """Five rounds are enough for what is plain."""
-    found = decide_gate(told(SAME), RULE)
-    assert (found.verdict, found.rounds, found.worse, found.open) == (Verdict.HELD, 5, (), ())
+    ruling = decide_gate(compare_in_turn(SAME), RULE)
+    assert (ruling.verdict, ruling.rounds, ruling.worse, ruling.open) == (Verdict.HELD, 5, (), ())
 
 
 def test_what_is_worse_fails_when_as_many_fresh_rounds_confirm_it() -> None:
     """The second run is judged by itself, and all rounds together."""
-    asked: list[tuple[int, int]] = []
-    found = decide_gate(told(WORSE, WORSE, WORSE, asked=asked), RULE)
-    assert asked == [(0, 5), (5, 10), (0, 10)]
-    assert (found.verdict, found.rounds, found.worse) == (Verdict.BROKEN, 10, (WORSE,))
+    stretches: list[tuple[int, int]] = []
+    ruling = decide_gate(compare_in_turn(WORSE, WORSE, WORSE, stretches=stretches), RULE)
+    assert stretches == [(0, 5), (5, 10), (0, 10)]
+    assert (ruling.verdict, ruling.rounds, ruling.worse) == (Verdict.BROKEN, 10, (WORSE,))
 
 
 def test_what_a_second_run_does_not_confirm_goes_on_with_all_rounds() -> None:
     """The rounds of the second run join the first ones, and are not bought again."""
-    asked: list[tuple[int, int]] = []
-    found = decide_gate(told(WORSE, SAME, WORSE, SAME, asked=asked), RULE)
-    assert asked == [(0, 5), (5, 10), (0, 10), (0, 13)]
-    assert (found.verdict, found.worse) == (Verdict.HELD, ())
+    stretches: list[tuple[int, int]] = []
+    ruling = decide_gate(compare_in_turn(WORSE, SAME, WORSE, SAME, stretches=stretches), RULE)
+    assert stretches == [(0, 5), (5, 10), (0, 10), (0, 13)]
+    assert (ruling.verdict, ruling.worse) == (Verdict.HELD, ())
 
 
 def test_another_metric_does_not_confirm() -> None:
     """What was not worse at first is no confirmation."""
     other = a_change(ChangeVerdict.WORSE, query=RATE, low=-0.3, high=-0.1)
-    found = decide_gate(told(WORSE, other, other, SAME), RULE)
-    assert found.verdict is Verdict.HELD
+    ruling = decide_gate(compare_in_turn(WORSE, other, other, SAME), RULE)
+    assert ruling.verdict is Verdict.HELD
 
 
 @pytest.mark.parametrize(
@@ -131,17 +131,17 @@ def test_a_rate_is_worse_when_it_falls() -> None:
 
 def test_rounds_are_bought_while_it_is_undecided_and_not_beyond() -> None:
     """After the last look it stays undecided."""
-    asked: list[tuple[int, int]] = []
-    found = decide_gate(told(OPEN, OPEN, OPEN, OPEN, asked=asked), RULE)
-    assert asked == [(0, 5), (0, 8), (0, 13), (0, 20)]
-    assert (found.verdict, found.rounds, found.open) == (Verdict.UNDECIDED, 20, (OPEN,))
+    stretches: list[tuple[int, int]] = []
+    ruling = decide_gate(compare_in_turn(OPEN, OPEN, OPEN, OPEN, stretches=stretches), RULE)
+    assert stretches == [(0, 5), (0, 8), (0, 13), (0, 20)]
+    assert (ruling.verdict, ruling.rounds, ruling.open) == (Verdict.UNDECIDED, 20, (OPEN,))
 
 
 @pytest.mark.parametrize("most", [5, 20, 40, 60])
 def test_the_error_of_the_looks_is_that_of_the_whole(most: int) -> None:
     """What all looks together may err is what a single one might, and the first one errs least."""
     rule = GateRule(most=most)
-    errors = [1 - rule.level(look) for look in rule.interim_rounds]
+    errors = [1 - rule.level(rounds) for rounds in rule.interim_rounds]
     assert sum(errors) == pytest.approx(1 - rule.passing)
     assert errors[0] == min(errors)
 
@@ -156,8 +156,8 @@ def test_a_slowdown_of_what_matters_is_let_through_in_one_of_twenty_cases(spread
         before, after = np.exp(spread * source.standard_normal((2, 2 * most)) / 2**0.5)
 
         def compare(begin: int, end: int, level: float) -> tuple[Change, ...]:
-            sides = before[begin:end].tolist(), (1.03 * after[begin:end]).tolist()
-            return (judge_numbers(SPEED, *sides, smallest=0.03, level=level, paired=True),)
+            pair = before[begin:end].tolist(), (1.03 * after[begin:end]).tolist()
+            return (judge_numbers(SPEED, *pair, smallest=0.03, level=level, paired=True),)
 
         return decide_gate(compare, GateRule(most=most)).verdict is Verdict.HELD
 
@@ -166,7 +166,7 @@ def test_a_slowdown_of_what_matters_is_let_through_in_one_of_twenty_cases(spread
 
 def test_without_rounds_nothing_is_decided() -> None:
     """Neither a first look nor a confirmation that could not be had is a verdict."""
-    none, unconfirmed = decide_gate(told(), RULE), decide_gate(told(WORSE), RULE)
+    none, unconfirmed = decide_gate(compare_in_turn(), RULE), decide_gate(compare_in_turn(WORSE), RULE)
     assert (none.verdict, none.why) == (Verdict.UNDECIDED, "too few rounds could be run")
     assert (unconfirmed.verdict, unconfirmed.rounds) == (Verdict.UNDECIDED, 5)
     assert "no second run" in unconfirmed.why

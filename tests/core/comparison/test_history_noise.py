@@ -41,22 +41,22 @@ def test_it_is_the_standard_deviation_around_levels() -> None:
     flat = trend("net", P50, history(*map(exp, noise)))
     stepped = trend("net", P50, history(*map(exp, noise), *(2 * exp(each) for each in noise)))
 
-    found = scatter([flat], *days(1, 3))  # type: ignore[arg-type]
-    assert found is not None
-    assert found.degrees == 5
-    assert 0.01 <= found.relative <= 0.025
-    assert found.of_a_difference == pytest.approx(sqrt(2) * found.relative)
-    told = scatter([stepped], *days(1, 3))  # type: ignore[arg-type]
-    assert told is not None
-    assert told.degrees == 10
-    assert told.relative < 0.025
+    of_flat = scatter([flat], *days(1, 3))  # type: ignore[arg-type]
+    assert of_flat is not None
+    assert of_flat.degrees == 5
+    assert 0.01 <= of_flat.relative <= 0.025
+    assert of_flat.of_a_difference == pytest.approx(sqrt(2) * of_flat.relative)
+    of_stepped = scatter([stepped], *days(1, 3))  # type: ignore[arg-type]
+    assert of_stepped is not None
+    assert of_stepped.degrees == 10
+    assert of_stepped.relative < 0.025
 
 
 def test_a_history_covers_what_it_is_as_long_as() -> None:
     """Of six days it tells nothing about ten; and of four results nothing at all."""
-    found = [scatter([trend("net", P50, history(*[1.0] * 6))], *days(1, last)) for last in (6, 11)]  # type: ignore[arg-type]
+    scatters = [scatter([trend("net", P50, history(*[1.0] * 6))], *days(1, last)) for last in (6, 11)]  # type: ignore[arg-type]
 
-    assert [each is not None and each.covers for each in found] == [True, False]
+    assert [each is not None and each.covers for each in scatters] == [True, False]
     assert scatter([trend("net", P50, history(*[1.0] * 4))], *days(1, 2)) is None  # type: ignore[arg-type]
 
 
@@ -71,10 +71,10 @@ def test_it_takes_the_place_of_what_is_assumed_and_widens_what_is_too_narrow() -
     one = latency(1.0), latency(1.1)
     many = latency(1.0, 1.001, 0.999), latency(1.1, 1.101, 1.099)
 
-    def width(pair: tuple[Measurement, Measurement], told: Scatter | None) -> float:
-        found = judge_change(P50, *pair, scatter=told)
-        assert found.interval is not None
-        return found.interval.high - found.interval.low
+    def width(pair: tuple[Measurement, Measurement], noise: Scatter | None) -> float:
+        change = judge_change(P50, *pair, scatter=noise)
+        assert change.interval is not None
+        return change.interval.high - change.interval.low
 
     assert width(one, quiet) < 0.01 < width(one, None)
     assert "the variation of stored results of it (0.001)" in judge_change(P50, *one, scatter=quiet).why

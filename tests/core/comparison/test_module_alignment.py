@@ -29,25 +29,25 @@ def paths(before: list[AlignedModule], after: list[AlignedModule]) -> dict[str |
 
 def test_what_is_alike_is_matched_with_itself() -> None:
     """Two equal models have every module matched, the whole with the whole."""
-    found = align(nodes(*MLP), nodes(*MLP))
+    pairs = align(nodes(*MLP), nodes(*MLP))
 
-    assert all(old == new for old, new in found)
-    assert len(found) == 5
+    assert all(old == new for old, new in pairs)
+    assert len(pairs) == 5
 
 
 def test_an_inserted_module_shifts_the_numbers_of_those_behind_it() -> None:
     """They are matched by their class and order, and only the new one is new."""
-    found = paths(nodes(*MLP), nodes("0 Linear", "1 ReLU", "2 Dropout", "3 Linear", "4 ReLU"))
+    partners = paths(nodes(*MLP), nodes("0 Linear", "1 ReLU", "2 Dropout", "3 Linear", "4 ReLU"))
 
-    assert found == {"0": "0", "1": "1", "2": None, "3": "2", "4": "3"}
+    assert partners == {"0": "0", "1": "1", "2": None, "3": "2", "4": "3"}
 
 
 def test_a_removed_module_is_gone() -> None:
     """It comes behind what it followed, without anything that it has become."""
-    found = align(nodes(*MLP), nodes("0 Linear", "1 Linear", "2 ReLU"))
+    pairs = align(nodes(*MLP), nodes("0 Linear", "1 Linear", "2 ReLU"))
 
-    assert found[2] == (AlignedModule("1", "ReLU"), None)
-    assert [new.path for _, new in found if new] == ["", "0", "1", "2"]
+    assert pairs[2] == (AlignedModule("1", "ReLU"), None)
+    assert [new.path for _, new in pairs if new] == ["", "0", "1", "2"]
 
 
 def test_what_went_from_the_beginning_comes_first() -> None:
@@ -159,9 +159,9 @@ def test_a_module_that_is_listed_behind_those_in_it_holds_them_all_the_same() ->
 
 def test_a_name_outweighs_nothing_but_a_number_is_only_a_place() -> None:
     """A module of the same name and another class is the same, changed."""
-    found = paths(nodes("body Block", "head Linear"), nodes("body Wide", "head Linear"))
+    partners = paths(nodes("body Block", "head Linear"), nodes("body Wide", "head Linear"))
 
-    assert found == {"body": "body", "head": "head"}
+    assert partners == {"body": "body", "head": "head"}
 
 
 def test_a_replaced_module_in_a_sequence_is_matched_with_what_it_replaces() -> None:
@@ -199,10 +199,10 @@ def test_very_many_are_matched_by_their_names() -> None:
     before = nodes("b Linear", *(f"a{n} Linear" for n in range(1100)))
     after = nodes("c Norm", *(f"a{n} Linear" for n in range(1100)))
 
-    found = paths(before, after)
+    partners = paths(before, after)
 
-    assert found["a1099"] == "a1099"
-    assert found["c"] is None
+    assert partners["a1099"] == "a1099"
+    assert partners["c"] is None
 
 
 kinds = st.sampled_from(["Linear", "ReLU", "Norm", ""])
@@ -212,11 +212,11 @@ sequences = st.lists(kinds, max_size=8).map(lambda ks: nodes(*(f"{n} {kind}" for
 @given(sequences, sequences)
 def test_every_module_comes_up_once(before: list[AlignedModule], after: list[AlignedModule]) -> None:
     """Whatever the two are, nothing is lost and nothing is counted twice, and what is matched is alike."""
-    found = align(before, after)
+    pairs = align(before, after)
 
-    assert [new for _, new in found if new is not None] == after
-    olds = [old for old, _ in found if old is not None]
+    assert [new for _, new in pairs if new is not None] == after
+    olds = [old for old, _ in pairs if old is not None]
     assert sorted(olds, key=before.index) == before
-    assert all(old.kind == new.kind or old.label == new.label for old, new in found if old and new)
-    told = [pair for group in group_unmatched(found) for pair in group]
-    assert sorted(map(str, told)) == sorted(map(str, found))
+    assert all(old.kind == new.kind or old.label == new.label for old, new in pairs if old and new)
+    grouped = [pair for group in group_unmatched(pairs) for pair in group]
+    assert sorted(map(str, grouped)) == sorted(map(str, pairs))

@@ -16,20 +16,20 @@ def test_rounds_go_to_and_fro() -> None:
     """Neither side is always the first of a round."""
     turns = RoundSchedule(side_count=2, first=3, most=3)
 
-    assert [side for _, sides in turns.rounds(0, 3) for side in sides] == [0, 1, 1, 0, 0, 1]
+    assert [side for _, order in turns.rounds(0, 3) for side in order] == [0, 1, 1, 0, 0, 1]
     assert turns.order == "alternating"
 
 
 def test_three_sides_go_to_and_fro_as_well() -> None:
     """The middle one stays in the middle, and the others change places."""
-    assert [sides for _, sides in RoundSchedule(side_count=3).rounds(1, 3)] == [(2, 1, 0), (0, 1, 2)]
+    assert [order for _, order in RoundSchedule(side_count=3).rounds(1, 3)] == [(2, 1, 0), (0, 1, 2)]
 
 
 def test_blocks_are_one_side_after_the_other() -> None:
     """All runs of a side come together."""
     turns = RoundSchedule(side_count=2, first=3, most=3, block=True)
 
-    assert [side for _, sides in turns.rounds(0, 3) for side in sides] == [0, 0, 0, 1, 1, 1]
+    assert [side for _, order in turns.rounds(0, 3) for side in order] == [0, 0, 0, 1, 1, 1]
     assert turns.order == "block"
 
 
@@ -54,12 +54,14 @@ def test_impossible_rounds_are_refused(first: int, most: int) -> None:
 
 
 @given(st.integers(2, 5), st.integers(0, 5), st.integers(1, 6), st.booleans())
-def test_each_side_is_run_once_in_each_round(sides: int, begin: int, more: int, block: bool) -> None:
+def test_each_side_is_run_once_in_each_round(side_count: int, begin: int, more: int, block: bool) -> None:
     """However they are laid out."""
-    rounds = RoundSchedule(side_count=sides, block=block).rounds(begin, begin + more)
-    runs = Counter((number, side) for number, sides in rounds for side in sides)
+    rounds = RoundSchedule(side_count=side_count, block=block).rounds(begin, begin + more)
+    runs = Counter((number, side) for number, order in rounds for side in order)
 
-    assert runs == Counter((number, side) for number in range(begin, begin + more) for side in range(sides))
+    assert runs == Counter(
+        (number, side) for number in range(begin, begin + more) for side in range(side_count)
+    )
 
 
 def test_the_rounds_of_a_verdict_may_take_all_of_the_time() -> None:

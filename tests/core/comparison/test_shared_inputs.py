@@ -20,18 +20,18 @@ def test_inputs_are_shared_if_several_models_were_given_the_same(
     inputs: list[tuple[InputSpec, ...]], *, shared: bool
 ) -> None:
     """One model, models without a given input and models with their own share none."""
-    jobs = [replace(a_job(), inputs=given) for given in inputs]
+    jobs = [replace(a_job(), inputs=specs) for specs in inputs]
 
     assert share_inputs(jobs) is shared
 
 
 @pytest.mark.parametrize(
-    ("given", "ending"),
+    ("spec", "ending"),
     [(X, "; give each model its own with `baseline_inputs` and `candidate_inputs`."), (Z, ".")],
 )
-def test_a_refused_input_says_how_each_model_gets_its_own(given: InputSpec, ending: str) -> None:
+def test_a_refused_input_says_how_each_model_gets_its_own(spec: InputSpec, ending: str) -> None:
     """The model that refuses is named; who gave it its own input already needs no such advice."""
-    jobs = [replace(a_job("a"), inputs=(given,)), replace(a_job("b"), inputs=(X,))]
+    jobs = [replace(a_job("a"), inputs=(spec,)), replace(a_job("b"), inputs=(X,))]
 
     message = name_refusing_side("There is no input 'x'; known: z.", 1, jobs)
 

@@ -25,8 +25,8 @@ def readings(values: Sequence[float], query: Query = LATENCY, **changes: dict[in
     """A history; `changes` says from which place on which fact has which value."""
 
     def fact(name: str, place: int) -> str:
-        given = changes.get(name, {})
-        return next((given[at] for at in sorted(given, reverse=True) if at <= place), "first")
+        by_place = changes.get(name, {})
+        return next((by_place[at] for at in sorted(by_place, reverse=True) if at <= place), "first")
 
     del query
     return [
@@ -55,18 +55,18 @@ def of(values: Sequence[float], query: Query = LATENCY, **changes: dict[int, str
 class TestTrend:
     def test_a_step_to_the_worse_is_a_regression(self) -> None:
         """More latency from one result on is one, with the size and the interval of the step."""
-        found = of(wobbling((1.0, 12), (1.1, 12)), digest={12: "other"})
+        history = of(wobbling((1.0, 12), (1.1, 12)), digest={12: "other"})
 
-        (step,) = found.regressions
+        (step,) = history.regressions
         assert step.at == 12
         assert step.change == pytest.approx(0.1, abs=0.01)
         assert step.interval.low < 0.1 < step.interval.high
         assert step.mark is not None
         assert step.mark.model
         assert step.outcome is ChangeVerdict.WORSE
-        assert [len(level) for level in found.levels] == [12, 12]
-        assert found.noise == pytest.approx(0.007, abs=0.004)
-        assert found.detectable == 0.03
+        assert [len(level) for level in history.levels] == [12, 12]
+        assert history.noise == pytest.approx(0.007, abs=0.004)
+        assert history.detectable == 0.03
 
     def test_less_of_what_is_better_more_of_is_a_regression(self) -> None:
         """Of throughput it is the fall, and the rise is better."""
@@ -77,32 +77,32 @@ class TestTrend:
 
     def test_what_is_neither_is_undecided(self) -> None:
         """A step of a metric without a better way is told, and is no regression."""
-        found = of(wobbling((1.0, 12), (1.1, 12)), Query.parse("requests"))
-        assert [step.outcome for step in found.steps] == [ChangeVerdict.UNDECIDED]
-        assert not found.regressions
+        history = of(wobbling((1.0, 12), (1.1, 12)), Query.parse("requests"))
+        assert [step.outcome for step in history.steps] == [ChangeVerdict.UNDECIDED]
+        assert not history.regressions
 
     def test_what_was_undone_is_no_regression(self) -> None:
         """A step that a later one took back does not stand."""
-        found = of(wobbling((1.0, 12), (1.2, 12), (1.0, 12)))
-        assert [step.standing for step in found.steps] == [False, True] or not found.regressions
-        assert found.steps[0].standing is False
-        assert not found.regressions
+        history = of(wobbling((1.0, 12), (1.2, 12), (1.0, 12)))
+        assert [step.standing for step in history.steps] == [False, True] or not history.regressions
+        assert history.steps[0].standing is False
+        assert not history.regressions
 
     @pytest.mark.parametrize("fact", ["torch", "processor"])
     @pytest.mark.parametrize("at", [11, 12, 13])
     def test_a_change_of_the_environment_is_not_blamed_on_the_model(self, fact: str, at: int) -> None:
         """A step with another version, or another machine, at its place or beside it, is no regression."""
         when = {"torch": {0: "1.0"}, "processor": {0: "1.0"}, fact: {at: "2.0"}}
-        found = of(
+        history = of(
             wobbling((1.0, 12), (1.2, 12)),
             digest={12: "other"},
             torch=when["torch"],
             processor=when["processor"],
         )
 
-        (step,) = found.steps
+        (step,) = history.steps
         assert not step.blamed
-        assert not found.regressions
+        assert not history.regressions
         assert step.mark is not None
         assert step.mark.model
         facts = (*step.mark.software, *step.mark.hardware)
@@ -110,9 +110,9 @@ class TestTrend:
 
     def test_a_change_elsewhere_excuses_nothing(self) -> None:
         """What changed long before a step did not make it."""
-        found = of(wobbling((1.0, 12), (1.2, 12)), torch={4: "2.0"})
-        assert found.regressions
-        assert [mark.at for mark in found.marks] == [4]
+        history = of(wobbling((1.0, 12), (1.2, 12)), torch={4: "2.0"})
+        assert history.regressions
+        assert [mark.at for mark in history.marks] == [4]
 
     def test_the_newest_are_named_when_they_lie_far_off(self) -> None:
         """One or two make no level; which side they lie on must be one."""
@@ -148,13 +148,13 @@ class TestReading:
     def test_it_is_one_number_of_a_result(self) -> None:
         """With its interval, and what else may have changed."""
         result = a_result()
-        found = Reading.of(result, Query.parse("throughput"))
+        reading = Reading.of(result, Query.parse("throughput"))
 
-        assert found is not None
-        assert (found.value, found.interval) == (6200.5, Interval(low=6100.0, high=6300.0))
-        assert found.software == result.environment.software
+        assert reading is not None
+        assert (reading.value, reading.interval) == (6200.5, Interval(low=6100.0, high=6300.0))
+        assert reading.software == result.environment.software
         assert result.model is not None
-        assert found.digest == result.model.digest
+        assert reading.digest == result.model.digest
 
     def test_what_is_no_claim_is_none(self) -> None:
         """Nor is what failed, and what was not measured."""
@@ -164,9 +164,9 @@ class TestReading:
 
     def test_a_result_without_a_model_has_no_digest(self) -> None:
         """A loader that tells none leaves it empty."""
-        found = Reading.of(a_result(model=None), Query.parse("throughput"))
-        assert found is not None
-        assert found.digest == ""
+        reading = Reading.of(a_result(model=None), Query.parse("throughput"))
+        assert reading is not None
+        assert reading.digest == ""
 
 
 class TestSetup:

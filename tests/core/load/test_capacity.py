@@ -42,8 +42,8 @@ def judged(value: float | None, half: float | None, bound: Constraint = BOUND, *
     ends = None if half is None else Interval(low=(value or 0.0) - half, high=(value or 0.0) + half)
     if answer:
         ends = Interval(low=answer["low"], high=math.inf)
-    found = Answer(query=bound.query, value=value, interval=ends)
-    return LoadPoint(load=1.0, judgements=(bound.on(found),))
+    reached = Answer(query=bound.query, value=value, interval=ends)
+    return LoadPoint(load=1.0, judgements=(bound.on(reached),))
 
 
 def rung(load: float, value: float | None, half: float | None = 1e-6, **changes: object) -> LoadPoint:
@@ -83,7 +83,7 @@ def full_server(workers: int, service: float) -> Callable[[float], float]:
     return lambda load: service * max(load, workers) / workers
 
 
-def found(
+def find_capacity(
     search: CapacitySearch, truth: Callable[[float], float], sigma: float = 0.0, seed: int = 0
 ) -> Capacity:
     """Search where each measurement errs by so much, relatively, less where it takes longer."""
@@ -108,7 +108,7 @@ class TestWithoutNoise:
     ) -> None:
         """Ten measurements leave nothing between, or less than was asked; at worst, a quarter."""
         truth = math.floor(workers * 0.1 / service + 1e-9)
-        capacity = found(replace(SEARCH, most=100_000), full_server(workers, service))
+        capacity = find_capacity(replace(SEARCH, most=100_000), full_server(workers, service))
 
         assert capacity.passed is not None
         assert capacity.failed is not None
@@ -121,11 +121,11 @@ class TestWithoutNoise:
 
     def test_a_latency_that_shows_the_way_is_followed(self) -> None:
         """One worker of 1.1 ms: the capacity is 90, and the curve leads there without doubling."""
-        assert len(found(SEARCH, full_server(1, 0.0011)).rungs) <= 6
+        assert len(find_capacity(SEARCH, full_server(1, 0.0011)).rungs) <= 6
 
     def test_the_search_is_a_function_of_its_history(self) -> None:
         """The same history gives the same step, and the answer holds the history."""
-        capacity = found(SEARCH, full_server(4, 0.02), sigma=0.03, seed=5)
+        capacity = find_capacity(SEARCH, full_server(4, 0.02), sigma=0.03, seed=5)
 
         for length in range(len(capacity.rungs)):
             step = propose(SEARCH, capacity.rungs[:length])
@@ -135,14 +135,14 @@ class TestWithoutNoise:
 
     def test_the_start_may_be_too_high(self) -> None:
         """A first load that breaks the bound is lowered until one holds it."""
-        capacity = found(replace(SEARCH, start=500.0), full_server(1, 0.019))
+        capacity = find_capacity(replace(SEARCH, start=500.0), full_server(1, 0.019))
 
         assert (capacity.passed, capacity.failed) == (5.0, 6.0)
         assert loads(capacity)[0] == 500.0
 
     def test_not_even_one_slot(self) -> None:
         """A server slower than the bound holds it under no load."""
-        capacity = found(replace(SEARCH, start=8.0), full_server(4, 0.5))
+        capacity = find_capacity(replace(SEARCH, start=8.0), full_server(4, 0.5))
 
         assert (capacity.passed, capacity.failed, capacity.end) == (None, 1.0, SearchEnd.SMALLEST)
         assert capacity.best is None
@@ -150,14 +150,14 @@ class TestWithoutNoise:
 
     def test_a_server_that_holds_everything(self) -> None:
         """The largest load that may be tried is tried, and is an answer without an upper end."""
-        capacity = found(replace(SEARCH, most=300.0), lambda _load: 0.001)
+        capacity = find_capacity(replace(SEARCH, most=300.0), lambda _load: 0.001)
 
         assert (capacity.passed, capacity.failed, capacity.end) == (300.0, None, SearchEnd.LARGEST)
 
     def test_a_rate_is_no_whole_number(self) -> None:
         """Of an open loop the rate is searched, to the resolution."""
         search = CapacitySearch(bounds=(BOUND,), knob=RATE, start=3.0, most=1e6)
-        capacity = found(search, lambda rate: 0.01 / (1 - rate / 77.7) if rate < 77.7 else 10.0)
+        capacity = find_capacity(search, lambda rate: 0.01 / (1 - rate / 77.7) if rate < 77.7 else 10.0)
 
         assert capacity.end is SearchEnd.RESOLVED
         assert capacity.passed is not None
@@ -166,7 +166,9 @@ class TestWithoutNoise:
 
     def test_a_rate_may_begin_too_high(self) -> None:
         """Lowered below one a second too."""
-        capacity = found(CapacitySearch(bounds=(BOUND,), knob=RATE, start=3.0), lambda rate: 0.2 * rate)
+        capacity = find_capacity(
+            CapacitySearch(bounds=(BOUND,), knob=RATE, start=3.0), lambda rate: 0.2 * rate
+        )
 
         assert capacity.passed is not None
         assert capacity.failed is not None
@@ -174,7 +176,7 @@ class TestWithoutNoise:
 
     def test_few_measurements_leave_a_wide_interval(self) -> None:
         """The number of measurements is kept to, and the answer is what is sure by then."""
-        capacity = found(replace(SEARCH, measurements=4), full_server(40, 0.01))
+        capacity = find_capacity(replace(SEARCH, measurements=4), full_server(40, 0.01))
 
         assert (capacity.end, len(capacity.rungs)) == (SearchEnd.MEASUREMENTS, 4)
         assert (capacity.passed or 0) <= 400 < (capacity.failed or math.inf)
@@ -190,7 +192,7 @@ class TestWithNoise:
         for seed in range(count):
             workers, service = rng.randint(1, 30), 0.1 * math.exp(rng.uniform(-4, -0.3))
             truth = math.floor(workers * 0.1 / service)
-            capacity = found(replace(SEARCH, most=10_000), full_server(workers, service), sigma, seed)
+            capacity = find_capacity(replace(SEARCH, most=10_000), full_server(workers, service), sigma, seed)
             assert len(capacity.rungs) <= 10
             missed += not (capacity.passed or 0) <= truth < (capacity.failed or math.inf)
 
@@ -198,20 +200,20 @@ class TestWithNoise:
 
     def test_less_noise_gives_a_narrower_answer(self) -> None:
         """The interval is as wide as the noise makes it."""
-        answers = [found(SEARCH, full_server(4, 0.004), sigma, seed=3) for sigma in (0.005, 0.08)]
+        answers = [find_capacity(SEARCH, full_server(4, 0.004), sigma, seed=3) for sigma in (0.005, 0.08)]
         first, second = (math.log((c.failed or 0) / (c.passed or 1)) for c in answers)
 
         assert first < second
 
     def test_what_is_too_near_to_be_told_apart_is_left_open(self) -> None:
         """Very loud noise ends the search before its measurements are used up."""
-        ends = {found(SEARCH, full_server(4, 0.004), 0.3, seed).end for seed in range(20)}
+        ends = {find_capacity(SEARCH, full_server(4, 0.004), 0.3, seed).end for seed in range(20)}
 
         assert SearchEnd.INDISTINCT in ends
 
     def test_near_the_bound_it_takes_more_time(self) -> None:
         """Far loads are measured as the Plan says, near ones for longer, and none beyond patience."""
-        capacity = found(SEARCH, full_server(4, 0.004), 0.05, seed=1)
+        capacity = find_capacity(SEARCH, full_server(4, 0.004), 0.05, seed=1)
         total: dict[float, float] = {}
         for each in capacity.rungs:
             total[each.load] = total.get(each.load, 0.0) + each.care
@@ -499,16 +501,16 @@ class TestAnswer:
     def test_a_bound_on_a_rate_is_told_and_does_not_steer(self) -> None:
         """More load does not break a throughput; where the best load lacks what was asked for, it is told."""
         rate = Constraint.parse("throughput >= 100/s")
-        wanted = rate.on(Answer(query=rate.query, value=60.0, interval=Interval(low=59, high=61)))
+        judgement = rate.on(Answer(query=rate.query, value=60.0, interval=Interval(low=59, high=61)))
 
         def both(load: float, p99: float) -> LoadPoint:
-            return LoadPoint(load=load, judgements=(*judged(p99, 1e-6).judgements, wanted))
+            return LoadPoint(load=load, judgements=(*judged(p99, 1e-6).judgements, judgement))
 
         search = CapacitySearch(bounds=(BOUND, rate), measurements=2)
         answer = propose(search, [both(1, 0.05), both(2, 0.2)])
         assert isinstance(answer, Capacity)
         assert (answer.passed, answer.failed) == (1.0, 2.0)
-        assert answer.unmet == (wanted,)
+        assert answer.unmet == (judgement,)
         assert answer.verdict is Verdict.BROKEN
 
     def test_the_longest_measurement_is_quoted_until_a_fresh_server_has_spoken(self) -> None:

@@ -26,11 +26,11 @@ def test_the_forms_are_those_of_the_protocols() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [(b"plain", "not what gzip"), (compress(b"a", "gzip")[:-3], "incomplete")],
     ids=["plain", "cut"],
 )
-def test_what_cannot_be_decompressed_is_an_error(data: bytes, said: str) -> None:
+def test_what_cannot_be_decompressed_is_an_error(data: bytes, message: str) -> None:
     """Neither format, or cut short."""
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         decompress(data)

@@ -47,7 +47,7 @@ def test_a_url_says_where_a_model_is(url: str, endpoint: Endpoint, transport: Tr
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "message"),
     [
         ("http://h:99999", "host or port cannot be read"),
         ("http://[::1", "host or port cannot be read"),
@@ -61,9 +61,9 @@ def test_a_url_says_where_a_model_is(url: str, endpoint: Endpoint, transport: Tr
         ("https://h#m,verify=maybe", "must be true or false"),
     ],
 )
-def test_what_is_no_such_url_is_refused(url: str, said: str) -> None:
+def test_what_is_no_such_url_is_refused(url: str, message: str) -> None:
     """A URL that is none, has no effect, or holds a secret is refused in a sentence that does not tell it."""
-    with pytest.raises(RequestError, match=said) as caught:
+    with pytest.raises(RequestError, match=message) as caught:
         parse_endpoint(url)
     assert is_one_sentence(str(caught.value))
     assert "secret" not in str(caught.value)

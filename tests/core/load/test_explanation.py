@@ -110,19 +110,19 @@ def test_a_delay_lands_in_its_own_hop(stage: str, label: str) -> None:
 def test_the_echo_takes_the_protocol_out_of_the_rest() -> None:
     """Without it the protocol is unknown, and the rest has all of the network."""
     results = {name: result for name, result in an_explanation().results.items() if name != ECHO}
-    found = times(results)
-    assert found["protocol"] is None
-    assert found["rest served alone"] == 0.5
+    hop_times = times(results)
+    assert hop_times["protocol"] is None
+    assert hop_times["rest served alone"] == 0.5
 
 
 def test_nothing_is_filled_in_without_statistics() -> None:
     """A server that reports nothing leaves its stages unknown, and the rest is all but the client's wait."""
-    found = times({
+    hop_times = times({
         RunLevel.IN_PROCESS: a_called_result(), RunLevel.ALONE: a_served_result(ALONE, known=False),
     })  # fmt: skip
-    unknown = {name for name, time in found.items() if time is None}
+    unknown = {name for name, time in hop_times.items() if time is None}
     assert unknown == {"server compute", "queue", "server inputs", "server outputs", "protocol"}
-    assert found["rest served alone"] == 0.9
+    assert hop_times["rest served alone"] == 0.9
     (level,) = explain_levels({RunLevel.ALONE: a_served_result(ALONE, known=False)})
     rest = level.hops[-1]
     assert rest.how.startswith("network, protocol, client, and the server")
@@ -167,8 +167,8 @@ def test_a_model_that_is_only_served() -> None:
 )
 def test_the_cost_of_watching_is_divided(parts: tuple[float, float, float], framework: float) -> None:
     """Half of it is taken off the time outside of operators, of which at most half can be cost."""
-    found = times({RunLevel.IN_PROCESS: a_called_result(parts=parts)})
-    assert found["framework"] == framework
+    hop_times = times({RunLevel.IN_PROCESS: a_called_result(parts=parts)})
+    assert hop_times["framework"] == framework
 
 
 def test_times_without_intervals_have_none_together() -> None:
@@ -191,7 +191,7 @@ def test_the_median_leaves_its_difference_to_the_mean_in_the_rest() -> None:
     )
     mean, median = (times({RunLevel.LOADED: loaded}, statistic) for statistic in ("mean", "p50"))
     assert median["queue under load"] == mean["queue under load"] == 9.0
-    rests = [found["rest under load"] for found in (mean, median)]
+    rests = [hop_times["rest under load"] for hop_times in (mean, median)]
     assert rests[0] is not None
     assert rests[1] == pytest.approx(rests[0] - 5.0)
     assert [usual_statistic(level) for level in RunLevel] == ["p50", "mean", "mean"]
@@ -218,13 +218,13 @@ def test_a_hop_that_is_surely_negative_is_doubted() -> None:
         RunLevel.LOADED: a_served_result({**LOADED, "queue": 0.5}, 4),
     }
     doubts = explanation_doubts(tuple(explain_levels(results)))
-    found = [doubt.seen for doubt in doubts if doubt.code == "negative-hop"]
-    assert found[0].startswith(
+    sentences = [doubt.seen for doubt in doubts if doubt.code == "negative-hop"]
+    assert sentences[0].startswith(
         "server compute: -2.00 ms, although it adds work: the server runs the model faster"
     )
-    assert found[1].startswith("queue under load: -1.50 ms")
-    assert "unlike conditions" in found[1]
-    assert len(found) == 2  # that the inputs take 0.05 ms less is below a hundredth of the whole
+    assert sentences[1].startswith("queue under load: -1.50 ms")
+    assert "unlike conditions" in sentences[1]
+    assert len(sentences) == 2  # that the inputs take 0.05 ms less is below a hundredth of the whole
 
 
 def test_a_large_rest_is_doubted() -> None:

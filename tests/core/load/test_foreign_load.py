@@ -33,17 +33,19 @@ OPEN = Load(arrivals=Arrivals.CONSTANT, rate=100.0)
 
 def a_load(**more: object) -> ForeignLoad:
     """Two hundred requests of 4 to 5 ms, one after the other."""
-    told = tuple(ForeignRequest(sent=at * 5 * MS, end=at * 5 * MS + (4 + at % 2) * MS) for at in range(200))
-    given: dict[str, object] = {"tool": "bench", "load": Load(concurrency=1), "requests": told, **more}
-    return ForeignLoad(**given)  # type: ignore[arg-type]
+    requests = tuple(
+        ForeignRequest(sent=at * 5 * MS, end=at * 5 * MS + (4 + at % 2) * MS) for at in range(200)
+    )
+    fields: dict[str, object] = {"tool": "bench", "load": Load(concurrency=1), "requests": requests, **more}
+    return ForeignLoad(**fields)  # type: ignore[arg-type]
 
 
-def a_result(found: ForeignLoad) -> Result:
-    return foreign_result(found, id="0123456789ab", origin="bench.json", digest="sha256:00")
+def a_result(foreign: ForeignLoad) -> Result:
+    return foreign_result(foreign, id="0123456789ab", origin="bench.json", digest="sha256:00")
 
 
-def codes(found: Result) -> list[str]:
-    return [doubt.code for doubt in found.doubts]
+def codes(result: Result) -> list[str]:
+    return [doubt.code for doubt in result.doubts]
 
 
 def test_requests_give_what_our_own_load_would() -> None:
@@ -214,21 +216,21 @@ def test_other_definitions_are_doubts() -> None:
 @given(st.integers(-10, 10), st.integers(-10, 10), st.integers(-10, 10))
 def test_times_that_run_backwards_are_refused(due: int, sent: int, end: int) -> None:
     """A request is due, sent and ended in this order, at no time before zero."""
-    told = ForeignRequest(due=due, sent=sent, end=end)
+    request = ForeignRequest(due=due, sent=sent, end=end)
     if 0 <= due <= sent <= end:
-        assert len(foreign_records([told])) == 1
+        assert len(foreign_records([request])) == 1
     else:
         with pytest.raises(RequestError, match="A request is due, sent and ended at"):
-            foreign_records([told])
+            foreign_records([request])
 
 
 def test_a_number_of_another_scope_is_no_statistic() -> None:
     """A query with a scope, or of a metric that has none told, is answered as ever."""
-    told = [observed_number("latency", 1.0, scope="p50"), observed_number("throughput", 2.0)]
+    figures = [observed_number("latency", 1.0, scope="p50"), observed_number("throughput", 2.0)]
 
-    assert Answer.to(Query.parse("latency@p50"), told).value == 1.0
-    assert Answer.to(Query.parse("throughput"), told).value == 2.0
-    assert [m.reported_statistic for m in told] == ["p50", ""]
+    assert Answer.to(Query.parse("latency@p50"), figures).value == 1.0
+    assert Answer.to(Query.parse("throughput"), figures).value == 2.0
+    assert [m.reported_statistic for m in figures] == ["p50", ""]
     assert Measurement(metric="latency", value=Distribution.of([1.0]), scope="p50").reported_statistic == ""
     assert observed_number("latency", 1.0, scope="encoder").reported_statistic == ""
 

@@ -36,7 +36,7 @@ def records(due: Any, service: Any, *, lag: Any = 0, **columns: Any) -> Records:
     """Make records of requests that took `service` nanoseconds each."""
     times: ndarray[Any, Any] = np.asarray(due, dtype=np.int64)
     sent = times + np.asarray(lag, dtype=np.int64)
-    found = {
+    moments = {
         "due": times,
         "sent": sent,
         "first": sent,
@@ -44,15 +44,15 @@ def records(due: Any, service: Any, *, lag: Any = 0, **columns: Any) -> Records:
     }
     pieces = columns.pop("pieces", ())
     filled = {
-        name: np.broadcast_to(np.asarray(found.get(name, columns.get(name, 0)), dtype), times.shape)
+        name: np.broadcast_to(np.asarray(moments.get(name, columns.get(name, 0)), dtype), times.shape)
         for name, dtype in COLUMNS.items()
     }
     return Records(**filled, pieces=pieces)
 
 
-def window(found: Records, load: Load = OPEN, seconds: float = 10, **more: Any) -> SteadyWindow:
+def window(records: Records, load: Load = OPEN, seconds: float = 10, **more: Any) -> SteadyWindow:
     """Cut a window of so many seconds from the first."""
-    return SteadyWindow(records=found, begin=0, end=int(seconds * SECOND), load=load, **more)
+    return SteadyWindow(records=records, begin=0, end=int(seconds * SECOND), load=load, **more)
 
 
 def measured(cut: SteadyWindow) -> dict[str, Measurement]:
@@ -60,10 +60,10 @@ def measured(cut: SteadyWindow) -> dict[str, Measurement]:
     return {f"{m.metric}@{m.scope}" if m.scope else m.metric: m for m in load_analysis.measurements(cut)}
 
 
-def spread(found: Measurement) -> Distribution:
+def spread(measurement: Measurement) -> Distribution:
     """Give a distribution as such."""
-    assert isinstance(found.value, Distribution)
-    return found.value
+    assert isinstance(measurement.value, Distribution)
+    return measurement.value
 
 
 def steady(count: int = 1000, service: Any = 5 * MILLI, **columns: Any) -> Records:
@@ -75,22 +75,22 @@ def steady(count: int = 1000, service: Any = 5 * MILLI, **columns: Any) -> Recor
 
 def test_latency_counts_from_the_due_time() -> None:
     """A request that was sent late was slow, though its server was not."""
-    found = measured(window(steady(lag=20 * MILLI), load=Load(concurrency=1)))
-    assert spread(found["latency"]).statistic("min") == pytest.approx(0.025, rel=0.2)
-    assert spread(found["service_time"]).statistic("min") == pytest.approx(0.005, rel=0.2)
-    assert spread(found["send_lag"]).statistic("p50") == pytest.approx(0.02)
+    measurements = measured(window(steady(lag=20 * MILLI), load=Load(concurrency=1)))
+    assert spread(measurements["latency"]).statistic("min") == pytest.approx(0.025, rel=0.2)
+    assert spread(measurements["service_time"]).statistic("min") == pytest.approx(0.005, rel=0.2)
+    assert spread(measurements["send_lag"]).statistic("p50") == pytest.approx(0.02)
 
 
 def test_rates_count_what_ended_well_in_the_window() -> None:
     """Throughput counts samples, the request rate requests, the goodput those within their bound."""
     outcome = np.where(np.arange(1000) % 10 == 0, RequestOutcome.REJECTED, RequestOutcome.OK)
     load = Load(arrivals=Arrivals.CONSTANT, rate=100, within=0.0055)
-    found = measured(window(steady(outcome=outcome), load=load, samples=4))
-    assert found["request_rate"].value == pytest.approx(90, abs=0.2)
-    assert found["throughput"].value == pytest.approx(360, abs=1)
-    assert found["offered_rate"].value == pytest.approx(100)
-    assert found["goodput"].value == pytest.approx(45, abs=5)
-    interval = found["request_rate"].interval
+    measurements = measured(window(steady(outcome=outcome), load=load, samples=4))
+    assert measurements["request_rate"].value == pytest.approx(90, abs=0.2)
+    assert measurements["throughput"].value == pytest.approx(360, abs=1)
+    assert measurements["offered_rate"].value == pytest.approx(100)
+    assert measurements["goodput"].value == pytest.approx(45, abs=5)
+    interval = measurements["request_rate"].interval
     assert interval is not None
     assert interval.low <= 90 <= interval.high
 
@@ -100,11 +100,11 @@ def test_failures_are_counted_once_and_in_no_latency() -> None:
     outcome = np.zeros(1000)
     outcome[::10], outcome[1::10] = RequestOutcome.TIMEOUT, RequestOutcome.RESET
     cut = window(steady(outcome=outcome, retries=np.arange(1000) == 5))
-    found = measured(cut)
-    assert [found[f"requests@{word}"].value for word in ("ok", "timeout", "reset")] == [800, 100, 100]
-    assert found["requests@retried"].value == 1
-    assert found["error_rate"].value == pytest.approx(0.2)
-    assert len(spread(found["latency"])) == 800
+    measurements = measured(cut)
+    assert [measurements[f"requests@{word}"].value for word in ("ok", "timeout", "reset")] == [800, 100, 100]
+    assert measurements["requests@retried"].value == 1
+    assert measurements["error_rate"].value == pytest.approx(0.2)
+    assert len(spread(measurements["latency"])) == 800
     (doubt,) = load_analysis.doubts(cut)
     assert doubt.code == "failed-requests"
     assert "200 of 1,000 requests failed: 100 timeout, 100 reset" in doubt.seen
@@ -130,8 +130,8 @@ def test_a_window_is_cut_to_the_first_so_many_requests(load: Load) -> None:
     cut = replace(window(steady(outcome=np.arange(1000) % 10 == 0), load=load, backlog=7), begin=SECOND // 2)
     exact = cut.first(100)
     assert (exact.begin, exact.end, exact.backlog) == (SECOND // 2, 3 * SECOND // 2, 0)
-    found = measured(exact)
-    assert [found[f"requests@{word}"].value for word in ("ok", "timeout")] == [90, 10]
+    measurements = measured(exact)
+    assert [measurements[f"requests@{word}"].value for word in ("ok", "timeout")] == [90, 10]
     assert cut.first(950) is cut
     assert cut.first(10_000) is cut
 
@@ -154,9 +154,9 @@ def test_a_closed_loop_that_is_never_answered_is_not_called_limited_by_its_clien
 
 def test_a_window_without_requests_gives_rates_alone() -> None:
     """Where nothing was due there is no latency, and no division by nothing."""
-    found = measured(window(empty_records()))
-    assert "latency" not in found
-    assert found["request_rate"].value == 0
+    measurements = measured(window(empty_records()))
+    assert "latency" not in measurements
+    assert measurements["request_rate"].value == 0
     assert not list(load_analysis.doubts(window(empty_records(), clients=(0.1,))))
 
 
@@ -170,15 +170,15 @@ def test_the_share_of_errors_is_unknown_where_no_request_has_ended() -> None:
 def test_requests_due_in_the_window_are_followed_beyond_it() -> None:
     """A slow request at the end of the window is in its latency, though not in its rate."""
     due = np.array([0, 9 * SECOND, 11 * SECOND])
-    found = measured(window(records(due, 3 * SECOND), load=Load()))
-    assert len(spread(found["latency"])) == 2
-    assert found["request_rate"].value == pytest.approx(0.1)
+    measurements = measured(window(records(due, 3 * SECOND), load=Load()))
+    assert len(spread(measurements["latency"])) == 2
+    assert measurements["request_rate"].value == pytest.approx(0.1)
 
 
 def test_in_flight_is_the_time_on_the_way_over_the_window() -> None:
     """Requests on their way at once, by the time that each spends there within the window."""
-    found = measured(window(steady(service=50 * MILLI)))
-    assert found["in_flight"].value == pytest.approx(5, rel=0.05)
+    measurements = measured(window(steady(service=50 * MILLI)))
+    assert measurements["in_flight"].value == pytest.approx(5, rel=0.05)
 
 
 # --- overload and client -------------------------------------------------------------------------
@@ -215,9 +215,9 @@ def test_what_was_given_up_in_an_overload_tells_how_long_it_had_waited() -> None
     due = np.arange(1000) * 10 * MILLI
     outcome = np.where(np.arange(1000) < 100, RequestOutcome.OK, RequestOutcome.CANCELLED)
     cut = window(records(due, 11 * SECOND - due, outcome=outcome))
-    found = measured(cut)
-    assert found["error_rate"].value == 0
-    interval = spread(found["latency"]).interval("p50")
+    measurements = measured(cut)
+    assert measurements["error_rate"].value == 0
+    interval = spread(measurements["latency"]).interval("p50")
     assert interval is not None
     assert interval.low == pytest.approx(6, rel=0.01)
     assert [doubt.code for doubt in load_analysis.doubts(cut)] == [SATURATED]
@@ -246,7 +246,7 @@ def test_what_was_due_and_never_sent_counts_as_load() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "load", "clients", "said"),
+    ("records", "load", "clients", "sentence"),
     [
         (steady(lag=20 * MILLI), OPEN, (0.2,), "half of the requests were sent 20 ms late or later"),
         (steady(), Load(concurrency=1), (0.97,), "a driver kept 0.97 cores busy"),
@@ -254,13 +254,13 @@ def test_what_was_due_and_never_sent_counts_as_load() -> None:
     ],
 )
 def test_a_client_that_holds_requests_up_voids_its_latency(
-    found: Records, load: Load, clients: tuple[float, ...], said: str
+    records: Records, load: Load, clients: tuple[float, ...], sentence: str
 ) -> None:
     """Where the client is the limit, nothing is claimed of the server."""
-    cut = window(found, load=load, clients=clients)
+    cut = window(records, load=load, clients=clients)
     assert load_analysis.void_reason(cut) == CLIENT_LIMITED
     (doubt,) = load_analysis.doubts(cut)
-    assert said in doubt.seen
+    assert sentence in doubt.seen
     interval = spread(measured(cut)["latency"]).interval("p50")
     assert interval is not None
     assert (interval.low, interval.high) == (-np.inf, np.inf)
@@ -272,10 +272,10 @@ def test_a_client_that_has_fallen_behind_is_the_limit() -> None:
     cut = SteadyWindow(records=early, begin=2 * SECOND, end=6 * SECOND, load=OPEN, clients=(0.3,))
     assert not len(cut.due())
     assert load_analysis.void_reason(cut) == CLIENT_LIMITED
-    found = measured(cut)
-    assert spread(found["latency"]).void == CLIENT_LIMITED
-    assert len(spread(found["latency"])) == 100
-    assert "offered_rate" not in found
+    measurements = measured(cut)
+    assert spread(measurements["latency"]).void == CLIENT_LIMITED
+    assert len(spread(measurements["latency"])) == 100
+    assert "offered_rate" not in measurements
     unanswered = SteadyWindow(records=early, begin=2 * SECOND, end=4 * SECOND, load=OPEN, clients=(0.3,))
     assert load_analysis.void_reason(unanswered) == CLIENT_LIMITED
     assert "latency" not in measured(unanswered)
@@ -296,13 +296,13 @@ def test_of_too_many_requests_a_sample_is_told_and_all_are_counted(monkeypatch: 
     monkeypatch.setattr(sampling_step, "__defaults__", (250,))
     service = np.full(1000, 5 * MILLI)
     service[321] = SECOND
-    found = measured(cut := window(steady(service=service)))
-    latency = spread(found["latency"])
+    measurements = measured(cut := window(steady(service=service)))
+    latency = spread(measurements["latency"])
     assert 230 < len(latency) < 257
     assert latency.statistic("max") > 1
     assert latency.statistic("p50") == pytest.approx(0.0055, rel=0.1)
-    assert found["requests@ok"].value == 1000
-    assert found["request_rate"].value == 100
+    assert measurements["requests@ok"].value == 1000
+    assert measurements["request_rate"].value == 100
     (doubt,) = load_analysis.doubts(cut)
     assert doubt.code == "thinned"
     assert "one of every 4 was drawn at random" in doubt.seen
@@ -326,8 +326,8 @@ def test_a_few_late_requests_make_the_tail_doubtful() -> None:
 
 def test_drivers_are_told_one_by_one() -> None:
     """What each driver kept busy is a number of its own."""
-    found = measured(window(steady(), clients=(0.25, 0.5)))
-    assert [found[f"client_cpu@driver {n}"].value for n in range(2)] == [0.25, 0.5]
+    measurements = measured(window(steady(), clients=(0.25, 0.5)))
+    assert [measurements[f"client_cpu@driver {n}"].value for n in range(2)] == [0.25, 0.5]
 
 
 # --- streams -------------------------------------------------------------------------------------
@@ -337,9 +337,9 @@ def streamed(tokens: int, each: int = 4) -> Records:
     """Make answers of `each` pieces, 10 ms apart."""
     due = np.arange(100) * 100 * MILLI
     pieces = tuple(tuple(int(when) + (n + 1) * 10 * MILLI for n in range(each)) for when in due)
-    found = records(due, each * 10 * MILLI, tokens=tokens, pieces=pieces)
+    plain = records(due, each * 10 * MILLI, tokens=tokens, pieces=pieces)
     return Records(
-        **{name: getattr(found, name) for name in COLUMNS if name != "first"},
+        **{name: getattr(plain, name) for name in COLUMNS if name != "first"},
         first=due + 10 * MILLI,
         pieces=pieces,
     )
@@ -347,10 +347,10 @@ def streamed(tokens: int, each: int = 4) -> Records:
 
 def test_a_piece_is_a_token_only_where_the_counts_agree() -> None:
     """The gap between tokens is told where every piece is one; else that between pieces alone."""
-    found = measured(window(streamed(4)))
-    assert spread(found["time_to_first_token"]).statistic("p50") == pytest.approx(0.01)
-    assert spread(found["inter_token_latency"]).statistic("p50") == pytest.approx(0.01)
-    assert found["token_rate"].value == pytest.approx(40)
+    measurements = measured(window(streamed(4)))
+    assert spread(measurements["time_to_first_token"]).statistic("p50") == pytest.approx(0.01)
+    assert spread(measurements["inter_token_latency"]).statistic("p50") == pytest.approx(0.01)
+    assert measurements["token_rate"].value == pytest.approx(40)
     several = measured(window(streamed(7)))
     assert "inter_token_latency" not in several
     assert spread(several["inter_chunk_latency"]).statistic("p50") == pytest.approx(0.01)
@@ -365,21 +365,21 @@ def test_a_stream_whose_tokens_are_not_told_has_pieces_alone() -> None:
 
 def test_the_first_token_is_the_first_piece_and_not_the_first_byte() -> None:
     """A role that comes before the prompt is read is no token; an answer without tokens has no first one."""
-    found = streamed(4)
-    early = replace(found, first=found.sent, pieces=((), *found.pieces[1:]))
+    stream = streamed(4)
+    early = replace(stream, first=stream.sent, pieces=((), *stream.pieces[1:]))
     first = spread(measured(window(early))["time_to_first_token"])
     assert len(first) == 99
     assert first.statistic("min") == pytest.approx(0.01)
-    empty = replace(found, pieces=((),) * 100)
+    empty = replace(stream, pieces=((),) * 100)
     assert not {"time_to_first_token", "inter_chunk_latency"} & set(measured(window(empty)))
 
 
 def test_tokens_that_come_all_at_once_have_no_time_each() -> None:
     """Nothing is known of when they were made; that they were is counted."""
-    found = measured(window(streamed(7, each=1)))
-    assert "time_per_output_token" not in found
-    assert found["token_rate"].value == pytest.approx(70)
-    interval = found["token_rate"].interval
+    measurements = measured(window(streamed(7, each=1)))
+    assert "time_per_output_token" not in measurements
+    assert measurements["token_rate"].value == pytest.approx(70)
+    interval = measurements["token_rate"].interval
     assert interval is not None
     assert interval.low <= 70 <= interval.high
 
@@ -454,9 +454,11 @@ def test_the_interval_of_a_servers_stage_covers_the_truth(count: int, alike: flo
     truth = {"queue_time": 0.002, "compute_time": 0.003, "network_time": 0.001}
     covered = dict.fromkeys(truth, 0)
     for seed in range(400):
-        for found in latency_breakdown.measurements(simulated_windows(seed, count, alike)):
-            assert found.interval is not None
-            covered[found.metric] += found.interval.low <= truth[found.metric] <= found.interval.high
+        for measurement in latency_breakdown.measurements(simulated_windows(seed, count, alike)):
+            assert measurement.interval is not None
+            covered[measurement.metric] += (
+                measurement.interval.low <= truth[measurement.metric] <= measurement.interval.high
+            )
     least = 0.94 - 2 * (0.95 * 0.05 / 400) ** 0.5  # what is drawn scatters as well
     assert min(covered.values()) / 400 > least, covered
 
@@ -468,19 +470,21 @@ def test_the_windows_of_a_stage_add_up_to_its_number() -> None:
         account=ServerCounters(requests=0, queue=0.0, compute=0.0, batches={1: 2}), answers=0, service=0.0
     )
     ends = [empty, *windows[:5], empty, *windows[5:], empty]
-    found = {m.metric: m for m in latency_breakdown.measurements(ends)}
+    by_metric = {m.metric: m for m in latency_breakdown.measurements(ends)}
     total = sum(w.account.queue or 0.0 for w in windows) / sum(w.answers for w in windows)
-    assert found["queue_time"].value == pytest.approx(total, rel=1e-12)
-    assert found["queue_time"].windows[0].ratio() == found["queue_time"].value
-    assert len(found["queue_time"].windows[0].counts) == 8 * 12  # one without an answer joins its neighbour
-    assert found["executions"].value == 6
+    assert by_metric["queue_time"].value == pytest.approx(total, rel=1e-12)
+    assert by_metric["queue_time"].windows[0].ratio() == by_metric["queue_time"].value
+    assert (
+        len(by_metric["queue_time"].windows[0].counts) == 8 * 12
+    )  # one without an answer joins its neighbour
+    assert by_metric["executions"].value == 6
 
 
 def test_counters_that_ran_backwards_have_no_interval() -> None:
     """A server that was restarted meanwhile still has a mean of the whole, but its windows say nothing."""
     back = ServedWindow(account=ServerCounters(requests=-3, queue=0.1, compute=0.1), answers=4, service=0.3)
-    found = list(latency_breakdown.measurements([*simulated_windows(0, 12), back]))
-    assert [m.interval for m in found] == [None] * 3
+    all_stages = list(latency_breakdown.measurements([*simulated_windows(0, 12), back]))
+    assert [m.interval for m in all_stages] == [None] * 3
 
 
 def test_a_network_that_took_no_time_is_zero() -> None:
@@ -495,8 +499,8 @@ def test_a_served_window_has_the_answers_between_two_readings() -> None:
     counts = {10: 0, 20: 3, 30: 4}
     readings = [CounterReading(when=when, counters=ServerCounters(requests=n)) for when, n in counts.items()]
     times = np.array([9, 10, 15, 19, 25, 30])
-    found = window(records(times - 4, 2, lag=2), seconds=40e-9)
-    first, second = load_analysis.served_windows(readings, found)
+    cut = window(records(times - 4, 2, lag=2), seconds=40e-9)
+    first, second = load_analysis.served_windows(readings, cut)
     assert (first.answers, second.answers) == (3, 1)
     assert first.service == pytest.approx(6e-9)
     assert (first.account.requests, second.account.requests) == (3, 1)
@@ -505,8 +509,8 @@ def test_a_served_window_has_the_answers_between_two_readings() -> None:
 def test_the_parts_of_a_request_sum_to_the_whole() -> None:
     """What the server's account leaves of the service time is network, protocol and client."""
     account = ServerCounters(requests=20, queue=0.02, compute=0.1, samples=40, executions=10, batches={4: 10})
-    found = {f"{m.metric}{m.scope}": m.value for m in latency_breakdown.measurements([served(account, 0.01)])}
-    assert found == pytest.approx(
+    parts = {f"{m.metric}{m.scope}": m.value for m in latency_breakdown.measurements([served(account, 0.01)])}
+    assert parts == pytest.approx(
         {
             "queue_time": 0.001,
             "compute_time": 0.005,
@@ -529,13 +533,13 @@ def test_each_model_of_an_ensemble_has_its_own_stages() -> None:
         return ServerCounters(requests=n, compute=0.04 * n, models=parts)
 
     windows = [served(counters(n + 20).since(counters(n)), 0.1) for n in (5, *range(20, 260, 20))]
-    found = {f"{m.metric}@{m.scope}": m for m in latency_breakdown.measurements(windows[1:])}
-    assert found["queue_time@double"].value == pytest.approx(0.005)
-    assert found["queue_time@double"].interval is not None
-    assert found["compute_time@double"].value == pytest.approx(0.01)
-    assert found["formed_batch@double"].value == pytest.approx(2.0)
-    assert found["compute_time@"].value == pytest.approx(0.04)
-    assert not [name for name in found if name.endswith("@late")]
+    stages = {f"{m.metric}@{m.scope}": m for m in latency_breakdown.measurements(windows[1:])}
+    assert stages["queue_time@double"].value == pytest.approx(0.005)
+    assert stages["queue_time@double"].interval is not None
+    assert stages["compute_time@double"].value == pytest.approx(0.01)
+    assert stages["formed_batch@double"].value == pytest.approx(2.0)
+    assert stages["compute_time@"].value == pytest.approx(0.04)
+    assert not [name for name in stages if name.endswith("@late")]
     few = {f"{m.metric}@{m.scope}": m for m in latency_breakdown.measurements(windows[:2])}
     assert few["queue_time@double"].value == pytest.approx(0.005)
     assert few["queue_time@double"].interval is None

@@ -28,14 +28,14 @@ from modeldyno.testing.sample_results import a_small_result
 
 def rung(load: float, rate: float | None, mean: float | None, *doubts: str, error: float = 0.01) -> LoadPoint:
     """A load whose rate and mean latency are known to within a share of them."""
-    found = {"request_rate": rate, "latency": mean}
+    by_name = {"request_rate": rate, "latency": mean}
     answers = tuple(
         Answer(
             query=Query(metric=metric, statistic="mean" if metric == "latency" else None),
             value=value,
             interval=Interval(low=value * (1 - error), high=value * (1 + error)),
         )
-        for metric, value in found.items()
+        for metric, value in by_name.items()
         if value is not None
     )
     return LoadPoint(load=load, answers=answers, doubts=doubts)

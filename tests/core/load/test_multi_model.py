@@ -59,7 +59,7 @@ def test_a_query_stands_for_every_model_unless_it_names_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "own", "written"),
+    ("text", "own", "written"),
     [
         ("latency.p99", "a", "latency.p99@a"),
         ("latency.p99@b", "a", "latency.p99@b"),
@@ -67,9 +67,9 @@ def test_a_query_stands_for_every_model_unless_it_names_one() -> None:
         ("process_memory.max", "a", "process_memory.max"),
     ],
 )
-def test_a_query_is_written_such_that_it_stands_for_one_model(asked: str, own: str, written: str) -> None:
+def test_a_query_is_written_such_that_it_stands_for_one_model(text: str, own: str, written: str) -> None:
     """What is written is read as the same again, and not as of every model."""
-    query = Query.parse(asked)
+    query = Query.parse(text)
 
     assert str(multi_model.with_model_named(query, own)) == written
     assert not own or multi_model.expand_query(multi_model.with_model_named(query, own), own, ("b",)) == (
@@ -83,12 +83,12 @@ def test_a_goal_is_meant_of_every_model() -> None:
         objectives=(Objective.parse("throughput:2"), Objective.parse("latency.p50@b", maximize=False)),
         constraints=(Constraint.parse("latency.p99 <= 9ms"),),
     )
-    found = goal_of_each_model(goal, "a", ("b",))
+    joint_goal = goal_of_each_model(goal, "a", ("b",))
 
-    assert [str(each) for each in found.objectives] == [
+    assert [str(each) for each in joint_goal.objectives] == [
         "maximize throughput:2", "maximize throughput@b:2", "minimize latency.p50@b",
     ]  # fmt: skip
-    assert [str(each.query) for each in found.constraints] == ["latency.p99", "latency.p99@b"]
+    assert [str(each.query) for each in joint_goal.constraints] == ["latency.p99", "latency.p99@b"]
 
 
 def test_knobs_are_named_in_front() -> None:
@@ -127,7 +127,7 @@ def test_a_model_beside_is_read_from_words(text: str, neighbour: CoHostedModelSp
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "names no model"),
         ("'b.onnx", "names no model"),
@@ -138,9 +138,9 @@ def test_a_model_beside_is_read_from_words(text: str, neighbour: CoHostedModelSp
         ("b.onnx instances=1 instances=2", "gives instances twice: 1 and 2"),
     ],
 )
-def test_wrong_words_are_refused(text: str, said: str) -> None:
+def test_wrong_words_are_refused(text: str, message: str) -> None:
     """One sentence says what is wrong."""
-    with pytest.raises(RequestError, match=said):
+    with pytest.raises(RequestError, match=message):
         CoHostedModelSpec.parse(text)
 
 

@@ -76,43 +76,43 @@ def report(rule: str, requests: tuple[ForeignRequest, ...], **changes: object) -
     figures = [observed_number("service_time", float(times.mean()), scope="mean")]
     for name, p in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
         figures.append(observed_number("service_time", RULES[rule](times, p), scope=name))
-    found = ForeignLoad(tool="other", load=OPEN, requests=requests, figures=tuple(figures))
-    return replace(found, **changes)  # type: ignore[arg-type]
+    foreign = ForeignLoad(tool="other", load=OPEN, requests=requests, figures=tuple(figures))
+    return replace(foreign, **changes)  # type: ignore[arg-type]
 
 
-def row_of(found: Reconciliation, statistic: str, metric: str = "service_time") -> DifferenceRow:
+def row_of(reconciliation: Reconciliation, statistic: str, metric: str = "service_time") -> DifferenceRow:
     """Return the row of a figure."""
-    return next(row for row in found.rows if (row.metric, row.statistic) == (metric, statistic))
+    return next(row for row in reconciliation.rows if (row.metric, row.statistic) == (metric, statistic))
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_the_parts_add_up_to_the_difference(rule: str) -> None:
     """Whatever the rule, reported less ours is the sum of all parts."""
-    found = reconcile(report(rule, their_requests()), our_result())
-    assert rule in found.rules
-    for row in found.rows:
+    reconciliation = reconcile(report(rule, their_requests()), our_result())
+    assert rule in reconciliation.rules
+    for row in reconciliation.rows:
         assert sum(parts_of(row)) == pytest.approx(row.theirs - row.ours, abs=1e-12)
 
 
 def test_each_part_is_what_was_put_in() -> None:
     """A rule, 20 ms in a hundred first requests, a queue of 2 ms in the client, and the same server."""
     requests = their_requests()
-    found = reconcile(report("linear interpolation", requests), our_result())
+    reconciliation = reconcile(report("linear interpolation", requests), our_result())
     times = np.array([(request.end - request.sent) * 1e-9 for request in requests])
-    row = row_of(found, "p99")
-    assert found.dropped == 1.0
+    row = row_of(reconciliation, "p99")
+    assert reconciliation.dropped == 1.0
     assert row.rule == pytest.approx(float(np.quantile(times, 0.99)) - quantile(times, 0.99))
     assert row.warmup == pytest.approx(quantile(times, 0.99) - quantile(times[100:], 0.99))
     assert (row.warmup or 0.0) > 0.01
     assert row.definition == pytest.approx(-0.002)
     assert row.is_noise
-    assert row_of(found, "mean").warmup == pytest.approx(0.001, rel=0.01)
+    assert row_of(reconciliation, "mean").warmup == pytest.approx(0.001, rel=0.01)
 
 
 def test_another_server_is_left_and_is_no_chance() -> None:
     """Ten milliseconds that no definition explains stay in what is left, whose interval leaves out 0."""
-    found = reconcile(report(NEAREST, their_requests(slow=0, extra=0.01)), our_result())
-    row = row_of(found, "p50")
+    reconciliation = reconcile(report(NEAREST, their_requests(slow=0, extra=0.01)), our_result())
+    row = row_of(reconciliation, "p50")
     assert row.left == pytest.approx(0.01, rel=0.02)
     assert row.interval is not None
     assert row.interval.low < 0.01 < row.interval.high
@@ -124,8 +124,8 @@ def test_chance_is_called_chance_in_nearly_all_cases() -> None:
     chance = 0
     for seed in range(200):
         requests = sent_at(service_times(seed + 10, 300))
-        found = reconcile(report(NEAREST, requests, window=(0, 10**12)), our_result())
-        chance += row_of(found, "p50").is_noise is True
+        reconciliation = reconcile(report(NEAREST, requests, window=(0, 10**12)), our_result())
+        chance += row_of(reconciliation, "p50").is_noise is True
     assert chance >= 0.93 * 200
 
 
@@ -135,24 +135,27 @@ def test_a_tool_that_counts_from_the_due_time_has_no_part_for_it() -> None:
         observed_number("latency", 0.0071, scope="p50"),
         observed_number("latency", 0.03, scope="p99.9"),
     )
-    found = reconcile(report(NEAREST, their_requests(due=True), figures=figures), our_result())
-    row = row_of(found, "p50", "latency")
+    reconciliation = reconcile(report(NEAREST, their_requests(due=True), figures=figures), our_result())
+    row = row_of(reconciliation, "p50", "latency")
     assert (row.compared, row.definition) == ("latency", 0.0)
-    assert [each.statistic for each in found.rows if each.metric == "latency"] == ["p50"]
-    assert row_of(found, "p90").rule == 0.0
-    assert found.rules == ()  # none gives 30 ms
-    assert found.notes == ("latency: no rule gives its percentiles from the reported requests",)
+    assert [each.statistic for each in reconciliation.rows if each.metric == "latency"] == ["p50"]
+    assert row_of(reconciliation, "p90").rule == 0.0
+    assert reconciliation.rules == ()  # none gives 30 ms
+    assert reconciliation.notes == ("latency: no rule gives its percentiles from the reported requests",)
 
 
 def test_figures_without_requests_leave_the_rule_in_what_is_left() -> None:
     """Neither rule nor warm-up can be computed, and there is no interval; the rest still adds up."""
     figures = tuple(observed_number(metric, 0.006, scope="p50") for metric in ("service_time", "latency"))
     gaps = (definition_doubt("service_time", "it ends with the last piece"),)
-    found = reconcile(ForeignLoad(tool="other", load=OPEN, figures=figures, gaps=gaps), our_result())
-    row = row_of(found, "p50")
+    reconciliation = reconcile(ForeignLoad(tool="other", load=OPEN, figures=figures, gaps=gaps), our_result())
+    row = row_of(reconciliation, "p50")
     assert (row.rule, row.warmup, row.interval, row.is_noise) == (None, None, None, None)
     assert sum(parts_of(row)) == pytest.approx(row.theirs - row.ours)
-    assert (found.requests, found.notes) == (0, ("service_time: it ends with the last piece",))
+    assert (reconciliation.requests, reconciliation.notes) == (
+        0,
+        ("service_time: it ends with the last piece",),
+    )
 
 
 def with_account(result: Result, *, outside: float) -> Result:
@@ -173,14 +176,14 @@ def test_the_client_is_a_part_where_both_know_the_time_of_the_server() -> None:
         observed_number("compute_time", 0.004),
         observed_number("network_time", 0.001),
     )
-    found = reconcile(ForeignLoad(tool="other", load=OPEN, figures=figures), ours)
-    row = row_of(found, "mean")
+    reconciliation = reconcile(ForeignLoad(tool="other", load=OPEN, figures=figures), ours)
+    row = row_of(reconciliation, "mean")
     assert row.server == pytest.approx(0.002)
     assert row.client == pytest.approx(0.0005)
     assert row.left == pytest.approx(0, abs=1e-12)
     assert sum(parts_of(row)) == pytest.approx(row.theirs - row.ours)
-    assert (row_of(found, "p50").client, found.no_client) == (None, "")
-    alone = replace(found, rows=(row,))
+    assert (row_of(reconciliation, "p50").client, reconciliation.no_client) == (None, "")
+    alone = replace(reconciliation, rows=(row,))
     assert "0 is how it is measured, +2.5 ms is left" in headline(alone)
 
 
@@ -188,16 +191,22 @@ def test_a_report_without_the_time_of_the_server_says_why_the_client_is_no_part(
     """Of the report or of ours: the sentence names which of the two lacks it."""
     figures = (observed_number("service_time", 0.006, scope="mean"),)
     plain = ForeignLoad(tool="other", load=OPEN, figures=figures)
-    told = (observed_number("queue_time", 0.001), observed_number("network_time", 0.001))
-    whole = replace(plain, figures=(*figures, *told))
+    stage_figures = (observed_number("queue_time", 0.001), observed_number("network_time", 0.001))
+    whole = replace(plain, figures=(*figures, *stage_figures))
     account = "has no time of the server itself (queue, compute)"
     assert reconcile(plain, our_result()).no_client == f"the report of other {account}"
-    found = reconcile(whole, our_result())
-    assert (found.no_client, row_of(found, "mean").client) == (f"this result {account}", None)
-    parts = tuple(replace(figure, scope="p50") for figure in told)
+    reconciliation = reconcile(whole, our_result())
+    assert (reconciliation.no_client, row_of(reconciliation, "mean").client) == (
+        f"this result {account}",
+        None,
+    )
+    parts = tuple(replace(figure, scope="p50") for figure in stage_figures)
     of_median = replace(plain, figures=(*figures, *parts))
-    found = reconcile(of_median, with_account(our_result(), outside=0.001))
-    assert (found.no_client, row_of(found, "mean").client) == (f"the report of other {account}", None)
+    reconciliation = reconcile(of_median, with_account(our_result(), outside=0.001))
+    assert (reconciliation.no_client, row_of(reconciliation, "mean").client) == (
+        f"the report of other {account}",
+        None,
+    )
 
 
 def test_how_late_a_client_sends_is_told_where_it_is_reported() -> None:
@@ -213,9 +222,9 @@ def test_a_window_of_the_tool_is_taken_as_its_steady_state() -> None:
     """A tool that leaves out its own warm-up loses no more."""
     requests = their_requests()
     window = (requests[100].sent, requests[-1].end + 1)
-    found = reconcile(report(NEAREST, requests, window=window), our_result())
-    assert found.dropped == 0
-    assert row_of(found, "mean").warmup == pytest.approx(0.001, rel=0.01)
+    reconciliation = reconcile(report(NEAREST, requests, window=window), our_result())
+    assert reconciliation.dropped == 0
+    assert row_of(reconciliation, "mean").warmup == pytest.approx(0.001, rel=0.01)
 
 
 def test_times_of_streams_and_failures() -> None:
@@ -223,8 +232,8 @@ def test_times_of_streams_and_failures() -> None:
     requests = their_requests()
     streamed = tuple(replace(each, pieces=(each.sent + 2 * MILLI, each.end)) for each in requests)
     figures = (observed_number("time_to_first_token", 0.002, scope="p50"),)
-    found = reconcile(report(NEAREST, streamed, figures=figures), our_result())
-    assert row_of(found, "p50", "time_to_first_token").rule == pytest.approx(0.0)
+    reconciliation = reconcile(report(NEAREST, streamed, figures=figures), our_result())
+    assert row_of(reconciliation, "p50", "time_to_first_token").rule == pytest.approx(0.0)
     failed = tuple(replace(each, outcome=type(each.outcome).RESET) for each in requests)
     assert reconcile(report(NEAREST, failed), our_result()).rows[0].rule is None
     nothing = a_result(measurements=(observed_number("latency", 0.1), observed_number("service_time", 0.1)))
@@ -247,8 +256,8 @@ def test_times_of_streams_and_failures() -> None:
 def test_real_reports_show_their_percentile_rule(name: str, rule: str) -> None:
     """Of files that the tools wrote, every percentile of a request is what one rule makes of the requests."""
     (load,) = read_loads(GOLDEN / name)
-    found = reconcile(load, our_result())
-    assert rule in found.rules
-    assert found.rows
-    assert all(sum(parts_of(row)) == pytest.approx(row.theirs - row.ours) for row in found.rows)
-    assert all(row.interval is None or row.interval.high <= inf for row in found.rows)
+    reconciliation = reconcile(load, our_result())
+    assert rule in reconciliation.rules
+    assert reconciliation.rows
+    assert all(sum(parts_of(row)) == pytest.approx(row.theirs - row.ours) for row in reconciliation.rows)
+    assert all(row.interval is None or row.interval.high <= inf for row in reconciliation.rows)

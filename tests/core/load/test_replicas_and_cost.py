@@ -50,9 +50,9 @@ class TestPrice:
     )
     def test_it_is_read(self, text: str, hourly: float, currency: str) -> None:
         """With or without a currency, for an hour, a day or a month."""
-        found = Price.parse(text)
-        assert found.per_hour == pytest.approx(hourly)
-        assert found.currency == currency
+        price = Price.parse(text)
+        assert price.per_hour == pytest.approx(hourly)
+        assert price.currency == currency
 
     @pytest.mark.parametrize("text", ["", "cheap", "$1 EUR", "1.2/fortnight", "-1/h", "1,20/h"])
     def test_what_is_none_is_refused(self, text: str) -> None:
@@ -65,12 +65,12 @@ class TestCosts:
     def test_a_thousand_inferences_cost_their_share_of_an_hour(self) -> None:
         """At 100 a second and 3.60 an hour a thousand take ten seconds: 0.01."""
         rate = Measurement(metric="throughput", value=100.0, interval=Interval(low=80.0, high=125.0))
-        (found,) = costs(a_small_result(measurements=(rate,)), Price(per_hour=3.6))
+        (cost,) = costs(a_small_result(measurements=(rate,)), Price(per_hour=3.6))
 
-        assert found.of == "1,000 inferences"
-        assert found.amount == pytest.approx(0.01)
-        assert found.interval is not None
-        assert (found.interval.low, found.interval.high) == pytest.approx((0.008, 0.0125))
+        assert cost.of == "1,000 inferences"
+        assert cost.amount == pytest.approx(0.01)
+        assert cost.interval is not None
+        assert (cost.interval.low, cost.interval.high) == pytest.approx((0.008, 0.0125))
 
     def test_tokens_and_requests_are_told_apart(self) -> None:
         """A million tokens, and requests where a request is not an inference."""
@@ -79,9 +79,9 @@ class TestCosts:
             observed_number("request_rate", 10.0),
             observed_number("token_rate", 1000.0),
         )
-        found = costs(a_small_result(measurements=measured), Price(per_hour=3.6))
-        assert [cost.of for cost in found] == ["1,000 inferences", "1,000 requests", "million tokens"]
-        assert [cost.amount for cost in found] == pytest.approx([0.0125, 0.1, 1.0])
+        all_costs = costs(a_small_result(measurements=measured), Price(per_hour=3.6))
+        assert [cost.of for cost in all_costs] == ["1,000 inferences", "1,000 requests", "million tokens"]
+        assert [cost.amount for cost in all_costs] == pytest.approx([0.0125, 0.1, 1.0])
 
     def test_requests_that_are_inferences_are_told_once(self) -> None:
         """The two rates are the same where each request has one sample."""
@@ -91,18 +91,18 @@ class TestCosts:
     def test_an_open_interval_stays_open(self) -> None:
         """A rate that may be nothing, or anything, bounds no cost."""
         rate = Measurement(metric="throughput", value=100.0, interval=Interval(low=0.0, high=inf))
-        (found,) = costs(a_small_result(measurements=(rate,)), Price(per_hour=3.6))
-        assert found.interval == Interval(low=0.0, high=inf)
+        (cost,) = costs(a_small_result(measurements=(rate,)), Price(per_hour=3.6))
+        assert cost.interval == Interval(low=0.0, high=inf)
         assert costs(a_small_result(), Price(per_hour=3.6)) == ()
 
 
 class TestProvision:
     def test_replicas_are_rounded_up(self) -> None:
         """1,000/s at 300/s each take four, by the interval of the rate as many or one more or less."""
-        found = plan_replicas(1000.0, rung(8, 300.0, error=0.2), closed=True)
+        plan = plan_replicas(1000.0, rung(8, 300.0, error=0.2), closed=True)
 
-        assert (found.replicas, found.fewest, found.most) == (4, 3, 5)
-        assert found.used == pytest.approx(1000 / 1200)
+        assert (plan.replicas, plan.fewest, plan.most) == (4, 3, 5)
+        assert plan.used == pytest.approx(1000 / 1200)
 
     def test_an_exact_fit_is_not_rounded(self) -> None:
         """Three times 0.1 is not a little more than three tenths."""
@@ -139,9 +139,9 @@ class TestProvision:
 class TestExpense:
     def test_replicas_cost_busy_or_not(self) -> None:
         """By the hour, and for 1,000 requests at the demand."""
-        found = plan_replicas(500.0, rung(4, 300.0), closed=True)
-        spent = running_cost(found, Price.parse("$1.80/h"))
-        assert spent.per_hour == pytest.approx(1.8 * found.replicas)
+        plan = plan_replicas(500.0, rung(4, 300.0), closed=True)
+        spent = running_cost(plan, Price.parse("$1.80/h"))
+        assert spent.per_hour == pytest.approx(1.8 * plan.replicas)
         assert spent.per_thousand == pytest.approx(spent.per_hour / 3600 / 500 * 1000)
         assert spent.currency == "$"
 
@@ -182,19 +182,19 @@ class TestHolding:
     def test_of_a_search_it_is_what_passed(self) -> None:
         """That of the freshly started server, where there is one."""
         passed, fresh = rung(4, 300.0, 0.03), rung(4, 290.0, 0.03)
-        found = Capacity(
+        capacity = Capacity(
             search=CapacitySearch(bounds=(BOUND,)),
             rungs=(passed,),
             end=SearchEnd.RESOLVED,
             passed=4.0,
             failed=8.0,
         )
-        assert largest_holding_load(found) == passed
-        assert largest_holding_load(replace(found, verified=fresh)) == fresh
+        assert largest_holding_load(capacity) == passed
+        assert largest_holding_load(replace(capacity, verified=fresh)) == fresh
 
     def test_a_rung_that_answered_nothing_is_not_chosen(self) -> None:
         """Though it holds every bound."""
         empty = LoadPoint(load=9, judgements=(BOUND.on(answer("latency.p99", 0.01)),))
-        found = largest_holding_load(LoadCurve(knob="concurrency", rungs=(rung(2, 190.0, 0.03), empty)))
-        assert found.load == 2
-        assert isinstance(plan_replicas(10.0, found, closed=True), ReplicaPlan)
+        largest = largest_holding_load(LoadCurve(knob="concurrency", rungs=(rung(2, 190.0, 0.03), empty)))
+        assert largest.load == 2
+        assert isinstance(plan_replicas(10.0, largest, closed=True), ReplicaPlan)

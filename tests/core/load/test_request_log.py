@@ -58,9 +58,9 @@ def test_what_is_not_too_much_is_given_whole() -> None:
     """In its order, with its pieces, from however many parts; of nothing, nothing."""
     whole = requests(1000, pieces=2)
     for size in (1000, 170):
-        found = sample_records(Cut(whole, size))
-        assert found.message.tolist() == list(range(1000))
-        assert found.pieces == whole.pieces
+        sample = sample_records(Cut(whole, size))
+        assert sample.message.tolist() == list(range(1000))
+        assert sample.pieces == whole.pieces
     assert len(sample_records(Cut(empty_records(), 10))) == len(sample_records(empty_records())) == 0
 
 
@@ -82,22 +82,22 @@ def test_a_sample_is_even_and_has_the_extremes(size: int) -> None:
     whole.end[77_777] += 10**12
     whole.sent[5] -= 10
     records = Cut(whole, size)
-    found = sample_records(records, most=12_500)
+    sample = sample_records(records, most=12_500)
     assert sampling_step(records, 12_500) == 8
-    assert 12_300 < len(found) < 12_520
-    assert (np.diff(found.message) > 0).all()
-    latency = (found.end - found.due) / 1e6
+    assert 12_300 < len(sample) < 12_520
+    assert (np.diff(sample.message) > 0).all()
+    latency = (sample.end - sample.due) / 1e6
     assert latency.max() == ((whole.end - whole.due) / 1e6).max()
     assert latency.min() == 1.0
-    assert (found.sent - found.due).min() == 0
+    assert (sample.sent - sample.due).min() == 0
     assert np.sort(latency)[:-1].mean() == pytest.approx(4.5, rel=0.02)
-    assert np.bincount(found.message // 10_000).min() > 1200
+    assert np.bincount(sample.message // 10_000).min() > 1200
 
 
 def test_streams_are_sampled_by_their_pieces() -> None:
     """Ten pieces each weigh as ten requests."""
     whole = requests(1000, pieces=10)
     assert sampling_step(whole, 1000) == 10
-    found = sample_records(whole, most=1000)
-    assert 90 <= len(found) <= 106
-    assert all(found.pieces[i] == whole.pieces[n] for i, n in enumerate(found.message))
+    sample = sample_records(whole, most=1000)
+    assert 90 <= len(sample) <= 106
+    assert all(sample.pieces[i] == whole.pieces[n] for i, n in enumerate(sample.message))

@@ -211,10 +211,10 @@ class TestSearch:
         bound = Constraint.parse("latency.p99 <= 1s")
         search = CapacitySearch(bounds=(bound,), knob=RATE, start=5.0)
         capacity = replace(a_search(), search=search, job=job)
-        asked = job_at_load(capacity, NextLoad(load=20.0, care=2.0))
+        next_job = job_at_load(capacity, NextLoad(load=20.0, care=2.0))
 
-        assert asked.load == Load(arrivals=Arrivals.POISSON, rate=20.0, requests=20)
-        assert asked.plan.percentiles == ("p99",)
+        assert next_job.load == Load(arrivals=Arrivals.POISSON, rate=20.0, requests=20)
+        assert next_job.plan.percentiles == ("p99",)
 
 
 class TestOtherBounds:
@@ -244,9 +244,9 @@ class TestOtherBounds:
     def test_without_a_result_the_answers_are_judged(self) -> None:
         """A bound on what they do not have is undecided, and the load unknown."""
         curve = Log().to_the_end(a_curve(1, 64))
-        known = judge_again(curve, (HALF,), lambda _id: None)
-        assert [rung.judgements[0].verdict for rung in known.rungs] == [Verdict.HELD, Verdict.BROKEN]
-        assert unknown_loads(known) == ()
+        judged_again = judge_again(curve, (HALF,), lambda _id: None)
+        assert [rung.judgements[0].verdict for rung in judged_again.rungs] == [Verdict.HELD, Verdict.BROKEN]
+        assert unknown_loads(judged_again) == ()
 
         other = judge_again(curve, (Constraint.parse("send_lag.p99 <= 1ms"),), lambda _id: None)
         assert unknown_loads(other) == other.rungs

@@ -172,10 +172,12 @@ class TestJudge:
 class TestAnswer:
     def test_a_scope_is_looked_up(self) -> None:
         """The measurement of the scope that was asked for answers."""
-        found = [Measurement(metric="weight_bytes", value=n, scope=s) for n, s in ((5, ""), (3, "int8"))]
+        measurements = [
+            Measurement(metric="weight_bytes", value=n, scope=s) for n, s in ((5, ""), (3, "int8"))
+        ]
 
-        assert Answer.to(Query.parse("weight_bytes@int8"), found).value == 3
-        assert Answer.to(Query.parse("weight_bytes"), found).value == 5
+        assert Answer.to(Query.parse("weight_bytes@int8"), measurements).value == 3
+        assert Answer.to(Query.parse("weight_bytes"), measurements).value == 5
 
     def test_a_wrong_scope_is_refused(self) -> None:
         """A scope at which nothing was measured is refused with those at which something was."""
@@ -185,10 +187,10 @@ class TestAnswer:
     def test_of_many_scopes_the_nearest_are_named(self) -> None:
         """Five of those that are called most alike, the nearest first, and how many others there are."""
         scopes = [f"encoder.layer.{n}.{part}" for n in range(99) for part in ("attention", "mlp")]
-        found = [Measurement(metric="macs", value=1, scope=scope) for scope in scopes]
+        measurements = [Measurement(metric="macs", value=1, scope=scope) for scope in scopes]
 
         with pytest.raises(RequestError, match=r"at 'encoder.layer.7.attention', .* and 193 others\.$"):
-            Answer.to(Query.parse("macs@encoder.layer.7.atention"), found)
+            Answer.to(Query.parse("macs@encoder.layer.7.atention"), measurements)
 
     def test_what_has_scopes_only_is_not_asked_for_as_a_whole(self) -> None:
         """The scopes at which it was measured are named, the first of them where there are many."""
@@ -241,9 +243,9 @@ class TestAnswer:
         """Where a single effective sample is missing, the sentence speaks of one."""
         samples = [0.001 * (1 + (n * 7) % 13) for n in range(40)]
         few = next(
-            found
-            for found in (Distribution.of(samples[:size]) for size in range(1, len(samples)))
-            if found.missing("p50") == 1
+            distribution
+            for distribution in (Distribution.of(samples[:size]) for size in range(1, len(samples)))
+            if distribution.missing("p50") == 1
         )
         answer = Answer.to(Query.parse("latency.p50"), [Measurement(metric="latency", value=few)])
 
@@ -321,14 +323,16 @@ def test_a_bound_of_the_wrong_kind_is_refused_before_anything_runs(bound: str, s
 
 def test_a_number_that_was_only_seen_is_told_apart_from_a_count() -> None:
     """A count is exact; one load time, or a maximum, has no interval."""
-    found = (
+    measurements = (
         Measurement(metric="parameters", value=3),
         observed_number("load_time", 1.0),
         Measurement(metric="latency", value=Distribution.of([1.0, 2.0])),
     )
-    seen = [Answer.to(Query.parse(q), found).observed for q in ("parameters", "load_time", "latency.max")]
+    observed = [
+        Answer.to(Query.parse(q), measurements).observed for q in ("parameters", "load_time", "latency.max")
+    ]
 
-    assert seen == [False, True, True]
+    assert observed == [False, True, True]
 
 
 def test_a_void_load_says_why_nothing_is_claimed_of_it() -> None:

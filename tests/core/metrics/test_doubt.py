@@ -8,8 +8,8 @@ from modeldyno.core.metrics.measurement import Distribution
 STEADY = [0.01 + 1e-5 * (i * 7919 % 13) for i in range(200)]
 
 
-def codes(found: object) -> list[str]:
-    return [d.code for d in found]  # type: ignore[attr-defined]
+def codes(doubts: object) -> list[str]:
+    return [d.code for d in doubts]  # type: ignore[attr-defined]
 
 
 def test_a_converged_distribution_raises_no_doubt() -> None:
@@ -28,8 +28,8 @@ def test_a_converged_distribution_raises_no_doubt() -> None:
 )
 def test_every_other_reason_to_stop_is_a_doubt(stop: str, code: str) -> None:
     """The doubt names the condition that was not met."""
-    found = Distribution.of(STEADY, stop=stop, unmet=("p50 is known to 4 %, not 2 %",))
-    raised = list(doubt.distribution_doubts("latency", found, []))
+    distribution = Distribution.of(STEADY, stop=stop, unmet=("p50 is known to 4 %, not 2 %",))
+    raised = list(doubt.distribution_doubts("latency", distribution, []))
 
     assert [code] == codes(raised)
     assert "p50 is known to 4 %" in raised[0].seen
@@ -37,8 +37,8 @@ def test_every_other_reason_to_stop_is_a_doubt(stop: str, code: str) -> None:
 
 def test_what_was_interrupted_is_not_said_to_have_stopped() -> None:
     """The sentence is one that a person would say."""
-    found = Distribution.of(STEADY, stop="interrupted")
-    (raised,) = doubt.distribution_doubts("latency", found, [])
+    distribution = Distribution.of(STEADY, stop="interrupted")
+    (raised,) = doubt.distribution_doubts("latency", distribution, [])
 
     assert raised.seen.startswith("latency was interrupted after ")
 
@@ -53,10 +53,10 @@ def test_a_requested_percentile_below_its_floor_is_a_doubt() -> None:
 
 def test_a_call_as_short_as_the_clock_is_a_doubt() -> None:
     """When reading the clock takes more than 1 % of the median, that is said."""
-    found = Distribution.of(STEADY, timer_cost=2e-4)
+    distribution = Distribution.of(STEADY, timer_cost=2e-4)
 
-    assert codes(doubt.distribution_doubts("latency", found, [])) == ["timer-bound"]
-    assert codes(doubt.distribution_doubts("throughput", found, [])) == []
+    assert codes(doubt.distribution_doubts("latency", distribution, [])) == ["timer-bound"]
+    assert codes(doubt.distribution_doubts("throughput", distribution, [])) == []
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_what_other_processes_explain_says_so() -> None:
     (noise,) = doubt.noise_doubts(1.0, 0.0)
 
     alone, one, several = (
-        [d.advice for d in doubt.adjust_advice(found, several=more)]
-        for found, more in (([layers], True), ([layers, noise], False), ([noise], True))
+        [d.advice for d in doubt.adjust_advice(doubts, several=more)]
+        for doubts, more in (([layers], True), ([layers, noise], False), ([noise], True))
     )
     assert alone == ["watch fewer"]
     assert one == [doubt._DISTURBED_ADVICE, noise.advice]
@@ -87,14 +87,14 @@ def test_what_other_processes_explain_says_so() -> None:
 
 def test_doubts_of_processes_are_told_once() -> None:
     """The same doubt about the same metric is told once, with how many more said it."""
-    found = [
+    doubts = [
         doubt.Doubt(code="drift", seen="latency: +3 %", advice="a"),
         doubt.Doubt(code="drift", seen="latency: -2 %", advice="a"),
         doubt.Doubt(code="drift", seen="throughput: -2 %", advice="a"),
         doubt.Doubt(code="few-samples", seen="latency.p99 lacks 3", advice="a"),
     ]
 
-    assert [d.seen for d in doubt.pooled_doubts(found)] == [
+    assert [d.seen for d in doubt.pooled_doubts(doubts)] == [
         "latency: +3 % (and in 1 more process)",
         "throughput: -2 %",
     ]
@@ -137,19 +137,19 @@ def test_few_processes_are_a_doubt(count: int, claimed: bool, expected: list[str
 
 def test_a_converted_model_is_not_the_one_that_was_analysed() -> None:
     """What ran is named beside what was counted."""
-    found = doubt.conversion_doubt("bf16")
+    raised = doubt.conversion_doubt("bf16")
 
-    assert found.code == "as-stored"
-    assert found.seen.endswith("as the model is stored; what ran was bf16")
+    assert raised.code == "as-stored"
+    assert raised.seen.endswith("as the model is stored; what ran was bf16")
 
 
 def test_a_precision_that_nobody_asked_for_is_named() -> None:
     """The doubt says which one the runtime chose, and how to have the model's own."""
-    found = doubt.unasked_precision_doubt("bf16")
+    raised = doubt.unasked_precision_doubt("bf16")
 
-    assert found.code == "unasked-precision"
-    assert "computes in bf16" in found.seen
-    assert "f32" in found.advice
+    assert raised.code == "unasked-precision"
+    assert "computes in bf16" in raised.seen
+    assert "f32" in raised.advice
 
 
 def test_more_threads_than_cores_are_a_doubt() -> None:

@@ -16,12 +16,12 @@ def of(samples: list[float]) -> Distribution:
 @given(st.lists(st.floats(min_value=1e-7, max_value=1e3), min_size=FEWEST, max_size=300))
 def test_every_sample_is_counted_once(samples: list[float]) -> None:
     """What is below, in the bins and above adds up to all samples, in bins whose edges rise."""
-    found = histogram(of(samples))
+    bins = histogram(of(samples))
 
-    if found is not None:
-        assert found.below + sum(found.counts) + found.above == len(samples)
-        assert all(a < b for a, b in zip(found.edges, found.edges[1:], strict=False))
-        assert len(found.counts) == len(found.edges) - 1 <= BINS + 1
+    if bins is not None:
+        assert bins.below + sum(bins.counts) + bins.above == len(samples)
+        assert all(a < b for a, b in zip(bins.edges, bins.edges[1:], strict=False))
+        assert len(bins.counts) == len(bins.edges) - 1 <= BINS + 1
 
 
 @pytest.mark.parametrize(
@@ -34,34 +34,34 @@ def test_no_shape_gives_no_histogram(samples: list[float]) -> None:
 
 def test_edges_are_round() -> None:
     """Even bins begin at multiples of a step of 1, 2 or 5."""
-    found = histogram(of([100e-6 + n * 1e-7 for n in range(400)]))
+    bins = histogram(of([100e-6 + n * 1e-7 for n in range(400)]))
 
-    assert found is not None
-    assert found.even
-    assert found.edges[:3] == (100e-6, 105e-6, 110e-6)
+    assert bins is not None
+    assert bins.even
+    assert bins.edges[:3] == (100e-6, 105e-6, 110e-6)
 
 
 def test_late_calls_do_not_flatten_the_rest() -> None:
     """Samples far from the bulk are counted as above, and the bulk fills several bins."""
-    found = histogram(of([1e-3 + n * 1e-6 for n in range(98)] + [0.5, 0.6]))
+    bins = histogram(of([1e-3 + n * 1e-6 for n in range(98)] + [0.5, 0.6]))
 
-    assert found is not None
-    assert found.above == 2
-    assert sum(count > 0 for count in found.counts) >= 4
+    assert bins is not None
+    assert bins.above == 2
+    assert sum(count > 0 for count in bins.counts) >= 4
 
 
 def test_a_heavy_tail_gets_growing_bins() -> None:
     """Where the bulk itself spans orders of size, each bin is wider than the one before."""
-    found = histogram(of([1e-6 * 1.1**n for n in range(100)]))
+    bins = histogram(of([1e-6 * 1.1**n for n in range(100)]))
 
-    assert found is not None
-    assert not found.even
-    assert found.edges[-1] - found.edges[-2] > 2 * (found.edges[1] - found.edges[0])
+    assert bins is not None
+    assert not bins.even
+    assert bins.edges[-1] - bins.edges[-2] > 2 * (bins.edges[1] - bins.edges[0])
 
 
 def test_mostly_equal_samples_have_a_range() -> None:
     """Where more than nine tenths are equal, the rest sets the range."""
-    found = histogram(of([1e-3] * 96 + [1.1e-3] * 4))
+    bins = histogram(of([1e-3] * 96 + [1.1e-3] * 4))
 
-    assert found is not None
-    assert sum(found.counts) == 100
+    assert bins is not None
+    assert sum(bins.counts) == 100

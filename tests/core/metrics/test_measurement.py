@@ -20,11 +20,11 @@ THOUSAND = [1.0 + i / 1000 for i in (j * 617 % 1000 for j in range(1000))]
 
 def test_samples_are_kept_bit_for_bit() -> None:
     """What goes in comes out, for each process."""
-    found = Distribution.of([0.1, 0.2], array("d", [0.3]))
+    distribution = Distribution.of([0.1, 0.2], array("d", [0.3]))
 
-    assert [run.tolist() for run in found.arrays()] == [[0.1, 0.2], [0.3]]
-    assert found.samples().tolist() == [0.1, 0.2, 0.3]
-    assert len(found) == 3
+    assert [run.tolist() for run in distribution.arrays()] == [[0.1, 0.2], [0.3]]
+    assert distribution.samples().tolist() == [0.1, 0.2, 0.3]
+    assert len(distribution) == 3
 
 
 def test_packing_is_eight_bytes_a_sample() -> None:
@@ -37,12 +37,12 @@ def test_packing_is_eight_bytes_a_sample() -> None:
 
 def test_statistics_are_derived() -> None:
     """Each name gives its statistic over the pool."""
-    found = Distribution.of([1.0, 2.0], [3.0, 4.0])
+    distribution = Distribution.of([1.0, 2.0], [3.0, 4.0])
 
-    assert tuple(map(found.statistic, ("mean", "min", "max", "n", "p50"))) == (2.5, 1.0, 4.0, 4.0, 2.0)
-    assert math.isclose(found.statistic("std"), 1.2909944487358056)
-    assert math.isclose(found.statistic("cv"), 1.2909944487358056 / 2.5)
-    assert found.statistic("n_eff") <= 4
+    assert tuple(map(distribution.statistic, ("mean", "min", "max", "n", "p50"))) == (2.5, 1.0, 4.0, 4.0, 2.0)
+    assert math.isclose(distribution.statistic("std"), 1.2909944487358056)
+    assert math.isclose(distribution.statistic("cv"), 1.2909944487358056 / 2.5)
+    assert distribution.statistic("n_eff") <= 4
 
 
 def test_one_sample_has_no_spread() -> None:
@@ -53,13 +53,13 @@ def test_one_sample_has_no_spread() -> None:
 
 def test_a_percentile_below_its_floor_is_not_certified() -> None:
     """With a thousand samples p99 is a claim and p99.9 is none; the plain quantile stays there."""
-    found = Distribution.of(THOUSAND)
+    distribution = Distribution.of(THOUSAND)
 
-    assert found.certified("p99") == pytest.approx(1.989)
-    assert found.certified("p99.9") is None
-    assert found.statistic("p99.9") == pytest.approx(1.998)
-    assert found.missing("p99.9") == 5636
-    assert found.missing("mean") == 0
+    assert distribution.certified("p99") == pytest.approx(1.989)
+    assert distribution.certified("p99.9") is None
+    assert distribution.statistic("p99.9") == pytest.approx(1.998)
+    assert distribution.missing("p99.9") == 5636
+    assert distribution.missing("mean") == 0
 
 
 def test_an_uncertified_percentile_lies_between_those_around_it() -> None:
@@ -78,20 +78,22 @@ def test_an_uncertified_percentile_lies_between_those_around_it() -> None:
 
 def test_only_the_mean_and_percentiles_have_intervals() -> None:
     """An interval encloses its statistic; an extreme has none."""
-    found = Distribution.of(THOUSAND)
-    interval = found.interval("p50")
+    distribution = Distribution.of(THOUSAND)
+    interval = distribution.interval("p50")
 
     assert interval is not None
-    assert interval.low < found.statistic("p50") < interval.high
+    assert interval.low < distribution.statistic("p50") < interval.high
     assert 0 < interval.half_width() < 0.1
-    assert found.interval("mean") is not None
-    assert found.interval("max") is None
+    assert distribution.interval("mean") is not None
+    assert distribution.interval("max") is None
 
 
 def test_the_certificate_is_complete() -> None:
     """Everything that MEASURING.md asks for is there."""
-    found = Distribution.of(THOUSAND, warmup_dropped=7, rejected=1, clock_resolution=1e-9, timer_cost=3e-8)
-    certificate = found.certificate()
+    distribution = Distribution.of(
+        THOUSAND, warmup_dropped=7, rejected=1, clock_resolution=1e-9, timer_cost=3e-8
+    )
+    certificate = distribution.certificate()
 
     assert (
         certificate.n,

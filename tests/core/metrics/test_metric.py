@@ -154,20 +154,20 @@ SPARSITY = MetricRow(name="sparsity", unit=FRACTION, better=Better.HIGHER, sente
 
 def test_a_table_asks_for_further_metrics_once_and_only_when_it_must() -> None:
     """Looking for plugins takes time: a name that is known costs none, one that is not is looked for once."""
-    asked: list[str] = []
+    calls: list[str] = []
 
     def find() -> dict[str, MetricRow]:
-        asked.append("plugins")
+        calls.append("plugins")
         return {"sparsity": SPARSITY}
 
     table = MetricTable([("latency", METRICS["latency"])])
     table.complete_from(find)
     assert "latency" in table
-    assert not asked
+    assert not calls
 
     assert table["sparsity"] is SPARSITY
     assert "nonsense" not in table
-    assert asked == ["plugins"]
+    assert calls == ["plugins"]
     assert list(table) == ["latency", "sparsity"]
 
 

@@ -20,9 +20,9 @@ def test_a_percentile_that_is_no_claim_is_listed_as_raw() -> None:
 
 def test_a_statistic_that_another_tool_told_is_listed_under_its_name() -> None:
     """It is a claim where at least as many requests were answered as the percentile takes."""
-    told = (observed_number("latency", 0.5, scope="p99"), observed_number("latency", 0.4, scope="mean"))
-    few = list_numbers((*told, observed_number("requests", 10, scope="ok")))
-    many = list_numbers((*told, observed_number("requests", 1000, scope="ok")))
+    figures = (observed_number("latency", 0.5, scope="p99"), observed_number("latency", 0.4, scope="mean"))
+    few = list_numbers((*figures, observed_number("requests", 10, scope="ok")))
+    many = list_numbers((*figures, observed_number("requests", 1000, scope="ok")))
 
     assert [str(query) for query, _ in few][:2] == ["latency.p99.raw", "latency.mean"]
     assert [str(query) for query, _ in many][:2] == ["latency.p99", "latency.mean"]

@@ -197,19 +197,19 @@ def test_a_steady_source_is_measured_as_it_is(source: Source, runs: int) -> None
     Neither the warm-up nor the stop rule moves the median by 1 %. At most 1 % of independent sources,
     and 5 % of correlated ones, seem to drift.
     """
-    found = simulated(source, runs, ())
+    tally = simulated(source, runs, ())
     for statistic in ("mean", "p50"):
-        assert_within(found.covered[statistic], 0.94, 0.97, runs)
-    assert abs(found.median_bias) < 0.01
-    assert_within(found.false_drift, 0.0, 0.05 if "rho" in source.name else 0.01, runs)
+        assert_within(tally.covered[statistic], 0.94, 0.97, runs)
+    assert abs(tally.median_bias) < 0.01
+    assert_within(tally.false_drift, 0.0, 0.05 if "rho" in source.name else 0.01, runs)
 
 
 @pytest.mark.parametrize(("source", "runs"), many(STATIONARY, QUICK_TAILS))
 def test_the_intervals_of_requested_percentiles_cover_the_truth(source: Source, runs: int) -> None:
     """The intervals of p90, p95 and p99, when requested, cover the truth in 94.3 to 98.8 % of runs."""
-    found = simulated(source, runs, TAILS)
+    tally = simulated(source, runs, TAILS)
     for statistic in TAILS:
-        assert_within(found.covered[statistic], 0.943, 0.988, runs)
+        assert_within(tally.covered[statistic], 0.943, 0.988, runs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,13 +243,13 @@ WARMING = (
 
 def paced_runs(source: Drifting, runs: int) -> list[StopRuleResult]:
     rng = np.random.default_rng(21)
-    found = []
+    results = []
     for _ in range(runs):
         moment = rng.uniform(*source.moments)
         durations = CALL * np.exp(source.sigma * rng.standard_normal(LENGTH + 1000))
         time = VirtualTime(durations=durations, level=lambda t, at=moment: source.level(t, at))  # type: ignore[misc]
-        found.append(measure_until_stable(time.draw, plan=PLAN, clock=time.clock))
-    return found
+        results.append(measure_until_stable(time.draw, plan=PLAN, clock=time.clock))
+    return results
 
 
 def several(sources: tuple[Drifting, ...]) -> list[object]:

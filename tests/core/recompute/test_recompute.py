@@ -84,10 +84,10 @@ def a_load_result(seed: int = 0, *, count: int = 1000, failed: int = 3, **change
         clients=(0.1,), drivers=(_sums(rng),),
     )  # fmt: skip
     plan = Plan(percentiles=("p99.9",))
-    found = [*load_analysis.measurements(window)]
-    (latency,) = (m.value for m in found if m.metric == "latency")
+    measurements = [*load_analysis.measurements(window)]
+    (latency,) = (m.value for m in measurements if m.metric == "latency")
     assert isinstance(latency, Distribution)
-    found += [observed_number("foreign_cpu", 0.5), observed_number("steal", 0.0)]
+    measurements += [observed_number("foreign_cpu", 0.5), observed_number("steal", 0.0)]
     doubts = (
         *load_analysis.doubts(window),
         *doubt.distribution_doubts("latency", latency, plan.percentiles, "duration"),
@@ -95,8 +95,8 @@ def a_load_result(seed: int = 0, *, count: int = 1000, failed: int = 3, **change
         doubt.Doubt(code="repeated-request", seen="every request was the same", advice="give more"),
     )
     job = replace(a_result().job, probes=("load",), load=load, plan=plan)
-    whole = a_result(job=job, measurements=tuple(found), doubts=doubts)
-    return replace(whole, **changes)
+    result = a_result(job=job, measurements=tuple(measurements), doubts=doubts)
+    return replace(result, **changes)
 
 
 def _sums(rng: np.random.Generator) -> DriverSums:
@@ -174,10 +174,14 @@ def place(document: dict[str, Any], metric: str, *keys: Any) -> tuple[Any, ...]:
 
 def test_a_document_holds_as_it_was_written() -> None:
     """Every figure of a load is recomputed: nothing is wrong, and what is not recomputed has a reason."""
-    found = check(a_written_load())
-    assert (found.holds, found.wrong, found.digest) == (True, (), DigestState.UNCHANGED)
-    assert found.verified > 100
-    assert set(found.kept) == {"one observation, without samples", "what the run saw, in words"}
+    recomputation = check(a_written_load())
+    assert (recomputation.holds, recomputation.wrong, recomputation.digest) == (
+        True,
+        (),
+        DigestState.UNCHANGED,
+    )
+    assert recomputation.verified > 100
+    assert set(recomputation.kept) == {"one observation, without samples", "what the run saw, in words"}
 
 
 def test_every_change_of_a_document_is_found() -> None:
@@ -235,10 +239,10 @@ def test_every_change_of_a_recomputable_figure_is_found_though_the_digest_was_fo
 def test_a_forged_figure_is_named_with_both_values(keys: tuple[Any, ...]) -> None:
     """A point, an end of an interval, a number of samples: the check names it and says what it should be."""
     document = a_written_load()
-    found = check(changed(document, place(document, *keys), another), forged=True)
-    assert (found.holds, found.digest) == (False, DigestState.UNCHANGED)
-    assert found.wrong
-    assert all(check.written != check.recomputed for check in found.wrong)
+    recomputation = check(changed(document, place(document, *keys), another), forged=True)
+    assert (recomputation.holds, recomputation.digest) == (False, DigestState.UNCHANGED)
+    assert recomputation.wrong
+    assert all(check.written != check.recomputed for check in recomputation.wrong)
 
 
 def a_written_memory() -> dict[str, Any]:
@@ -263,7 +267,9 @@ def test_a_document_of_before_the_interval_of_a_peak_holds() -> None:
     """Its certificates have none; its other figures are recomputed as ever."""
     document = a_written_memory()
     ends = place(document, "process_memory", "value", "certificate", "intervals")
-    older = changed(document, ends, lambda found: {name: found[name] for name in found if name != "max"})
+    older = changed(
+        document, ends, lambda interval: {name: interval[name] for name in interval if name != "max"}
+    )
     assert check(older, forged=True).holds
 
 
@@ -277,8 +283,8 @@ def test_a_forged_sample_is_found_even_with_a_certificate_that_fits(metric: str)
         else m
         for m in result.measurements
     ]
-    found = check(json.loads(codec.encode(replace(result, measurements=tuple(forged)))))
-    assert any(wrong.why == "its send lag and its service time" for wrong in found.wrong)
+    recomputation = check(json.loads(codec.encode(replace(result, measurements=tuple(forged)))))
+    assert any(wrong.why == "its send lag and its service time" for wrong in recomputation.wrong)
     document = a_written_load()
     alone = changed(document, place(document, metric, "value", "runs", 0), lambda block: with_first(block, 2))
     assert any("raw samples" in wrong.why for wrong in check(alone, forged=True).wrong)
@@ -290,11 +296,11 @@ def test_a_call_end_to_end_is_the_sum_of_its_stages() -> None:
 
     def written(**times: Any) -> dict[str, Any]:
         scopes = {"end_to_end": stages["copy"] + stages["compute"], **stages, **times}
-        found = tuple(
+        measurements = tuple(
             Measurement(metric="latency", scope=scope, value=Distribution.of(samples, stop="converged"))
             for scope, samples in scopes.items()
         )
-        document: dict[str, Any] = json.loads(codec.encode(a_result(measurements=found)))
+        document: dict[str, Any] = json.loads(codec.encode(a_result(measurements=measurements)))
         return document
 
     assert check(written()).wrong == ()
@@ -314,12 +320,14 @@ def test_a_removed_doubt_is_missed_and_an_invented_one_has_no_ground() -> None:
     assert codes == ["failed-requests", "time-limit", "few-samples", "interference", "repeated-request"]
     for code in codes:
         left = [raised for raised in document["doubts"] if raised["code"] != code]
-        found = check(document | {"doubts": left}, forged=True)
-        assert [wrong.place for wrong in found.wrong] == ([f"doubt {code}"] if code != codes[-1] else [])
+        recomputation = check(document | {"doubts": left}, forged=True)
+        assert [wrong.place for wrong in recomputation.wrong] == (
+            [f"doubt {code}"] if code != codes[-1] else []
+        )
         assert check(document | {"doubts": left}).digest is DigestState.CHANGED
     others = {"few-samples": "latency.p50 lacks 3", "steal": "much", "noise-floor": "latency stopped"}
-    for code, seen in others.items():
-        invented = [*document["doubts"], {"code": code, "seen": seen, "advice": ""}]
+    for code, sentence in others.items():
+        invented = [*document["doubts"], {"code": code, "seen": sentence, "advice": ""}]
         (wrong,) = check(document | {"doubts": invented}, forged=True).wrong
         assert (wrong.place, wrong.recomputed) == (f"doubt {code}", "nothing")
 
@@ -330,10 +338,12 @@ def test_a_load_that_was_saturated_says_so() -> None:
     spread = result.measurements[0].value
     assert isinstance(spread, Distribution)
     void = replace(result.measurements[0], value=replace(spread, void="saturated"))
-    found = check(json.loads(codec.encode(replace(result, measurements=(void, *result.measurements[1:])))))
-    assert "doubt saturated" in {wrong.place for wrong in found.wrong}
-    said = (doubt.Doubt(code="client-limited", seen="the client was busy", advice=""),)
-    invented = verify(replace(a_load_result(), doubts=(*a_load_result().doubts, *said)))
+    recomputation = check(
+        json.loads(codec.encode(replace(result, measurements=(void, *result.measurements[1:]))))
+    )
+    assert "doubt saturated" in {wrong.place for wrong in recomputation.wrong}
+    false_doubts = (doubt.Doubt(code="client-limited", seen="the client was busy", advice=""),)
+    invented = verify(replace(a_load_result(), doubts=(*a_load_result().doubts, *false_doubts)))
     assert {wrong.place for wrong in invented.wrong} == {"doubt client-limited"}
     failed = a_load_result().doubts[0]
     none_failed = verify(replace(a_load_result(failed=0), doubts=(failed, *a_load_result(failed=0).doubts)))
@@ -354,8 +364,8 @@ def test_pooled_processes_are_recomputed() -> None:
     """Of several processes the mean and its interval follow from the number of each process."""
     results = [a_load_result(seed) for seed in range(3)]
     document = json.loads(codec.encode(merge(results)))
-    found = check(document)
-    assert (found.holds, found.wrong) == (True, ())
+    recomputation = check(document)
+    assert (recomputation.holds, recomputation.wrong) == (True, ())
     for keys in (("throughput", "interval", "low"), ("throughput", "runs", 1), ("in_flight", "value")):
         assert check(changed(document, place(document, *keys), another), forged=True).wrong
 
@@ -380,15 +390,15 @@ def test_costs_evaluations_and_energy_are_recomputed() -> None:
     measurements = [
         Measurement(
             metric=metric,
-            value=found.value,
-            interval=Interval(low=found.low, high=found.high),
+            value=estimate.value,
+            interval=Interval(low=estimate.low, high=estimate.high),
             scores=SampleScores(data="x", values=pack(scores)),
         )
-        for metric, found in (("accuracy", right), ("evaluation_loss", loss))
+        for metric, estimate in (("accuracy", right), ("evaluation_loss", loss))
     ]
-    known = Interval(low=19.0, high=21.0)
+    interval = Interval(low=19.0, high=21.0)
     measurements += [
-        observed_number("power", 20.0, scope="package 0", interval=known),
+        observed_number("power", 20.0, scope="package 0", interval=interval),
         observed_number("idle_power", 5.0, scope="package 0", interval=Interval(low=4.0, high=6.0)),
         ratio_number("batch_rate", [1.0] * 8, [0.1] * 8),
         observed_number("energy", 1.5, scope="package 0", interval=Interval(low=1.3, high=1.7)),
@@ -415,9 +425,9 @@ def test_what_another_tool_measured_is_kept() -> None:
     """Its samples are recomputed as ours, but its other figures and doubts do not follow our rules."""
     result = a_load_result()
     imported = replace(result, job=replace(result.job, backend="imported"))
-    found = verify(imported)
-    assert found.wrong == ()
-    assert "error_rate" in found.kept["one observation, without samples"]
+    recomputation = verify(imported)
+    assert recomputation.wrong == ()
+    assert "error_rate" in recomputation.kept["one observation, without samples"]
     document = json.loads(codec.encode(imported))
     del document["measurements"][0]["value"]["certificate"]
     assert check(document, forged=True).wrong == ()
@@ -446,8 +456,8 @@ def test_rounding_is_no_change() -> None:
 
 def test_a_comparison_is_recomputed_from_its_results() -> None:
     """Each change follows from the two results in the document; so do the figures of these."""
-    found = build_comparison([a_load_result(0), a_load_result(1)], CompareOptions())
-    document = json.loads(codec_comparison.encode(found))
+    comparison = build_comparison([a_load_result(0), a_load_result(1)], CompareOptions())
+    document = json.loads(codec_comparison.encode(comparison))
     assert check(document).wrong == ()
     for path in (
         ("contrasts", 0, "changes", 0, "outcome"),
@@ -475,10 +485,10 @@ def test_a_verdict_of_an_older_rule_is_kept(
 
     with monkeypatch.context() as earlier:
         earlier.setitem(METRICS, "buffers", replace(METRICS["buffers"], better=Better.LOWER))
-        found = build_comparison([with_buffers(0, before), with_buffers(1, after)], CompareOptions())
-        document = json.loads(codec_comparison.encode(found))
-    (at,) = [n for n, one in enumerate(found.contrasts[0].changes) if one.query.metric == "buffers"]
-    assert found.contrasts[0].changes[at].outcome == outcome
+        comparison = build_comparison([with_buffers(0, before), with_buffers(1, after)], CompareOptions())
+        document = json.loads(codec_comparison.encode(comparison))
+    (at,) = [n for n, one in enumerate(comparison.contrasts[0].changes) if one.query.metric == "buffers"]
+    assert comparison.contrasts[0].changes[at].outcome == outcome
 
     judged = check(document)
     assert judged.holds
@@ -525,8 +535,8 @@ def test_a_study_is_recomputed_from_the_results_in_the_store() -> None:
     document = json.loads(kind_of(study).encode(study))
     assert all("not at hand" in why for why in check(document).kept)
     store_results(results)
-    found = check(document)
-    assert (found.wrong, found.kept) == ((), {})
+    recomputation = check(document)
+    assert (recomputation.wrong, recomputation.kept) == ((), {})
     for path, part in (
         (("trials", 0, "answers", 0, "value"), "trial"),
         (("ranking", "certainty"), "ranking"),
@@ -560,9 +570,9 @@ def test_a_load_series_is_recomputed_from_the_results_in_the_store() -> None:
 def test_a_conversion_keeps_how_far_outputs_agreed() -> None:
     """Outputs are not kept, so their agreement cannot be recomputed; the digest still shows a change."""
     document = json.loads(kind_of(a_conversion()).encode(a_conversion()))
-    found = check(document)
-    assert (found.holds, found.verified) == (True, 0)
-    assert any(found.kept.values())
+    recomputation = check(document)
+    assert (recomputation.holds, recomputation.verified) == (True, 0)
+    assert any(recomputation.kept.values())
 
 
 @pytest.mark.usefixtures("store")
@@ -578,7 +588,7 @@ def test_the_answer_is_plain_json(tmp_path: Path) -> None:
     path = tmp_path / "load.json"
     document = a_written_load()
     path.write_text(json.dumps(changed(document, place(document, "throughput", "value"), another)))
-    found = json.loads(codec.encode_document(verify(path)))
-    assert found["digest"] == "changed"
-    assert found["wrong"][0]["place"] == "throughput"
-    assert found["tolerance"] == 1e-9
+    printed = json.loads(codec.encode_document(verify(path)))
+    assert printed["digest"] == "changed"
+    assert printed["wrong"][0]["place"] == "throughput"
+    assert printed["tolerance"] == 1e-9

@@ -52,12 +52,12 @@ def judged(
 class TestCandidate:
     def test_a_fresh_figure_that_holds_answers(self) -> None:
         """It has its rate, and no reason to be out."""
-        found = judged(TEN_MS, rate("throughput", 200.0, 0.25), bounds=(FAST, MUCH))
+        choice = judged(TEN_MS, rate("throughput", 200.0, 0.25), bounds=(FAST, MUCH))
 
-        assert found.out == ""
-        assert [judgement.verdict for judgement in found.judgements] == [Verdict.HELD, Verdict.HELD]
-        assert (found.rate, found.rate_interval) == (200.0, Interval(low=150.0, high=250.0))
-        assert (found.replicas, found.per_hour) == (None, None)
+        assert choice.out == ""
+        assert [judgement.verdict for judgement in choice.judgements] == [Verdict.HELD, Verdict.HELD]
+        assert (choice.rate, choice.rate_interval) == (200.0, Interval(low=150.0, high=250.0))
+        assert (choice.replicas, choice.per_hour) == (None, None)
 
     @pytest.mark.parametrize("state", [state for state in FigureState if state is not FigureState.FRESH])
     def test_any_other_figure_is_out_with_its_reason(self, state: FigureState) -> None:
@@ -68,7 +68,7 @@ class TestCandidate:
     def test_one_that_ran_out_of_memory_surely_does_not_hold(self) -> None:
         """With the reason; another failure leaves it open."""
         failed = a_figure(TASK, state=FigureState.FAILED, why="call: no")
-        found = {
+        by_kind = {
             kind: judge_figure(
                 failed,
                 a_small_result(failures=(Failure(where="call", kind=kind, message="no 8 GiB left"),)),
@@ -80,23 +80,23 @@ class TestCandidate:
             for kind in (FailureKind.OOM, FailureKind.CRASH)
         }
 
-        assert found[FailureKind.OOM].out == "it does not fit in memory: no 8 GiB left"
-        assert found[FailureKind.OOM].surely_out
-        assert found[FailureKind.CRASH].out == "failed: call: no"
-        assert not found[FailureKind.CRASH].surely_out
-        assert choose("digits", [found[FailureKind.OOM], BROKEN]).state is AnswerState.NOTHING_HOLDS
-        assert choose("digits", [found[FailureKind.CRASH], BROKEN]).state is AnswerState.UNKNOWN
+        assert by_kind[FailureKind.OOM].out == "it does not fit in memory: no 8 GiB left"
+        assert by_kind[FailureKind.OOM].surely_out
+        assert by_kind[FailureKind.CRASH].out == "failed: call: no"
+        assert not by_kind[FailureKind.CRASH].surely_out
+        assert choose("digits", [by_kind[FailureKind.OOM], BROKEN]).state is AnswerState.NOTHING_HOLDS
+        assert choose("digits", [by_kind[FailureKind.CRASH], BROKEN]).state is AnswerState.UNKNOWN
 
     def test_a_figure_without_its_result_is_out(self) -> None:
         """Somebody has removed it from the store."""
-        found = judge_figure(a_figure(TASK), None, None, bounds=(), demand=None, price=None)
-        assert found.out == "its result is no longer in the store"
+        choice = judge_figure(a_figure(TASK), None, None, bounds=(), demand=None, price=None)
+        assert choice.out == "its result is no longer in the store"
 
     def test_a_bound_on_what_was_not_measured_is_named(self) -> None:
         """Nothing else is judged then."""
-        found = judged(TEN_MS, bounds=(FAST, MUCH))
-        assert found.out == "not measured: throughput >= 100/s"
-        assert found.judgements == ()
+        choice = judged(TEN_MS, bounds=(FAST, MUCH))
+        assert choice.out == "not measured: throughput >= 100/s"
+        assert choice.judgements == ()
 
     def test_a_broken_bound_is_told_with_figures(self) -> None:
         """And an undecided one as such."""
@@ -137,8 +137,8 @@ class TestKeptNumbers:
 
     def test_what_is_not_kept_was_not_measured(self) -> None:
         """As of a Result."""
-        found = judge_figure(a_figure(TASK), None, None, bounds=(MUCH,), demand=None, price=None, kept={})
-        assert found.out == "not measured: throughput >= 100/s"
+        choice = judge_figure(a_figure(TASK), None, None, bounds=(MUCH,), demand=None, price=None, kept={})
+        assert choice.out == "not measured: throughput >= 100/s"
 
 
 class TestCertainty:
@@ -156,8 +156,8 @@ class TestCertainty:
     def test_a_count_takes_nothing(self) -> None:
         """It has no error."""
         few = Constraint.parse("parameters <= 1M")
-        found = judged(Measurement(metric="parameters", value=1000.0), bounds=(few,))
-        assert (found.out, found.certainty) == ("", 1.0)
+        choice = judged(Measurement(metric="parameters", value=1000.0), bounds=(few,))
+        assert (choice.out, choice.certainty) == ("", 1.0)
 
     def test_a_demand_takes_one_more_end(self) -> None:
         """Of the interval of the rate, by which replicas are counted; one without an interval takes none."""
@@ -187,14 +187,14 @@ class TestCertainty:
 class TestReplicas:
     def test_they_are_counted_by_the_lower_end_of_the_rate(self) -> None:
         """200/s that may be 180/s need two replicas for 200/s, which cost twice the price."""
-        found = judged(rate("throughput", 200.0), demand=200.0, price=Price(per_hour=1.5))
+        choice = judged(rate("throughput", 200.0), demand=200.0, price=Price(per_hour=1.5))
 
-        assert (found.replicas, found.per_hour, found.out) == (2, 3.0, "")
+        assert (choice.replicas, choice.per_hour, choice.out) == (2, 3.0, "")
 
     def test_requests_count_before_inferences(self) -> None:
         """A demand is in requests."""
-        found = judged(rate("throughput", 1000.0), rate("request_rate", 100.0, 0.0), demand=100.0)
-        assert (found.rate, found.replicas) == (100.0, 1)
+        choice = judged(rate("throughput", 1000.0), rate("request_rate", 100.0, 0.0), demand=100.0)
+        assert (choice.rate, choice.replicas) == (100.0, 1)
 
     def test_a_rate_of_nothing_is_none(self) -> None:
         """The next rate is taken, or there is none."""
@@ -217,13 +217,13 @@ class TestReplicas:
 
     def test_a_rate_that_may_be_nothing_is_too_uncertain(self) -> None:
         """No number of replicas is surely enough."""
-        found = judged(rate("throughput", 50.0, 1.5), demand=10.0, price=Price(per_hour=1.0))
-        assert (found.out, found.per_hour) == ("its rate is too uncertain to count replicas", None)
+        choice = judged(rate("throughput", 50.0, 1.5), demand=10.0, price=Price(per_hour=1.0))
+        assert (choice.out, choice.per_hour) == ("its rate is too uncertain to count replicas", None)
 
     def test_without_a_demand_one_replica_is_paid(self) -> None:
         """The price of one."""
-        found = judged(TEN_MS, price=Price(per_hour=1.5))
-        assert (found.replicas, found.per_hour) == (None, 1.5)
+        choice = judged(TEN_MS, price=Price(per_hour=1.5))
+        assert (choice.replicas, choice.per_hour) == (None, 1.5)
 
 
 def candidate(key: str, **changes: Any) -> AnswerCandidate:

@@ -63,23 +63,23 @@ def test_figures_a_quarter_apart_are_not_confirmed() -> None:
 
 def test_the_change_is_told_with_the_old_result() -> None:
     """Before and after, and the verdict."""
-    told = confirmation(timed(2.0), timed(3.0, seed=1))
+    confirmed = confirmation(timed(2.0), timed(3.0, seed=1))
 
-    assert told.before == timed(2.0).id
-    assert told.change.startswith("latency.p50: ")
-    assert "worse" in told.change
+    assert confirmed.before == timed(2.0).id
+    assert confirmed.change.startswith("latency.p50: ")
+    assert "worse" in confirmed.change
 
 
 def test_a_model_that_fails_by_now_has_changed() -> None:
     """With its failure."""
-    told = confirmation(timed(2.0), a_failed_result())
+    confirmed = confirmation(timed(2.0), a_failed_result())
 
-    assert told.outcome is Confirmed.CHANGED
-    assert told.change == "load: The child took 2 GiB."
+    assert confirmed.outcome is Confirmed.CHANGED
+    assert confirmed.change == "load: The child took 2 GiB."
 
 
 def test_nothing_in_common_decides_nothing() -> None:
     """It is no confirmation."""
-    told = confirmation(timed(2.0), a_small_result())
+    confirmed = confirmation(timed(2.0), a_small_result())
 
-    assert (told.outcome, told.change) == (Confirmed.UNDECIDED, "nothing was measured in both")
+    assert (confirmed.outcome, confirmed.change) == (Confirmed.UNDECIDED, "nothing was measured in both")

@@ -14,10 +14,10 @@ def chain(count: int) -> list[RegistryEvent]:
     events: list[RegistryEvent] = []
     for number in range(1, count + 1):
         before = events[-1].hash if events else ""
-        words = ("2026-01-01T00:00:00.000+00:00", "ada", "alias.moved", f"digits/{number}")
+        fields = ("2026-01-01T00:00:00.000+00:00", "ada", "alias.moved", f"digits/{number}")
         detail = {"after": str(number), "before": ""}
-        hashed = event_hash(before, *words, detail)
-        at, actor, kind, subject = words
+        hashed = event_hash(before, *fields, detail)
+        at, actor, kind, subject = fields
         events.append(
             RegistryEvent(
                 id=number,
@@ -66,8 +66,8 @@ def test_an_event_whose_hash_was_mended_breaks_the_next() -> None:
     """Who changes one has to change all that follow."""
     events = chain(5)
     forged = replace(events[2], actor="eve")
-    words = (forged.at, forged.actor, forged.kind, forged.subject)
-    events[2] = replace(forged, hash=event_hash(forged.before, *words, forged.detail))
+    fields = (forged.at, forged.actor, forged.kind, forged.subject)
+    events[2] = replace(forged, hash=event_hash(forged.before, *fields, forged.detail))
 
     assert first_broken(events) == 4
 
@@ -92,8 +92,8 @@ def test_swapped_events_are_found(one: int, other: int) -> None:
 
 def test_the_order_of_details_does_not_count() -> None:
     """A database may return them in another."""
-    words = ("", "at", "ada", "kind", "subject")
-    assert event_hash(*words, {"a": "1", "b": "2"}) == event_hash(*words, {"b": "2", "a": "1"})
+    fields = ("", "at", "ada", "kind", "subject")
+    assert event_hash(*fields, {"a": "1", "b": "2"}) == event_hash(*fields, {"b": "2", "a": "1"})
 
 
 def test_texts_that_join_alike_have_unlike_hashes() -> None:

@@ -44,8 +44,8 @@ def judge(key: int, measured: Measurement, bound: Constraint, among: int) -> Ans
 
 def wrong_answers(ask: Callable[[], RegistryAnswer], questions: int) -> dict[float, float]:
     """Ask about figures that all break the bound by a hair; return the share of answers at each certainty."""
-    told = [best.certainty for _ in range(questions) if (best := ask().best) is not None]
-    return {share: sum(certainty >= share for certainty in told) / questions for share in SHARES}
+    certainties = [best.certainty for _ in range(questions) if (best := ask().best) is not None]
+    return {share: sum(certainty >= share for certainty in certainties) / questions for share in SHARES}
 
 
 def allowed(share: float, questions: int) -> float:
@@ -84,9 +84,9 @@ def latencies(
 @pytest.mark.parametrize("questions", [1000, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_of_thousands_of_choices_those_told_as_sure_are(questions: int) -> None:
     """Of ten figures that break a bound by a hair one is told as 99 % sure in 1 % of the questions."""
-    found = wrong_answers(rates(10, 10), questions)
+    wrong = wrong_answers(rates(10, 10), questions)
 
-    assert all(found[share] <= allowed(share, questions) for share in SHARES)
+    assert all(wrong[share] <= allowed(share, questions) for share in SHARES)
 
 
 def test_without_counting_the_choice_they_were_not() -> None:
@@ -118,9 +118,9 @@ SOURCES = {
 def test_percentiles_are_as_sure_whatever_their_distribution(name: str, questions: int) -> None:
     """Skewed, heavy in the tail, or with a gap at the bound."""
     draw, truth, statistic, samples = SOURCES[name]
-    found = wrong_answers(latencies(draw, truth, statistic, samples, 10), questions)
+    wrong = wrong_answers(latencies(draw, truth, statistic, samples, 10), questions)
 
-    assert all(found[share] <= allowed(share, questions) for share in SHARES)
+    assert all(wrong[share] <= allowed(share, questions) for share in SHARES)
 
 
 class TestChance:

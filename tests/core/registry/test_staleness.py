@@ -88,7 +88,7 @@ class TestRulesAndAge:
         assert why(NAMED, protocol=PROTOCOL - 1) is not None
 
     @pytest.mark.parametrize(
-        ("age", "told"),
+        ("age", "sentence"),
         [
             (timedelta(seconds=45), "45"),
             (timedelta(hours=5), "5 h"),
@@ -96,12 +96,12 @@ class TestRulesAndAge:
             (timedelta(days=40), "40 days"),
         ],
     )
-    def test_a_figure_that_is_too_old_says_how_old(self, age: timedelta, told: str) -> None:
+    def test_a_figure_that_is_too_old_says_how_old(self, age: timedelta, sentence: str) -> None:
         """In seconds, hours or days."""
         reason = why(NAMED, max_age=10.0, taken=(NOW - age).isoformat())
 
         assert reason is not None
-        assert told in reason.partition(",")[0]
+        assert sentence in reason.partition(",")[0]
         assert reason.endswith("and the policy allows 10 s")
 
     def test_the_greatest_age_is_allowed(self) -> None:

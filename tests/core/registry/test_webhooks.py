@@ -28,7 +28,7 @@ EVENT = RegistryEvent(
 
 
 @pytest.mark.parametrize(
-    ("kinds", "model", "wanted"),
+    ("kinds", "model", "expected"),
     [
         (("*",), "", True),
         (("alias.moved",), "digits", True),
@@ -38,9 +38,9 @@ EVENT = RegistryEvent(
         (("*",), "digit", False),
     ],
 )
-def test_a_webhook_wants_kinds_and_a_model(kinds: tuple[str, ...], model: str, wanted: bool) -> None:
+def test_a_webhook_wants_kinds_and_a_model(kinds: tuple[str, ...], model: str, expected: bool) -> None:
     """Kinds by name or pattern; without a model, those of all."""
-    assert Webhook(url="https://a", kinds=kinds, model=model).wants("alias.moved", "digits") == wanted
+    assert Webhook(url="https://a", kinds=kinds, model=model).wants("alias.moved", "digits") == expected
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_an_address_of_http_is_good(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("webhook", "told"),
+    ("webhook", "message"),
     [
         (Webhook(url=""), "is no address of a webhook; write https://host/path"),
         (Webhook(url="hook:"), "'' is no name of a hook; use letters"),
@@ -72,9 +72,9 @@ def test_an_address_of_http_is_good(url: str) -> None:
         (Webhook(url="https://host", kinds=()), "at least one kind of event"),
     ],
 )
-def test_any_other_is_refused(webhook: Webhook, told: str) -> None:
+def test_any_other_is_refused(webhook: Webhook, message: str) -> None:
     """In one sentence, without the secret."""
-    with pytest.raises(RequestError, match=told) as caught:
+    with pytest.raises(RequestError, match=message) as caught:
         check_webhook(webhook)
     assert "secret@" not in str(caught.value)
 

@@ -241,13 +241,13 @@ def test_a_result_shows_itself_in_other_forms(
 
 def test_what_probes_saw_and_wrote_is_gathered() -> None:
     """The outline of a model, what a second pass saw, and files."""
-    outline, seen = StaticReport(sizes={"batch": 2}), TraceReport(held_in="fc")
+    outline, activity = StaticReport(sizes={"batch": 2}), TraceReport(held_in="fc")
     file = Artifact(name="trace", path="trace.json", digest="sha256:" + "00" * 32)
-    events = (Outlined(outline=outline), Watched(activity=seen), Kept(artifact=file), Ended())
-    found = fold(a_small_result(), events)
-    assert found.outline == outline
-    assert found.activity == seen
-    assert found.artifacts == (file,)
+    events = (Outlined(outline=outline), Watched(activity=activity), Kept(artifact=file), Ended())
+    result = fold(a_small_result(), events)
+    assert result.outline == outline
+    assert result.activity == activity
+    assert result.artifacts == (file,)
 
 
 def test_a_metric_that_is_not_installed_is_asked_for_and_not_bounded() -> None:

@@ -19,9 +19,9 @@ def test_the_usual_questions_can_be_asked() -> None:
 
 def test_what_was_measured_is_answered() -> None:
     """A distribution by its statistics, a number as it is; what was not measured is not told."""
-    found = [str(answer.query) for answer in answers_under_load([LATENCY, RATE])]
+    queries = [str(answer.query) for answer in answers_under_load([LATENCY, RATE])]
 
-    assert found == ["latency.mean", "latency.p50", "latency.p95", "latency.p99", "throughput"]
+    assert queries == ["latency.mean", "latency.p50", "latency.p95", "latency.p99", "throughput"]
 
 
 def test_a_trial_keeps_more_than_a_point_of_a_load_curve() -> None:

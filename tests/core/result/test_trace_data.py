@@ -16,8 +16,8 @@ def test_what_several_probes_saw_is_joined() -> None:
         executed=(ExecutedOp(name="mm", calls=1, self_time=1, total_time=1),), held_in="fc"
     )
     again = TraceReport(layers=(Layer(path="", kind="Net", calls=2),))
-    whole = join_reports([layers, operators, again])
-    assert whole == TraceReport(layers=again.layers, executed=operators.executed, held_in="fc")
+    joined = join_reports([layers, operators, again])
+    assert joined == TraceReport(layers=again.layers, executed=operators.executed, held_in="fc")
     assert join_reports([]) is None
 
 

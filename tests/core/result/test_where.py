@@ -113,9 +113,9 @@ def test_numbers_of_traced_layers_are_not_kept() -> None:
 
 
 def test_a_statistic_that_another_tool_told_is_kept_under_its_name() -> None:
-    told = (observed_number("latency", 0.5, scope="p99"), observed_number("requests", 10, scope="ok"))
+    measurements = (observed_number("latency", 0.5, scope="p99"), observed_number("requests", 10, scope="ok"))
 
-    assert kept_numbers(a_result(measurements=told))["latency.p99"] == KeptNumber(
+    assert kept_numbers(a_result(measurements=measurements))["latency.p99"] == KeptNumber(
         value=None, raw=0.5, low=None, high=None
     )
 

@@ -130,7 +130,7 @@ def test_a_shape_may_repeat_what_is_fixed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "bound"),
+    ("specs", "bound"),
     [
         ((), {"batch": 1, "seq": 24, "decoder_seq": 12}),
         ((parse_input("input_ids=2x6"),), {"batch": 2, "seq": 6, "decoder_seq": 6}),
@@ -138,12 +138,12 @@ def test_a_shape_may_repeat_what_is_fixed() -> None:
     ],
 )
 def test_a_length_that_nobody_gave_keeps_to_its_limit(
-    given: tuple[InputSpec, ...], bound: dict[str, int]
+    specs: tuple[InputSpec, ...], bound: dict[str, int]
 ) -> None:
     """What somebody asks for is not cut; what nobody asks for fits the model."""
     decoder = InputSpec(name="decoder_input_ids", shape=("batch", "decoder_seq"), dtype="int64")
 
-    assert bind_dimensions((IDS, decoder), given, None, limits={"seq": 24, "decoder_seq": 12}) == bound
+    assert bind_dimensions((IDS, decoder), specs, None, limits={"seq": 24, "decoder_seq": 12}) == bound
 
 
 def test_a_fixed_dimension_stays() -> None:

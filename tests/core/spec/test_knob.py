@@ -13,7 +13,7 @@ FREE = Knob(name="free", kind=str, default=None, sentence="Free text.")
 
 
 @pytest.mark.parametrize(
-    ("knob", "given", "value"),
+    ("knob", "raw", "value"),
     [
         (THREADS, "4", 4),
         (THREADS, 4, 4),
@@ -26,15 +26,15 @@ FREE = Knob(name="free", kind=str, default=None, sentence="Free text.")
         (FREE, "x", "x"),
     ],
 )
-def test_a_value_gets_the_type_of_its_knob(knob: Knob, given: KnobValue, value: KnobValue) -> None:
+def test_a_value_gets_the_type_of_its_knob(knob: Knob, raw: KnobValue, value: KnobValue) -> None:
     """Text is read, and a value of the right type stays."""
-    parsed = knob.parse(given)
+    parsed = knob.parse(raw)
 
     assert (value, type(value)) == (parsed, type(parsed))
 
 
 @pytest.mark.parametrize(
-    ("knob", "given", "says"),
+    ("knob", "raw", "says"),
     [
         (THREADS, "many", "a whole number from 1 up to 64, not 'many'"),
         (THREADS, "2.5", "a whole number"),
@@ -46,10 +46,10 @@ def test_a_value_gets_the_type_of_its_knob(knob: Knob, given: KnobValue, value: 
         (MODE, "defualt", "did you mean 'default'"),
     ],
 )
-def test_a_bad_value_is_refused(knob: Knob, given: KnobValue, says: str) -> None:
+def test_a_bad_value_is_refused(knob: Knob, raw: KnobValue, says: str) -> None:
     """The sentence says what the knob takes."""
     with pytest.raises(RequestError, match=says):
-        knob.parse(given)
+        knob.parse(raw)
 
 
 def test_the_span_is_said_in_words() -> None:

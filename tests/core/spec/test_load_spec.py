@@ -34,21 +34,21 @@ def test_a_rate_is_read(text: str, rate: float, kind: str, burst: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("fast", "`rate` 'fast' is not a rate; write 100, 100:poisson, 100:burst=8 or 5:sequences."),
         ("5:poison", "did you mean 'poisson'"),
         ("5:closed", "kind of arrivals 'closed'"),
     ],
 )
-def test_what_is_no_rate_is_refused(text: str, said: str) -> None:
+def test_what_is_no_rate_is_refused(text: str, message: str) -> None:
     """A rate that cannot be read is answered with how to write one."""
-    with pytest.raises(RequestError, match=re.escape(said)):
+    with pytest.raises(RequestError, match=re.escape(message)):
         parse_rate(text)
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("fields", "message"),
     [
         ({"arrivals": Arrivals.POISSON}, "poisson arrivals need a rate"),
         ({"rate": 5.0}, "closed loop has no rate"),
@@ -69,14 +69,14 @@ def test_what_is_no_rate_is_refused(text: str, said: str) -> None:
         ),
     ],
 )
-def test_a_load_that_cannot_be_is_refused(given: dict[str, Any], said: str) -> None:
+def test_a_load_that_cannot_be_is_refused(fields: dict[str, Any], message: str) -> None:
     """What contradicts itself is refused in one sentence."""
-    with pytest.raises(RequestError, match=said):
-        Load(**given)
+    with pytest.raises(RequestError, match=message):
+        Load(**fields)
 
 
 @pytest.mark.parametrize(
-    ("load", "said", "slots"),
+    ("load", "text", "slots"),
     [
         (Load(), "concurrency 1", 1),
         (Load(concurrency=8), "concurrency 8", 8),
@@ -87,9 +87,9 @@ def test_a_load_that_cannot_be_is_refused(given: dict[str, Any], said: str) -> N
         (Load(arrivals=Arrivals.SEQUENCES, rate=5, sequence=(2, 3)), "5 sequences/s of 2..3", None),
     ],
 )
-def test_a_load_says_what_it_is(load: Load, said: str, slots: int | None) -> None:
+def test_a_load_says_what_it_is(load: Load, text: str, slots: int | None) -> None:
     """A load is told in a few words; only a closed loop has slots by itself."""
-    assert str(load) == said
+    assert str(load) == text
     assert load.slots == slots
     assert load.closed is (load.arrivals is Arrivals.CLOSED)
 
@@ -109,7 +109,7 @@ def test_a_slot_pauses_longest_at_once_where_nothing_was_ever_answered() -> None
 
 
 @pytest.mark.parametrize(
-    ("given", "sequence", "text"),
+    ("length", "sequence", "text"),
     [
         (20, (20, 20), "20"),
         ("10..30", (10, 30), "10..30"),
@@ -117,9 +117,9 @@ def test_a_slot_pauses_longest_at_once_where_nothing_was_ever_answered() -> None
         ("data", (0, 0), "data"),
     ],
 )
-def test_the_length_of_sequences_is_read(given: object, sequence: tuple[int, int], text: str) -> None:
+def test_the_length_of_sequences_is_read(length: object, sequence: tuple[int, int], text: str) -> None:
     """It is a number, a range, or that of the data, and is written as it is read."""
-    assert parse_sequence(given) == sequence
+    assert parse_sequence(length) == sequence
     assert format_sequence(sequence) == text
     assert parse_sequence(text) == sequence
 
@@ -129,11 +129,11 @@ def test_no_length_of_sequences_stays_none() -> None:
     assert parse_sequence(None) is None
 
 
-@pytest.mark.parametrize("given", ["0", "3..1", "many", "1..2..3", (2,) * 3])
-def test_what_is_no_length_of_sequences_is_refused(given: object) -> None:
+@pytest.mark.parametrize("length", ["0", "3..1", "many", "1..2..3", (2,) * 3])
+def test_what_is_no_length_of_sequences_is_refused(length: object) -> None:
     """The answer says how to write one."""
     with pytest.raises(RequestError, match=r"write 20, 10\.\.30, or data"):
-        parse_sequence(given)
+        parse_sequence(length)
 
 
 def test_a_load_names_its_sequences() -> None:

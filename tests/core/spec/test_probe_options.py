@@ -5,12 +5,12 @@ from modeldyno.core.spec.probe_options import Observation, evaluation_name, is_e
 
 def test_names_that_no_module_has_are_found() -> None:
     """A part of a path, or of a class in any case, is enough."""
-    asked = Observation(layers=("attention", "linear", "mlp"))
+    observation = Observation(layers=("attention", "linear", "mlp"))
 
-    assert asked.unmatched([("encoder.attention", "Block"), ("head", "Linear")]) == ("mlp",)
+    assert observation.unmatched([("encoder.attention", "Block"), ("head", "Linear")]) == ("mlp",)
     assert Observation().unmatched([]) == ()
-    assert asked.named("encoder.attention", "Block")
-    assert not asked.named("norm", "LayerNorm")
+    assert observation.named("encoder.attention", "Block")
+    assert not observation.named("norm", "LayerNorm")
 
 
 def test_the_label_may_be_looked_for_among_any_number_of_outputs() -> None:

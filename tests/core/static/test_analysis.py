@@ -63,7 +63,7 @@ def network(sizes: Mapping[str, int], **changes: object) -> Graph:
     return replace(graph, **changes)  # type: ignore[arg-type]
 
 
-def found(*parts: object) -> dict[str, Measurement]:
+def measurements_of(*parts: object) -> dict[str, Measurement]:
     """Give what was measured by metric and scope."""
     return {f"{m.metric}@{m.scope}".rstrip("@"): m for m in parts if isinstance(m, Measurement)}
 
@@ -76,7 +76,7 @@ def outline(*parts: object) -> StaticReport:
 
 def test_totals_are_those_of_the_operators() -> None:
     """MACs, operations and bytes add up over the operators."""
-    numbers = found(*analyse_model(network, Inspection(), FORMULAS))
+    numbers = measurements_of(*analyse_model(network, Inspection(), FORMULAS))
 
     assert numbers["macs"].value == 4 * 3 * 5 + 4 * 5 * 2
     assert numbers["causal_macs"].value == 100 - 4
@@ -97,7 +97,7 @@ def test_modules_have_their_share_with_their_children() -> None:
 
     That is not its own peak: b holds 32 bytes later, and nothing then.
     """
-    numbers = found(*analyse_model(network, Inspection(modules=True), FORMULAS))
+    numbers = measurements_of(*analyse_model(network, Inspection(modules=True), FORMULAS))
 
     assert numbers["macs@a"].value == 60
     assert numbers["macs@b"].value == numbers["macs@b.c"].value == 40
@@ -109,7 +109,7 @@ def test_modules_have_their_share_with_their_children() -> None:
 def test_an_operator_without_a_formula_is_bounded_listed_and_doubted() -> None:
     """It is no zero: the MACs get an interval, the outline its shapes, and a doubt says so."""
     parts = list(analyse_model(network, Inspection(), {"t.relu": FORMULAS["t.relu"]}))
-    numbers, rows = found(*parts), outline(*parts).operators
+    numbers, rows = measurements_of(*parts), outline(*parts).operators
     (doubt,) = (part for part in parts if isinstance(part, Doubt))
 
     assert numbers["macs"].value == 0
@@ -139,7 +139,7 @@ def test_an_operator_of_unknown_shape_is_bounded_by_nothing() -> None:
             lambda _: replace(graph, ops=(graph.ops[0], lost, graph.ops[2])), Inspection(), FORMULAS
         )
     )
-    numbers, rows = found(*parts), outline(*parts).operators
+    numbers, rows = measurements_of(*parts), outline(*parts).operators
     (doubt,) = (part for part in parts if isinstance(part, Doubt))
 
     assert numbers["macs"].interval == Interval(low=100, high=inf)
@@ -187,7 +187,7 @@ def test_a_graph_without_operators_has_no_peak_operator() -> None:
     """A network that does nothing holds its weights."""
     empty = Graph(ops=(), storages=(Storage(8, Role.WEIGHT, -1),), modules={"": "Net"})
     parts = list(analyse_model(lambda _: empty, Inspection(), FORMULAS))
-    numbers, top = found(*parts), outline(*parts)
+    numbers, top = measurements_of(*parts), outline(*parts)
 
     assert numbers["memory_peak"].value == 8
     assert "arithmetic_intensity" not in numbers
@@ -203,7 +203,7 @@ def test_training_has_phases_and_gradients() -> None:
         held = (Storage(60, Role.GRADIENT, 2, None, "a"), Storage(120, Role.STATE, -1, None, "a"))
         return replace(graph, ops=(*graph.ops[:2], back), storages=(*graph.storages, *held))
 
-    numbers = found(*analyse_model(step, Inspection(mode=Mode.TRAIN), FORMULAS))
+    numbers = measurements_of(*analyse_model(step, Inspection(mode=Mode.TRAIN), FORMULAS))
 
     assert numbers["gradient_bytes"].value == 60
     assert numbers["optimizer_bytes"].value == 120
@@ -218,7 +218,7 @@ def test_a_training_step_decodes_no_token() -> None:
     back = replace(graph, ops=(*graph.ops, replace(graph.ops[2], phase=Phase.BACKWARD)))
 
     for step, bounded in ((graph, True), (back, False)):
-        numbers = found(
+        numbers = measurements_of(
             *analyse_model(
                 lambda _, g=step: g,  # type: ignore[misc]
                 Inspection(),
@@ -240,7 +240,9 @@ def test_experts_have_a_dense_total(router: str) -> None:
     routed = replace(graph, ops=ops, modules=modules, routings=(Routing(scope=prefix, experts=8, chosen=2),))
 
     assert analysis.dense_macs(AnalysedGraph.of(routed, FORMULAS)) == 60 + 4 * 40
-    assert found(*analyse_model(lambda _: routed, Inspection(), FORMULAS))["dense_macs"].value == 220
+    assert (
+        measurements_of(*analyse_model(lambda _: routed, Inspection(), FORMULAS))["dense_macs"].value == 220
+    )
 
 
 def test_a_choice_without_experts_has_no_dense_total() -> None:
@@ -252,10 +254,10 @@ def test_a_choice_without_experts_has_no_dense_total() -> None:
 
 def test_sizes_that_vary_are_answered_by_formulas() -> None:
     """A grid is answered by polynomials, which agree with a trace at each of its points."""
-    asked: list[dict[str, int]] = []
+    traced_sizes: list[dict[str, int]] = []
 
     def trace(sizes: Mapping[str, int]) -> Graph:
-        asked.append(dict(sizes))
+        traced_sizes.append(dict(sizes))
         return network(sizes)
 
     inspection = Inspection(vary={"batch": (2, 4, 8, 16, 32, 64, 128)}, devices=("h100",))
@@ -265,12 +267,12 @@ def test_sizes_that_vary_are_answered_by_formulas() -> None:
     assert top.formulas["macs"] == "25*batch"
     assert top.domain == "batch >= 1 (traced to 128)"
     assert not top.traced
-    assert len(asked) < 7
+    assert len(traced_sizes) < 7
     assert [point.sizes["batch"] for point in top.points] == [2, 4, 8, 16, 32, 64, 128]
     for point in top.points:
-        whole = AnalysedGraph.of(network(point.sizes), FORMULAS).totals()
-        assert point.values["macs"] == whole.macs
-        assert point.values["memory_peak"] == whole.memory_peak
+        totals = AnalysedGraph.of(network(point.sizes), FORMULAS).totals()
+        assert point.values["macs"] == totals.macs
+        assert point.values["memory_peak"] == totals.memory_peak
         assert point.values["roofline_latency@h100"] > 0
 
 
@@ -323,18 +325,18 @@ def test_the_largest_batch_fits_the_memory() -> None:
     grids: tuple[dict[str, tuple[int, ...]], ...] = ({}, {"batch": (1, 2, 4, 64)})
     for vary in grids:
         inspection = Inspection(memory=fixed + 10 * per_sample + 1, vary=vary)
-        assert found(*analyse_model(network, inspection, FORMULAS))["largest_batch"].value == 10
+        assert measurements_of(*analyse_model(network, inspection, FORMULAS))["largest_batch"].value == 10
 
 
 PER_SAMPLE, FIXED = (3 + 2 * 5) * FLOAT, 25 * FLOAT
 
 
-def _answered(trace: Trace, memory: int, **asked: object) -> tuple[float | None, list[str]]:
+def _answered(trace: Trace, memory: int, **options: object) -> tuple[float | None, list[str]]:
     """Give the largest batch, and what was doubted of it."""
-    parts = list(analyse_model(trace, Inspection(memory=memory, **asked), FORMULAS))  # type: ignore[arg-type]
+    parts = list(analyse_model(trace, Inspection(memory=memory, **options), FORMULAS))  # type: ignore[arg-type]
     doubts = [part for part in parts if isinstance(part, Doubt)]
     assert all(doubt.code == "largest-batch" for doubt in doubts)
-    answer = found(*parts).get("largest_batch")
+    answer = measurements_of(*parts).get("largest_batch")
     return None if answer is None else answer.value, [doubt.seen for doubt in doubts]  # type: ignore[return-value]
 
 
@@ -376,9 +378,9 @@ def test_a_batch_that_the_network_refuses_is_told() -> None:
             raise RequestError("It takes 50 at most.")
         return network(sizes)
 
-    answer, (seen,) = _answered(strict, FIXED + 180 * PER_SAMPLE)
+    answer, (sentence,) = _answered(strict, FIXED + 180 * PER_SAMPLE)
     assert answer == 50
-    assert seen == "a batch of 51 cannot be analysed, whatever the memory: It takes 50 at most."
+    assert sentence == "a batch of 51 cannot be analysed, whatever the memory: It takes 50 at most."
     assert _answered(strict, FIXED + 20 * PER_SAMPLE) == (20, [])
 
 
@@ -408,49 +410,51 @@ def test_memory_for_not_even_one_sample_is_an_answer() -> None:
 
 def test_without_a_limit_in_reach_that_is_told() -> None:
     """A memory that holds more than 2^20 samples gives no answer, and a doubt says why."""
-    answer, (seen,) = _answered(network, 2**60)
+    answer, (sentence,) = _answered(network, 2**60)
     assert answer is None
-    assert seen.endswith(": a batch of 1,048,576 fits 1,048,576 TiB, and none larger is tried")
+    assert sentence.endswith(": a batch of 1,048,576 fits 1,048,576 TiB, and none larger is tried")
 
 
 def test_a_network_without_a_batch_has_no_largest_one() -> None:
     """Where no dimension is the batch, a doubt says so."""
-    answer, (seen,) = _answered(lambda _: replace(network({}), sizes={}), 100)
+    answer, (sentence,) = _answered(lambda _: replace(network({}), sizes={}), 100)
     assert answer is None
-    assert "no dimension of the inputs is a batch" in seen
+    assert "no dimension of the inputs is a batch" in sentence
     assert "largest-batch" in CODES
 
 
 def test_no_size_is_traced_twice() -> None:
     """The first look, the grid and the largest batch share what was traced."""
-    asked: list[tuple[tuple[str, int], ...]] = []
+    traced_sizes: list[tuple[tuple[str, int], ...]] = []
 
     def trace(sizes: Mapping[str, int]) -> Graph:
-        whole = {"batch": 1, "seq": 7} | dict(sizes)
-        asked.append(tuple(sorted(whole.items())))
-        graph = network(whole)
-        return replace(graph, sizes=whole)
+        all_sizes = {"batch": 1, "seq": 7} | dict(sizes)
+        traced_sizes.append(tuple(sorted(all_sizes.items())))
+        graph = network(all_sizes)
+        return replace(graph, sizes=all_sizes)
 
     for vary in ({}, {"batch": (1, 2, 8, 64)}, {"seq": (7, 14)}, {"batch": (1, 2, 8), "seq": (7, 14, 28)}):
-        asked.clear()
+        traced_sizes.clear()
         assert _answered(trace, FIXED + 180 * PER_SAMPLE, vary=vary) == (180, [])
-        assert len(asked) == len(set(asked)) <= 6 + 3 + 4 + 2
+        assert len(traced_sizes) == len(set(traced_sizes)) <= 6 + 3 + 4 + 2
 
 
 def test_graphs_are_let_go_of_once_polynomials_are_found() -> None:
     """What is kept of a size is what it adds up to; at a new one nothing else is kept from the beginning."""
     traces = TraceCache(network, FORMULAS, {"batch": 4})
-    whole = sum_totals(*traces.graph({"batch": 2}))
+    totals = sum_totals(*traces.graph({"batch": 2}))
     traces.forget()
 
-    assert traces.at({"batch": 2})[0] == whole
+    assert traces.at({"batch": 2})[0] == totals
     traces.at({"batch": 3})
     assert traces.graphs == {}
 
 
 def test_devices_give_lower_bounds() -> None:
     """A device gives the bounds of one call and its own peaks; operator by operator takes no less."""
-    numbers = found(*analyse_model(network, Inspection(), FORMULAS, lambda _dtype: (DEVICES["a100"],)))
+    numbers = measurements_of(
+        *analyse_model(network, Inspection(), FORMULAS, lambda _dtype: (DEVICES["a100"],))
+    )
 
     assert 0 < numbers["roofline_latency@a100"].value <= numbers["eager_latency@a100"].value  # type: ignore[operator]
     assert numbers["peak_flops@a100"].value == DEVICES["a100"].peak("float32")
@@ -460,7 +464,7 @@ def test_devices_give_lower_bounds() -> None:
 def test_a_device_of_unknown_speed_is_bounded_by_its_memory() -> None:
     """Where no peak is known in the dtype of the products, only what must move takes time."""
     slow = DevicePeaks(name="slow", flops={}, bandwidth=10.0, memory=1, source="")
-    numbers = found(*analyse_model(network, Inspection(), FORMULAS, lambda _dtype: (slow,)))
+    numbers = measurements_of(*analyse_model(network, Inspection(), FORMULAS, lambda _dtype: (slow,)))
 
     assert numbers["roofline_latency@slow"].value == (100 + 48 + 32) / 10
     assert "peak_flops@slow" not in numbers
@@ -471,7 +475,7 @@ def test_keys_and_values_are_told_per_token() -> None:
     """What a call returns for later tokens is divided by its tokens, and bounds a step of generation."""
     graph = replace(network({}), sizes={"batch": 4, "seq": 2}, caches=(5,))
     parts = analyse_model(lambda _: graph, Inspection(), FORMULAS, lambda _dtype: (DEVICES["a100"],))
-    numbers = found(*parts)
+    numbers = measurements_of(*parts)
 
     assert numbers["kv_cache_per_token"].value == 32 / 8
     assert numbers["decode_latency@a100"].value > 0  # type: ignore[operator]
@@ -482,17 +486,19 @@ def test_products_have_a_dtype() -> None:
 
     def parts(dtype: str) -> Iterator[Op]:
         for op in network({}).ops:
-            given = {name: replace(t, dtype=dtype) for name, t in op.arguments.items() if name != "causal"}
-            yield Op(op.kind, given, op.outputs, op.scope)
+            arguments = {
+                name: replace(t, dtype=dtype) for name, t in op.arguments.items() if name != "causal"
+            }
+            yield Op(op.kind, arguments, op.outputs, op.scope)
 
     half = replace(network({}), ops=tuple(parts("bfloat16")))
-    whole = replace(network({}), ops=tuple(parts("int64")))
+    graph = replace(network({}), ops=tuple(parts("int64")))
 
     assert analysis.dominant_product_dtype(AnalysedGraph.of(half, FORMULAS)) == "bfloat16"
-    assert analysis.dominant_product_dtype(AnalysedGraph.of(whole, FORMULAS)) == "float32"
+    assert analysis.dominant_product_dtype(AnalysedGraph.of(graph, FORMULAS)) == "float32"
 
     large, small = Tensor((1000,), "float32", 0), Tensor((9,), "float16", 1)
-    calls = [Op("t.relu", {"x": given}, (given,)) for given in (small, small, large)]
+    calls = [Op("t.relu", {"x": tensor}, (tensor,)) for tensor in (small, small, large)]
     light = replace(network({}), ops=tuple(calls))
     assert analysis.dominant_product_dtype(AnalysedGraph.of(light, FORMULAS)) == "float32"
 
@@ -505,9 +511,9 @@ def _shown(**changes: object) -> dict[str, tuple[str, str]]:
 
 def test_modules_tell_what_they_return() -> None:
     """The last operator within a module tells, unless the loader saw what the module gave."""
-    told = {"": ("4x2 float32", ""), "a": ("4x5 float32", ""), "b": ("4x2 float32", "")}
+    shapes = {"": ("4x2 float32", ""), "a": ("4x5 float32", ""), "b": ("4x2 float32", "")}
 
-    assert _shown() == told | {"b.c": ("4x2 float32", "")}
+    assert _shown() == shapes | {"b.c": ("4x2 float32", "")}
     assert _shown(outputs={"b": "2x4 int8 and 1 more"})["b"] == ("2x4 int8 and 1 more", "")
     assert _shown(modules={"": "Net", "z": "Unused"})["z"] == ("", "")
     several = Op("t.split", {}, (Tensor((), "int64"), Tensor((2,), "int64")), "a")
@@ -531,9 +537,9 @@ def test_a_layer_with_a_window_tells_its_size(kind: str, arguments: dict[str, ob
     windowed = tuple(
         Op(kind, arguments, (Tensor((4, 2), "float32"),), scope) for scope in ("a", "b", "b.c", "")
     )
-    shown = {path: found for path, (_, found) in _shown(ops=windowed).items()}
+    windows = {path: window for path, (_, window) in _shown(ops=windowed).items()}
 
-    assert shown == {"": "", "a": kernel, "b": "", "b.c": kernel}
+    assert windows == {"": "", "a": kernel, "b": "", "b.c": kernel}
 
 
 def test_a_module_without_a_class_has_that_of_its_one_kind_of_operator() -> None:

@@ -29,9 +29,9 @@ def cost(name: str, *outputs: Tensor, **arguments: Any) -> Count:
     return ATEN[call.kind](call)
 
 
-def parts(found: Count) -> tuple[int, int]:
+def parts(count: Count) -> tuple[int, int]:
     """Give MACs and element-wise operations."""
-    return found.macs, found.elementwise
+    return count.macs, count.elementwise
 
 
 B, M, K, N = 3, 5, 7, 11
@@ -269,12 +269,12 @@ def test_convolutions_of_time_first() -> None:
 def test_hidden_pairs(queries: int, keys: int, left: int | None, right: int | None, shift: int) -> None:
     """Pairs are hidden where the key is too far behind the query or ahead of it."""
     pairs = itertools.product(range(queries), range(keys))
-    seen = sum(
+    visible = sum(
         (left is None or j >= i + shift - left) and (right is None or j <= i + shift + right)
         for i, j in pairs
     )
 
-    assert attention.masked_pairs(queries, keys, left, right, shift) == queries * keys - seen
+    assert attention.masked_pairs(queries, keys, left, right, shift) == queries * keys - visible
 
 
 Q, KEYS, VALUES, OUT = t(2, 8, 4, 16), t(2, 2, 6, 16), t(2, 2, 6, 10), t(2, 8, 4, 10)
@@ -367,9 +367,11 @@ def test_ragged_attention(names: tuple[str, str]) -> None:
     """Packed sequences are counted where they are of one length; else their lengths are in the data."""
     start, length = names
     starts = t(3, dtype="int32")
-    given = {f"{start}_q": starts, f"{start}_k": starts, f"{length}q": 4, f"{length}k": 6}
-    whole = op("_flash_attention_forward", query=t(8, 8, 16), key=t(12, 8, 16), value=t(12, 8, 16), **given)
-    ragged = op("_flash_attention_forward", query=t(7, 8, 16), key=t(12, 8, 16), value=t(12, 8, 16), **given)
+    options = {f"{start}_q": starts, f"{start}_k": starts, f"{length}q": 4, f"{length}k": 6}
+    whole = op("_flash_attention_forward", query=t(8, 8, 16), key=t(12, 8, 16), value=t(12, 8, 16), **options)
+    ragged = op(
+        "_flash_attention_forward", query=t(7, 8, 16), key=t(12, 8, 16), value=t(12, 8, 16), **options
+    )
 
     assert count_op(whole, ATEN).macs == 2 * 8 * 24 * 32
     assert not count_op(ragged, ATEN).known

@@ -380,13 +380,13 @@ def test_names_are_those_of_torch() -> None:
     assert not lacking
 
 
-def recorded(call: Callable[[Any, Any], object], *, whole: bool) -> list[Op]:
-    """Run a call of PyTorch and give its operators; `whole` keeps those that others are made of together."""
+def recorded(call: Callable[[Any, Any], object], *, inference: bool) -> list[Op]:
+    """Run a call of PyTorch and give its operators; `inference` keeps those that others are made of."""
     torch = pytest.importorskip("torch")
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
 
-    found: list[Op] = []
+    ops: list[Op] = []
 
     def neutral(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -398,15 +398,15 @@ def recorded(call: Callable[[Any, Any], object], *, whole: bool) -> list[Op]:
         def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
             result = func(*args, **(kwargs or {}))
             schema = func._schema
-            given = dict(zip((argument.name for argument in schema.arguments), args, strict=False))
-            arguments = {name: neutral(value) for name, value in (given | (kwargs or {})).items()}
+            positional = dict(zip((argument.name for argument in schema.arguments), args, strict=False))
+            arguments = {name: neutral(value) for name, value in (positional | (kwargs or {})).items()}
             outputs = tuple(neutral(v) for v in tree_leaves(result) if isinstance(v, torch.Tensor))
-            found.append(Op(schema.name.replace("::", "."), arguments, outputs))
+            ops.append(Op(schema.name.replace("::", "."), arguments, outputs))
             return result
 
-    with torch.inference_mode(whole), Mode():  # type: ignore[no-untyped-call]
+    with torch.inference_mode(inference), Mode():  # type: ignore[no-untyped-call]
         call(torch, torch.nn.functional)
-    return found
+    return ops
 
 
 REAL: dict[str, tuple[Callable[[Any, Any], object], int, int]] = {
@@ -512,29 +512,29 @@ REAL: dict[str, tuple[Callable[[Any, Any], object], int, int]] = {
 """A call, its MACs and its element-wise operations, worked out by hand."""
 
 
-@pytest.mark.parametrize("whole", [False, True], ids=("leaves", "whole"))
+@pytest.mark.parametrize("inference", [False, True], ids=("leaves", "whole"))
 @pytest.mark.parametrize("name", REAL)
-def test_calls_of_torch(name: str, whole: bool) -> None:
+def test_calls_of_torch(name: str, inference: bool) -> None:
     """Real calls cost what their closed forms say, whether operators arrive whole or taken apart."""
     call, macs, elementwise = REAL[name]
-    counts = [count_op(op, ATEN) for op in recorded(call, whole=whole)]
+    counts = [count_op(op, ATEN) for op in recorded(call, inference=inference)]
 
-    assert all(found.known for found in counts)
-    assert sum(found.macs for found in counts) == macs
-    assert sum(found.elementwise for found in counts) == elementwise
+    assert all(count.known for count in counts)
+    assert sum(count.macs for count in counts) == macs
+    assert sum(count.elementwise for count in counts) == elementwise
 
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_of_torch(causal: bool) -> None:
     """Attention over 5 queries and keys takes two products, of which a causal mask hides ten pairs a head."""
     ops = recorded(
-        lambda t, f: f.scaled_dot_product_attention(*t.rand(3, 2, 4, 5, 16), is_causal=causal), whole=True
+        lambda t, f: f.scaled_dot_product_attention(*t.rand(3, 2, 4, 5, 16), is_causal=causal), inference=True
     )
     counts = [count_op(op, ATEN) for op in ops]
 
-    assert all(found.known for found in counts)
-    assert sum(found.macs for found in counts) == 2 * 4 * 25 * 32
-    assert sum(found.skippable for found in counts) == causal * 2 * 4 * 10 * 32
+    assert all(count.known for count in counts)
+    assert sum(count.macs for count in counts) == 2 * 4 * 25 * 32
+    assert sum(count.skippable for count in counts) == causal * 2 * 4 * 10 * 32
 
 
 def test_training_of_torch() -> None:
@@ -546,22 +546,22 @@ def test_training_of_torch() -> None:
         functional.cross_entropy(scores, torch.zeros(4, dtype=torch.int64)).backward()
         torch.optim.AdamW([*first.parameters(), *second.parameters()], fused=True).step()
 
-    counts = [count_op(op, ATEN) for op in recorded(train, whole=False)]
+    counts = [count_op(op, ATEN) for op in recorded(train, inference=False)]
 
-    assert all(found.known for found in counts)
-    assert sum(found.macs for found in counts) == 3 * (4 * 5 * 6 + 4 * 6 * 7) - 4 * 5 * 6
+    assert all(count.known for count in counts)
+    assert sum(count.macs for count in counts) == 3 * (4 * 5 * 6 + 4 * 6 * 7) - 4 * 5 * 6
 
 
-@pytest.mark.parametrize("whole", [False, True], ids=("leaves", "whole"))
+@pytest.mark.parametrize("inference", [False, True], ids=("leaves", "whole"))
 @pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
-def test_recurrence_of_torch(kind: str, whole: bool) -> None:
+def test_recurrence_of_torch(kind: str, inference: bool) -> None:
     """Two layers in two directions take each of their matrices once for each token."""
 
     def run(torch: Any, _: Any) -> None:
         getattr(torch.nn, kind)(6, 5, num_layers=2, bidirectional=True)(torch.rand(7, 3, 6))
 
-    counts = [count_op(op, ATEN) for op in recorded(run, whole=whole)]
+    counts = [count_op(op, ATEN) for op in recorded(run, inference=inference)]
     gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[kind]
 
-    assert all(found.known for found in counts)
-    assert sum(found.macs for found in counts) == 21 * 2 * gates * 5 * (6 + 5 + 10 + 5)
+    assert all(count.known for count in counts)
+    assert sum(count.macs for count in counts) == 21 * 2 * gates * 5 * (6 + 5 + 10 + 5)

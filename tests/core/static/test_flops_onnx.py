@@ -15,8 +15,8 @@ def t(*shape: int, dtype: str = "float32", storage: int = -1) -> Tensor:
 
 
 def cost(kind: str, outputs: Tensor | tuple[Tensor, ...], **arguments: Any) -> CountedOp:
-    given = (outputs,) if isinstance(outputs, Tensor) else outputs
-    return count_op(Op(kind if "." in kind else f"onnx.{kind}", arguments, given), ONNX)
+    tensors = (outputs,) if isinstance(outputs, Tensor) else outputs
+    return count_op(Op(kind if "." in kind else f"onnx.{kind}", arguments, tensors), ONNX)
 
 
 def figures(kind: str, outputs: Tensor | tuple[Tensor, ...], **arguments: Any) -> tuple[int, int]:
@@ -212,10 +212,10 @@ def test_attention() -> None:
 
 def test_attention_with_projections() -> None:
     """The attention of ONNX Runtime has the projections of query, key and value, and the past."""
-    given = {"input": t(2, 5, 12), "weights": t(12, 36), "bias": t(36), "num_heads": 3}
+    inputs = {"input": t(2, 5, 12), "weights": t(12, 36), "bias": t(36), "num_heads": 3}
     pairs = 2 * 3 * 5 * 5
-    assert figures(f"{MS}Attention", t(2, 5, 12), **given) == (10 * 432 + pairs * 8, 360 + pairs * 6)
-    past = cost(f"{MS}Attention", t(2, 5, 12), **given, past=t(2, 2, 3, 7, 4), unidirectional=1)
+    assert figures(f"{MS}Attention", t(2, 5, 12), **inputs) == (10 * 432 + pairs * 8, 360 + pairs * 6)
+    past = cost(f"{MS}Attention", t(2, 5, 12), **inputs, past=t(2, 2, 3, 7, 4), unidirectional=1)
     assert past.macs == 10 * 432 + 2 * 3 * 5 * 12 * 8
     assert past.skippable == 2 * 3 * (4 + 3 + 2 + 1) * 8
     quantised = {"input": t(2, 5, 12), "weight": t(12, 36), "num_heads": 3, "mask_index": t(2)}
@@ -223,7 +223,7 @@ def test_attention_with_projections() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "keys"),
+    ("inputs", "keys"),
     [
         ({"query": t(2, 5, 12), "key": t(2, 7, 12), "value": t(2, 7, 12)}, 7),
         ({"query": t(2, 5, 12), "key": t(2, 3, 7, 4), "value": t(2, 3, 7, 4)}, 7),
@@ -232,41 +232,41 @@ def test_attention_with_projections() -> None:
         ({"query": t(2, 5, 12), "key": t(2, 7, 12), "value": t(2, 7, 12), "past_key": t(2, 3, 4, 4)}, 11),
     ],
 )
-def test_multi_head_attention(given: dict[str, Any], keys: int) -> None:
+def test_multi_head_attention(inputs: dict[str, Any], keys: int) -> None:
     """Keys may stand alone, with heads before, packed with values or with queries, or be in a cache."""
     pairs = 2 * 3 * 5 * keys
-    assert figures(f"{MS}MultiHeadAttention", t(2, 5, 12), **given, num_heads=3) == (pairs * 8, pairs * 6)
+    assert figures(f"{MS}MultiHeadAttention", t(2, 5, 12), **inputs, num_heads=3) == (pairs * 8, pairs * 6)
 
 
 def test_multi_head_attention_with_bias_and_masks() -> None:
     """A bias is added to queries, keys and values; masks are one operation for each score."""
-    given: dict[str, Any] = {name: t(2, 5, 12) for name in ("query", "key", "value")}
-    given |= {"bias": t(36), "key_padding_mask": t(2, 5), "attention_bias": t(1, 3, 5, 5)}
-    counted = cost(f"{MS}MultiHeadAttention", t(2, 5, 12), **given, num_heads=3, unidirectional=1)
+    inputs: dict[str, Any] = {name: t(2, 5, 12) for name in ("query", "key", "value")}
+    inputs |= {"bias": t(36), "key_padding_mask": t(2, 5), "attention_bias": t(1, 3, 5, 5)}
+    counted = cost(f"{MS}MultiHeadAttention", t(2, 5, 12), **inputs, num_heads=3, unidirectional=1)
     assert (counted.macs, counted.elementwise) == (150 * 8, 150 * 8 + 360)
     assert counted.skippable == 6 * 10 * 8
 
 
 def test_grouped_query_attention() -> None:
     """Grouped queries are causal over all keys of the cache; a window hides more; rotation is 3 each."""
-    given = {"query": t(2, 1, 64), "key": t(2, 1, 16), "value": t(2, 1, 16), "past_key": t(2, 2, 9, 8)}
+    inputs = {"query": t(2, 1, 64), "key": t(2, 1, 16), "value": t(2, 1, 16), "past_key": t(2, 2, 9, 8)}
     heads = {"num_heads": 8, "kv_num_heads": 2}
     present = t(2, 2, 10, 8)
     kind = f"{MS}GroupQueryAttention"
     pairs = 2 * 8 * 10
     with_rotation = pairs * 6 + 3 * 2 * 8 * 10
-    assert figures(kind, (t(2, 1, 64), present, present), **given, **heads, do_rotary=1) == (
+    assert figures(kind, (t(2, 1, 64), present, present), **inputs, **heads, do_rotary=1) == (
         pairs * 16,
         with_rotation,
     )
-    assert figures(kind, t(2, 1, 64), **given, **heads, softcap=50.0) == (pairs * 16, pairs * 9)
-    windowed = cost(kind, (t(2, 1, 64), present, present), **given, **heads, local_window_size=4)
+    assert figures(kind, t(2, 1, 64), **inputs, **heads, softcap=50.0) == (pairs * 16, pairs * 9)
+    windowed = cost(kind, (t(2, 1, 64), present, present), **inputs, **heads, local_window_size=4)
     assert windowed.skippable == 16 * 6 * 16
 
 
 def test_linear_attention() -> None:
     """A linear attention updates a state of key by value for each token, and multiplies it with queries."""
-    given = {
+    inputs = {
         "query": t(2, 5, 16),
         "key": t(2, 5, 8),
         "value": t(2, 5, 12),
@@ -274,20 +274,20 @@ def test_linear_attention() -> None:
         "kv_num_heads": 2,
     }
     state = 2 * 5 * 4 * 6
-    assert figures("LinearAttention", t(2, 5, 24), **given, update_rule="linear") == (state * 6, 0)
-    assert figures("LinearAttention", t(2, 5, 24), **given, decay=t(2, 5, 2)) == (state * 8, state * 2)
+    assert figures("LinearAttention", t(2, 5, 24), **inputs, update_rule="linear") == (state * 6, 0)
+    assert figures("LinearAttention", t(2, 5, 24), **inputs, decay=t(2, 5, 2)) == (state * 8, state * 2)
 
 
 def test_mixture_of_experts() -> None:
     """Each token takes the products of the experts chosen for it, and no more weights than those are read."""
     weights = {"fc1_experts_weights": t(8, 16, 32), "fc2_experts_weights": t(8, 32, 16)}
-    given = {"input": t(3, 16), "router_probs": t(3, 8), **weights, "k": 2}
-    counted = cost(f"{MS}MoE", t(3, 16), **given)
+    inputs = {"input": t(3, 16), "router_probs": t(3, 8), **weights, "k": 2}
+    counted = cost(f"{MS}MoE", t(3, 16), **inputs)
     assert counted.macs == 6 * 1024
     assert counted.elementwise == 5 * 24 + 6 * 16
     assert counted.read == 4 * (48 + 24) + 4 * 8 * 1024 * 6 // 8
     packed = {name: t(8, 16, 16, dtype="uint8") for name in weights}
-    four = cost(f"{MS}QMoE", t(3, 16), **{**given, **packed}, expert_weight_bits=4)
+    four = cost(f"{MS}QMoE", t(3, 16), **{**inputs, **packed}, expert_weight_bits=4)
     assert four.macs == 6 * 1024
 
 
@@ -296,8 +296,8 @@ def test_traffic() -> None:
     table, ids = t(1000, 8), t(2, 3, dtype="int64")
     rows = t(2, 3, 8)
 
-    def moves(kind: str, output: Tensor, **given: Any) -> tuple[int, int]:
-        counted = cost(kind, output, **given)
+    def moves(kind: str, output: Tensor, **arguments: Any) -> tuple[int, int]:
+        counted = cost(kind, output, **arguments)
         return counted.read, counted.written
 
     assert moves("Reshape", t(8000), data=table, shape=(8000,)) == (0, 0)

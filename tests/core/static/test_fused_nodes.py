@@ -51,12 +51,12 @@ def test_costs_go_by_name_and_add_up() -> None:
         storages=(Storage(64, Role.WEIGHT, -1), Storage(16, Role.INPUT, -1)),
     )
     count = CountedOp(16, 2, 0, 80, 16)
-    known = sum_costs_by_name(graph, (count, count, CountedOp(0, 4, 0, 0, 0), CountedOp(0, 0, 0, 0, 0)))
+    costs = sum_costs_by_name(graph, (count, count, CountedOp(0, 4, 0, 0, 0), CountedOp(0, 0, 0, 0, 0)))
 
-    assert known["a"] == {
+    assert costs["a"] == {
         "macs": 32, "flops": 68, "bytes_read": 160, "bytes_written": 32, "weight_bytes": 128,
     }  # fmt: skip
-    assert set(known) == {"a", "b"}
-    assert sum_costs_by_node({"Fused": ("a", "b"), "Odd": ("a", "z"), "New": ()}, known) == {
-        "Fused": {**known["a"], "flops": 72},
+    assert set(costs) == {"a", "b"}
+    assert sum_costs_by_node({"Fused": ("a", "b"), "Odd": ("a", "z"), "New": ()}, costs) == {
+        "Fused": {**costs["a"], "flops": 72},
     }

@@ -83,9 +83,9 @@ class TestPeak:
         """The peak is the largest of the timeline, at its first place, for any roles."""
         made = graph(8, *storages)
         for roles in (EVERYTHING, WORKING):
-            live, found = live_bytes_by_operator(made, roles=roles), find_static_peak(made, roles=roles)
-            assert (found.bytes, found.op) == (max(live), live.index(max(live)))
-            assert found.bytes == sum(item.bytes for item in found.held)
+            live, peak = live_bytes_by_operator(made, roles=roles), find_static_peak(made, roles=roles)
+            assert (peak.bytes, peak.op) == (max(live), live.index(max(live)))
+            assert peak.bytes == sum(item.bytes for item in peak.held)
 
     def test_large_graphs_take_one_pass(self) -> None:
         """Ten thousand operators with a storage each hold what two neighbours take together."""

@@ -67,28 +67,30 @@ def fitted(traces: Sequence[Trace], verify: int) -> SymbolicTotals | None:
 
 
 def family_of(
-    trace: Callable[[Mapping[str, int]], Trace], asked: Mapping[str, Sequence[int]]
+    trace: Callable[[Mapping[str, int]], Trace], requested: Mapping[str, Sequence[int]]
 ) -> SymbolicTotals | None:
-    points = sizes_to_trace(asked)
-    return fitted([trace(point) for point in points], len(points) - points_of_the_grid(asked))
+    points = sizes_to_trace(requested)
+    return fitted([trace(point) for point in points], len(points) - points_of_the_grid(requested))
 
 
-def points_of_the_grid(asked: Mapping[str, Sequence[int]]) -> int:
+def points_of_the_grid(requested: Mapping[str, Sequence[int]]) -> int:
     count = 1
-    for name in asked:
+    for name in requested:
         count *= 2 if name == "batch" else 3
     return count
 
 
-def found(trace: Callable[[Mapping[str, int]], Trace], asked: Mapping[str, Sequence[int]]) -> SymbolicTotals:
-    family = family_of(trace, asked)
+def totals_of(
+    trace: Callable[[Mapping[str, int]], Trace], requested: Mapping[str, Sequence[int]]
+) -> SymbolicTotals:
+    family = family_of(trace, requested)
     assert family is not None
     return family
 
 
 class TestSample:
     @pytest.mark.parametrize(
-        ("asked", "sizes"),
+        ("requested", "sizes"),
         [
             (range(1, 257), [2, 3, 4, 256, 1]),
             ((8, 64, 512), [8, 64, 120, 512, 176]),
@@ -102,9 +104,9 @@ class TestSample:
             ((512, 8, 8), [8, 16, 24, 512, 32]),
         ],
     )
-    def test_one_dimension(self, asked: Sequence[int], sizes: list[int]) -> None:
+    def test_one_dimension(self, requested: Sequence[int], sizes: list[int]) -> None:
         """Three sizes that were asked for, or are aligned alike, then the largest and others."""
-        assert [point["seq"] for point in sizes_to_trace({"seq": asked})] == sizes
+        assert [point["seq"] for point in sizes_to_trace({"seq": requested})] == sizes
 
     def test_the_batch_takes_two(self) -> None:
         """The batch is of degree 1."""
@@ -129,19 +131,19 @@ class TestSample:
         assert sizes_to_trace({}) == ({},)
 
     @given(
-        asked=st.dictionaries(
+        requested=st.dictionaries(
             st.sampled_from(("batch", "seq", "height")),
             st.sets(st.integers(1, 600), min_size=1, max_size=6).map(tuple),
             min_size=1,
         )
     )
-    def test_whatever_is_asked(self, asked: dict[str, tuple[int, ...]]) -> None:
+    def test_whatever_is_asked(self, requested: dict[str, tuple[int, ...]]) -> None:
         """The grid is full and free of ones, nothing is traced twice, and the largest is verified."""
-        points, size = sizes_to_trace(asked), points_of_the_grid(asked)
+        points, size = sizes_to_trace(requested), points_of_the_grid(requested)
         assert Grid.over(points[:size]) is not None
         assert all(value > 1 for point in points[:size] for value in point.values())
         assert len({tuple(point.values()) for point in points}) == len(points) >= size + 2
-        assert points[size] == {name: max(sizes) for name, sizes in asked.items()}
+        assert points[size] == {name: max(sizes) for name, sizes in requested.items()}
         assert min(value for point in points for value in point.values()) >= 1
 
 
@@ -157,11 +159,11 @@ class TestGrid:
         chance.shuffle(points)
         grid = Grid.over(points)
         assert grid is not None
-        wanted = Polynomial(tuple(chance.randrange(-(10**30), 10**30) for _ in grid.basis.exponents), 1)
-        through = grid.through([wanted.at(grid.basis.at(point)) for point in points])
+        polynomial = Polynomial(tuple(chance.randrange(-(10**30), 10**30) for _ in grid.basis.exponents), 1)
+        through = grid.through([polynomial.at(grid.basis.at(point)) for point in points])
         elsewhere = {name: chance.randrange(1, 10**9) for name in axes}
-        assert through.at(grid.basis.at(elsewhere)) == wanted.at(grid.basis.at(elsewhere))
-        assert through.text(grid.basis) == wanted.text(grid.basis)
+        assert through.at(grid.basis.at(elsewhere)) == polynomial.at(grid.basis.at(elsewhere))
+        assert through.text(grid.basis) == polynomial.text(grid.basis)
 
     @pytest.mark.parametrize(
         "points",
@@ -197,18 +199,18 @@ class TestFamily:
     @given(batch=st.integers(1, 10**6), seq=st.integers(1, 2000))
     def test_totals_elsewhere_are_those_of_a_trace(self, batch: int, seq: int) -> None:
         """At any sizes that are as aligned, the totals are exactly those of tracing there."""
-        family = found(attention, ASKED)
+        family = totals_of(attention, ASKED)
         sizes = {"batch": batch, "seq": 16 * seq}
         assert family.at(sizes) == sum_totals(*attention(sizes))
 
     def test_costs_elsewhere_are_those_of_a_trace(self) -> None:
         """What operators cost is exact too, each cost with the number of operators that have it."""
         sizes = {"batch": 5, "seq": 48}
-        assert found(attention, ASKED).counts(sizes) == Counter(attention(sizes)[1])
+        assert totals_of(attention, ASKED).counts(sizes) == Counter(attention(sizes)[1])
 
     def test_text_is_the_formula(self) -> None:
         """The formulas of what adds up are written out."""
-        text = found(attention, ASKED).text()
+        text = totals_of(attention, ASKED).text()
         assert text["macs"] == "16*batch*seq^2 + 128*batch*seq"
         assert text["flops"] == "34*batch*seq^2 + 272*batch*seq"
         assert text["input_bytes"] == text["output_bytes"] == "32*batch*seq"
@@ -220,7 +222,7 @@ class TestFamily:
         def pooled(sizes: Mapping[str, int]) -> Trace:
             return simple(sizes, lambda at: at["batch"] * (-(-at["height"] // 32)) ** 2)
 
-        family = found(pooled, {"batch": (4,), "height": (224, 256, 288, 320)})
+        family = totals_of(pooled, {"batch": (4,), "height": (224, 256, 288, 320)})
         assert family.at({"batch": 3, "height": 960}).macs == 3 * 30 * 30
         assert not family.covers({"batch": 3, "height": 961})
         with pytest.raises(RequestError, match=r"height = 32k \(traced to 320\), not for .*height = 961"):
@@ -231,7 +233,7 @@ class TestFamily:
 
     def test_a_network_without_dimensions(self) -> None:
         """One trace is a family of one."""
-        family = found(attention, {})
+        family = totals_of(attention, {})
         assert family.at({}) == sum_totals(*attention({}))
         assert family.text()["macs"] == "144"
 
@@ -258,7 +260,7 @@ class TestFamily:
         def deep(sizes: Mapping[str, int]) -> Trace:
             return attention({"seq": 16, **sizes}, layers=2400)
 
-        family = found(deep, {"batch": (1, 8)})
+        family = totals_of(deep, {"batch": (1, 8)})
         assert family.ops == len(family.working) == 7200
         assert len(family.sizes) == 4
         assert len(family.costs) == 3
@@ -318,15 +320,15 @@ class TestFit:
 
     def test_exact_where_floats_are_not(self) -> None:
         """Numbers beyond 2^53 are exact."""
-        family = found(lambda at: simple(at, lambda to: 10**40 * to["batch"] + 1), {"batch": range(1, 9)})
+        family = totals_of(lambda at: simple(at, lambda to: 10**40 * to["batch"] + 1), {"batch": range(1, 9)})
         assert family.at({"batch": 3}).macs == 3 * 10**40 + 1
 
 
 class TestDomain:
     def test_it_says_where_the_formulas_hold(self) -> None:
         """The batch has no alignment, other dimensions that of the sizes that were traced."""
-        assert found(attention, ASKED).domain() == "batch >= 1 (traced to 64), seq = 16k (traced to 512)"
-        pooled = found(attention, {"seq": (66, 98, 130)})
+        assert totals_of(attention, ASKED).domain() == "batch >= 1 (traced to 64), seq = 16k (traced to 512)"
+        pooled = totals_of(attention, {"seq": (66, 98, 130)})
         assert pooled.domain() == "seq = 2 + 32k (traced to 130)"
         assert not pooled.covers({"seq": 64})
 

@@ -54,15 +54,15 @@ class TestTotals:
 
     def test_what_is_derived_follows(self) -> None:
         """Operations, what a causal kernel does, coverage and intensity come from the sums."""
-        whole = sum_totals(*network())
-        assert (whole.flops, whole.causal_macs, whole.coverage) == (17, 5, 0.5)
-        assert whole.arithmetic_intensity == pytest.approx(17 / 140)
+        totals = sum_totals(*network())
+        assert (totals.flops, totals.causal_macs, totals.coverage) == (17, 5, 0.5)
+        assert totals.arithmetic_intensity == pytest.approx(17 / 140)
 
     def test_nothing_costs_nothing(self) -> None:
         """A graph without operators has full coverage, no intensity, and what it was given in memory."""
-        whole = sum_totals(Graph(ops=(), storages=(Storage(5, Role.WEIGHT, -1),)), [])
-        assert (whole.coverage, whole.arithmetic_intensity) == (1.0, None)
-        assert (whole.memory_peak, whole.activation_peak) == (5, 0)
+        totals = sum_totals(Graph(ops=(), storages=(Storage(5, Role.WEIGHT, -1),)), [])
+        assert (totals.coverage, totals.arithmetic_intensity) == (1.0, None)
+        assert (totals.memory_peak, totals.activation_peak) == (5, 0)
 
 
 class TestMoved:
@@ -83,8 +83,8 @@ class TestMoved:
 
     def test_a_part_of_a_table_does_not_move_it_whole(self) -> None:
         """Of a table of 100 rows 10 are added to what is much larger: those move, however often they do."""
-        part, given = Tensor((10, 2), "float32", 0), Tensor((50, 10, 2), "float32", 1)
-        add = Op("aten.add", {"self": given, "other": part}, ())
+        part, tensor = Tensor((10, 2), "float32", 0), Tensor((50, 10, 2), "float32", 1)
+        add = Op("aten.add", {"self": tensor, "other": part}, ())
         graph = Graph(
             ops=(add, add, add), storages=(Storage(800, Role.WEIGHT, -1), Storage(4000, Role.INPUT, -1))
         )

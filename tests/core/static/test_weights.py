@@ -67,9 +67,9 @@ def test_a_module_has_its_weights_and_those_of_its_parts() -> None:
 def test_weights_of_floating_point_are_converted_and_others_stay() -> None:
     """What is packed or quantised keeps its bytes, too."""
     plain = weight("a", dtype="float32", size=6, bytes=24)
-    whole = weight("ids", dtype="int64", size=6, bytes=48)
+    integers = weight("ids", dtype="int64", size=6, bytes=48)
     packed = weight("b", dtype="float32", size=6, bytes=7)
-    converted = list(convert_weights([plain, whole, packed], "bfloat16"))
+    converted = list(convert_weights([plain, integers, packed], "bfloat16"))
 
     assert [(w.dtype, w.size, w.bytes) for w in converted] == [
         ("bfloat16", 6, 12),

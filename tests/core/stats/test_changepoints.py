@@ -14,7 +14,7 @@ from modeldyno.core.stats import changepoints
 RNG = np.random.default_rng(7)
 
 
-def found(values: list[float] | np.ndarray, least: float = 0.03) -> list[int]:
+def changepoints_of(values: list[float] | np.ndarray, least: float = 0.03) -> list[int]:
     series = np.asarray(values, dtype=float)
     return changepoints.find_level_ends(series, np.ones(series.size), least)
 
@@ -34,26 +34,26 @@ class TestHeights:
 class TestEnds:
     def test_a_step_is_found_where_it_is(self) -> None:
         """Two levels without noise end where they end."""
-        assert found([1.0] * 8 + [1.5] * 7) == [8, 15]
+        assert changepoints_of([1.0] * 8 + [1.5] * 7) == [8, 15]
 
     def test_two_steps_are_found(self) -> None:
         """A level that ended again is one."""
-        assert found([1.0] * 8 + [1.5] * 7 + [1.2] * 9) == [8, 15, 24]
+        assert changepoints_of([1.0] * 8 + [1.5] * 7 + [1.2] * 9) == [8, 15, 24]
 
     def test_an_odd_one_is_no_level(self) -> None:
         """One or two numbers that lie elsewhere move nothing."""
-        assert found([1.0] * 8 + [9.0] + [1.0] * 8 + [7.0, 7.0] + [1.0] * 8) == [27]
+        assert changepoints_of([1.0] * 8 + [9.0] + [1.0] * 8 + [7.0, 7.0] + [1.0] * 8) == [27]
 
     def test_few_are_one_level(self) -> None:
         """Fewer than two levels of the shortest length cannot be told apart."""
-        assert found([1.0, 2.0, 1.0, 2.0, 3.0]) == [5]
-        assert found([1.0]) == [1]
+        assert changepoints_of([1.0, 2.0, 1.0, 2.0, 3.0]) == [5]
+        assert changepoints_of([1.0]) == [1]
 
     def test_what_does_not_matter_is_no_step(self) -> None:
         """However sure it is, a step smaller than what matters is left out, and a larger one stays."""
         series = [1.0] * 10 + [1.01] * 10 + [1.2] * 10
-        assert found(series) == [20, 30]
-        assert found(series, least=0.001) == [10, 20, 30]
+        assert changepoints_of(series) == [20, 30]
+        assert changepoints_of(series, least=0.001) == [10, 20, 30]
 
     @settings(max_examples=60, deadline=None)
     @given(st.lists(st.integers(0, 5), min_size=6, max_size=12))
@@ -104,7 +104,7 @@ class TestSimulated:
     def test_a_level_history_shows_a_step_rarely(self, kind: str) -> None:
         """Of histories without a step at most one in ten shows one, whatever their length and noise."""
         for n in (8, 25, 80):
-            alarms = sum(len(found(noise(kind, n))) > 1 for _ in range(60))
+            alarms = sum(len(changepoints_of(noise(kind, n))) > 1 for _ in range(60))
             assert alarms <= 6, f"{alarms} of 60 at length {n}"
 
     def test_a_step_is_found(self, kind: str) -> None:
@@ -113,5 +113,5 @@ class TestSimulated:
         for _ in range(40):
             series = noise(kind, 40)
             series[25:] += 0.09
-            hits += any(abs(end - 25) <= 2 for end in found(series)[:-1])
+            hits += any(abs(end - 25) <= 2 for end in changepoints_of(series)[:-1])
         assert hits >= 34

@@ -14,7 +14,7 @@ SOURCE = np.random.default_rng(11)
 ROUNDS = 22
 
 
-def sides(effect: float, seed: int) -> tuple[list[float], list[float]]:
+def draw_sides(effect: float, seed: int) -> tuple[list[float], list[float]]:
     """Two sides on a machine that is half as fast again in three rounds of five."""
     source = np.random.default_rng(seed)
     busy = 0.4 * (source.random((2, ROUNDS)) < 0.6) * source.uniform(0.6, 1.2, (2, ROUNDS))
@@ -27,7 +27,7 @@ def test_the_interval_covers_the_truth() -> None:
     """Of 200 comparisons at 95 %, some ten miss it."""
     covered = 0
     for seed in range(200):
-        before, after = sides(0.1, seed)
+        before, after = draw_sides(0.1, seed)
         difference, reach = fastest_runs_difference(np.log(before).tolist(), np.log(after).tolist(), 0.95)
         covered += abs(difference - np.log(1.1)) <= reach
     assert covered >= 180
@@ -46,7 +46,7 @@ def test_a_margin_is_left_out_no_more_often_than_the_level_says() -> None:
 
 def test_a_slowdown_is_seen_that_the_mean_of_all_hides() -> None:
     """With neighbours at work, 10 % is found by the quiet runs, for a time and for a rate."""
-    before, after = sides(0.1, 2)
+    before, after = draw_sides(0.1, 2)
     time = judge_numbers(Query.parse("latency.p50"), before, after, paired=True)
     rate = judge_numbers(
         Query.parse("throughput"), [1 / t for t in before], [1 / t for t in after], paired=True
@@ -59,14 +59,14 @@ def test_a_slowdown_is_seen_that_the_mean_of_all_hides() -> None:
 
 def test_memory_has_no_quiet_runs() -> None:
     """What others do not make larger is compared by all of its processes."""
-    before, after = sides(0.1, 2)
+    before, after = draw_sides(0.1, 2)
     difference = judge_numbers(Query.parse("process_memory.max"), before, after, paired=True)
     assert "fastest" not in difference.why
 
 
 def test_few_rounds_are_compared_by_their_mean() -> None:
     """Exchanges of fewer rounds are too few."""
-    before, after = sides(0.1, 2)
+    before, after = draw_sides(0.1, 2)
     difference = judge_numbers(
         Query.parse("latency.p50"), before[: FEWEST - 1], after[: FEWEST - 1], paired=True
     )

@@ -100,7 +100,7 @@ class TestParseBound:
 
 class TestFormatQuantity:
     @pytest.mark.parametrize(
-        ("value", "unit", "shown"),
+        ("value", "unit", "text"),
         [
             (999.96e-6, SECONDS, "1.000 ms"),
             (999.94e-6, SECONDS, "999.9 us"),
@@ -128,12 +128,12 @@ class TestFormatQuantity:
             (None, SECONDS, "null"),
         ],
     )
-    def test_a_number_gets_the_unit_that_suits_it(self, value: float | None, unit: str, shown: str) -> None:
+    def test_a_number_gets_the_unit_that_suits_it(self, value: float | None, unit: str, text: str) -> None:
         """A number is shown in the unit of its size, to four significant digits."""
-        assert format_quantity(value, unit) == shown
+        assert format_quantity(value, unit) == text
 
     @pytest.mark.parametrize(
-        ("value", "unit", "shown"),
+        ("value", "unit", "text"),
         [
             (0.05, SECONDS, "50 ms"),
             (0.0123, SECONDS, "12.3 ms"),
@@ -143,9 +143,9 @@ class TestFormatQuantity:
             (1e20, SECONDS, "1e+20 s"),
         ],
     )
-    def test_without_digits_a_number_is_shown_as_written(self, value: float, unit: str, shown: str) -> None:
+    def test_without_digits_a_number_is_shown_as_written(self, value: float, unit: str, text: str) -> None:
         """Without a number of digits, a quantity looks as somebody would write it."""
-        assert format_quantity(value, unit, None) == shown
+        assert format_quantity(value, unit, None) == text
 
     @pytest.mark.parametrize("unit", UNITS)
     def test_zero_is_plain(self, unit: str) -> None:
@@ -155,9 +155,9 @@ class TestFormatQuantity:
     @given(SIZES, st.sampled_from(UNITS), st.integers(min_value=1, max_value=8))
     def test_what_is_shown_can_be_read(self, value: float, unit: str, digits: int) -> None:
         """A quantity as shown is read again as the same number, within the rounding."""
-        shown = format_quantity(value, unit, digits)
+        text = format_quantity(value, unit, digits)
 
-        assert parse_quantity(shown, unit) == pytest.approx(value, rel=0.51 * 10.0 ** (1 - digits))
+        assert parse_quantity(text, unit) == pytest.approx(value, rel=0.51 * 10.0 ** (1 - digits))
 
     @given(SIZES, st.sampled_from(UNITS))
     def test_what_is_shown_exactly_can_be_read_exactly(self, value: float, unit: str) -> None:
@@ -174,7 +174,7 @@ class TestFormatQuantity:
 
 class TestFormatEstimate:
     @pytest.mark.parametrize(
-        ("value", "low", "high", "unit", "shown"),
+        ("value", "low", "high", "unit", "texts"),
         [
             (412e-6, 409e-6, 415e-6, SECONDS, ("412 us", "409 to 415 us")),
             (412.4567e-6, 412.3e-6, 412.6e-6, SECONDS, ("412.5 us", "412.3 to 412.6 us")),
@@ -197,18 +197,18 @@ class TestFormatEstimate:
         ],
     )
     def test_digits_follow_from_the_interval(
-        self, value: float | None, low: float, high: float, unit: str, shown: tuple[str, str]
+        self, value: float | None, low: float, high: float, unit: str, texts: tuple[str, str]
     ) -> None:
         """The last digit shown is of the size of the interval's half-width, and one unit serves all."""
-        assert format_estimate(value, low, high, unit) == shown
+        assert format_estimate(value, low, high, unit) == texts
 
     @given(SIZES, st.floats(0, 1), st.floats(0, 1), st.sampled_from(UNITS))
     def test_the_value_lies_in_its_interval_as_shown(
         self, value: float, below: float, above: float, unit: str
     ) -> None:
         """Rounding moves no value out of its interval."""
-        shown, interval = format_estimate(value, value * (1 - below), value * (1 + above), unit)
-        number, low, high = (_number(text) for text in (shown, *interval.split(" to ")))
+        formatted, interval = format_estimate(value, value * (1 - below), value * (1 + above), unit)
+        number, low, high = (_number(text) for text in (formatted, *interval.split(" to ")))
 
         assert low <= number <= high
 

@@ -46,19 +46,19 @@ def kept(identifier: str) -> Result:
 
 def test_the_verified_trials_of_the_best_are_pooled() -> None:
     """Not those for whose luck it was chosen; and it is said that it was chosen."""
-    found = winner(measured(), kept)
+    result = winner(measured(), kept)
 
-    assert found.id == "c" * 12
-    assert found.processes == 2
-    assert found.doubts[-1].code == "study-winner"
-    assert "best of 2 points of the study digits" in found.doubts[-1].seen
+    assert result.id == "c" * 12
+    assert result.processes == 2
+    assert result.doubts[-1].code == "study-winner"
+    assert "best of 2 points of the study digits" in result.doubts[-1].seen
 
 
 def test_what_is_left_in_the_store_is_enough() -> None:
     """One of its Results was removed; without any there is nothing to compare."""
-    found = winner(measured(), lambda identifier: kept(identifier) if identifier[0] == "d" else None)
+    result = winner(measured(), lambda identifier: kept(identifier) if identifier[0] == "d" else None)
 
-    assert (found.id, found.processes) == ("d" * 12, 1)
+    assert (result.id, result.processes) == ("d" * 12, 1)
     with pytest.raises(RequestError, match="of the study digits are not in the store"):
         winner(measured(), lambda _identifier: None)
 

@@ -32,8 +32,8 @@ def measured(study: Study, ask: TrialRequest, rate: float | None) -> Study:
         result = a_failed_result()
     else:
         latency = Distribution.of([slots / rate] * 20)
-        found = (observed_number("throughput", rate), Measurement(metric="latency", value=latency))
-        result = a_result(measurements=found)
+        measurements = (observed_number("throughput", rate), Measurement(metric="latency", value=latency))
+        result = a_result(measurements=measurements)
     return study.add(Trial.of(result, study.goal, ask, number=number, seconds=1.0))
 
 

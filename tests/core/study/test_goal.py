@@ -16,7 +16,7 @@ RATE, P99 = Query.parse("throughput"), Query.parse("latency.p99")
 
 class TestParse:
     @pytest.mark.parametrize(
-        ("text", "given", "query", "maximize", "weight"),
+        ("text", "direction", "query", "maximize", "weight"),
         [
             ("throughput", None, "throughput", True, 1.0),
             ("latency.p99", None, "latency.p99", False, 1.0),
@@ -28,13 +28,13 @@ class TestParse:
         ],
     )
     def test_an_objective_is_read(
-        self, text: str, given: bool | None, query: str, maximize: bool, weight: float
+        self, text: str, direction: bool | None, query: str, maximize: bool, weight: float
     ) -> None:
         """A query, perhaps a weight; the table says which way is better unless the user does."""
-        found = Objective.parse(text, maximize=given)
+        objective = Objective.parse(text, maximize=direction)
 
-        assert found == Objective(query=Query.parse(query), maximize=maximize, weight=weight)
-        assert found.sign == (1 if maximize else -1)
+        assert objective == Objective(query=Query.parse(query), maximize=maximize, weight=weight)
+        assert objective.sign == (1 if maximize else -1)
 
     @pytest.mark.parametrize(
         ("text", "message"),

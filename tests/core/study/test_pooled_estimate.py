@@ -106,36 +106,36 @@ class TestSpread:
 
     def test_a_server_that_stays_open_does_not_repeat_its_start(self) -> None:
         """Of the looks at one server the last counts, beside those that began with a start."""
-        looks = rates(100.0, 130.0, 100.0)
+        trials = rates(100.0, 130.0, 100.0)
         again = rates(100.0, 100.0, stage=TrialPurpose.VERIFY)
 
-        assert run_to_run_spread(add_trials(a_served_study(), looks), RATE).degrees == 2.0
-        assert run_to_run_spread(add_trials(a_served_study(), [*looks, *again]), RATE).degrees == 4.0
-        assert run_to_run_spread(add_trials(a_served_study(), [*looks, *again]), RATE).relative < PRIOR
-        assert run_to_run_spread(add_trials(a_study(), [*looks, *again]), RATE).relative > 0.08
+        assert run_to_run_spread(add_trials(a_served_study(), trials), RATE).degrees == 2.0
+        assert run_to_run_spread(add_trials(a_served_study(), [*trials, *again]), RATE).degrees == 4.0
+        assert run_to_run_spread(add_trials(a_served_study(), [*trials, *again]), RATE).relative < PRIOR
+        assert run_to_run_spread(add_trials(a_study(), [*trials, *again]), RATE).relative > 0.08
 
 
 class TestEstimate:
     def test_one_trial(self) -> None:
         """Its error is that of its interval and that from run to run, as of independent causes."""
-        found = pool_answers([an_answer("throughput", 100.0, error=0.04)], KNOWN)
+        pooled = pool_answers([an_answer("throughput", 100.0, error=0.04)], KNOWN)
 
-        assert found is not None
-        assert found.value == pytest.approx(100.0)
-        assert found.error == pytest.approx(0.05)
-        assert found.between == pytest.approx(0.03)
-        assert math.log(found.high / 100) == pytest.approx(1.96 * 0.05, rel=1e-3)
-        assert found.low * found.high == pytest.approx(100.0**2)
+        assert pooled is not None
+        assert pooled.value == pytest.approx(100.0)
+        assert pooled.error == pytest.approx(0.05)
+        assert pooled.between == pytest.approx(0.03)
+        assert math.log(pooled.high / 100) == pytest.approx(1.96 * 0.05, rel=1e-3)
+        assert pooled.low * pooled.high == pytest.approx(100.0**2)
 
     def test_trials_are_weighted_by_how_well_they_are_known(self) -> None:
         """A short look counts less than a long one, and no more than the runs allow."""
-        found = pool_answers(
+        pooled = pool_answers(
             [an_answer("throughput", 100.0, error=0.0), an_answer("throughput", 110.0, error=0.09)], KNOWN
         )
 
-        assert found is not None
-        assert math.log(found.value / 100) == pytest.approx(math.log(1.1) / 11)
-        assert found.error == pytest.approx(1 / math.sqrt(1 / 0.0009 + 1 / 0.009))
+        assert pooled is not None
+        assert math.log(pooled.value / 100) == pytest.approx(math.log(1.1) / 11)
+        assert pooled.error == pytest.approx(1 / math.sqrt(1 / 0.0009 + 1 / 0.009))
 
     def test_few_degrees_of_freedom_widen_the_interval(self) -> None:
         """A spread that is an estimate gives Student's interval; where it matters little, a normal one."""
@@ -152,40 +152,40 @@ class TestEstimate:
         """Of two runs with the spread of so many degrees: the end of the interval has 2.5 % beyond it."""
         answers = [an_answer("throughput", 100.0, error=0) for _ in range(2)]
         between = Spread(relative=0.03, degrees=degrees)
-        found = pool_answers(answers, between)
+        pooled = pool_answers(answers, between)
 
-        assert found is not None
+        assert pooled is not None
         half = float(student.ppf(0.975, degrees)) * 0.03 / math.sqrt(2)
-        assert found.high == pytest.approx(100 * math.exp(half), rel=1e-6)
-        for end, chance in ((found.high, 0.975), (found.low, 0.025)):
+        assert pooled.high == pytest.approx(100 * math.exp(half), rel=1e-6)
+        for end, chance in ((pooled.high, 0.975), (pooled.low, 0.025)):
             bound = Constraint.parse(f"throughput <= {end}/s")
-            assert _probability_within(found, bound, between) == pytest.approx(chance, rel=1e-6)
+            assert _probability_within(pooled, bound, between) == pytest.approx(chance, rel=1e-6)
 
     def test_an_open_end_is_told_by_the_other(self) -> None:
         """An interval that is bounded on one side gives the error of that side."""
         half = an_answer(
             "throughput", 100.0, interval=Interval(low=100 / math.exp(1.96 * 0.04), high=math.inf)
         )
-        found = pool_answers([half], KNOWN)
+        pooled = pool_answers([half], KNOWN)
 
-        assert found is not None
-        assert found.error == pytest.approx(0.05, rel=1e-3)
+        assert pooled is not None
+        assert pooled.error == pytest.approx(0.05, rel=1e-3)
 
     def test_an_interval_that_reaches_zero(self) -> None:
         """It has no logarithm; its distance is taken as a share of the value."""
         wide = an_answer("throughput", 100.0, interval=Interval(low=0.0, high=math.inf))
-        found = pool_answers([wide], KNOWN)
+        pooled = pool_answers([wide], KNOWN)
 
-        assert found is not None
-        assert found.error == pytest.approx(math.hypot(1 / 1.96, 0.03), rel=1e-3)
+        assert pooled is not None
+        assert pooled.error == pytest.approx(math.hypot(1 / 1.96, 0.03), rel=1e-3)
 
     def test_a_count_has_no_error(self) -> None:
         """Two trials that counted the same agree for certain; those that did not, do not."""
         same = [an_answer("parameters", 7.0, exact=True)] * 2
         other = [*same, an_answer("parameters", 8.0, exact=True)]
-        found, differing = pool_answers(same, KNOWN), pool_answers(other, KNOWN)
+        pooled, differing = pool_answers(same, KNOWN), pool_answers(other, KNOWN)
 
-        assert found == Estimate(value=7.0, low=7.0, high=7.0, error=0.0)
+        assert pooled == Estimate(value=7.0, low=7.0, high=7.0, error=0.0)
         assert differing is not None
         assert differing.error > 0
 
@@ -203,13 +203,13 @@ class TestEstimate:
 
     def test_what_has_no_logarithm_is_a_mean(self) -> None:
         """Of zeros and small shares: the mean, with the error that they show, and never below zero."""
-        found = pool_answers([an_answer("error_rate", v, error=0.0) for v in (0.0, 0.02)], KNOWN)
+        pooled = pool_answers([an_answer("error_rate", v, error=0.0) for v in (0.0, 0.02)], KNOWN)
         none = pool_answers([an_answer("error_rate", 0.0, interval=Interval(low=0.0, high=0.0098))], KNOWN)
         below = pool_answers([an_answer("error_rate", -1.0, error=0.0)], KNOWN)
 
-        assert found is not None
-        assert (found.value, found.low) == (0.01, 0.0)
-        assert found.error == pytest.approx(1.0)
+        assert pooled is not None
+        assert (pooled.value, pooled.low) == (0.01, 0.0)
+        assert pooled.error == pytest.approx(1.0)
         assert none is not None
         assert none.error == pytest.approx(0.0025, rel=1e-3)
         assert below is not None
@@ -222,10 +222,10 @@ class TestEstimate:
     def test_what_was_verified_speaks_alone(self) -> None:
         """The figure that a candidate was chosen for is not quoted."""
         study = add_trials(a_study(), [*rates(200.0), *rates(100.0, 100.0, stage=TrialPurpose.VERIFY)])
-        found = estimate(study, the_candidate(study), RATE)
+        estimated = estimate(study, the_candidate(study), RATE)
 
-        assert found is not None
-        assert found.value == pytest.approx(100.0)
+        assert estimated is not None
+        assert estimated.value == pytest.approx(100.0)
 
 
 class TestHint:
@@ -238,11 +238,13 @@ class TestHint:
 
     def test_else_the_plain_quantile(self) -> None:
         """A percentile that is no claim yet is a hint all the same."""
-        study, found = of(a_trial(HERE, an_answer("latency.p99", None), an_answer("latency.p99.raw", 0.02)))
+        study, candidate = of(
+            a_trial(HERE, an_answer("latency.p99", None), an_answer("latency.p99.raw", 0.02))
+        )
 
-        assert search_hint(found, P99) == pytest.approx(0.02)
-        assert estimate(study, found, P99) is None
-        assert search_hint(found, RATE) is None
+        assert search_hint(candidate, P99) == pytest.approx(0.02)
+        assert estimate(study, candidate, P99) is None
+        assert search_hint(candidate, RATE) is None
 
 
 class TestFeasibility:
@@ -263,9 +265,9 @@ class TestFeasibility:
     )
     def test_it_follows_the_distance_to_the_bound(self, value: float, least: float, most: float) -> None:
         """On the bound it is even; well within it is sure, and beyond it is not."""
-        study, found = of(a_trial(HERE, an_answer("latency.p99", value)))
+        study, candidate = of(a_trial(HERE, an_answer("latency.p99", value)))
 
-        assert least - 1e-9 <= feasibility(study, found) <= most + 1e-9
+        assert least - 1e-9 <= feasibility(study, candidate) <= most + 1e-9
 
     def test_a_lower_bound_is_the_mirror_image(self) -> None:
         """What is at least something holds where the value is above it."""
@@ -291,18 +293,18 @@ class TestFeasibility:
     )
     def test_a_count_is_judged_for_certain(self, bound: str, held: float) -> None:
         """Seven is at most seven, and not less."""
-        study, found = of(a_trial(HERE, an_answer("parameters", 7.0, exact=True)), bound=bound)
+        study, candidate = of(a_trial(HERE, an_answer("parameters", 7.0, exact=True)), bound=bound)
 
-        assert feasibility(study, found) == held
+        assert feasibility(study, candidate) == held
 
     @pytest.mark.parametrize(("value", "high", "held"), [(0.0, 0.0098, 0.977), (0.01, 0.02, 0.025)])
     def test_a_bound_or_a_value_of_zero(self, value: float, high: float, held: float) -> None:
         """Where there is no logarithm, distances are plain ones."""
         bound = "error_rate <= 0.5%" if not value else "error_rate <= 0"
         answer = an_answer("error_rate", value, interval=Interval(low=0.0, high=high))
-        study, found = of(a_trial(HERE, answer), bound=bound)
+        study, candidate = of(a_trial(HERE, answer), bound=bound)
 
-        assert feasibility(study, found) == pytest.approx(held, abs=0.02)
+        assert feasibility(study, candidate) == pytest.approx(held, abs=0.02)
 
     def test_what_is_no_claim_yet_is_at_most_even(self) -> None:
         """A percentile for which samples are missing, or that nobody measured, certifies nothing."""
@@ -316,9 +318,9 @@ class TestFeasibility:
     def test_a_percentile_without_a_value_can_break_a_bound(self) -> None:
         """What is above the bound for certain need not be known exactly."""
         broken = an_answer("latency.p99", None, interval=Interval(low=0.02, high=math.inf))
-        study, found = of(a_trial(HERE, broken, an_answer("latency.p99.raw", 0.005)))
+        study, candidate = of(a_trial(HERE, broken, an_answer("latency.p99.raw", 0.005)))
 
-        assert feasibility(study, found) == 0.0
+        assert feasibility(study, candidate) == 0.0
 
     def test_a_run_that_broke_it_counts_against_the_others(self) -> None:
         """Of three runs one was an overload: two thirds of what the others say."""
@@ -369,41 +371,41 @@ class TestMiss:
 
     def test_a_bound_of_zero_is_missed_by_the_whole(self) -> None:
         """There is no share of nothing."""
-        study, found = of(a_trial(HERE, an_answer("error_rate", 0.01)), bound="error_rate <= 0")
+        study, candidate = of(a_trial(HERE, an_answer("error_rate", 0.01)), bound="error_rate <= 0")
         none, fine = of(a_trial(HERE, an_answer("error_rate", 0.0, error=0.0)), bound="error_rate <= 0")
 
-        assert total_miss(found, study.goal) == 1.0
+        assert total_miss(candidate, study.goal) == 1.0
         assert total_miss(fine, none.goal) == 0.0
 
     def test_what_is_void_misses_by_what_is_known(self) -> None:
         """The end of an interval is used where there is no value; without either nothing is missed."""
         void = an_answer("latency.p99", None, interval=Interval(low=0.02, high=math.inf))
-        _, found = of(a_trial(HERE, void))
+        _, candidate = of(a_trial(HERE, void))
         _, unknown = of(a_trial(HERE))
         rate = Constraint.parse("throughput >= 100/s")
         _, slow = of(
             a_trial(HERE, an_answer("throughput", None, interval=Interval(low=-math.inf, high=50.0)))
         )
 
-        assert bound_miss(found, BOUND) == pytest.approx(1.0)
+        assert bound_miss(candidate, BOUND) == pytest.approx(1.0)
         assert bound_miss(unknown, BOUND) == 0.0
         assert bound_miss(slow, rate) == pytest.approx(0.5)
 
     def test_a_failure_misses_everything(self) -> None:
         """What never gave anything misses by more than whatever did."""
-        study, found = of(a_trial(HERE, state=TrialState.FAILED))
+        study, candidate = of(a_trial(HERE, state=TrialState.FAILED))
 
-        assert total_miss(found, study.goal) == math.inf
+        assert total_miss(candidate, study.goal) == math.inf
 
 
 class TestJudgement:
     def test_a_trial_is_judged_under_any_goal(self) -> None:
         """By its answer; else as it was judged when it was made; else it is undecided."""
-        _, found = of(a_trial(HERE, an_answer("latency.p99", 0.005)))
+        _, candidate = of(a_trial(HERE, an_answer("latency.p99", 0.005)))
         made = BOUND.on(Answer(query=P99, value=0.02, exact=True))
         other = Constraint.parse("latency.p99 <= 1ms")
 
-        assert judge_trial(found.trials[0], other).verdict is Verdict.BROKEN
+        assert judge_trial(candidate.trials[0], other).verdict is Verdict.BROKEN
         assert judge_trial(replace(a_trial(HERE), judgements=(made,)), BOUND) == made
         assert judge_trial(a_trial(HERE), BOUND).verdict is Verdict.UNDECIDED
 
@@ -422,18 +424,20 @@ def looked(p99: float, size: float | None) -> Trial:
     )
 
 
-@pytest.mark.parametrize(("sizes", "known"), [((331, 331), True), ((331, 330), False), ((900, None), False)])
+@pytest.mark.parametrize(
+    ("sizes", "certified"), [((331, 331), True), ((331, 330), False), ((900, None), False)]
+)
 def test_a_percentile_is_a_claim_of_all_samples_together(
-    sizes: tuple[float | None, ...], known: bool
+    sizes: tuple[float | None, ...], certified: bool
 ) -> None:
     """The floor is that of the pool over fresh processes; what is void is no part of it."""
     trials = [looked(0.004, sizes[0]), looked(0.004, sizes[1])]
     study, candidate = of(*trials)
-    found = estimate(study, candidate, P99)
+    estimated = estimate(study, candidate, P99)
 
-    assert (found is not None) == known
-    assert found is None or found.value == pytest.approx(0.004)
-    assert (feasibility(study, candidate) > UNCERTIFIED) == known
+    assert (estimated is not None) == certified
+    assert estimated is None or estimated.value == pytest.approx(0.004)
+    assert (feasibility(study, candidate) > UNCERTIFIED) == certified
 
 
 @pytest.mark.parametrize(

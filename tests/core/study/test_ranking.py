@@ -57,35 +57,35 @@ def at(instances: int, concurrency: int) -> Point:
     return {"instances": instances, "concurrency": concurrency}
 
 
-def points(found: Ranking) -> list[Point]:
-    return [row.point for row in found.rows]
+def points(ranked: Ranking) -> list[Point]:
+    return [row.point for row in ranked.rows]
 
 
-def the_best(found: Ranking) -> RankedConfiguration:
-    assert found.best is not None
-    return found.best
+def the_best(ranked: Ranking) -> RankedConfiguration:
+    assert ranked.best is not None
+    return ranked.best
 
 
 class TestOrder:
     def test_the_best_comes_first(self) -> None:
         """Rows fall from the highest score to the least, numbered from 1."""
-        found = ranking(in_process(*batches(100, 300, 200)))
+        ranked = ranking(in_process(*batches(100, 300, 200)))
 
-        assert [row.point["batch_size"] for row in found.rows] == [2, 3, 1]
-        assert [row.rank for row in found.rows] == [1, 2, 3]
-        assert the_best(found) == found.rows[0]
-        assert found.default == found.rows[2]
-        assert found.rows[2].default
+        assert [row.point["batch_size"] for row in ranked.rows] == [2, 3, 1]
+        assert [row.rank for row in ranked.rows] == [1, 2, 3]
+        assert the_best(ranked) == ranked.rows[0]
+        assert ranked.default == ranked.rows[2]
+        assert ranked.rows[2].default
 
     def test_what_is_to_be_small_is_turned_round(self) -> None:
         """The least latency is the best."""
         goal = Goal(objectives=(Objective.parse("latency.p99"),))
         trials = [tried({"batch_size": n}, 1.0, p99) for n, p99 in ((1, 0.01), (2, 0.005))]
-        found = ranking(in_process(*trials, goal=goal))
+        ranked = ranking(in_process(*trials, goal=goal))
 
-        gain = the_best(found).gain
+        gain = the_best(ranked).gain
         assert gain is not None
-        assert the_best(found).point == {"batch_size": 2}
+        assert the_best(ranked).point == {"batch_size": 2}
         assert gain.times == pytest.approx(2.0)
 
     def test_what_misses_its_bounds_comes_after_what_holds_them(self) -> None:
@@ -94,20 +94,20 @@ class TestOrder:
             tried({"batch_size": n}, rate, p99)
             for n, rate, p99 in ((1, 100, 0.005), (2, 900, 0.03), (3, 500, 0.02))
         ]
-        found = ranking(in_process(*trials, goal=WITHIN))
+        ranked = ranking(in_process(*trials, goal=WITHIN))
 
-        assert [row.point["batch_size"] for row in found.rows] == [1, 3, 2]
-        assert [row.feasible for row in found.rows] == [True, False, False]
-        assert [row.miss for row in found.rows] == pytest.approx([0.0, 1.0, 2.0])
-        assert [row.verdict for row in found.rows] == [Verdict.HELD, Verdict.BROKEN, Verdict.BROKEN]
+        assert [row.point["batch_size"] for row in ranked.rows] == [1, 3, 2]
+        assert [row.feasible for row in ranked.rows] == [True, False, False]
+        assert [row.miss for row in ranked.rows] == pytest.approx([0.0, 1.0, 2.0])
+        assert [row.verdict for row in ranked.rows] == [Verdict.HELD, Verdict.BROKEN, Verdict.BROKEN]
 
     def test_the_second_row_is_the_second_best(self) -> None:
         """What seems to hold a bound but lacks samples comes before slower rows that surely hold it."""
 
         def short(batch: int, rate: float, raw: float) -> Trial:
             p99 = an_answer("latency.p99", None, interval=Interval(low=raw, high=0.1), size=20.0)
-            seen = an_answer("latency.p99.raw", raw)
-            return a_trial({"batch_size": batch}, an_answer("throughput", rate), p99, seen)
+            raw_p99 = an_answer("latency.p99.raw", raw)
+            return a_trial({"batch_size": batch}, an_answer("throughput", rate), p99, raw_p99)
 
         unseen = a_trial({"batch_size": 6}, an_answer("throughput", 990.0))
         trials = (
@@ -119,43 +119,43 @@ class TestOrder:
             *(short(4, 400, 0.006), short(5, 950, 0.0099), unseen, short(7, 999, 0.0099)),
             a_trial({"batch_size": 7}, state=TrialState.FAILED),
         )
-        found = ranking(in_process(*trials, goal=WITHIN))
+        ranked = ranking(in_process(*trials, goal=WITHIN))
 
-        assert [row.point["batch_size"] for row in found.rows] == [2, 5, 4, 1, 7, 6, 3]
-        assert [str(row.verdict) for row in found.rows] == [
+        assert [row.point["batch_size"] for row in ranked.rows] == [2, 5, 4, 1, 7, 6, 3]
+        assert [str(row.verdict) for row in ranked.rows] == [
             *("held", "undecided", "undecided", "held", "undecided", "undecided", "broken")
         ]
-        assert the_best(found).point == {"batch_size": 2}
+        assert the_best(ranked).point == {"batch_size": 2}
 
     def test_where_none_holds_the_bounds_there_is_no_best(self) -> None:
         """The one that misses least is first, and nothing is certain."""
         trials = [tried({"batch_size": n}, 100.0 * n, 0.02 * n) for n in (1, 2, 3)]
-        found = ranking(in_process(*trials, goal=WITHIN))
+        ranked = ranking(in_process(*trials, goal=WITHIN))
 
-        assert found.best is None
-        assert found.certainty == 0.0
-        assert points(found)[0] == {"batch_size": 1}
+        assert ranked.best is None
+        assert ranked.certainty == 0.0
+        assert points(ranked)[0] == {"batch_size": 1}
 
     def test_failures_come_last(self) -> None:
         """With what went wrong; what has no value of the objective comes before them."""
         failed = a_trial({"batch_size": 2}, state=TrialState.FAILED)
         without = a_trial({"batch_size": 3}, an_answer("latency.p99", 0.02))
-        found = ranking(in_process(failed, without, *batches(100), goal=WITHIN))
+        ranked = ranking(in_process(failed, without, *batches(100), goal=WITHIN))
 
-        assert [row.point["batch_size"] for row in found.rows] == [1, 3, 2]
-        assert found.rows[2].failure == "open: it failed"
-        assert found.rows[2].kind == "error"
-        assert found.rows[2].miss == math.inf
-        assert found.rows[2].verdict is Verdict.BROKEN
-        assert [row.gain is None for row in found.rows] == [False, True, True]
-        assert found.failed == 1
+        assert [row.point["batch_size"] for row in ranked.rows] == [1, 3, 2]
+        assert ranked.rows[2].failure == "open: it failed"
+        assert ranked.rows[2].kind == "error"
+        assert ranked.rows[2].miss == math.inf
+        assert ranked.rows[2].verdict is Verdict.BROKEN
+        assert [row.gain is None for row in ranked.rows] == [False, True, True]
+        assert ranked.failed == 1
 
     def test_an_undecided_bound_is_no_verdict(self) -> None:
         """A row of which a bound was not measured is neither held nor broken."""
-        found = ranking(in_process(a_trial({"batch_size": 1}, an_answer("throughput", 100.0)), goal=WITHIN))
+        ranked = ranking(in_process(a_trial({"batch_size": 1}, an_answer("throughput", 100.0)), goal=WITHIN))
 
-        assert found.rows[0].verdict is Verdict.UNDECIDED
-        assert found.best is None
+        assert ranked.rows[0].verdict is Verdict.UNDECIDED
+        assert ranked.best is None
 
     def test_several_objectives_are_one_score(self) -> None:
         """By weights: three times a gain of 10 % outweighs a loss of 20 %, and not one of 50 %."""
@@ -163,10 +163,10 @@ class TestOrder:
             tried({"batch_size": n}, rate, p99)
             for n, rate, p99 in ((1, 100, 0.01), (2, 110, 0.012), (3, 110, 0.015))
         ]
-        found = ranking(in_process(*trials, goal=BOTH))
+        ranked = ranking(in_process(*trials, goal=BOTH))
 
-        assert [row.point["batch_size"] for row in found.rows] == [2, 1, 3]
-        gain = the_best(found).gain
+        assert [row.point["batch_size"] for row in ranked.rows] == [2, 1, 3]
+        gain = the_best(ranked).gain
         assert gain is not None
         assert gain.times == pytest.approx((1.1**3 / 1.2) ** 0.25)
 
@@ -180,18 +180,18 @@ class TestOrder:
 
     def test_a_single_trial_is_the_best(self) -> None:
         """It is the only one; it does not gain on itself."""
-        found = ranking(in_process(*batches(100)))
+        ranked = ranking(in_process(*batches(100)))
 
-        assert the_best(found).gain is not None
-        assert the_best(found).gain.times == 1.0  # type: ignore[union-attr]
-        assert found.certainty == 1.0
-        assert (found.measurements, found.configurations, found.failed, found.skipped) == (1, 1, 0, 0)
+        assert the_best(ranked).gain is not None
+        assert the_best(ranked).gain.times == 1.0  # type: ignore[union-attr]
+        assert ranked.certainty == 1.0
+        assert (ranked.measurements, ranked.configurations, ranked.failed, ranked.skipped) == (1, 1, 0, 0)
 
     def test_points_that_cannot_be_are_counted(self) -> None:
         """They are no rows."""
-        found = ranking(in_process(*batches(100), a_trial({"batch_size": 2}, state=TrialState.SKIPPED)))
+        ranked = ranking(in_process(*batches(100), a_trial({"batch_size": 2}, state=TrialState.SKIPPED)))
 
-        assert (len(found.rows), found.skipped, found.measurements) == (1, 1, 1)
+        assert (len(ranked.rows), ranked.skipped, ranked.measurements) == (1, 1, 1)
 
 
 class TestNothing:
@@ -200,34 +200,34 @@ class TestNothing:
     def test_nothing_is_better_than_little_but_not_endlessly(self) -> None:
         """A weight of one per cent does not outvote a factor of a hundred."""
         aims = (Objective.parse("throughput:99"), Objective.parse("error_rate:1"))
-        found = ranking(_failing((1000.0, 0.001), (10.0, 0.0), goal=Goal(objectives=aims)))
+        ranked = ranking(_failing((1000.0, 0.001), (10.0, 0.0), goal=Goal(objectives=aims)))
 
-        assert points(found) == [{"batch_size": 1}, {"batch_size": 2}]
+        assert points(ranked) == [{"batch_size": 1}, {"batch_size": 2}]
 
     def test_nothing_is_best_where_it_is_all_that_is_asked_for(self) -> None:
         """No errors are fewer than few."""
-        found = ranking(_failing((1.0, 0.5), (1.0, 0.001), (1.0, 0.0), goal=_RELIABLE))
+        ranked = ranking(_failing((1.0, 0.5), (1.0, 0.001), (1.0, 0.0), goal=_RELIABLE))
 
-        assert points(found)[0] == {"batch_size": 3}
-        assert the_best(found).gain is not None
-        assert found.certainty > 0.9
+        assert points(ranked)[0] == {"batch_size": 3}
+        assert the_best(ranked).gain is not None
+        assert ranked.certainty > 0.9
 
     def test_nothing_of_what_is_to_be_made_larger_is_not_made_good(self) -> None:
         """What gives nothing is last, however well it does in all else."""
         aims = (Objective.parse("throughput:1"), Objective.parse("error_rate:99"))
-        found = ranking(_failing((10.0, 0.5), (0.0, 0.0), goal=Goal(objectives=aims)))
+        ranked = ranking(_failing((10.0, 0.5), (0.0, 0.0), goal=Goal(objectives=aims)))
 
-        assert points(found) == [{"batch_size": 1}, {"batch_size": 2}]
+        assert points(ranked) == [{"batch_size": 1}, {"batch_size": 2}]
 
 
 _RELIABLE = Goal(objectives=(Objective.parse("error_rate"),))
 
 
-def _failing(*seen: tuple[float, float], goal: Goal) -> Study:
+def _failing(*figures: tuple[float, float], goal: Goal) -> Study:
     """Measure the batches 1, 2, ... with a rate and a share of errors each."""
     trials = (
         a_trial({"batch_size": place}, an_answer("throughput", rate), an_answer("error_rate", share))
-        for place, (rate, share) in enumerate(seen, 1)
+        for place, (rate, share) in enumerate(figures, 1)
     )
     return in_process(*trials, goal=goal)
 
@@ -236,50 +236,50 @@ class TestCertainty:
     def test_a_clear_winner_is_certain(self) -> None:
         """Twice the rest, measured twice: it is best in all resamples, and beats the default in all."""
         trials = [*batches(100, 200, 90), *batches(100, 200, 90, stage=TrialPurpose.VERIFY)]
-        found = ranking(in_process(*trials, *batches(100, 200, 90, stage=TrialPurpose.VERIFY)))
-        best = the_best(found)
+        ranked = ranking(in_process(*trials, *batches(100, 200, 90, stage=TrialPurpose.VERIFY)))
+        best = the_best(ranked)
 
-        assert found.certainty > 0.99
+        assert ranked.certainty > 0.99
         assert best.gain is not None
         assert best.gain.sure > 0.99
         assert best.gain.low < 2.0 < best.gain.high
         assert best.gain.times == pytest.approx(2.0)
-        assert found.rivals == ()
+        assert ranked.rivals == ()
         assert (best.trials, best.verified) == (2, 2)
 
     def test_equals_share_the_resamples(self) -> None:
         """Two that measured the same are each best in half of them, and named as rivals."""
-        found = ranking(in_process(*batches(50, 100, 100)))
+        ranked = ranking(in_process(*batches(50, 100, 100)))
 
-        assert found.certainty == pytest.approx(0.5, abs=0.1)
-        assert sum(row.share for row in found.rows) == pytest.approx(1.0)
-        assert [row.point["batch_size"] for row in found.rivals] == [3]
+        assert ranked.certainty == pytest.approx(0.5, abs=0.1)
+        assert sum(row.share for row in ranked.rows) == pytest.approx(1.0)
+        assert [row.point["batch_size"] for row in ranked.rivals] == [3]
 
     def test_an_answer_that_is_hardly_worse_than_the_best_is_right(self) -> None:
         """Each of two equals is the best in half of the resamples, and within 5 % of it in nearly all."""
         pairs = batches(50, 100, 100)
         well = [*pairs, *(t for _ in range(4) for t in batches(50, 100, 100, stage=TrialPurpose.VERIFY))]
-        found = ranking(in_process(*well))
+        ranked = ranking(in_process(*well))
 
-        assert found.certainty < 0.7
-        assert found.near_best > 0.97
-        assert 0.7 < ranking(in_process(*pairs)).near_best < found.near_best
+        assert ranked.certainty < 0.7
+        assert ranked.near_best > 0.97
+        assert 0.7 < ranking(in_process(*pairs)).near_best < ranked.near_best
 
     def test_an_answer_that_may_break_its_bound_is_not_near_the_best(self) -> None:
         """Where nothing else is near, it is as certain as that the bounds hold."""
         trials = [tried({"batch_size": 1}, 100), tried({"batch_size": 2}, 900, 0.00995)]
-        found = ranking(in_process(*trials, goal=WITHIN))
+        ranked = ranking(in_process(*trials, goal=WITHIN))
 
-        assert found.near_best == pytest.approx(found.certainty)
+        assert ranked.near_best == pytest.approx(ranked.certainty)
 
     def test_a_chance_to_break_a_bound_takes_from_it(self) -> None:
         """What holds its bound in half of the cases cannot be certain."""
         trials = [tried({"batch_size": 1}, 100), tried({"batch_size": 2}, 900, 0.00995)]
-        found = ranking(in_process(*trials, goal=WITHIN))
+        ranked = ranking(in_process(*trials, goal=WITHIN))
 
-        assert the_best(found).point == {"batch_size": 2}
-        assert found.certainty == pytest.approx(the_best(found).chance, abs=0.05)
-        assert found.certainty < 0.7
+        assert the_best(ranked).point == {"batch_size": 2}
+        assert ranked.certainty == pytest.approx(the_best(ranked).chance, abs=0.05)
+        assert ranked.certainty < 0.7
 
     def test_it_is_a_function_of_the_study(self) -> None:
         """The same study gives the same ranking; another seed other resamples."""
@@ -331,23 +331,23 @@ class TestLoads:
 
     def test_a_configuration_stands_for_itself_at_its_best_load(self) -> None:
         """The best within the bounds; its share is that of all its loads."""
-        found = ranking(served(*self.TRIALS))
+        ranked = ranking(served(*self.TRIALS))
 
-        assert points(found) == [at(2, 8), at(1, 8)]
-        assert found.default == found.rows[1]
-        assert found.configurations == 2
-        assert found.measurements == 5
-        assert found.certainty > 0.95
+        assert points(ranked) == [at(2, 8), at(1, 8)]
+        assert ranked.default == ranked.rows[1]
+        assert ranked.configurations == 2
+        assert ranked.measurements == 5
+        assert ranked.certainty > 0.95
 
     def test_each_load_can_be_ranked_apart(self) -> None:
         """Ranks begin anew at each load; the whole has the facts of the best of them."""
-        found = ranking(served(*self.TRIALS, goal=replace(WITHIN, rank=Rank.EACH)))
+        ranked = ranking(served(*self.TRIALS, goal=replace(WITHIN, rank=Rank.EACH)))
 
-        assert points(found) == [at(1, 1), at(2, 1), at(2, 8), at(1, 8), at(1, 64)]
-        assert [row.rank for row in found.rows] == [1, 2, 1, 2, 1]
-        assert [part.best and part.best.point for part in found.each] == [at(1, 1), at(2, 8), None]
-        assert the_best(found).point == at(2, 8)
-        assert found.measurements == 5
+        assert points(ranked) == [at(1, 1), at(2, 1), at(2, 8), at(1, 8), at(1, 64)]
+        assert [row.rank for row in ranked.rows] == [1, 2, 1, 2, 1]
+        assert [part.best and part.best.point for part in ranked.each] == [at(1, 1), at(2, 8), None]
+        assert the_best(ranked).point == at(2, 8)
+        assert ranked.measurements == 5
 
     def test_a_faster_load_whose_bound_is_open_is_promising(self) -> None:
         """A load that surely holds the bounds stands for its configuration; the other is to be verified."""
@@ -423,33 +423,33 @@ class TestSafe:
 class TestCheaper:
     def test_of_equals_the_one_that_takes_less(self) -> None:
         """Three instances and two that cannot be told apart: two will do."""
-        found = ranking(served(tried(at(1, 8), 100), tried(at(3, 8), 401), tried(at(2, 8), 400)))
+        ranked = ranking(served(tried(at(1, 8), 100), tried(at(3, 8), 401), tried(at(2, 8), 400)))
 
-        assert the_best(found).point == at(3, 8)
-        assert found.cheaper is not None
-        assert found.cheaper.point == at(2, 8)
+        assert the_best(ranked).point == at(3, 8)
+        assert ranked.cheaper is not None
+        assert ranked.cheaper.point == at(2, 8)
 
     def test_the_cheapest_is_not_told_to_be_replaced(self) -> None:
         """Where the best takes least there is nothing cheaper."""
-        found = ranking(served(tried(at(1, 8), 100), tried(at(3, 8), 400), tried(at(2, 8), 401)))
+        ranked = ranking(served(tried(at(1, 8), 100), tried(at(3, 8), 400), tried(at(2, 8), 401)))
 
-        assert len(found.rivals) == 1
-        assert found.cheaper is None
+        assert len(ranked.rivals) == 1
+        assert ranked.cheaper is None
 
     def test_what_is_worse_by_more_than_matters_is_no_substitute(self) -> None:
         """A rival that may be as good, but is 6 % worse as far as is known, is not advised."""
-        found = ranking(served(tried(at(1, 8), 100), tried(at(3, 8), 425), tried(at(2, 8), 400)))
+        ranked = ranking(served(tried(at(1, 8), 100), tried(at(3, 8), 425), tried(at(2, 8), 400)))
 
-        assert len(found.rivals) == 1
-        assert found.cheaper is None
+        assert len(ranked.rivals) == 1
+        assert ranked.cheaper is None
 
     def test_what_was_not_verified_is_no_substitute_for_what_was(self) -> None:
         """An unproven figure is no reason to change one's mind."""
         again = [tried(at(n, 8), 100.0 * n, stage=TrialPurpose.VERIFY) for n in (1, 3)] * 2
-        found = ranking(served(tried(at(1, 8), 100), tried(at(3, 8), 300), tried(at(2, 8), 299), *again))
+        ranked = ranking(served(tried(at(1, 8), 100), tried(at(3, 8), 300), tried(at(2, 8), 299), *again))
 
-        assert [row.point for row in found.rivals] == [at(2, 8)]
-        assert found.cheaper is None
+        assert [row.point for row in ranked.rivals] == [at(2, 8)]
+        assert ranked.cheaper is None
 
     @pytest.mark.parametrize(
         ("first", "second", "cheaper"), [(1.0, 2.0, None), (2.0, 1.0, 3), (1.01, 1.0, None), (None, 1.0, 3)]
@@ -464,17 +464,17 @@ class TestCheaper:
             a_trial({"batch_size": n}, *filter(None, (an_answer("throughput", rate), taken)))
             for n, rate, taken in ((2, 401.0, memory[0]), (3, 400.0, memory[1]))
         ]
-        found = ranking(in_process(*trials)).cheaper
+        substitute = ranking(in_process(*trials)).cheaper
 
-        assert (found.point["batch_size"] if found else None) == cheaper
+        assert (substitute.point["batch_size"] if substitute else None) == cheaper
 
     def test_then_the_default(self) -> None:
         """Whoever cannot tell a candidate from the default need not change anything."""
-        found = ranking(in_process(*batches(400, 401)))
+        ranked = ranking(in_process(*batches(400, 401)))
 
-        assert the_best(found).point == {"batch_size": 2}
-        assert found.cheaper is not None
-        assert found.cheaper.default
+        assert the_best(ranked).point == {"batch_size": 2}
+        assert ranked.cheaper is not None
+        assert ranked.cheaper.default
 
     @pytest.mark.parametrize(("chosen", "cheaper"), [(4, 4), (0, None), (True, None), ("all", None)])
     def test_what_a_point_does_not_say_is_what_the_job_says(self, chosen: object, cheaper: object) -> None:
@@ -485,8 +485,8 @@ class TestCheaper:
             a_trial({}, an_answer("throughput", 401.0)),
             a_trial({"intra_threads": chosen}, an_answer("throughput", 400.0)),  # type: ignore[dict-item]
         ]
-        found = ranking(add_trials(study, trials)).cheaper
+        substitute = ranking(add_trials(study, trials)).cheaper
 
-        assert (found.point["intra_threads"] if found else None) == (
+        assert (substitute.point["intra_threads"] if substitute else None) == (
             chosen if cheaper is not None or isinstance(chosen, bool | str) else None
         )

@@ -29,8 +29,8 @@ def swept() -> tuple[Study, dict[str, Result]]:
 
     bench = SimulatedTrials(rate=lambda point: 800.0 / float(point["batch_size"]), fails=fails)
     study, results = a_study("batch_size=1,2,4", default={"batch_size": 1}), {}
-    for found, trial, result in run_trials(study, rooms=bench):
-        study = found
+    for after, trial, result in run_trials(study, rooms=bench):
+        study = after
         if result is not None:
             results[trial.result] = result
     skipped = Trial(
@@ -70,12 +70,12 @@ def test_what_did_not_end_well_stays_as_it_was() -> None:
 def test_without_results_what_the_study_kept_must_do() -> None:
     """Usual questions are answered by the study alone; what it did not keep is counted as unknown."""
     study, _ = swept()
-    known = Goal(
+    goal = Goal(
         objectives=(Objective.parse("latency.mean"),), constraints=(Constraint.parse("throughput >= 500/s"),)
     )
     unasked = replace(FAST, constraints=(Constraint.parse("latency.p75 <= 5ms"),))
     done = [trial for trial in study.trials if trial.state is TrialState.DONE]
-    anew, none = rerank_study(study, known, lambda _id: None)
+    anew, none = rerank_study(study, goal, lambda _id: None)
 
     assert none == 0
     assert anew.trials[0].judgements[0].verdict is Verdict.HELD

@@ -37,19 +37,19 @@ def with_trials(*seconds: float, **changes: object) -> Study:
 
 def guarded(study: Study, *, force: bool = False) -> tuple[ConsistencyGuard, list[Event]]:
     """Give a guard at the beginning of a trial, and what it tells."""
-    told: list[Event] = []
-    guard = ConsistencyGuard(force=force, watch=told.append)
+    passed_on: list[Event] = []
+    guard = ConsistencyGuard(force=force, watch=passed_on.append)
     guard.begin(study, TrialRequest(point={"batch_size": 4}), left=12.0)
-    return guard, told
+    return guard, passed_on
 
 
 def test_progress_has_the_trial_before_it() -> None:
     """What a trial says of its progress is told with the trial's own words, and the time of the whole."""
-    guard, told = guarded(with_trials(1.0))
+    guard, passed_on = guarded(with_trials(1.0))
     guard(Progressed(stage="latency: steady", runs=5, left=1.0))
 
     where = "trial 2 (best so far 6,200/s): batch_size=4"
-    assert told == [
+    assert passed_on == [
         Progressed(stage=where, left=12.0),
         Progressed(stage=f"{where}: latency: steady", runs=5, left=12.0),
     ]
@@ -57,12 +57,12 @@ def test_progress_has_the_trial_before_it() -> None:
 
 def test_the_same_passes() -> None:
     """The same model on the same machine is passed on as it is."""
-    guard, told = guarded(with_trials(1.0))
+    guard, passed_on = guarded(with_trials(1.0))
     events: list[Event] = [Loaded(model=MODEL), Located(environment=PLACE)]
     for event in events:
         guard(event)
 
-    assert told[1:] == events
+    assert passed_on[1:] == events
     assert guard.doubts == []
 
 
@@ -72,23 +72,23 @@ def elsewhere(**hardware: int) -> Located:
 
 
 @pytest.mark.parametrize(
-    ("event", "code", "said"),
+    ("event", "code", "message"),
     [
         (Loaded(model=replace(MODEL, digest="sha256:" + "cd" * 32)), "model-changed", "sha256:cdcdcdcdcdcd"),
         (elsewhere(cores=4, memory=8), "hardware-changed", "2 and is 4"),
         (elsewhere(cores=2), "hardware-changed", "8 and is unknown"),
     ],
 )  # fmt: skip
-def test_another_one_is_stopped(event: Event, code: str, said: str) -> None:
+def test_another_one_is_stopped(event: Event, code: str, message: str) -> None:
     """Another model or machine ends the study, or is a doubt where that is forced."""
-    with pytest.raises(StaleStudy, match=said):
+    with pytest.raises(StaleStudy, match=message):
         guarded(with_trials(1.0))[0](event)
 
-    guard, told = guarded(with_trials(1.0), force=True)
+    guard, passed_on = guarded(with_trials(1.0), force=True)
     guard(event)
     guard(event)
     assert [doubt.code for doubt in guard.doubts] == [code]
-    assert sum(isinstance(each, Doubted) for each in told) == 1
+    assert sum(isinstance(each, Doubted) for each in passed_on) == 1
 
 
 def test_other_versions_are_doubted() -> None:
@@ -102,14 +102,14 @@ def test_other_versions_are_doubted() -> None:
 
 def test_the_first_trial_is_compared_with_nothing() -> None:
     """Before anything was measured, any model on any machine is right."""
-    told: list[Event] = []
-    fresh = ConsistencyGuard(force=False, watch=told.append)
+    passed_on: list[Event] = []
+    fresh = ConsistencyGuard(force=False, watch=passed_on.append)
     for study in (None, a_study()):
         fresh.before = study
         fresh(Loaded(model=MODEL))
         fresh(Located(environment=PLACE))
 
-    assert len(told) == 4
+    assert len(passed_on) == 4
 
 
 def test_words() -> None:
@@ -117,9 +117,9 @@ def test_words() -> None:
     study = with_trials(1.0)
 
     assert describe_trial(a_study(), TrialRequest(point={}, stage=TrialPurpose.DEFAULT)) == "trial 1: default"
-    asked = TrialRequest(point={"batch_size": 2, "io_binding": True}, stage=TrialPurpose.VERIFY)
-    assert describe_trial(study, asked).startswith("trial 2 (best so far ")
-    assert describe_trial(study, asked).endswith("): again batch_size=2, io_binding=true")
+    request = TrialRequest(point={"batch_size": 2, "io_binding": True}, stage=TrialPurpose.VERIFY)
+    assert describe_trial(study, request).startswith("trial 2 (best so far ")
+    assert describe_trial(study, request).endswith("): again batch_size=2, io_binding=true")
     assert describe_progress(a_study()) == "0 trials"
     assert describe_progress(study) == "1 trial, best so far 6,200/s with batch_size=1"
     assert describe_progress(with_trials(1.0, 1.0)).startswith("2 trials, best so far")

@@ -167,9 +167,9 @@ class TestWords:
 
     def test_a_condition_is_read(self) -> None:
         """After if, with the values for which the axis matters."""
-        found = parse_axis("graph=all,basic if backend=onnxruntime,1..2")
+        conditional = parse_axis("graph=all,basic if backend=onnxruntime,1..2")
 
-        assert (found.where, found.equals) == ("backend", ("onnxruntime", 1, 2))
+        assert (conditional.where, conditional.equals) == ("backend", ("onnxruntime", 1, 2))
 
     @pytest.mark.parametrize("text", ["a=1,2,4", "b=x,true,2 if a=1,2", "c=[4,8],[16]"])
     def test_an_axis_reads_itself(self, text: str) -> None:

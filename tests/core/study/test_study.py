@@ -38,10 +38,10 @@ class TestTrial:
     def test_each_question_is_answered_once(self) -> None:
         """Though the goal asks what is usual as well; of a percentile the plain quantile is kept, too."""
         trial = Trial.of(a_result(), a_study().goal, ASK, number=1, seconds=1.0)
-        asked = [str(answer.query) for answer in trial.answers]
+        queries = [str(answer.query) for answer in trial.answers]
 
-        assert len(asked) == len(set(asked))
-        assert asked.count("latency.p99") == asked.count("latency.p99.raw") == 1
+        assert len(queries) == len(set(queries))
+        assert queries.count("latency.p99") == queries.count("latency.p99.raw") == 1
         assert trial.ask(Query.parse("energy")) is None
 
     def test_a_failure_is_told(self) -> None:

@@ -86,18 +86,18 @@ class TestRounds:
     def test_what_may_be_best_is_measured_again(self) -> None:
         """The best three at most, and the default, each once in a round."""
         study = searched(100, 200, 201, 202, 203, 204)
-        found = again(answered(study, lambda p: 100.0 if p == batch(1) else 200.0))
+        repeated = again(answered(study, lambda p: 100.0 if p == batch(1) else 200.0))
 
-        assert len(set(found[: RIVALS + 1])) == RIVALS + 1
-        assert set(found[: RIVALS + 1]) > {1, 6}
+        assert len(set(repeated[: RIVALS + 1])) == RIVALS + 1
+        assert set(repeated[: RIVALS + 1]) > {1, 6}
 
     def test_what_lost_its_chance_is_dropped(self) -> None:
         """One that two rounds have shown to be behind is not measured in the later ones."""
         study = searched(100, 200, 197, budget=Budget(certain=0.9999))
         means = {1: 100.0, 2: 200.0, 3: 191.0}
-        found = again(answered(study, lambda p: means[int(p["batch_size"])]))
+        repeated = again(answered(study, lambda p: means[int(p["batch_size"])]))
 
-        assert found.count(2) > found.count(3) == 2
+        assert repeated.count(2) > repeated.count(3) == 2
 
     def test_what_cannot_be_told_apart_is_given_up(self) -> None:
         """Two that are exactly as good would not be told apart by all rounds; two are enough to see that."""
@@ -112,11 +112,11 @@ class TestRounds:
         source = np.random.default_rng(4)
         study = searched(100, 200, 197, budget=Budget(certain=0.999))
         means = {1: 100.0, 2: 200.0, 3: 194.0}
-        found = again(
+        repeated = again(
             answered(study, lambda p: means[int(p["batch_size"])] * math.exp(source.normal(0, 0.03)))
         )
 
-        assert max(map(found.count, found)) == ROUNDS
+        assert max(map(repeated.count, repeated)) == ROUNDS
 
     @pytest.mark.parametrize(
         ("error", "second", "searching", "rounds"),
@@ -153,15 +153,15 @@ class TestRounds:
         assert first is not None
         study = add_trials(study, [rated(first.point, 1.0, TrialPurpose.VERIFY)])
 
-        found = [ask.point for _ in range(2) if (ask := next_verification_trial(study))]
-        assert found[0] == found[1] != first.point
-        assert {key(first.point), key(found[0])} == {key(batch(2)), key(batch(3))}
+        points = [ask.point for _ in range(2) if (ask := next_verification_trial(study))]
+        assert points[0] == points[1] != first.point
+        assert {key(first.point), key(points[0])} == {key(batch(2)), key(batch(3))}
 
     def test_the_default_as_the_best_needs_one_rival(self) -> None:
         """It is measured beside one other, until it is certain."""
-        found = again(answered(searched(200, 100, 90), lambda p: 200.0 if p == batch(1) else 100.0))
+        repeated = again(answered(searched(200, 100, 90), lambda p: 200.0 if p == batch(1) else 100.0))
 
-        assert found == [1, 2, 2, 1]
+        assert repeated == [1, 2, 2, 1]
 
     def test_the_default_and_whoever_may_be_better(self) -> None:
         """Of several, the one that most often is."""
@@ -179,8 +179,8 @@ class TestRounds:
         study = add_trials(study, [few(batch(n), 200.0 + n) for n in (2, 3, 4)])
 
         assert ranking(study).best == ranking(study).default
-        found = again(answered(study, lambda _: 100.0))
-        assert set(found[: RIVALS + 1]) == {1, 2, 3, 4}
+        repeated = again(answered(study, lambda _: 100.0))
+        assert set(repeated[: RIVALS + 1]) == {1, 2, 3, 4}
 
     def test_a_default_that_fails_is_not_waited_for(self) -> None:
         """Where it never worked, the best is verified by itself."""
@@ -244,10 +244,10 @@ class TestAsk:
                 study = add_trials(study, [few(ask.point, rate, ask.stage, size=size, care=ask.care)])
             return study
 
-        found = ranking(verified(replace(open_ended, budget=Budget(max_time=180.0))))
-        assert found.best is not None
-        assert (found.best.point, found.best.verdict) == ({"concurrency": 8}, "held")
-        assert ROUNDS < found.best.verified < MORE_ROUNDS
+        ranked = ranking(verified(replace(open_ended, budget=Budget(max_time=180.0))))
+        assert ranked.best is not None
+        assert (ranked.best.point, ranked.best.verdict) == ({"concurrency": 8}, "held")
+        assert ROUNDS < ranked.best.verified < MORE_ROUNDS
         assert ranking(verified(open_ended)).best is None
 
         endless = verified(replace(open_ended, budget=Budget(max_time=180.0)), size=1)
@@ -303,9 +303,9 @@ class TestAsk:
 
     def test_a_surely_best_default_is_compared_with_the_next(self) -> None:
         """Though no other ever wins a resample, one is measured beside it."""
-        found = again(answered(searched(900, 100, 90), lambda p: 900.0 if p == batch(1) else 100.0))
+        repeated = again(answered(searched(900, 100, 90), lambda p: 900.0 if p == batch(1) else 100.0))
 
-        assert set(found) == {1, 2}
+        assert set(repeated) == {1, 2}
 
     def test_the_budget_is_kept(self) -> None:
         """At the last measurement that was allowed nothing more is asked for."""
@@ -354,16 +354,16 @@ class TestAsk:
         """The others have what they need, and wait; a default that is far behind is only compared with."""
         study = replace(searched(), goal=WITHIN)
         study = add_trials(study, [few(batch(1), 100.0), *(few(batch(n), 200.0 + n) for n in (2, 3))])
-        asked: list[tuple[int, float]] = []
+        asks: list[tuple[int, float]] = []
         while (ask := next_verification_trial(study)) is not None:
             place = int(ask.point["batch_size"])
             size = {1: 50, 2: 250, 3: 100}[place]
-            rate = 100.0 if place == 1 else 200.0 + len(asked) % 2
+            rate = 100.0 if place == 1 else 200.0 + len(asks) % 2
             study = add_trials(study, [few(ask.point, rate, ask.stage, size=size, care=ask.care)])
-            asked.append((place, ask.care))
+            asks.append((place, ask.care))
 
-        assert {place for place, care in asked if care == LOOK} == {1, 2, 3}
-        assert {place for place, care in asked if care > LOOK} == {2, 3}
+        assert {place for place, care in asks if care == LOOK} == {1, 2, 3}
+        assert {place for place, care in asks if care > LOOK} == {2, 3}
 
     def test_samples_of_several_looks_are_a_claim_together(self) -> None:
         """Two looks of 400 effective samples are more than the 662 that a 99th percentile needs."""
@@ -393,10 +393,10 @@ class TestAsk:
             )
         ]
         study = a_served_study("instances=1,2", "concurrency=1,8", goal=WITHIN, default={"instances": 1})
-        found = answered(add_trials(study, trials), lambda _: 400.0)
+        after = answered(add_trials(study, trials), lambda _: 400.0)
 
-        asked = [t.point for t in found.trials if t.stage is TrialPurpose.VERIFY][:2]
-        assert asked == [{"instances": 2, "concurrency": 8}, {"instances": 1, "concurrency": 8}]
+        points = [t.point for t in after.trials if t.stage is TrialPurpose.VERIFY][:2]
+        assert points == [{"instances": 2, "concurrency": 8}, {"instances": 1, "concurrency": 8}]
 
     def test_two_loads_that_may_be_the_best_of_a_server_are_both_measured(self) -> None:
         """One after the other on one server, the first of a round the last of the next."""
@@ -404,16 +404,16 @@ class TestAsk:
         study = a_served_study("instances=1,2", "concurrency=8..32*2", goal=FREE, default={"instances": 1})
         for (instances, slots), rate in rates.items():
             study = add_trials(study, [rated({"instances": instances, "concurrency": slots}, rate)])
-        asked = []
+        asks = []
         while (ask := next_verification_trial(study)) is not None:
-            asked.append((*ask.point.values(), needs_fresh_process(study, ask)))
+            asks.append((*ask.point.values(), needs_fresh_process(study, ask)))
             study = add_trials(
                 study, [rated(ask.point, 400.0 if ask.point["instances"] == 2 else 100.0, ask.stage)]
             )
 
         first = [(2, 16, True), (2, 8, False), (1, 8, True)]
-        assert asked == [*first, (1, 8, True), *((2, n, n == asked[4][1]) for _, n, _ in asked[4:6])]
-        assert {n for _, n, _ in asked[4:6]} == {8, 16}
+        assert asks == [*first, (1, 8, True), *((2, n, n == asks[4][1]) for _, n, _ in asks[4:6])]
+        assert {n for _, n, _ in asks[4:6]} == {8, 16}
 
     def test_what_is_searched_needs_no_fresh_server_and_what_verifies_does(self) -> None:
         """Of one point as of two configurations; only another load of the server before shares it."""
@@ -472,7 +472,7 @@ def scattered(source: np.random.Generator) -> Truth:
 
 def queued(source: np.random.Generator) -> Truth:
     """Servers with a capacity and a service time of their own, under six loads in a closed loop."""
-    found: Truth = {}
+    truth: Truth = {}
     for instances in range(1, 5):
         for largest in (1, 4, 16):
             capacity, service = (
@@ -482,8 +482,8 @@ def queued(source: np.random.Generator) -> Truth:
             for slots in (1, 2, 4, 8, 16, 32):
                 rate = ((slots / service) ** -4 + capacity**-4) ** -0.25
                 point = {"instances": instances, "max_batch": largest, "concurrency": slots}
-                found[key(point)] = (rate, 1.5 * slots / rate)
-    return found
+                truth[key(point)] = (rate, 1.5 * slots / rate)
+    return truth
 
 
 KINDS = (
@@ -548,26 +548,26 @@ class Tally:
 
     def add(self, study: Study, truth: Truth) -> None:
         """Look at one."""
-        found = ranking(study)
-        best = found.best
+        ranked = ranking(study)
+        best = ranked.best
         assert best is not None
         self.studies += 1
         self.trials += sum(trial.stage is TrialPurpose.VERIFY for trial in study.trials)
         right = (1 + NEAR) * reachable(truth, best.point) >= max(map(allowed, truth.values()))
-        self.certainty += found.near_best
+        self.certainty += ranked.near_best
         self.answers += right
-        if found.near_best >= study.budget.certain:
+        if ranked.near_best >= study.budget.certain:
             self.claims += 1
             self.right += right
-        self._count_intervals(found, truth)
+        self._count_intervals(ranked, truth)
 
-    def _count_intervals(self, found: Ranking, truth: Truth) -> None:
-        for row in found.rows:
+    def _count_intervals(self, ranked: Ranking, truth: Truth) -> None:
+        for row in ranked.rows:
             estimate = row.objectives[0]
             if row.verified >= 2 and estimate is not None:
                 self.intervals += 1
                 self.covered += estimate.low <= truth[key(row.point)][0] <= estimate.high
-        best, default = found.best, found.default
+        best, default = ranked.best, ranked.default
         if best is not None and best.gain is not None and default is not None and not best.default:
             self.gains += 1
             times = truth[key(best.point)][0] / truth[key(default.point)][0]

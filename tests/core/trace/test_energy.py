@@ -20,8 +20,8 @@ METER = EnergyMeter(period=0.1)
 LATENCY = Measurement(metric="latency", value=Distribution.of([0.01, 0.03]))
 
 
-def values(found: list[Measurement | Doubt]) -> dict[tuple[str, str], float]:
-    return {(m.metric, m.scope): m.value for m in found if isinstance(m, Measurement)}  # type: ignore[misc]
+def values(yielded: list[Measurement | Doubt]) -> dict[tuple[str, str], float]:
+    return {(m.metric, m.scope): m.value for m in yielded if isinstance(m, Measurement)}  # type: ignore[misc]
 
 
 class TestConsumed:
@@ -83,15 +83,15 @@ class TestDraw:
         assert average is not None
         assert (average.power, average.counted) == (7.0, False)
 
-    @pytest.mark.parametrize("told", ["energy", "power"])
-    def test_what_is_drawn_between_windows_counts_nowhere(self, told: str) -> None:
+    @pytest.mark.parametrize("quantity", ["energy", "power"])
+    def test_what_is_drawn_between_windows_counts_nowhere(self, quantity: str) -> None:
         """A side that draws 10 W in its turns draws 10 W, whatever the other draws in its own."""
         windows = []
         joules = 0.0
         for start in (0.0, 4.0, 8.0):
-            values = (joules, joules + 20.0) if told == "energy" else (10.0, 10.0)
+            values = (joules, joules + 20.0) if quantity == "energy" else (10.0, 10.0)
             pairs = zip((start, start + 2.0), values, strict=True)
-            windows.append([MeterSample(time=time, **{told: value}) for time, value in pairs])
+            windows.append([MeterSample(time=time, **{quantity: value}) for time, value in pairs])
             joules += 20.0 + 100.0
         average = average_power_draw(windows, METER)
 
@@ -169,13 +169,13 @@ class TestPerCall:
             observed_number("power", 30.0, scope="b", interval=sharp),
             observed_number("idle_power", 10.0, scope="b"),
         ]
-        (told,) = energy_per_call([*measurements[:3]])
+        (doubt,) = energy_per_call([*measurements[:3]])
         (energy,) = (
             m for m in energy_per_call(measurements) if isinstance(m, Measurement) and m.scope == "b"
         )
 
-        assert isinstance(told, Doubt)
-        assert told.seen == "a drew -10 W to 10 W more in the timed pass than before loading"
+        assert isinstance(doubt, Doubt)
+        assert doubt.seen == "a drew -10 W to 10 W more in the timed pass than before loading"
         assert energy.value == pytest.approx(2.0)
         assert energy.interval is not None
         assert [energy.interval.low, energy.interval.high] == pytest.approx([1.9, 2.1])
@@ -251,7 +251,7 @@ class TestPerCall:
         assert isinstance(doubt, Doubt)
 
     @pytest.mark.parametrize(
-        "found",
+        "measurements",
         [
             [],
             [LATENCY, observed_number("power", 30.0, scope="a")],
@@ -263,9 +263,9 @@ class TestPerCall:
             ],
         ],
     )
-    def test_without_a_floor_or_a_call_there_is_no_energy(self, found: list[Measurement]) -> None:
+    def test_without_a_floor_or_a_call_there_is_no_energy(self, measurements: list[Measurement]) -> None:
         """Nothing is attributed silently."""
-        assert list(energy_per_call(found)) == []
+        assert list(energy_per_call(measurements)) == []
 
 
 def test_each_window_needs_its_length() -> None:

@@ -25,9 +25,9 @@ def spans(*rows: tuple[str, float, float, int | None]) -> list[Span]:
     ]
 
 
-def by_path(found: Attribution) -> dict[str, TimedModule]:
+def by_path(attribution: Attribution) -> dict[str, TimedModule]:
     """Give the parts by their path."""
-    return {part.layer.path: part for part in found.parts}
+    return {part.layer.path: part for part in attribution.parts}
 
 
 PLAIN = spans(("", 0, 10, None), ("a", 1, 7, 0), ("a.b", 2, 4, 1), ("a.c", 5, 6, 1), ("d", 8, 9, 0))
@@ -104,8 +104,8 @@ def test_a_call_within_a_call_of_the_same_module_counts_once() -> None:
 def test_what_holds_modules_and_is_never_called_gets_their_sum() -> None:
     """A list of modules is no module that is called, yet has a time, unless only some modules are watched."""
     call = spans(("", 0, 9, None), ("list.0", 1, 3, 0), ("list.0.x", 1, 2, 1), ("list.1", 4, 8, 0))
-    whole = attribute_module_times([call], [9.0], HookOverhead())
-    parts = by_path(whole)
+    attribution = attribute_module_times([call], [9.0], HookOverhead())
+    parts = by_path(attribution)
 
     assert list(parts) == ["", "list", "list.0", "list.0.x", "list.1"]
     assert list(parts["list"].times) == [6]

@@ -69,8 +69,8 @@ def judged(*steps: FlowStep, **more: Any) -> list[RedundantOp]:
 
 def one(*steps: FlowStep, **more: Any) -> RedundantOp:
     """Give the one waste of a flow."""
-    (found,) = judged(*steps, **more)
-    return found
+    (redundant_op,) = judged(*steps, **more)
+    return redundant_op
 
 
 CLONE = step("torch.Tensor.clone", value(1), value(2))
@@ -276,8 +276,8 @@ class TestLayouts:
         waste = one(use(0, to=1), replace(self.TURN, scope="stem"), self.BACK, use(3))
         assert waste.scope == "block"
         assert "before Tensor.contiguous in stem;" in waste.reason
-        whole = one(use(0, to=1), replace(self.TURN, scope=""), self.BACK, use(3))
-        assert "before Tensor.contiguous in the model;" in whole.reason
+        redundant_op = one(use(0, to=1), replace(self.TURN, scope=""), self.BACK, use(3))
+        assert "before Tensor.contiguous in the model;" in redundant_op.reason
 
     def test_one_copy_into_another_order_is_needed(self) -> None:
         """Something behind it may want the order, as a view that merges heads does."""
@@ -460,10 +460,10 @@ class TestWaits:
     def test_what_the_host_made_by_itself_stays_with_it(self) -> None:
         """On the host, numbers that depend on no input would not be on a device; shapes tell no numbers."""
         make = step("torch.zeros_like", value(0), value(2))
-        told = step("torch.Tensor.tolist", value(2))
-        assert judged(make, told) == []
+        listed = step("torch.Tensor.tolist", value(2))
+        assert judged(make, listed) == []
         filled = step("torch.Tensor.add_", (value(2), value(0)), value(2), writes=frozenset({2}))
-        assert len(judged(make, filled, told)) == 1
+        assert len(judged(make, filled, listed)) == 1
 
     def test_on_a_device_only_what_is_there_is_waited_for(self) -> None:
         """A number of the host is at hand."""

@@ -102,11 +102,11 @@ def test_own_time_that_is_mostly_noting_down_is_doubted() -> None:
     calm.add([(2 * MS, 1 * MS, 2 * MS, 60)])
     idle.add([(0, 0, 0, 5)])
     tallies = {"busy": busy, "calm": calm, "idle": idle}
-    (found,) = trace_regions.region_doubts(tallies, cost=1e-6, slowed=None)
+    (doubt,) = trace_regions.region_doubts(tallies, cost=1e-6, slowed=None)
 
-    assert found.code == "timer-bound"
-    assert "40% of the own time of busy" in found.seen
-    assert "the same holds for 1 more" in found.seen
+    assert doubt.code == "timer-bound"
+    assert "40% of the own time of busy" in doubt.seen
+    assert "the same holds for 1 more" in doubt.seen
     (alone,) = trace_regions.region_doubts({"busy": busy}, cost=1e-6, slowed=None)
     assert "so it is" not in alone.seen
     assert not list(trace_regions.region_doubts(tallies, cost=1e-9, slowed=None))
@@ -114,10 +114,10 @@ def test_own_time_that_is_mostly_noting_down_is_doubted() -> None:
 
 def test_tracing_is_doubted_with_what_it_costs() -> None:
     """Times of a run whose allocations were traced say so."""
-    (found,) = trace_regions.region_doubts({}, cost=1e-6, slowed=3.2)
+    (doubt,) = trace_regions.region_doubts({}, cost=1e-6, slowed=3.2)
 
-    assert found.code == "traced-memory"
-    assert "3.2 times" in found.seen
+    assert doubt.code == "traced-memory"
+    assert "3.2 times" in doubt.seen
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,8 @@ def metered(joules: float | None, seconds: float = 1.0, calls: int = 2) -> Regio
 
 def test_energy_is_that_of_one_call_on_each_device() -> None:
     """What is not counted has none."""
-    found = trace_regions.region_measurements({"step": metered(10.0), "other": metered(None)}, CLOCK)
-    assert {m.scope: m.value for m in found if m.metric == "energy_drawn"} == {"step [package-0]": 5.0}
+    measurements = trace_regions.region_measurements({"step": metered(10.0), "other": metered(None)}, CLOCK)
+    assert {m.scope: m.value for m in measurements if m.metric == "energy_drawn"} == {"step [package-0]": 5.0}
 
 
 def test_energy_is_doubted_where_it_is_not_read_or_the_counter_is_too_slow() -> None:

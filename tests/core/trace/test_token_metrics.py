@@ -27,9 +27,9 @@ def steps(sequences: int = 30, *, adds: float = 0.0, noise: float = 0.01) -> np.
     return made
 
 
-def by_scope(found: list[Measurement]) -> dict[tuple[str, str], Measurement]:
+def by_scope(measurements: list[Measurement]) -> dict[tuple[str, str], Measurement]:
     """Give measurements by what they are of."""
-    return {(m.metric, m.scope): m for m in found}
+    return {(m.metric, m.scope): m for m in measurements}
 
 
 # --- extents -------------------------------------------------------------------------------------
@@ -49,9 +49,9 @@ def test_another_scope_is_of_no_extent(scope: str) -> None:
 
 def test_every_prompt_is_continued_to_every_length() -> None:
     """Two prompts and two lengths are four extents, by prompt and then by length."""
-    asked = Observation(prompts=(8, 32), generated=(4, 2))
+    observation = Observation(prompts=(8, 32), generated=(4, 2))
 
-    assert [e.scope for e in token_metrics.generation_lengths(asked, text=True)] == [
+    assert [e.scope for e in token_metrics.generation_lengths(observation, text=True)] == [
         "prompt=8,generate=4",
         "prompt=8,generate=2",
         "prompt=32,generate=4",
@@ -61,9 +61,9 @@ def test_every_prompt_is_continued_to_every_length() -> None:
 
 def test_without_text_there_are_no_prompts_to_vary() -> None:
     """What reads sound has its own length, so only the output varies."""
-    asked = Observation(prompts=(8, 32), generated=(4, 2))
+    observation = Observation(prompts=(8, 32), generated=(4, 2))
 
-    assert [e.scope for e in token_metrics.generation_lengths(asked, text=False)] == [
+    assert [e.scope for e in token_metrics.generation_lengths(observation, text=False)] == [
         "generate=4",
         "generate=2",
     ]
@@ -239,12 +239,12 @@ def test_few_tokens_or_sequences_have_no_slope() -> None:
 @pytest.mark.parametrize(("adds", "sign"), [(4e-4, "by 400 us"), (-4e-4, "by -400 us")])
 def test_a_time_that_changes_with_the_length_is_doubted(adds: float, sign: str) -> None:
     """The doubt tells the change over the output and the seconds by token."""
-    (found,) = token_metrics.context_drift_doubts(steps(adds=adds, noise=0.001), EXTENT)
+    (doubt,) = token_metrics.context_drift_doubts(steps(adds=adds, noise=0.001), EXTENT)
 
-    assert found.code == "context-drift"
-    assert found.code in CODES
-    assert found.seen.startswith("generation@prompt=8,generate=12: ")
-    assert sign in found.seen
+    assert doubt.code == "context-drift"
+    assert doubt.code in CODES
+    assert doubt.seen.startswith("generation@prompt=8,generate=12: ")
+    assert sign in doubt.seen
 
 
 @pytest.mark.parametrize(
@@ -270,9 +270,9 @@ def test_doubts_of_several_lengths_are_told_once() -> None:
         return Doubt(code="few-samples", seen=f"{what} lacks some", advice="run it longer")
 
     first, other = "time_to_first_token.p99", "inter_token_latency.p99"
-    told = list(token_metrics.merge_similar_doubts([of(first), of(other), of(first), of(first), of(other)]))
+    doubts = list(token_metrics.merge_similar_doubts([of(first), of(other), of(first), of(first), of(other)]))
 
-    assert [d.seen for d in told] == [
+    assert [d.seen for d in doubts] == [
         f"{first} lacks some (and at 2 other lengths)",
         f"{other} lacks some (and at another length)",
     ]

@@ -23,18 +23,18 @@ SCHEMAS = {
 
 def descriptors(modules: tuple[str, ...]) -> bytes:
     """Give the files that the modules were made of, those that they import first."""
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
 
     def visit(file: Any) -> None:
-        if file.name not in found:
+        if file.name not in by_name:
             for needed in file.dependencies:
                 visit(needed)
-            found[file.name] = file
+            by_name[file.name] = file
 
     for module in modules:
         visit(import_module(module).DESCRIPTOR)
     made = import_module("google.protobuf.descriptor_pb2").FileDescriptorSet()
-    for file in found.values():
+    for file in by_name.values():
         file.CopyToProto(made.file.add())
     return bytes(made.SerializeToString(deterministic=True))
 
@@ -55,24 +55,24 @@ def requests() -> dict[str, Any]:
     http, grpc = import_module("tritonclient.http"), import_module("tritonclient.grpc")
     helper = import_module("tritonclient.grpc._utils")
     types = import_module("tritonclient.utils").np_to_triton_dtype
-    found: dict[str, Any] = {"binary": {}, "json": {}, "grpc": {}}
+    encoded: dict[str, Any] = {"binary": {}, "json": {}, "grpc": {}}
     for name, array in arrays().items():
         for form in ("binary", "json"):
             if form == "json" and name == "float16":
                 continue  # its client sends none
-            given = http.InferInput("x", list(array.shape), types(array.dtype))
-            given.set_data_from_numpy(array, binary_data=form == "binary")
+            tensor = http.InferInput("x", list(array.shape), types(array.dtype))
+            tensor.set_data_from_numpy(array, binary_data=form == "binary")
             client = http.InferenceServerClient
-            body, length = client.generate_request_body([given], outputs=None)
-            found[form][name] = {"body": bytes(body).hex(), "json_length": length}
-        given = grpc.InferInput("x", list(array.shape), types(array.dtype))
-        given.set_data_from_numpy(array)
+            body, length = client.generate_request_body([tensor], outputs=None)
+            encoded[form][name] = {"body": bytes(body).hex(), "json_length": length}
+        tensor = grpc.InferInput("x", list(array.shape), types(array.dtype))
+        tensor.set_data_from_numpy(array)
         request = helper._get_inference_request(
-            model_name="net", inputs=[given], model_version="2", request_id="", outputs=None, sequence_id=0,
+            model_name="net", inputs=[tensor], model_version="2", request_id="", outputs=None, sequence_id=0,
             sequence_start=False, sequence_end=False, priority=0, timeout=None, parameters=None,
         )  # fmt: skip
-        found["grpc"][name] = request.SerializeToString(deterministic=True).hex()
-    return found
+        encoded["grpc"][name] = request.SerializeToString(deterministic=True).hex()
+    return encoded
 
 
 def main() -> None:

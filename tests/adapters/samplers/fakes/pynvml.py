@@ -16,8 +16,8 @@ class NVMLError(Exception):
 
 
 def _cards() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(os.environ.get("FAKE_NVML", "[]"))
-    return found
+    cards: list[dict[str, Any]] = json.loads(os.environ.get("FAKE_NVML", "[]"))
+    return cards
 
 
 def _known(handle: Any, name: str) -> Any:
