@@ -83,3 +83,12 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 def nothing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a time limit end nothing that runs, so that a test of one round can be as short as can be."""
     monkeypatch.setattr("modeldyno.runtime.time_limit.TimeLimit.is_exhausted", False)
+
+
+@pytest.fixture
+def unwatched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no side process watch what is measured within the test's own process.
+
+    With all frameworks imported, each look at its memory takes as long as a hundred calls.
+    """
+    monkeypatch.setattr("modeldyno.runtime.sampling.SAMPLERS", ())
