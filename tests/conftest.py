@@ -86,9 +86,12 @@ def nothing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def unwatched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no side process watch what is measured within the test's own process.
+def at_a_glance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what runs within the test's own process be measured after few calls, and watched by no side process.
 
-    With all frameworks imported, each look at its memory takes as long as a hundred calls.
+    For tests of something else. With all frameworks imported, each look at the memory takes as long as a
+    hundred calls.
     """
     monkeypatch.setattr("modeldyno.runtime.sampling.SAMPLERS", ())
+    monkeypatch.setattr("modeldyno.core.metrics.stop_rule._WARMUP_SPAN", 0.02)
+    monkeypatch.setattr("modeldyno.core.metrics.stop_rule._WARMUP_RUNS", 5)
