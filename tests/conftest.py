@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--overwrite-golden", action="store_true", help="write golden files anew; look at the diff"
     )
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Let a worker count reruns without delay: two short messages in a row wait 40 ms for each test."""
+    connection = getattr(getattr(session.config, "failures_db", None), "sock", None)
+    if isinstance(connection, socket.socket):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -75,3 +83,15 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 def nothing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a time limit end nothing that runs, so that a test of one round can be as short as can be."""
     monkeypatch.setattr("modeldyno.runtime.time_limit.TimeLimit.is_exhausted", False)
+
+
+@pytest.fixture
+def at_a_glance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what runs within the test's own process be measured after few calls, and watched by no side process.
+
+    For tests of something else. With all frameworks imported, each look at the memory takes as long as a
+    hundred calls.
+    """
+    monkeypatch.setattr("modeldyno.runtime.sampling.SAMPLERS", ())
+    monkeypatch.setattr("modeldyno.core.metrics.stop_rule._WARMUP_SPAN", 0.02)
+    monkeypatch.setattr("modeldyno.core.metrics.stop_rule._WARMUP_RUNS", 5)

@@ -16,6 +16,7 @@ from modeldyno.core.metrics.metric import METRICS, Query
 from modeldyno.errors import RequestError
 from modeldyno.views.comparison.changes import sentence
 
+pytestmark = pytest.mark.usefixtures("at_a_glance")
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 
 

@@ -12,6 +12,7 @@ from modeldyno import ModelProfiler
 from modeldyno.api.recommendations import Recommendations
 from modeldyno.errors import RequestError
 
+pytestmark = pytest.mark.usefixtures("at_a_glance")
 DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
 RAW = np.full((4, 8), 8, dtype=np.uint8)
 

@@ -23,8 +23,15 @@ class CommandResult:
 def modeldyno(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Callable[..., CommandResult]:
-    """The command line, with a store and a working directory of its own."""
+    """The command line, with a store, locks of devices and a working directory of its own."""
+
+    def own_locks() -> Path:
+        folder = tmp_path / ".locks"
+        folder.mkdir(exist_ok=True)
+        return folder
+
     monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
+    monkeypatch.setattr("modeldyno.environment.device_lock._folder", own_locks)
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str) -> CommandResult:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.result.result import Result
 
+pytestmark = pytest.mark.usefixtures("at_a_glance")
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.knob import KnobValue
     from modeldyno.interfaces.loader import Model
 
+pytestmark = pytest.mark.usefixtures("at_a_glance")
 QUICK = Plan(min_time=0.05, min_runs=5, max_time=2.0, precision=0.5)
 
 
@@ -91,8 +92,11 @@ def test_a_clock_step_of_an_hour_leaves_no_trace(monkeypatch: pytest.MonkeyPatch
     assert dt.datetime.fromisoformat(result.created).tzinfo is dt.UTC
 
 
-def test_run_measures_load_time_first_call_and_the_memory_baseline_itself() -> None:
+def test_run_measures_load_time_first_call_and_the_memory_baseline_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """These measurements need no probe."""
+    monkeypatch.setattr("modeldyno.runtime.sampling.SAMPLERS", ("device", "process"))
     result = run(job("modeldyno.testing.known_latency:steady"))
     measured = {(m.metric, m.scope) for m in result.measurements}
 

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 QUICK = Plan(min_time=0.02, min_runs=5, max_time=2.0, precision=0.5)
 LONG = Plan(min_time=30.0, max_time=60.0)
 SOURCE = """
-import os, pathlib
+import os, pathlib, time
 with open(pathlib.Path(__file__).parent / "loaded", "a") as file:
     file.write(f"{os.getpid()}\\n")
 
 def answer():
-    pass
+    time.sleep(0.002)
 """
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 QUICK = Plan(min_time=0.02, min_runs=5, max_time=2.0, precision=0.5)
 SOURCE = '''
-import os, pathlib
+import os, pathlib, time
 here = pathlib.Path(__file__).parent
 with open(here / "loaded", "a") as file:
     file.write(f"{os.getpid()}\\n")
@@ -53,6 +53,7 @@ def answer():
         os.abort()
     if (here / "fail").exists():
         raise ValueError("asked to fail")
+    time.sleep(0.002)
 '''
 
 

@@ -92,6 +92,7 @@ def spoil_builtins() -> float:
 def leave_a_child_behind() -> float:
     """Start a process that would outlive this one."""
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
+    time.sleep(0.01)
     return 0.0
 
 
@@ -104,6 +105,7 @@ def print_much() -> float:
 
 def return_nan() -> float:
     """Return NaN."""
+    time.sleep(0.002)
     return float("nan")
 
 
@@ -134,6 +136,7 @@ def fork_a_sleeper() -> float:
 def leave_a_session_behind() -> float:
     """Start a process that leaves the group of this one."""
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=True)
+    time.sleep(0.01)
     return 0.0
 
 

@@ -150,6 +150,10 @@ def store_results(results: Iterable[Result], tags: Sequence[str] = ()) -> None:
         store.expire(datetime.now(UTC))
 
 
+RESULTS_AT_HAND = 256
+"""Results that whoever lays out a study keeps in memory: each of its tables asks for the same ones."""
+
+
 def stored_result(identifier: str) -> Result | None:
     """Return a Result by its id, or None if the store does not have it."""
     with suppress(ModelDynoError), plugins.store() as store:
