@@ -258,7 +258,7 @@ def first_tasks(
         for target in targets_of(registry):
             for variant in variants.values():
                 if variant.usable:
-                    tasks = profile_tasks(variant, policy, target, version.evaluation)
+                    tasks = profile_tasks(variant, policy, target, version)
                     yield from (task for task in tasks if task.key not in there)
     if convert:
         yield from (
