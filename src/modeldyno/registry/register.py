@@ -144,6 +144,10 @@ def register(request: Registration, registry: Registry) -> Registered:
     """
     request = with_mlflow_words(with_modelci_words(request))
     ref = resolve_reference(request.model)
+    if ref.scheme == "url":
+        raise RequestError(
+            f"{ref.locator} is a server, which keeps no version of a model; register the one that it serves."
+        )
     policy = find_policy(registry, request.policy)
     parent = registry.version(VersionName.parse(request.parent)).name if request.parent else ""
     if request.name is not None:
