@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from inspect import signature
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -57,7 +57,8 @@ def test_a_server_stands_for_its_url(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RunFailed("enough")
 
     monkeypatch.setattr("modeldyno.api.load.run_request", run)
-    for server in (Server(record), record, record.url):
+    servers: tuple[Any, ...] = (Server(record), record, record.url)
+    for server in servers:
         with pytest.raises(RunFailed, match="enough"):
             modeldyno.load(server, progress=False, store=False)
         study = modeldyno.sweep(server, space="concurrency=1,2", inputs="x=1x4", dry_run=True, progress=False)
@@ -81,7 +82,8 @@ def test_a_profiler_takes_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_server_is_stopped_by_itself_or_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """`stop_server` takes both."""
-    record, stopped = a_server(), []
+    record = a_server()
+    stopped: list[ServerRecord] = []
     monkeypatch.setattr(running_servers, "find_running", lambda name: {"mine": record}[name])
     monkeypatch.setattr(running_servers, "_find", lambda name: {"mine": record}[name])
     monkeypatch.setattr(running_servers, "stop_running", stopped.append)

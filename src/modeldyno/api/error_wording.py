@@ -8,7 +8,8 @@ from inspect import Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from modeldyno.environment.running_servers import Container, ServerRecord
+from modeldyno.environment.containers import Container
+from modeldyno.environment.running_servers import ServerRecord
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.views.python_wording import use_python_words
 

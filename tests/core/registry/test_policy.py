@@ -72,7 +72,7 @@ class TestMeasures:
         shape = InputSpec(name="image", shape=(4, 3, 8, 8), dtype="float32")
         fixed = a_version(inputs=(shape,))
 
-        def batches(policy: Policy, version: Version) -> list[int]:
+        def batches(policy: Policy, version: Version) -> list[object]:
             tasks = profile_tasks(a_variant(version), policy, TARGET, version)
             return [task.measure.settings["batch_size"] for task in tasks if task.measure]
 

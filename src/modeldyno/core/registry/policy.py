@@ -64,8 +64,8 @@ class Policy:
         if evaluation is not None:
             data = ":".join(filter(None, (evaluation.file.digest, evaluation.labels)))
             evaluated = {"evaluate": evaluation.metrics, "data": data}
-        fixed = fixed_batch is not None and bool(self.batch_sizes)
-        for batch in (fixed_batch,) if fixed else self.batch_sizes:
+        sizes = self.batch_sizes if fixed_batch is None else (fixed_batch,)
+        for batch in sizes if self.batch_sizes else ():
             yield Measure(
                 probes=self.probes,
                 settings={"batch_size": batch},

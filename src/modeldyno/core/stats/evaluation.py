@@ -53,7 +53,7 @@ def correct_within(outputs: ndarray, labels: ndarray, k: int = 1) -> ndarray:
                 f"The first output is the class itself, without scores, so there is no top {k}."
             )
         answered, wanted = _answers(outputs, labels)
-        return (answered == wanted).astype(float)
+        return np.asarray(answered == wanted, dtype=float)
     scores = _class_scores(outputs)
     classes = _class_labels(scores, labels)
     if not 1 <= k <= scores.shape[1]:
