@@ -86,8 +86,8 @@ def nothing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def at_a_glance(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let what runs within the test's own process be measured after few calls, and watched by no side process.
+def brief_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure what runs within the test's own process after few calls, and watch it by no side process.
 
     For tests of something else. With all frameworks imported, each look at the memory takes as long as a
     hundred calls.

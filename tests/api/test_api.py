@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from modeldyno.profiling.request import Request
 
-pytestmark = pytest.mark.usefixtures("at_a_glance")
+pytestmark = pytest.mark.usefixtures("brief_measurements")
 api_profile = import_module("modeldyno.api.profile")
 QUICK = Plan(min_time=0.05, min_runs=5, max_time=2.0, precision=0.5)
 DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")

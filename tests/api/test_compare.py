@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.result.result import Result
 
-pytestmark = pytest.mark.usefixtures("at_a_glance")
+pytestmark = pytest.mark.usefixtures("brief_measurements")
 QUICK = modeldyno.Plan(max_time=0.3, min_time=0.05, precision=0.2)
 
 

@@ -1,12 +1,20 @@
 from __future__ import annotations
 
 from inspect import signature
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import modeldyno
 from modeldyno.api.error_wording import reword_errors, reword_for_python
-from modeldyno.errors import OutOfTime
+from modeldyno.api.inspectors import ServerInspector
+from modeldyno.api.serve import Server
+from modeldyno.environment import running_servers
+from modeldyno.environment.running_servers import ServerRecord
+from modeldyno.errors import OutOfTime, RunFailed
+
+if TYPE_CHECKING:
+    from modeldyno.profiling.request import Request
 
 
 def test_a_live_object_is_told_of_its_example() -> None:
@@ -37,3 +45,68 @@ def test_help_shows_types_as_they_are_written() -> None:
         assert "Result" in text
         assert "'Any'" not in text
         assert "lambda" not in text
+
+
+def test_a_server_stands_for_its_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that `serve` or `list_servers` returned is given to any function of Python in place of its URL."""
+    record = a_server()
+    requests: list[Request] = []
+
+    def run(request: Request, **_options: object) -> None:
+        requests.append(request)
+        raise RunFailed("enough")
+
+    monkeypatch.setattr("modeldyno.api.load.run_request", run)
+    servers: tuple[Any, ...] = (Server(record), record, record.url)
+    for server in servers:
+        with pytest.raises(RunFailed, match="enough"):
+            modeldyno.load(server, progress=False, store=False)
+        study = modeldyno.sweep(server, space="concurrency=1,2", inputs="x=1x4", dry_run=True, progress=False)
+        assert (study.job.model.locator, study.job.backend) == (record.url, "remote")
+
+    assert {request.model for request in requests} == {record.url}
+
+
+def test_a_profiler_takes_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the server, or as that of a device."""
+    record = a_server()
+    monkeypatch.setattr(running_servers, "list_running", lambda: (record,))
+    for profiler in (
+        modeldyno.Profiler({"name": "echo", "engine": "triton"}, Server(record)),
+        modeldyno.Profiler({"name": "echo", "engine": "triton"}, {"cpu": Server(record)}),
+    ):
+        assert isinstance(profiler.inspector, ServerInspector)
+        assert profiler.inspector.endpoint is not None
+        assert profiler.inspector.endpoint.port == 8123
+
+
+def test_a_server_is_stopped_by_itself_or_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`stop_server` takes both."""
+    record = a_server()
+    stopped: list[ServerRecord] = []
+    monkeypatch.setattr(running_servers, "find_running", lambda name: {"mine": record}[name])
+    monkeypatch.setattr(running_servers, "_find", lambda name: {"mine": record}[name])
+    monkeypatch.setattr(running_servers, "stop_running", stopped.append)
+
+    modeldyno.stop_server(Server(record))
+    modeldyno.stop_server("mine")
+
+    assert stopped == [record, record]
+
+
+def a_server() -> ServerRecord:
+    """Return a server that is nowhere."""
+    return ServerRecord(
+        name="mine",
+        model="onnx:echo.onnx",
+        backend="triton",
+        device="cpu",
+        url="http://127.0.0.1:8123#echo,protocol=kserve-http",
+        protocol="kserve-http",
+        ports={"http": 8123},
+        pid=0,
+        ticks=0,
+        started="2026-01-02T03:04:05+00:00",
+        detached=False,
+        log="",
+    )

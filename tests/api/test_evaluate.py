@@ -16,7 +16,7 @@ from modeldyno.core.metrics.metric import METRICS, Query
 from modeldyno.errors import RequestError
 from modeldyno.views.comparison.changes import sentence
 
-pytestmark = pytest.mark.usefixtures("at_a_glance")
+pytestmark = pytest.mark.usefixtures("brief_measurements")
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 
 
@@ -269,6 +269,34 @@ def test_functions_evaluate_a_live_model(tmp_path: Path) -> None:
     result.save(tmp_path / "result.json")
     assert modeldyno.read(tmp_path / "result.json")["losses"] == 2
     assert "weight_sum" in str(result)
+
+
+def test_what_a_function_cannot_return_is_a_doubt_and_never_a_figure() -> None:
+    """Words, NaN, and a name under which something was measured, of which there would be two figures."""
+
+    def words(model: Any, loader: Any) -> str:
+        return "high"
+
+    def nothing(model: Any, loader: Any) -> float:
+        return float("nan")
+
+    def parameters(model: Any, loader: Any) -> float:
+        return 3.0
+
+    def score(model: Any, loader: Any) -> float:
+        return 0.5
+
+    result = profiled(evaluate=[words, nothing, parameters, score, score])
+
+    assert result["score"] == 0.5
+    assert result["parameters"] != 3
+    assert (
+        len([m for m in result.measurements if m.metric in {"words", "nothing", "parameters", "score"}]) == 2
+    )
+    reasons = [doubt.seen for doubt in result.doubts if doubt.code == "not-evaluated"]
+    assert [reason.partition(" returned ")[2].partition(";")[0] for reason in reasons[:2]] == ["str", "NaN"]
+    taken = "{0} was not computed: The evaluation '{0}' has the name of what was measured; rename it"
+    assert reasons[2:] == [taken.format("parameters"), taken.format("score")]
 
 
 def test_functions_and_loaders_that_cannot_be_used_are_refused() -> None:

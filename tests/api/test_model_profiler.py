@@ -25,7 +25,7 @@ from modeldyno.testing.sample_results import a_result
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.usefixtures("at_a_glance")
+pytestmark = pytest.mark.usefixtures("brief_measurements")
 STEADY = "call:modeldyno.testing.known_latency:steady"
 TIMES = tuple(0.001 * n for n in range(1, 101))
 

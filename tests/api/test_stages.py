@@ -12,7 +12,7 @@ from modeldyno import ModelProfiler
 from modeldyno.api.recommendations import Recommendations
 from modeldyno.errors import RequestError
 
-pytestmark = pytest.mark.usefixtures("at_a_glance")
+pytestmark = pytest.mark.usefixtures("brief_measurements")
 DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
 RAW = np.full((4, 8), 8, dtype=np.uint8)
 

@@ -21,7 +21,7 @@ from modeldyno.testing.sample_studies import SimulatedTrials
 if TYPE_CHECKING:
     from modeldyno.core.result.result import Event
 
-pytestmark = pytest.mark.usefixtures("at_a_glance")
+pytestmark = pytest.mark.usefixtures("brief_measurements")
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 QUICK = modeldyno.Plan(max_time=0.3, min_time=0.02, min_runs=5, precision=0.5)
 

@@ -45,6 +45,12 @@ def test_a_fixed_batch_is_called_until_there_are_32_samples() -> None:
     assert len({call.feed["x"].tobytes() for call in calls}) == 8 + 3
 
 
+def test_the_exporters_get_as_many_samples_as_a_fixed_batch_has() -> None:
+    """And two where the batch is free."""
+    assert plan_of(InputSpec(name="x", shape=(1, 8), dtype="float32")).example(0)["x"].shape == (1, 8)
+    assert plan_of(InputSpec(name="x", shape=("batch", 8), dtype="float32")).example(0)["x"].shape == (2, 8)
+
+
 def test_a_range_is_kept() -> None:
     """Numbers within a range have no other magnitude."""
     spec = InputSpec(name="x", shape=("batch", 8), dtype="float32", low=0.0, high=1.0)

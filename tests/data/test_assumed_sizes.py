@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.result.result import Result
 
-pytestmark = pytest.mark.usefixtures("at_a_glance")
+pytestmark = pytest.mark.usefixtures("brief_measurements")
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 

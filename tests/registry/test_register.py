@@ -41,6 +41,12 @@ def test_the_same_content_is_the_same_version(registry: Registry, model: Path) -
     assert again.queued == 0
 
 
+def test_a_server_is_no_version_of_its_model(registry: Registry) -> None:
+    """Another model may answer there tomorrow; it became the newest version of what it serves today."""
+    with pytest.raises(RequestError, match=r"127\.0\.0\.1:9#net is a server, which keeps no version"):
+        register(Registration(model="http://127.0.0.1:9#net"), registry)
+
+
 def test_other_content_is_the_next_version(registry: Registry, model: Path) -> None:
     added(registry, model)
     model.write_bytes(b"other weights")

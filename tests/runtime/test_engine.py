@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.knob import KnobValue
     from modeldyno.interfaces.loader import Model
 
-pytestmark = pytest.mark.usefixtures("at_a_glance")
+pytestmark = pytest.mark.usefixtures("brief_measurements")
 QUICK = Plan(min_time=0.05, min_runs=5, max_time=2.0, precision=0.5)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.result.result import Result
 
-pytestmark = pytest.mark.usefixtures("at_a_glance")
+pytestmark = pytest.mark.usefixtures("brief_measurements")
 QUICK = Plan(min_time=0.02, min_runs=5, max_time=0.5, precision=0.5)
 
 

@@ -20,7 +20,7 @@ from modeldyno.views.rerun_command import sweep_command
 if TYPE_CHECKING:
     from modeldyno import Result
 
-pytestmark = pytest.mark.usefixtures("at_a_glance")
+pytestmark = pytest.mark.usefixtures("brief_measurements")
 DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
 BRIEF = Plan(max_time=0.05, min_time=0.0, min_runs=5)
 RAW = "4x1x8x8:uint8:0..16"

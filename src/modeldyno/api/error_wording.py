@@ -1,4 +1,4 @@
-"""Rewords error messages for Python: arguments instead of fields and command-line options."""
+"""What the functions of Python have in common: errors name arguments, and a server stands for its URL."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from inspect import Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from modeldyno.environment.containers import Container
+from modeldyno.environment.running_servers import ServerRecord
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.views.python_wording import use_python_words
 
@@ -32,12 +34,15 @@ class _Text:
 
 
 def reword_errors(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function whose first argument is a model: reword its errors for Python."""
+    """Decorate a function whose first argument is a model: reword its errors for Python.
+
+    Any argument may be a server that `serve` or `list_servers` returned, for which its URL is given.
+    """
 
     @wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return function(*args, **kwargs)
+            return function(*map(url_of_server, args), **{n: url_of_server(v) for n, v in kwargs.items()})
         except (RequestError, RunFailed) as error:
             model = args[0] if args else kwargs.get("model")
             error.args = (reword_for_python(str(error), live=not isinstance(model, str | Path | None)),)
@@ -45,6 +50,12 @@ def reword_errors(function: Callable[P, R]) -> Callable[P, R]:
 
     wrapper.__signature__ = readable_signature(function)  # type: ignore[attr-defined]
     return wrapper
+
+
+def url_of_server(value: Any) -> Any:
+    """Return the URL of a server that was started or listed here; anything else as it is."""
+    record = getattr(value, "record", value)
+    return record.url if isinstance(record, ServerRecord | Container) else value
 
 
 def readable_signature(function: Callable[..., Any]) -> Signature:

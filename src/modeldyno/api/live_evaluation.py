@@ -21,7 +21,7 @@ from modeldyno.errors import RequestError, UnknownName
 from modeldyno.profiling.run import JudgedResult, judge_result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,8 @@ class LiveEvaluation:
         measured, doubts = [*self._named(model, place)], []
         for function in self.functions:
             try:
-                measured += self._returned(function, model, place)
+                taken = {m.metric for m in (*outcome.result.measurements, *measured)}
+                measured += self._returned(function, model, place, taken)
             except Exception as error:  # what was measured before is kept
                 if len(self.functions) == 1 and not measured:
                     raise
@@ -120,11 +121,17 @@ class LiveEvaluation:
             )
         yield Measurement(metric="evaluated_samples", value=len(labels))
 
-    def _returned(self, function: Callable[..., Any], model: Any, device: str) -> list[Measurement]:
+    def _returned(
+        self, function: Callable[..., Any], model: Any, device: str, taken: Container[str]
+    ) -> list[Measurement]:
         takes = inspect.signature(function).parameters
         value = function(model, self.data, **({"device": device} if "device" in takes else {}))
         values = value if isinstance(value, Mapping) else {_name(function): value}
-        return [_measurement(_register(_metric_name(str(name))), part) for name, part in values.items()]
+        named = {_metric_name(str(name)): part for name, part in values.items()}
+        for name in named:
+            if name in taken:
+                raise RequestError(f"The evaluation '{name}' has the name of what was measured; rename it.")
+        return [_measurement(_register(name), part) for name, part in named.items()]
 
 
 def _not_evaluated(function: Callable[..., Any], error: Exception) -> Doubt:
@@ -162,13 +169,23 @@ def _measurement(name: str, value: Any) -> Measurement:
     """Return a number with the interval that it has, or the mean of scores of samples with Student's.
 
     Raises:
-        RequestError: it is neither.
+        RequestError: it is neither, or no number.
     """
+    import numpy as np  # noqa: PLC0415 - slow at start-up
+
     from modeldyno.core.stats.evaluation import paired_mean_difference  # noqa: PLC0415 - numpy is slow
 
     if hasattr(value, "low") and hasattr(value, "high"):
         return Measurement(metric=name, value=float(value), interval=Interval(low=value.low, high=value.high))
-    scores = to_array(value).astype(float)
+    try:
+        scores = to_array(value).astype(float)
+    except (RequestError, TypeError, ValueError):
+        raise RequestError(
+            f"The evaluation '{name}' returned {type(value).__name__}; return a number, a dict of numbers, "
+            "or one score for each sample."
+        ) from None
+    if np.isnan(scores).any():
+        raise RequestError(f"The evaluation '{name}' returned NaN; return numbers.")
     if scores.size == 1:
         return Measurement(metric=name, value=float(scores.reshape(())))
     if scores.ndim != 1 or not scores.size:

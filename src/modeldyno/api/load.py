@@ -32,6 +32,7 @@ from modeldyno.progress import showing_progress
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from modeldyno.api.serve import Server
     from modeldyno.core.load.series_steps import AnySeries
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.core.result.result import Event, Result
@@ -44,7 +45,7 @@ _LOADS = "1:64"
 
 @reword_errors
 def load(  # noqa: PLR0913 - one function per command, one parameter per option
-    model: str | Path,
+    model: str | Path | Server,
     *,
     concurrency: int | None = None,
     rate: float | str | None = None,
@@ -78,8 +79,8 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
     """Load-test a model behind a server, as ``modeldyno load`` does.
 
     Args:
-        model: a path or reference as for `profile`, served during the measurement, or the URL of a running
-            server.
+        model: a path or reference as for `profile`, served during the measurement, or a running server: its
+            URL or name, or what `serve` returned.
         concurrency: number of concurrent requests in a closed loop, each sent when the previous one is
             answered; with a rate, the maximum concurrency.
         rate: requests per second in an open loop, independent of the server: a number, or text such as
@@ -134,7 +135,7 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
 
 @reword_errors
 def load_curve(  # noqa: PLR0913 - one parameter per option
-    model: str | Path | None = None,
+    model: str | Path | Server | None = None,
     *,
     concurrency: str | Sequence[int] | None = None,
     duration: float | None = None,
@@ -167,8 +168,8 @@ def load_curve(  # noqa: PLR0913 - one parameter per option
     """Measure one concurrency after another on one server, as ``modeldyno load -c 1,2,4`` does.
 
     Args:
-        model: a path or reference as for `profile`, served during the measurement, or the URL of a running
-            server.
+        model: a path or reference as for `profile`, served during the measurement, or a running server: its
+            URL or name, or what `serve` returned.
         concurrency: rising numbers of concurrent requests, ``(1, 2, 4)`` or ``"1,2,4"``, or ``"1:64"`` to
             double from 1 to 64 until more load brings no more throughput; ``"1:64"`` if None.
         duration: seconds of the steady window of each load; if None, measure until the plan is met.
@@ -229,7 +230,7 @@ def load_curve(  # noqa: PLR0913 - one parameter per option
 
 @reword_errors
 def find_load(  # noqa: PLR0913 - one parameter per option
-    model: str | Path | None = None,
+    model: str | Path | Server | None = None,
     *,
     most: float | None = None,
     measurements: int | None = None,
@@ -265,8 +266,8 @@ def find_load(  # noqa: PLR0913 - one parameter per option
     """Find the largest load that holds every bound, as ``modeldyno load --find-load`` does.
 
     Args:
-        model: a path or reference as for `profile`, served during the measurement, or the URL of a running
-            server.
+        model: a path or reference as for `profile`, served during the measurement, or a running server: its
+            URL or name, or what `serve` returned.
         most: the largest load to try; 1024 by default, or 1024 times the rate.
         measurements: maximum number of loads to measure; 10 by default.
         concurrency: the concurrency to begin with; with a rate, the maximum concurrency.

@@ -35,7 +35,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        """The URL that `load` takes."""
+        """The URL that `load` and its like take, as they take the server itself."""
         return self.record.url
 
     def stop(self) -> None:
@@ -139,11 +139,11 @@ def list_containers(*, stats: bool = False) -> tuple[Any, ...]:
     return tuple(zip(containers, read_usage(containers), strict=True)) if stats else containers
 
 
-def stop_server(*names: str, all_servers: bool = False) -> None:
+def stop_server(*names: str | Server, all_servers: bool = False) -> None:
     """Stop servers by name, as ``modeldyno servers stop`` does.
 
     Args:
-        names: of servers that run.
+        names: of servers that run, or what `serve` returned.
         all_servers: stop every server of this user on this machine.
 
     Raises:
@@ -151,5 +151,6 @@ def stop_server(*names: str, all_servers: bool = False) -> None:
             come with `all_servers`; nothing was stopped.
         RunFailed: a server could not be ended.
     """
-    for server in running.named(names, all_servers=all_servers):
+    texts = [name if isinstance(name, str) else name.name for name in names]
+    for server in running.named(texts, all_servers=all_servers):
         running.stop_running(server)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec
+from modeldyno.api.error_wording import url_of_server
 from modeldyno.api.inspectors import ENGINES, STAGES, BaseModelInspector, ServerInspector
 from modeldyno.api.load import load
 from modeldyno.api.profile import measure_request, store_if
@@ -160,7 +161,7 @@ class Profiler:
     def __init__(  # noqa: PLR0913 - three parameters of the original class, and those of `profile`
         self,
         model_info: Any,
-        server_name: str | Mapping[str, str] | None = None,
+        server_name: str | Server | Mapping[str, str | Server] | None = None,
         inspector: BaseModelInspector | None = None,
         *,
         data: Any = None,
@@ -173,10 +174,10 @@ class Profiler:
         Args:
             model_info: information about the model: a mapping or an object with ``name`` (or
                 ``architecture``) and ``engine``; or the URL of a model on a server.
-            server_name: URL of the server; the name of one that `serve` has started, or of a container of
-                Docker or Podman; or its host, if it uses the conventional port of its engine for the device.
-                If None, the ``path`` of `model_info` is served here for each diagnosis; without a path, the
-                host is this machine. If servers run on several devices, that of each:
+            server_name: URL of the server; one that `serve` has started, or its name; the name of a container
+                of Docker or Podman; or its host, if it uses the conventional port of its engine for the
+                device. If None, the ``path`` of `model_info` is served here for each diagnosis; without a
+                path, the host is this machine. If servers run on several devices, that of each:
                 ``{"cpu": "http://127.0.0.1:8001", "cuda:0": "http://127.0.0.1:8010"}``.
             inspector: sends the requests; by default that of the engine.
             data: one data item, if no inspector is given; by default random values of the shapes that the
@@ -191,13 +192,13 @@ class Profiler:
         """
         if inspector is not None and not isinstance(inspector, BaseModelInspector):
             raise TypeError(f"inspector is {type(inspector).__name__}, but must be a BaseModelInspector")
-        self.model_info = model_info
+        self.model_info = url_of_server(model_info)
         self.servers: dict[str, str] = {}
         """Servers by device, if several are given."""
         if isinstance(server_name, Mapping):
-            self.servers = {named_device(device): server for device, server in server_name.items()}
+            self.servers = {named_device(device): url_of_server(one) for device, one in server_name.items()}
             server_name = next(iter(self.servers.values()), None)
-        self.server_name = server_name
+        self.server_name: str | None = url_of_server(server_name)
         self.max_time, self.store, self.progress = max_time, store, progress
         self.inspector = inspector or self._default_inspector(data)
         self._init_latency: float | None = None

@@ -153,8 +153,8 @@ def _most_promising(looked: Sequence[TriedSetting], tolerance: float) -> tuple[C
 def _check(job: Job, wish: AdviseOptions) -> None:
     if plugins.serves(job.backend):
         raise RequestError(
-            "modeldyno advise runs a model within a process; for a server, see what modeldyno show RESULT "
-            "--findings suggests, and try it with modeldyno sweep."
+            "modeldyno advise runs a model within a process; for a server, the findings of a load's result "
+            "say what to try, and modeldyno sweep tries it."
         )
     if job.inspection.mode is Mode.TRAIN:
         raise RequestError("modeldyno advise times calls, not training steps; leave out --mode train.")

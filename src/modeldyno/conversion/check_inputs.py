@@ -93,7 +93,7 @@ class CheckPlan:
 
     def example(self, seed: int) -> Feed:
         """Return two samples for the exporters, or as many as a fixed batch has."""
-        return self._feeds(EXPORTED, self.usual, seed)[0]
+        return self._feeds(EXPORTED if self.batched or self.fixed else None, self.usual, seed)[0]
 
     def calls(self, seed: int, *, scaled: bool = True) -> Iterator[CheckCall]:
         """Yield the calls at the usual sizes; `scaled` adds some with random numbers of other magnitudes."""

@@ -80,9 +80,7 @@ def convert(task: Task, registry: Registry) -> Outcome:
     if variant.usable:
         policy = find_policy(registry, version.policy)
         next_tasks = tuple(
-            t
-            for target in targets_of(registry)
-            for t in profile_tasks(variant, policy, target, version.evaluation)
+            t for target in targets_of(registry) for t in profile_tasks(variant, policy, target, version)
         )
     return Outcome(
         state=TaskState.DONE, why=variant.why, variant=variant, conversion=conversion, next=next_tasks

@@ -33,7 +33,7 @@ def tasks_missing_on(registry: Registry, target: str) -> Iterator[Task]:
             policies[version.policy] = find_policy(registry, version.policy)
         for variant in registry.variants(version):
             if variant.usable:
-                tasks = profile_tasks(variant, policies[version.policy], target, version.evaluation)
+                tasks = profile_tasks(variant, policies[version.policy], target, version)
                 yield from (task for task in tasks if task.key not in queued.keys)
 
 

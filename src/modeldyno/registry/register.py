@@ -143,6 +143,10 @@ def register(request: Registration, registry: Registry) -> Registered:
     """
     request = with_mlflow_words(with_modelci_words(request))
     ref = resolve_reference(request.model)
+    if ref.scheme == "url":
+        raise RequestError(
+            f"{ref.locator} is a server, which keeps no version of a model; register the one that it serves."
+        )
     policy = find_policy(registry, request.policy)
     parent = registry.version(VersionName.parse(request.parent)).name if request.parent else ""
     if request.name is not None:
@@ -257,7 +261,7 @@ def first_tasks(
         for target in targets_of(registry):
             for variant in variants.values():
                 if variant.usable:
-                    tasks = profile_tasks(variant, policy, target, version.evaluation)
+                    tasks = profile_tasks(variant, policy, target, version)
                     yield from (task for task in tasks if task.key not in there)
     if convert:
         yield from (

@@ -19,7 +19,8 @@ from modeldyno.core.registry.policy import (
     profile_tasks,
     task_key,
 )
-from modeldyno.core.registry.records import EvaluationData, Measure, TaskKind, WeightFile
+from modeldyno.core.registry.records import EvaluationData, Measure, TaskKind, Version, WeightFile
+from modeldyno.core.spec.input_spec import InputSpec
 
 VERSION = a_version()
 WORDS = st.text("abcdefgh0123456789", min_size=1, max_size=6)
@@ -65,6 +66,20 @@ class TestMeasures:
             *[(("accuracy",), "sha256:1:y")] * 2,
             ((), ""),
         ]
+
+    def test_a_fixed_batch_is_measured_whatever_the_policy_says(self) -> None:
+        """Once, at that size; a policy that measures nothing in a process still does not."""
+        shape = InputSpec(name="image", shape=(4, 3, 8, 8), dtype="float32")
+        fixed = a_version(inputs=(shape,))
+
+        def batches(policy: Policy, version: Version) -> list[object]:
+            tasks = profile_tasks(a_variant(version), policy, TARGET, version)
+            return [task.measure.settings["batch_size"] for task in tasks if task.measure]
+
+        assert batches(DEFAULT, fixed) == [4]
+        assert batches(DEFAULT, VERSION) == [1, 8, 32]
+        assert batches(replace(DEFAULT, batch_sizes=()), fixed) == []
+        assert batches(DEFAULT, a_version(inputs=())) == [1, 8, 32]
 
 
 class TestTasks:

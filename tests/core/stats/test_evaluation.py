@@ -44,6 +44,47 @@ def test_an_output_that_is_no_number_is_wrong() -> None:
     assert evaluation.correct_within(np.full((1, 2), np.nan), np.array([0])).tolist() == [0]
 
 
+def test_an_output_may_be_the_class_itself() -> None:
+    """As of estimators: whole numbers or words, however many classes there are, judged as by scikit-learn."""
+    from sklearn import metrics
+
+    answers = np.array([0, 1, 2, 0, 1, 2, 2])
+    words = np.array(["cat", "dog", "owl"])
+    for outputs, labels in (
+        (answers, LABELS[:, None]),
+        (words[answers], words[LABELS]),
+        (words[answers].astype(object), words[LABELS].astype(bytes)),
+    ):
+        assert evaluation.evaluate("accuracy", outputs, labels).value == pytest.approx(5 / 7)
+        assert evaluation.evaluate("f1", outputs, labels).value == pytest.approx(
+            metrics.f1_score(LABELS, answers, average="macro")
+        )
+    with pytest.raises(RequestError, match="no top 2"):
+        evaluation.evaluate("top_2", answers, LABELS)
+    with pytest.raises(RequestError, match="class itself"):
+        evaluation.evaluate("evaluation_loss", answers, LABELS)
+    with pytest.raises(RequestError, match="such as 'cat', but the labels are such as '0'"):
+        evaluation.correct_within(words[answers], LABELS)
+    with pytest.raises(RequestError, match="words, such as 'cat'"):
+        evaluation.correct_within(LOGITS, words[LABELS])
+    with pytest.raises(RequestError, match="shape"):
+        evaluation.correct_within(answers, LABELS[:3])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_loss_of_probabilities_is_that_of_scikit_learn(dtype: str) -> None:
+    """They are no logits, as they lie in [0, 1] and add up to 1; what was held impossible costs much."""
+    from sklearn import metrics
+
+    shares = np.exp(LOGITS) / np.exp(LOGITS).sum(axis=1, keepdims=True)
+    shares[0] = [0, 0.25, 0.75]
+    shares = shares.astype(dtype)
+
+    assert evaluation.evaluate("evaluation_loss", shares, LABELS).value == pytest.approx(
+        metrics.log_loss(LABELS, shares)
+    )
+
+
 @pytest.mark.parametrize(
     ("labels", "message"),
     [

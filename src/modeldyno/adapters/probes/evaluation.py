@@ -85,7 +85,7 @@ def check(subject: Subject) -> None:
     for name in subject.observation.evaluate:
         try:
             evaluate(name, outputs, labels[:few])
-            if labels.ndim == 1:
+            if labels.ndim == 1 and labels.dtype.kind not in "OUS":
                 evaluate(name, outputs[[0, 0]], labels[[labels.argmin(), labels.argmax()]])
         except RequestError as error:
             unfit.append(error)

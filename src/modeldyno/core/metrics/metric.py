@@ -300,7 +300,7 @@ METRICS = MetricTable((
          kin=ANSWERS, in_trial=(), judged=10),
     _row("f1", FRACTION, _HIGH, "Mean of the F1 scores of all classes, on the labelled samples.",
          kin=ANSWERS, in_trial=(), judged=11, smallest=0.005),
-    _row("evaluation_loss", COUNT, _LOW, "Mean cross entropy of the outputs as logits, in nats a sample.",
+    _row("evaluation_loss", COUNT, _LOW, "Mean cross entropy of the outputs, in nats a sample.",
          kin=ANSWERS, in_trial=(), judged=12),
     _row("mean_absolute_error", COUNT, _LOW, "Mean distance of the outputs from the targets, by sample.",
          kin=ANSWERS, in_trial=(), judged=13),

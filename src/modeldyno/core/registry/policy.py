@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.registry.records import SOURCE, Measure, Task, TaskKind
 from modeldyno.core.registry.windows import Window
+from modeldyno.core.spec.input_spec import fixed_batch as fixed_batch_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -51,17 +52,20 @@ class Policy:
     windows: tuple[Window, ...] = ()
     """Times of day at which a worker may measure, in its local time; empty for any time."""
 
-    def measures(self, evaluation: EvaluationData | None = None) -> Iterator[Measure]:
+    def measures(
+        self, evaluation: EvaluationData | None = None, fixed_batch: int | None = None
+    ) -> Iterator[Measure]:
         """Yield what is measured of each variant, the first figure first.
 
-        What is evaluated is part of every figure in a process, so that a bound on it and one on the latency
-        are judged together.
+        A model whose batch is fixed is measured at that, whatever the policy says. What is evaluated is part
+        of every figure in a process, so that a bound on it and one on the latency are judged together.
         """
         evaluated: dict[str, Any] = {}
         if evaluation is not None:
             data = ":".join(filter(None, (evaluation.file.digest, evaluation.labels)))
             evaluated = {"evaluate": evaluation.metrics, "data": data}
-        for batch in self.batch_sizes:
+        sizes = self.batch_sizes if fixed_batch is None else (fixed_batch,)
+        for batch in sizes if self.batch_sizes else ():
             yield Measure(
                 probes=self.probes,
                 settings={"batch_size": batch},
@@ -97,10 +101,13 @@ def conversion_tasks(version: Version, policy: Policy) -> Iterator[Task]:
 
 
 def profile_tasks(
-    variant: Variant, policy: Policy, target: str, evaluation: EvaluationData | None = None
+    variant: Variant, policy: Policy, target: str, version: Version | None = None
 ) -> Iterator[Task]:
-    """Yield the tasks that measure a variant on a target, and evaluate it as its version says."""
-    for position, measure in enumerate(policy.measures(evaluation)):
+    """Yield the tasks that measure a variant on a target, at the batch and with the labels of its version."""
+    measures = (
+        policy.measures(version.evaluation, fixed_batch_of(version.inputs)) if version else policy.measures()
+    )
+    for position, measure in enumerate(measures):
         first = position == 0 and variant.recipe == SOURCE
         yield profile_task(variant, measure, target, priority=FIRST if first else FURTHER + position)
 

@@ -127,6 +127,15 @@ def given_dimensions(
     return bound
 
 
+def fixed_batch(declared: tuple[InputSpec, ...]) -> int | None:
+    """Return the only batch size that inputs take; None if it is free, or not known."""
+    shapes = [spec.shape for spec in declared]
+    if any(shape is None or BATCH in shape for shape in shapes):
+        return None
+    first = next((shape[0] for shape in shapes if shape), None)
+    return first if isinstance(first, int) else None
+
+
 def free_dimensions(declared: tuple[InputSpec, ...], bound: Mapping[str, int]) -> tuple[str, ...]:
     """Return the symbolic dimensions without a size, in the order of the inputs."""
     symbols = (d for spec in declared for d in spec.shape or () if isinstance(d, str))

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _SHARES = frozenset({"accuracy", "misclassification"})
 _TOP = "top_"
+_SUM_TOLERANCE = 1e-2
+"""How far from 1 probabilities may add up: those of half precision or eight bits are off by thousandths."""
 RESAMPLES = 2000
 """Resamples of a bootstrap: its 2.5 % ends then vary by a few percent of its width."""
 
@@ -34,8 +36,9 @@ def correct_within(outputs: ndarray, labels: ndarray, k: int = 1) -> ndarray:
 
     Args:
         outputs: scores of the classes, (n, classes); or of the second of two classes, (n,) or (n, 1), of
-            which a positive logit, or a probability above one half if all lie in [0, 1], means that class.
-        labels: numbers of classes, (n,), from 0.
+            which a positive logit, or a probability above one half if all lie in [0, 1], means that class;
+            or the classes themselves, whole numbers or words, (n,).
+        labels: numbers of classes, (n,), from 0; or what the model answers with.
         k: at most the number of classes.
 
     A label counts as beaten by each class that scores more, and by each that comes first with the same score.
@@ -44,6 +47,13 @@ def correct_within(outputs: ndarray, labels: ndarray, k: int = 1) -> ndarray:
     Raises:
         RequestError: outputs and labels do not fit each other, or k is no number of classes.
     """
+    if _are_classes(outputs):
+        if k != 1:
+            raise RequestError(
+                f"The first output is the class itself, without scores, so there is no top {k}."
+            )
+        answered, true_classes = _answers(outputs, labels)
+        return np.asarray(answered == true_classes, dtype=float)
     scores = _class_scores(outputs)
     classes = _class_labels(scores, labels)
     if not 1 <= k <= scores.shape[1]:
@@ -66,7 +76,7 @@ def _within_top(outputs: ndarray, labels: ndarray, k: int) -> ndarray:
     Raises:
         RequestError: k is not less than the number of classes, so every label would be right.
     """
-    correct_within(outputs, labels)  # refuses what does not fit
+    correct_within(outputs, labels, k if _are_classes(outputs) else 1)  # refuses what does not fit
     classes = _class_scores(outputs).shape[1]
     if k >= classes:
         raise RequestError(
@@ -75,13 +85,21 @@ def _within_top(outputs: ndarray, labels: ndarray, k: int) -> ndarray:
     return correct_within(outputs, labels, k)
 
 
-def cross_entropy(logits: ndarray, labels: ndarray) -> ndarray:
-    """Return the cross entropy of each sample in nats, of logits (n, classes) and class numbers (n,).
+def cross_entropy(outputs: ndarray, labels: ndarray) -> ndarray:
+    """Return the cross entropy of each sample in nats, of class numbers (n,) and outputs (n, classes).
+
+    Outputs are logits, or probabilities if they lie in [0, 1] and add up to 1 in every sample; a
+    probability counts as no less than the resolution of its dtype, as in scikit-learn.
 
     Raises:
-        RequestError: they do not fit each other.
+        RequestError: they do not fit each other, or outputs are the classes themselves.
     """
-    scores = np.asarray(logits, dtype=float)
+    if _are_classes(outputs):
+        raise RequestError("The first output is the class itself; a loss needs a score of each class.")
+    scores = np.asarray(outputs, dtype=float)
+    if _are_probabilities(scores):
+        dtype = np.asarray(outputs).dtype
+        scores = np.log(np.maximum(scores, np.finfo(dtype if dtype.kind == "f" else float).eps))
     classes = _class_labels(scores, labels)
     shifted = scores - scores.max(axis=1, keepdims=True)
     picked = shifted[np.arange(len(classes)), classes]
@@ -144,15 +162,14 @@ def evaluate(metric: str, outputs: ndarray, labels: ndarray) -> Evaluation:
     Args:
         metric: its name.
         outputs: those of the model, (n, classes) or (n,), or (n, ...) for targets.
-        labels: numbers of classes, (n,), or targets like the outputs.
+        labels: numbers of classes, (n,), or what the model answers with, or targets like the outputs.
 
     Raises:
         RequestError: outputs and labels do not fit each other or the metric.
     """
     if metric == "f1":
         correct_within(outputs, labels)  # refuses what does not fit
-        scores = _class_scores(outputs)
-        predicted, classes = scores.argmax(axis=1), _class_labels(scores, labels)
+        predicted, classes = _answers(outputs, labels)
         return Evaluation(macro_f1(predicted, classes), *macro_f1_interval(predicted, classes))
     scores = (
         _within_top(outputs, labels, int(metric.removeprefix(_TOP)))
@@ -230,6 +247,53 @@ def _class_scores(outputs: ndarray) -> ndarray:
     return scores
 
 
+def _are_classes(outputs: ndarray) -> bool:
+    """Return whether a model answers with a class for each sample, as estimators do, and not with scores."""
+    answers = np.asarray(outputs)
+    return answers.ndim == 1 and answers.dtype.kind in "iuOUS"
+
+
+def _are_probabilities(scores: ndarray) -> bool:
+    return (
+        scores.ndim == 2  # noqa: PLR2004
+        and bool(np.all((scores >= 0) & (scores <= 1)))
+        and bool(np.all(np.abs(scores.sum(axis=1) - 1) <= _SUM_TOLERANCE))
+    )
+
+
+def _answers(outputs: ndarray, labels: ndarray) -> tuple[ndarray, ndarray]:
+    """Return numbers of the classes that the model answers with, and those of the labels, (n,) each.
+
+    Raises:
+        RequestError: labels do not fit the outputs.
+    """
+    if not _are_classes(outputs):
+        scores = _class_scores(outputs)
+        return scores.argmax(axis=1), _class_labels(scores, labels)
+    answers, true_classes = _words_as_text(outputs), _words_as_text(labels)
+    if true_classes.shape[1:] == (1,):
+        true_classes = true_classes[:, 0]
+    if true_classes.shape != answers.shape or not len(true_classes):
+        raise RequestError(
+            f"The labels have the shape {np.shape(labels)}, but the model answers with one class for each of "
+            f"{len(answers)} samples; give one label for each."
+        )
+    if (true_classes.dtype.kind == "U") != (answers.dtype.kind == "U"):
+        raise RequestError(
+            f"The model answers with classes such as '{answers[0]}', but the labels are such as "
+            f"'{true_classes[0]}'; give the classes that it answers with."
+        )
+    numbers = np.unique(np.concatenate((answers, true_classes)), return_inverse=True)[1]
+    return numbers[: len(answers)], numbers[len(answers) :]
+
+
+def _words_as_text(classes: ndarray) -> ndarray:
+    array = np.asarray(classes)
+    if array.dtype.kind == "S":
+        return np.char.decode(array, "utf-8")
+    return array.astype(str) if array.dtype.kind == "O" else array
+
+
 def _class_labels(scores: ndarray, labels: ndarray) -> ndarray:
     """Return labels as numbers of classes, (n,).
 
@@ -243,6 +307,11 @@ def _class_labels(scores: ndarray, labels: ndarray) -> ndarray:
         raise RequestError(
             f"The labels have the shape {np.shape(labels)}, but the outputs {scores.shape}; "
             "give one label for each sample, and outputs of samples x classes."
+        )
+    if numbers.dtype.kind in "OUS":
+        raise RequestError(
+            f"The labels are words, such as '{numbers[0]}', but the model gives scores of classes; "
+            "give the number of the class, from 0."
         )
     if numbers.dtype.kind not in "biu" and not np.all(numbers == np.floor(numbers)):
         raise RequestError("The labels are not whole numbers; give the number of the class, from 0.")
