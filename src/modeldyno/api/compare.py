@@ -42,7 +42,7 @@ from modeldyno.runtime.time_limit import TimeLimit
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from modeldyno.comparison.operands import Asked
+    from modeldyno.comparison.operands import Operand
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.core.result.result import Event
     from modeldyno.core.spec.input_spec import InputSpec
@@ -219,7 +219,7 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
     return result
 
 
-def _resolve_side(side: Any, shared: Request, example: Any, stack: ExitStack) -> Asked:
+def _resolve_side(side: Any, shared: Request, example: Any, stack: ExitStack) -> Operand:
     """Resolve a side: a document is returned as it is, a model as a Request with its reference."""
     if isinstance(side, Result | Study | Comparison):
         return side

@@ -24,11 +24,11 @@ FEWEST = 2
 """Smallest number of sides of a comparison."""
 
 
-Asked = Request | Stored
+Operand = Request | Stored
 """An operand as the user gives it; the `model` of a Request may name a document."""
 
 
-def resolve_operands(given_operands: Sequence[Asked], *, run: bool) -> tuple[Job, ...] | tuple[Result, ...]:
+def resolve_operands(given_operands: Sequence[Operand], *, run: bool) -> tuple[Job, ...] | tuple[Result, ...]:
     """Return a Job for each operand, if all are models, or a Result for each, if all were measured.
 
     Args:
@@ -46,8 +46,13 @@ def resolve_operands(given_operands: Sequence[Asked], *, run: bool) -> tuple[Job
     if not models and not run:
         return results
     if results and not run:
+        typed = next(
+            operand.model if isinstance(operand, Request) else operand.id[:6]
+            for operand, resolved in zip(given_operands, operands, strict=True)
+            if isinstance(resolved, Result)
+        )
         raise RequestError(
-            f"'{results[0].id[:6]}' is a stored result, but '{models[0].model}' is a model; add --run to "
+            f"'{typed}' is a stored result, but '{models[0].model}' is a model; add --run to "
             "run both in turns, or profile the model first and compare the results."
         )
     return tuple(
@@ -55,7 +60,7 @@ def resolve_operands(given_operands: Sequence[Asked], *, run: bool) -> tuple[Job
     )
 
 
-def _resolve(operand: Asked) -> Request | Result:
+def _resolve(operand: Operand) -> Request | Result:
     """Return a model as it is, and a document as its Result."""
     if not isinstance(operand, Request):
         return result_of(operand)
