@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.packages import skip_module_without
 
 from modeldyno.environment.mlflow_client import local_uri, mlflow_client
 from modeldyno.errors import RequestError
@@ -12,7 +13,7 @@ from modeldyno.errors import RequestError
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytest.importorskip("mlflow")
+skip_module_without("mlflow")
 
 
 def test_a_directory_stands_for_the_database_in_it(tmp_path: Path) -> None:

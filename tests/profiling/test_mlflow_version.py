@@ -9,6 +9,7 @@ from zipfile import ZipFile
 import pytest
 import yaml
 from tests.support.mlflow_store import add_version, new_store
+from tests.support.packages import skip_module_without
 
 from modeldyno.environment.mlflow_client import mlflow_client
 from modeldyno.errors import MissingExtra, RequestError
@@ -18,7 +19,7 @@ from modeldyno.profiling.resolve_model import resolve_reference
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytest.importorskip("mlflow")
+skip_module_without("mlflow")
 
 ONNX = {"onnx": {"data": "model.onnx"}, "python_function": {"loader_module": "mlflow.onnx"}}
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.mlflow_store import add_version, new_store
+from tests.support.packages import skip_module_without
 from tests.support.registry import DIGEST, ONCE
 
 import modeldyno
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from modeldyno.core.registry.records import Version
     from modeldyno.interfaces.registry import Registry
 
-pytest.importorskip("mlflow")
+skip_module_without("mlflow")
 
 
 @pytest.fixture(scope="module")

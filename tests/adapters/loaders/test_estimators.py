@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import pickle
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.support.packages import skip_module_without
 
 import modeldyno
 from modeldyno import plugins
@@ -23,7 +25,7 @@ from modeldyno.testing.loaders import LoaderSuite
 if TYPE_CHECKING:
     from modeldyno.interfaces.loader import Model
 
-sklearn = pytest.importorskip("sklearn")
+skip_module_without("sklearn")
 FEATURES = 5
 ROWS = np.random.default_rng(0).random((120, FEATURES))
 LABELS = (ROWS[:, 0] > 0.5).astype(int)
@@ -337,7 +339,7 @@ def test_a_file_is_profiled_in_its_own_process(tmp_path: Path) -> None:
         ref.locator, trust=True, batch_size=4, probes=["latency"], max_time=0.3, min_time=0.0, precision=0.9
     )
     assert result.environment is not None
-    assert result.environment.software["sklearn"] == sklearn.__version__
+    assert result.environment.software["sklearn"] == version("scikit-learn")
     assert result.inputs[0].shape == (4, FEATURES)
 
 
