@@ -87,7 +87,7 @@ def nothing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def at_a_glance(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let what runs within the test's own process be measured after few calls, and watched by no side process.
+    """Let the test's own process measure after few calls, with no side process that watches it.
 
     For tests of something else. With all frameworks imported, each look at the memory takes as long as a
     hundred calls.
