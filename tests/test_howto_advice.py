@@ -124,7 +124,7 @@ def test_a_model_is_advised_from_python(monkeypatch: pytest.MonkeyPatch) -> None
     [
         (("--metric", "weight_bytes"), "is not a metric that advise can improve"),
         (("--tolerance", "-1%"), "--tolerance -1%: it must be 0 or more"),
-        (("--backend", "triton"), "modeldyno show RESULT --findings"),
+        (("--backend", "triton"), "the findings of a load's result say what to try"),
     ],
 )
 def test_what_cannot_be_advised_is_one_sentence(

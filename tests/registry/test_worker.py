@@ -226,7 +226,7 @@ def test_a_worker_that_waits_takes_doubtful_figures_once_more_when_the_device_is
     with_result(take)
     monkeypatch.setattr(
         "modeldyno.environment.idle.why_busy",
-        lambda _device, rule: next(answers) if rule.interim_rounds else None,
+        lambda _device, rule: next(answers) if rule.samples else None,
     )
     monkeypatch.setattr(worker_module, "_PATIENCE", 60.0 if again else 0.0)
     monkeypatch.setattr(worker_module, "_pause", lambda _seconds, _interrupts: None)
