@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 from modeldyno.core.load.replicas_and_cost import Price, replica_count
@@ -295,7 +295,6 @@ def _beyond_interval(bound: Constraint, value: float, interval: Interval) -> flo
     return student_t.upper_tail_probability(distance / half * _width(), _DEGREES)
 
 
-@cache
 def _width() -> float:
     """Return how many standard errors the end of an interval is from its middle."""
     return student_t.upper_tail_quantile(TAIL, _DEGREES)
