@@ -32,7 +32,7 @@ def run(folder: Path, **inputs: str) -> tuple[int, str, dict[str, str]]:
     for step in ACTION["runs"]["steps"]:
         pairs = (line.partition("=") for line in outputs.read_text(encoding="utf-8").splitlines())
         context |= {f"steps.gate.outputs.{name}": value for name, _, value in pairs}
-        if not _wanted(step.get("if", "success()"), context, failed=bool(failed)):
+        if not _is_run(step.get("if", "success()"), context, failed=bool(failed)):
             continue
         own = {name: _rendered(text, context) for name, text in step.get("env", {}).items()}
         environment = (
@@ -78,7 +78,7 @@ def _rendered(text: str, context: dict[str, Any]) -> str:
     return re.sub(r"\$\{\{ ([\w.-]+) \}\}", lambda match: str(context[match[1]]), text)
 
 
-def _wanted(condition: str, context: dict[str, Any], *, failed: bool) -> bool:
+def _is_run(condition: str, context: dict[str, Any], *, failed: bool) -> bool:
     """Read a condition of a step: ``always()``, or success, and names that are not empty."""
     parts = condition.removeprefix("${{").removesuffix("}}").strip().split(" && ")
     empty = [

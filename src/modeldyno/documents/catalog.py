@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins, views
@@ -150,8 +151,12 @@ def store_results(results: Iterable[Result], tags: Sequence[str] = ()) -> None:
         store.expire(datetime.now(UTC))
 
 
-RESULTS_AT_HAND = 256
-"""Results that whoever lays out a study keeps in memory: each of its tables asks for the same ones."""
+_RESULTS_KEPT = 256
+
+
+def caching_reader() -> Callable[[str], Result | None]:
+    """Return a `stored_result` that keeps the last results: the tables of a study ask for the same ones."""
+    return lru_cache(_RESULTS_KEPT)(stored_result)
 
 
 def stored_result(identifier: str) -> Result | None:

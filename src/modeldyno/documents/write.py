@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from modeldyno.core.report.charts import Picture
 from modeldyno.core.report.chosen_plot import parse_plot
 from modeldyno.core.result.result import Result
 from modeldyno.core.study.study import Study
-from modeldyno.documents.catalog import RESULTS_AT_HAND, stored_result
+from modeldyno.documents.catalog import caching_reader
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.reporter import DrawsCharts, LaysOut, Tabulates
 from modeldyno.kinds import kind_of
@@ -221,7 +220,7 @@ def charts_by_name(page: Page) -> dict[str, Picture]:
 
 def lay_out_document(document: Document, options: ViewOptions = PLAIN) -> Page:
     """Lay out any document as a page; `options` choose what of a study is shown."""
-    options = replace(options, load_result=lru_cache(RESULTS_AT_HAND)(stored_result))
+    options = replace(options, load_result=caching_reader())
     kind = kind_of(document)
     title = kind.title(document)
     if isinstance(document, Study) and options.configurations:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import shutil
 import sqlite3
@@ -166,14 +167,14 @@ class TestUnwritable:
         try:
             with sql.open(f"sqlite:///{path}") as store:
                 for read in READS:
-                    with _told():
+                    with _refusal_in_one_line():
                         read(store.registry)
         except StoreError as error:
             assert "\n" not in str(error)  # noqa: PT017 - most places damage some tables only
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _refusal_in_one_line() -> Iterator[None]:
     try:
         yield
     except StoreError as error:
@@ -196,6 +197,7 @@ def place() -> Iterator[Path]:
 def as_nobody() -> Iterator[None]:
     """Act as nobody, where the tests are run by root, whom no permission holds back."""
     root = os.geteuid() == 0
+    codecs.lookup("ascii")  # nobody may not read the folder of Python, from which it would be imported
     if root:
         os.seteuid(NOBODY)
     try:

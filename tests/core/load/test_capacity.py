@@ -664,8 +664,8 @@ class TestKnown:
 
 def test_a_query_of_its_own_is_no_part_of_another() -> None:
     """The plain quantile is found beside the certified one, and apart from it."""
-    found_ = uncertified(1, 0.2, 0.1)
+    result = uncertified(1, 0.2, 0.1)
 
-    assert found_.find("latency", "p99") is None
-    assert found_.find("latency", "p99", "raw") is not None
+    assert result.find("latency", "p99") is None
+    assert result.find("latency", "p99", "raw") is not None
     assert Query(metric="latency", statistic="p99") == BOUND.query

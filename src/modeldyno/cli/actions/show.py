@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,7 +22,7 @@ from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.result.result import Result
 from modeldyno.core.study.study import Study
 from modeldyno.core.trace.carbon import Emission, with_carbon
-from modeldyno.documents.catalog import RESULTS_AT_HAND, stored_result
+from modeldyno.documents.catalog import caching_reader
 from modeldyno.documents.lookup import find, find_any
 from modeldyno.errors import RequestError
 from modeldyno.kinds import kind_of
@@ -137,7 +136,7 @@ def _print_other(document: Stored, planned: CostOptions, options: dict[str, Any]
                 configurations=tuple(
                     name for text in options["configurations"] for name in text.split(",") if name.strip()
                 ),
-                load_result=lru_cache(RESULTS_AT_HAND)(stored_result),
+                load_result=caching_reader(),
             )
             print_blocks(*kind.blocks(document, view_options), *provided.blocks())
 
