@@ -112,6 +112,10 @@ class Unloadable(RequestError):
     """There is no model at the given place, or its loader cannot read it."""
 
 
+class CannotRunHere(RequestError):
+    """The model is for a device, or a version of its runtime, that this machine does not have."""
+
+
 class StaleStudy(RequestError):
     """The trials of a study, or the loads of a series, are of another model or other hardware."""
 

@@ -63,6 +63,8 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "python_multipart": ("python-multipart",),
     "sklearn": ("scikit-learn",),
     "ai_edge_litert": ("ai-edge-litert",),
+    "cuda": ("cuda-bindings",),
+    "tensorrt_rtx": ("tensorrt-rtx",),
 }
 """Importable name to the packages to install, if they have other names or need further packages.
 

@@ -53,7 +53,7 @@ def archive(path: Path, pickled: bytes) -> Path:
         ("m.tflite", "what", "is no model of TensorFlow Lite, whatever its name says"),
         ("m.keras", "what", "is no Keras model, whatever its name says, or is damaged; save it again"),
         ("m.xyz", "what", "has content that no loader recognises; convert it to ONNX, or write scheme:"),
-        ("m.plan", "what", "is an engine of TensorRT, by its name, which runs on one kind of GPU; name"),
+        ("m.plan", "what", "is an engine of TensorRT by its name, but not by its first bytes; build it"),
         ("m.MLMODEL", "what", "is a model of Core ML, by its name"),
         ("m.pdmodel", "what", "is a model of PaddlePaddle, by its name; convert it to ONNX with paddle2onnx"),
         ("graph.pb", "what", "convert it to ONNX with tf2onnx"),

@@ -18,7 +18,7 @@ from modeldyno.cli.output_options import JSON, NO_STORE, QUIET
     default="onnx",
     show_default=True,
     metavar="FORM,...",
-    help="onnx, torchscript, exported, openvino, savedmodel, tflite; or all that MODEL can become here.",
+    help="onnx, torchscript, exported, openvino, savedmodel, tflite, tensorrt; or all that can be made here.",
 )
 @click.option("--int8", is_flag=True, help="Also with int8 weights, where a form has that.")
 @click.option("--fp16", is_flag=True, help="Also in half precision, where a form has that.")

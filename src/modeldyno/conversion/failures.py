@@ -7,7 +7,7 @@ import traceback
 from typing import TYPE_CHECKING
 
 from modeldyno.core.agreement.conversion import ConversionFailure, ConversionFailureKind
-from modeldyno.errors import MissingExtra, RequestError, is_out_of_memory
+from modeldyno.errors import CannotRunHere, MissingExtra, RequestError, is_out_of_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +27,7 @@ _OPERATORS = (
     re.compile(r"Cannot create (?P<names>[\w.:]+) layer"),
     re.compile(r"(?:Flex|Custom) ops?: (?P<names>[\w.:, ]+)"),
     re.compile(r"(?P<names>tf\.[\w.]+)' op is neither a custom op nor a flex op"),
+    re.compile(r"No importer registered for op: (?P<names>[\w.:]+)"),
     re.compile(r"could not find (?:custom )?operator (?P<names>[\w.:]+)", re.IGNORECASE),
 )
 """How exporters and runtimes name what they do not support."""
@@ -44,6 +45,7 @@ _ADVICE = {
     ConversionFailureKind.CRASHED: "run reproduce.py for the whole log, and report it to the exporter",
     ConversionFailureKind.ERROR: "run reproduce.py for the whole log",
     ConversionFailureKind.OUTPUT_DIFFERS: "do not use the file; try another opset or exporter, and report it",
+    ConversionFailureKind.NO_DEVICE: "run reproduce.py on the machine that it is for",
     ConversionFailureKind.SOURCE: "mend the model, or give inputs that it is made for with --input or --data",
 }
 _REASON = 300
@@ -83,7 +85,9 @@ def failure_of(error: BaseException) -> ConversionFailure:
             log=unsupported.log,
         )
     if isinstance(error, RequestError):
-        return failure(ConversionFailureKind.ERROR, str(error), advice=" ", log=log)
+        lacks_device = isinstance(error, CannotRunHere)
+        kind = ConversionFailureKind.NO_DEVICE if lacks_device else ConversionFailureKind.ERROR
+        return failure(kind, str(error), advice="" if lacks_device else " ", log=log)
     if any(_SHAPES.search(text) for text in texts):
         return failure(ConversionFailureKind.DYNAMIC_SHAPE, _first_words(texts[-1]), log=log)
     return failure(ConversionFailureKind.ERROR, _first_words(texts[-1]), log=log)

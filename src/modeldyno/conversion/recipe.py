@@ -143,7 +143,7 @@ def _convert(order: ConversionOrder, watch: Callable[[str], None]) -> Converted:
     begin = monotonic()
     converter, reference = plugins.converter(order.recipe), read_reference(Path(order.reference))
     path = Path(order.folder) / converter.file
-    blank = Converted(
+    made = Converted(
         recipe=order.recipe, options={} if order.opset is None else {"opset": order.opset}, path=str(path)
     )
     try:
@@ -156,7 +156,7 @@ def _convert(order: ConversionOrder, watch: Callable[[str], None]) -> Converted:
         written = _write(converter, model, reference, order, path)
         del model
         gc.collect()
-        made = replace(blank, converter=written.converter, size=_size(path))
+        made = replace(made, converter=written.converter, size=_size(path))
         watch("checking")
         rule = AgreementRule(
             lossy=converter.lossy,
@@ -166,7 +166,9 @@ def _convert(order: ConversionOrder, watch: Callable[[str], None]) -> Converted:
         )
         done = _checked(made, _Check(converter, reference, order, rule, watch), path)
     except Exception as error:  # noqa: BLE001 - exporters raise anything
-        done = replace(blank, failure=failure_of(error), path="")
+        done = replace(made, failure=failure_of(error), path="")
+        if path.exists():  # written, but nobody knows what it returns
+            done = _unchecked(done, path)
     return replace(done, seconds=monotonic() - begin)
 
 

@@ -173,14 +173,15 @@ def conversion_source(model: Model, reference: Reference, folder: Path) -> Conve
 # -- calling --------------------------------------------------------------------------------------
 
 
-FULL_PRECISION: dict[str, dict[str, str]] = {"openvino": {"precision": "f32"}}
-"""Settings with which a backend computes as the model is stored; left to itself, it may choose bf16."""
+STEADY: dict[str, dict[str, str]] = {"openvino": {"precision": "f32"}, "tensorrt": {"device": "cuda"}}
+"""Settings in which the outputs of a backend are compared, besides the CPU: left to itself, OpenVINO may
+compute in bf16, and TensorRT runs on a GPU only."""
 
 
 def steady_config(backend: str, **settings: Any) -> dict[str, Any]:
-    """Return the configuration in which outputs are compared: on the CPU, in full precision."""
+    """Return the configuration in which outputs are compared: on the CPU if it can be, in full precision."""
     knob_names = {name for knob in plugins.backend(backend).knobs for name in knob.names}
-    config = {"device": "cpu"} | FULL_PRECISION.get(backend, {}) | settings
+    config = {"device": "cpu"} | STEADY.get(backend, {}) | settings
     return configure(plugins.backend(backend).knobs, {n: v for n, v in config.items() if n in knob_names})
 
 

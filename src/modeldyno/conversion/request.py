@@ -22,11 +22,6 @@ ALL = "all"
 """Stands for every form that the source can become here."""
 LOWER_PRECISIONS = ("int8", "fp16")
 """Endings of recipes that lose precision on purpose, after a dash."""
-ELSEWHERE = {
-    "tensorrt": "TensorRT builds its engine for one GPU, where the model runs: convert to onnx, and set "
-    "device=tensorrt of the backend onnxruntime, which builds it there",
-}
-"""Forms that are no file, and what to do instead."""
 TIMEOUT = 600.0
 """Seconds that one recipe may take."""
 
@@ -70,7 +65,7 @@ class ConversionRequest:
         """
         if not self.to:
             raise RequestError("Nothing to convert to; name a form, such as onnx.")
-        recipes = (*plugins.names("converter"), *ELSEWHERE, ALL)
+        recipes = (*plugins.names("converter"), ALL)
         for recipe in self.to:
             if recipe not in recipes:
                 raise UnknownName.among("form to convert to", recipe, recipes)
@@ -140,10 +135,12 @@ class ConversionRequest:
         added: list[str] = []
         for precision in (name for name in LOWER_PRECISIONS if getattr(self, name)):
             added += [f"{name}-{precision}" for name in chosen if f"{name}-{precision}" in names]
-            if ALL in self.to or kind == "onnx":
+            if ALL in self.to:
                 added += [
                     name for name in names if _precision(name) == precision and _is_possible(name, kind)
                 ]
+            elif kind == "onnx" and _is_possible(f"onnx-{precision}", kind):
+                added.append(f"onnx-{precision}")
         return tuple(dict.fromkeys((*chosen, *added)))
 
 

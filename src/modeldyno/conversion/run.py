@@ -15,7 +15,6 @@ from modeldyno.conversion.failures import failure
 from modeldyno.conversion.recipe import UNCHECKED, ConversionOrder, OrderAnswer, carry_out
 from modeldyno.conversion.reference import stored_reference
 from modeldyno.conversion.reproduce import write_script
-from modeldyno.conversion.request import ELSEWHERE, ConversionRequest
 from modeldyno.core.agreement.conversion import Conversion, Converted
 from modeldyno.core.agreement.conversion import ConversionFailureKind as Kind
 from modeldyno.environment import machine
@@ -27,11 +26,13 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from modeldyno.conversion.reference import Reference
+    from modeldyno.conversion.request import ConversionRequest
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.model_ref import ModelIdentity
 
 _FRAMEWORKS = ("numpy", "torch", "onnx", "onnxscript", "onnxruntime", "openvino", "transformers", "keras",
-               "tensorflow", "scikit-learn", "xgboost", "lightgbm", "skl2onnx", "onnxmltools")  # fmt: skip
+               "tensorflow", "scikit-learn", "xgboost", "lightgbm", "skl2onnx", "onnxmltools", "tensorrt",
+               "tensorrt-rtx")  # fmt: skip
 """Packages whose versions a conversion records."""
 
 
@@ -147,8 +148,6 @@ def _one(
     """Carry out one recipe."""
     options = {} if order.opset is None else {"opset": order.opset}
     blank = Converted(recipe=recipe, options=dict(options))
-    if recipe in ELSEWHERE:
-        return replace(blank, failure=failure(Kind.UNSUPPORTED_SOURCE, ELSEWHERE[recipe]))
     converter = plugins.converter(recipe)
     if reference.kind not in converter.sources:
         kinds = ", ".join(converter.sources)

@@ -67,6 +67,8 @@ class Form:
     """`value` is the Path of a .tflite file."""
     OPENVINO = "openvino"
     """`value` is the Path of the .xml file of OpenVINO's own format."""
+    TENSORRT = "tensorrt"
+    """`value` is the Path of an engine of TensorRT, or of TensorRT for RTX."""
     REPOSITORY = "repository"
     """`value` is a `servers.triton_repository_reader.TritonRepository`: a model in Triton's layout."""
     REMOTE = "remote"

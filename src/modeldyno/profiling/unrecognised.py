@@ -149,8 +149,8 @@ def _describe_ending(path: Path, schemes: Iterable[str]) -> str:
 
 
 _TENSORRT = (
-    "is an engine of TensorRT, by its name, which runs on one kind of GPU; name the ONNX file that it was "
-    "built from, or serve it with Triton and load the URL of its server"
+    "is an engine of TensorRT by its name, but not by its first bytes; build it again, or name the ONNX file "
+    "that it was built from"
 )
 _COREML = "is a model of Core ML, by its name, which is not read; name the model that it was converted from"
 _PADDLE = "is a model of PaddlePaddle, by its name; convert it to ONNX with paddle2onnx, and name that file"

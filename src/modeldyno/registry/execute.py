@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.comparison.explain import run_comparison
-from modeldyno.conversion.reference import FULL_PRECISION
+from modeldyno.conversion.reference import STEADY
 from modeldyno.core.comparison.build import CompareOptions
 from modeldyno.core.comparison.schedule import PLAN, RoundSchedule
 from modeldyno.core.metrics.measurement_plan import Plan
@@ -188,7 +188,7 @@ def _request(
 ) -> Request:
     backend = what.backend or variant.backend
     # In the precision in which it was judged: what OpenVINO chooses by itself is another variant.
-    judged = FULL_PRECISION.get(backend, {}) if device == CPU else {}
+    judged = STEADY.get(backend, {}) if device == CPU else {}
     settings = {**judged, **what.settings}
     if device != CPU or _chooses_device(backend):
         settings["device"] = device

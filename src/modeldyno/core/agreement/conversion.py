@@ -27,6 +27,8 @@ class ConversionFailureKind(StrEnum):
     MISSING_EXTRA = "missing-extra"
     OUT_OF_MEMORY = "out-of-memory"
     OUTPUT_DIFFERS = "output-differs"
+    NO_DEVICE = "no-device"
+    """It is made, or compared, on a device that this machine does not have."""
     TIMED_OUT = "timed-out"
     CRASHED = "crashed"
     SOURCE = "source-invalid"
