@@ -35,6 +35,7 @@ _UNSUPPORTED = frozenset(
         ConversionFailureKind.UNSUPPORTED_OPERATOR,
         ConversionFailureKind.UNSUPPORTED_SOURCE,
         ConversionFailureKind.MISSING_EXTRA,
+        ConversionFailureKind.NO_DEVICE,
     }
 )
 _STATES = {
