@@ -177,6 +177,7 @@ MISTAKES = (
     (("rm", "net"), "name the one to remove, such as net/1"),
     (("update", "net", "--metric", "accuracy=good"), "--metric accuracy=good is no number"),
     (("update", "net", "--policy", "x"), "There is no policy 'x'"),
+    (("update", "net", "--policy", "x.yaml"), "store it with `modeldyno registry policy -f x.yaml`"),
     (("answer", "net", "--on", "moon"), "There is no target 'moon'"),
     (("policy", "-f", "missing.yaml"), "Cannot read missing.yaml"),
 )

@@ -30,10 +30,16 @@ def find_policy(registry: Registry, name: str) -> Policy:
     """Return the policy of a name: a stored one, or the built-in ``default``.
 
     Raises:
+        RequestError: it is the path of a file.
         UnknownName: there is none.
     """
     stored = {policy.name: policy for policy in registry.policies()}
     if name not in stored and name != DEFAULT.name:
+        if name.endswith((".yaml", ".yml")):
+            raise RequestError(
+                f"A policy is named, not given as a file: store it with `modeldyno registry policy -f {name}`"
+                ", and give the name that this says."
+            )
         raise UnknownName.among("policy", name, (*stored, DEFAULT.name))
     return stored.get(name, DEFAULT)
 

@@ -1,4 +1,4 @@
-"""TensorRT backend: runs engines of TensorRT and of TensorRT for RTX on a GPU of NVIDIA, in this process.
+"""TensorRT backend: runs engines of TensorRT and of TensorRT for RTX on an NVIDIA GPU, in this process.
 
 A call copies the inputs to the GPU, runs the engine, copies the outputs back, and waits for them: what a
 caller with arrays in host memory has to do. Memory on the GPU is allocated by the first call of each size.
