@@ -256,7 +256,12 @@ def version(request: PageRequest) -> DashboardPage:
     overview = version_overview(request.store.registry, parsed)
     of = overview.version
     results = {m.figure.result[:6]: address("results", m.figure.result) for m in overview.figures}
-    links = TableLinks(links={"result": results}, chips=CHIPS)
+    documents = {
+        v.conversion_id[:6]: address("conversions", v.conversion_id)
+        for v in overview.variants
+        if v.conversion_id
+    }
+    links = TableLinks(links={"result": results, "document": documents}, chips=CHIPS)
     others = PageLinks(
         label="About this version",
         links=(
