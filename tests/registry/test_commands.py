@@ -183,7 +183,9 @@ def test_tasks_are_listed_cancelled_and_queued_again(type_: Callable[..., Said],
     type_("registry", "add", str(model), "--no-convert")
 
     assert "1 task cancelled" in type_("registry", "tasks", "--cancel", "1").out
+    assert "No task cancelled: only one that is" in type_("registry", "tasks", "--cancel", "1").out
     assert "1 task queued" in type_("registry", "tasks", "--retry", "1").out
+    assert "No task queued: only one that has ended" in type_("registry", "tasks", "--retry", "1").out
     assert "net/1 source: batch 8" in type_("registry", "tasks", "net").out
 
 

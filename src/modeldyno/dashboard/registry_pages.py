@@ -452,6 +452,10 @@ _GIVES = {TaskKind.PROFILE: "results", TaskKind.COMPARE: "comparisons"}
 """Where that is which a task has given."""
 
 
+_AGAIN = {*TaskState} - OPEN | {TaskState.DEFERRED}
+"""States of a task that can be queued again."""
+
+
 def _task_parts(request: PageRequest, listed: Sequence[Task]) -> Iterator[Part]:
     targets = {target.id: target for target in request.store.registry.targets()}
     links = TableLinks(
@@ -467,7 +471,7 @@ def _task_parts(request: PageRequest, listed: Sequence[Task]) -> Iterator[Part]:
     yield PageBlocks(blocks=(lists.tasks(listed, targets),), links=links)
     buttons = (
         *((("cancel", "Cancel the ticked ones"),) if any(t.state in OPEN for t in listed) else ()),
-        *((("retry", "Queue the ticked ones again"),) if any(t.state not in OPEN for t in listed) else ()),
+        *((("retry", "Queue the ticked ones again"),) if any(t.state in _AGAIN for t in listed) else ()),
     )
     yield PageForm(id="tasks", action="/tasks", buttons=buttons, writes=True)
 

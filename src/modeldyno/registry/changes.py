@@ -193,7 +193,7 @@ def change_and_list_tasks(
     retry: Sequence[int] = (),
     limit: int,
 ) -> tuple[tuple[Task, ...], dict[TaskState, int]]:
-    """Cancel tasks, queue ended ones again, and list what is left to do.
+    """Cancel tasks, queue those again that ended or were put off, and list what is left to do.
 
     Returns:
         The tasks, and how many were cancelled and queued.

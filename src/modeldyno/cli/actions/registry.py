@@ -13,6 +13,7 @@ from modeldyno.cli.actions.printing import print_blocks, print_document
 from modeldyno.core.registry.answer import AnswerState
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import DEFAULT
+from modeldyno.core.registry.records import TaskState
 from modeldyno.core.stats.sanitize import clean
 from modeldyno.environment.idle import IdleRule
 from modeldyno.errors import RequestError
@@ -243,7 +244,7 @@ def tasks(name: str | None, *, ended: bool, cancel: Sequence[int], retry: Sequen
         targets = {target.id: target for target in registry.targets()}
         working = registry.workers()
     for state, number in changed.items():
-        click.echo(f"{count(number, 'task')} {state}")
+        click.echo(f"{count(number, 'task')} {state}" if number else _UNCHANGED[state])
     if listed:
         print_blocks(lists.tasks(listed, targets))
     elif not changed:
@@ -252,6 +253,12 @@ def tasks(name: str | None, *, ended: bool, cancel: Sequence[int], retry: Sequen
         print_blocks(lists.workers(working, targets))
     elif listed and not ended:
         click.echo("No worker is running; start one with: modeldyno worker")
+
+
+_UNCHANGED = {
+    TaskState.CANCELLED: "No task cancelled: only one that is still to be done can be.",
+    TaskState.QUEUED: "No task queued: only one that has ended, or was put off, can be.",
+}
 
 
 def parse_metrics(pairs: Sequence[str]) -> dict[str, float]:
