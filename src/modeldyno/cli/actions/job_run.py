@@ -80,8 +80,8 @@ def check_jobs(jobs: Sequence[FileJob], typed: Sequence[str]) -> None:
             try:
                 command.make_context(job.command, arguments, parent=ctx)
             except click.UsageError as error:
-                error.message = f"Job {job.number} ({job.command}): {error.message}"
-                raise
+                text = f"Job {job.number} ({job.command}): {error.format_message()}"
+                raise click.UsageError(text, ctx=error.ctx) from error
 
 
 def _json_option(job: FileJob, folder: str | None) -> tuple[str, ...]:
