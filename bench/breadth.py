@@ -163,7 +163,7 @@ def candidates(config: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
 # -- inputs ------------------------------------------------------------------------------------------------
 
 
-def fixed(specs: Specs) -> Specs:
+def fix_sizes(specs: Specs) -> Specs:
     """Put numbers for the names of dimensions: one sample, short sequences."""
 
     def size(dimension: int | str) -> int:
@@ -204,13 +204,13 @@ def own_call(kind: Any, config: Any) -> Own:
         try:
             small = make()
             with torch.device("meta"):
-                held = sum(p.numel() for p in kind(_copied(small)).parameters())
+                held = sum(p.numel() for p in kind(_copy(small)).parameters())
             if held > MOST_PARAMETERS:
                 objections.append(RuntimeError(f"{held:,} parameters"))
                 break  # those that come are larger
             torch.manual_seed(0)
-            module = kind(_copied(small)).eval()
-            specs = fixed(transformers_model.declare_inputs(module, module.config))
+            module = kind(_copy(small)).eval()
+            specs = fix_sizes(transformers_model.declare_inputs(module, module.config))
             macs = call(module, real(specs))
         except Exception as error:  # noqa: BLE001 - whatever a class has against a size
             objections.append(error)
@@ -219,7 +219,7 @@ def own_call(kind: Any, config: Any) -> Own:
     raise objections[0]
 
 
-def _copied(config: Any) -> Any:
+def _copy(config: Any) -> Any:
     return type(config).from_dict(config.to_dict())
 
 
@@ -231,10 +231,10 @@ def call(module: nn.Module, feed: dict[str, Tensor]) -> float:
     return counter.get_total_flops() / 2
 
 
-def analysed(kind: Any, own: Own) -> dict[str, Any]:
+def analyse(kind: Any, own: Own) -> dict[str, Any]:
     """Analyse; give what is to be told."""
     begin = time.process_time()
-    module, stage = torch_tracing_graph.build_on_meta(lambda: kind(_copied(own.config)).eval())
+    module, stage = torch_tracing_graph.build_on_meta(lambda: kind(_copy(own.config)).eval())
     tracing = Tracing(inputs=own.specs, mode=Mode.INFERENCE, optimizer="none")
     graph = torch_tracing_graph.trace_module(module, stage, tracing)
     graph_costs = AnalysedGraph.of(graph, formulas())
@@ -251,7 +251,7 @@ def analysed(kind: Any, own: Own) -> dict[str, Any]:
     }
 
 
-def tried(name: str, type_: str, tools: list[str], answer: Callable[[dict[str, Any]], None]) -> None:
+def try_class(name: str, type_: str, tools: list[str], answer: Callable[[dict[str, Any]], None]) -> None:
     """Try one class; answer as often as there is more to say."""
     import transformers  # noqa: PLC0415 - heavy
     from transformers import AutoConfig  # noqa: PLC0415 - heavy
@@ -267,7 +267,7 @@ def tried(name: str, type_: str, tools: list[str], answer: Callable[[dict[str, A
         answer({"eligible": True, "size": own.size, "parameters": own.parameters, "counter": own.macs})
         answer({"inputs": {s.name: s.shape for s in own.specs}})
         try:
-            answer(analysed(kind, own))
+            answer(analyse(kind, own))
         except RequestError as error:
             cause = "".join(traceback.format_exception(error.__cause__)) if error.__cause__ else ""
             answer({"error": str(error), "trace": cause[-2500:]})
@@ -280,16 +280,16 @@ def tried(name: str, type_: str, tools: list[str], answer: Callable[[dict[str, A
                 }
             )
         for tool in tools:
-            reply = peers.ask(tool, kind(_copied(own.config)).eval(), (), real(own.specs))
+            reply = peers.ask(tool, kind(_copy(own.config)).eval(), (), real(own.specs))
             answer({f"peer {tool}": [reply.macs, reply.error, reply.seconds]})
 
 
-def alone(name: str, type_: str, tools: list[str]) -> dict[str, Any]:
+def try_in_process(name: str, type_: str, tools: list[str]) -> dict[str, Any]:
     """Try one class in a process of its own."""
     context = multiprocessing.get_context("fork")
     mine, its = context.Pipe(duplex=False)
     answers: dict[str, Any] = {"name": name, "type": type_}
-    process = context.Process(target=_answering, args=(name, type_, tools, its))
+    process = context.Process(target=_answer, args=(name, type_, tools, its))
     process.start()
     its.close()
     end = time.monotonic() + MOST_SECONDS * (1 + len(tools))
@@ -316,14 +316,14 @@ def warm() -> None:
     import transformers.models.llama.modeling_llama  # noqa: PLC0415 - heavy
 
     del transformers
-    tried("LlamaModel", "llama", [], lambda _: None)
+    try_class("LlamaModel", "llama", [], lambda _: None)
 
 
-def _answering(name: str, type_: str, tools: list[str], pipe: Connection) -> None:
+def _answer(name: str, type_: str, tools: list[str], pipe: Connection) -> None:
     torch.set_num_threads(1)
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 - until the end of the process
-    tried(name, type_, tools, pipe.send)
+    try_class(name, type_, tools, pipe.send)
     pipe.close()
 
 
@@ -369,12 +369,12 @@ def report(results: list[dict[str, Any]], tools: list[str]) -> bool:
     for kind, calls in kinds.most_common():
         print(f"  uncounted {kind}: {calls} calls, as {example[kind]}")
     if tools:
-        beside(eligible, tools)
+        print_peers(eligible, tools)
     prompt = all(r["seconds"] < 10 for r in good)
     return share >= 0.97 and prompt and not any(r.get("crash") for r in eligible)
 
 
-def beside(eligible: list[dict[str, Any]], tools: list[str]) -> None:
+def print_peers(eligible: list[dict[str, Any]], tools: list[str]) -> None:
     """Print how many classes each tool can take, and how near it comes to us."""
     compared = [r for r in eligible if f"peer {tools[0]}" in r]
     print(f"\nOf {len(compared)} classes: without an error, within 1 % and 10 % of ours, seconds in all")
@@ -407,7 +407,7 @@ def main() -> int:
     drawn = sorted(todo)
     random.Random(0).shuffle(drawn)
     names = drawn[: options.sample] if options.sample else list(todo)
-    tools = peers.installed() if options.peers else []
+    tools = peers.installed_tools() if options.peers else []
     compared = set(drawn[: options.peers])
     if tools:
         print(
@@ -416,7 +416,7 @@ def main() -> int:
         )
     results = []
     for name in names:
-        results.append(alone(name, todo[name], tools if name in compared else []))
+        results.append(try_in_process(name, todo[name], tools if name in compared else []))
         print(row(results[-1]), flush=True)
         if options.json:
             with options.json.open("a") as file:

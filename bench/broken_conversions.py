@@ -254,7 +254,7 @@ class AroundText(nn.Module):
         return self.network(*self.before(input_ids, attention_mask))
 
 
-def around(before: Any = None, after: Any = None) -> Change:
+def surround(before: Any = None, after: Any = None) -> Change:
     """Put something before or after a network."""
     return lambda network: Around(network, before, after)
 
@@ -264,7 +264,7 @@ def text(before: Any) -> Change:
     return lambda network: AroundText(network, before)
 
 
-def training(path: str) -> Change:
+def switch_to_training(path: str) -> Change:
     """Leave a layer in training mode, as with batch statistics."""
 
     class Training(nn.Module):
@@ -293,7 +293,7 @@ def gates(t: torch.Tensor) -> torch.Tensor:
 
 def only(size: int) -> Change:
     """Freeze the batch: it takes, and gives, so many samples whatever it is called with."""
-    return around(lambda x: x.expand(size, *x.shape[1:]) if len(x) == 1 else x[:size], lambda y: y[:size])
+    return surround(lambda x: x.expand(size, *x.shape[1:]) if len(x) == 1 else x[:size], lambda y: y[:size])
 
 
 def store_as(dtype: torch.dtype) -> Change:
@@ -318,7 +318,7 @@ TORCH: tuple[tuple[str, Callable[[], nn.Module], Change], ...] = (
     ("weights scaled by 1.0001", Mlp, edit("a.weight", lambda t: t * 1.0001)),
     ("sign flipped", Embedder, edit("b.weight", lambda t: -t)),
     ("weights zeroed", Mlp, edit("b.weight", torch.zeros_like)),
-    ("all outputs zero", Mlp, around(after=torch.zeros_like)),
+    ("all outputs zero", Mlp, surround(after=torch.zeros_like)),
     ("one weight zeroed", Mlp, edit("b.weight", lambda t: t.index_put((torch.tensor(3), torch.tensor(5)), torch.tensor(0.0)))),
     ("one kernel zeroed", Cnn, edit("b.weight", lambda t: torch.cat([t[:1] * 0, t[1:]]))),
     ("one row of the embedding lost", Transformer, edit("places.weight", lambda t: torch.cat([t[:1], t[:1], t[2:]]))),
@@ -335,11 +335,11 @@ TORCH: tuple[tuple[str, Callable[[], nn.Module], Change], ...] = (
     ("bias of the query dropped", Transformer, edit("q.bias", torch.zeros_like)),
     ("one bias of the LSTM dropped", Recurrent, edit("lstm.bias_hh_l0", torch.zeros_like)),
     ("bias added twice", Mlp, edit("c.bias", lambda t: 2 * t)),
-    ("two classes swapped", Mlp, around(after=lambda y: y[:, [1, 0, *range(2, 10)]])),
-    ("two classes swapped after a softmax", lambda: Mlp(soft=True), around(after=lambda y: y[:, [0, 1, 3, 2, *range(4, 10)]])),
-    ("classes rotated", Mlp, around(after=lambda y: y.roll(1, -1))),
+    ("two classes swapped", Mlp, surround(after=lambda y: y[:, [1, 0, *range(2, 10)]])),
+    ("two classes swapped after a softmax", lambda: Mlp(soft=True), surround(after=lambda y: y[:, [0, 1, 3, 2, *range(4, 10)]])),
+    ("classes rotated", Mlp, surround(after=lambda y: y.roll(1, -1))),
     ("rows of the last layer swapped, not of its bias", Mlp, edit(LAST, order(1, 0))),
-    ("samples of a batch swapped", Mlp, around(after=lambda y: y.flip(0))),
+    ("samples of a batch swapped", Mlp, surround(after=lambda y: y.flip(0))),
     # constants
     ("epsilon of a batch norm 1e-3 instead of 1e-5", Cnn, put("n.eps", 1e-3)),
     ("epsilon of a batch norm 1e-4 instead of 1e-5", Cnn, put("m.eps", 1e-4)),
@@ -359,21 +359,21 @@ TORCH: tuple[tuple[str, Callable[[], nn.Module], Change], ...] = (
     ("gelu by sigmoid instead of erf", Transformer, put("act", lambda x: x * torch.sigmoid(1.702 * x))),
     ("no activation", Mlp, put("act", lambda x: x)),
     ("softmax left out", lambda: Mlp(soft=True), put("soft", False)),
-    ("log of the softmax", lambda: Mlp(soft=True), around(after=torch.log)),
-    ("softmax over the samples", Mlp, around(after=lambda y: y.softmax(0))),
+    ("log of the softmax", lambda: Mlp(soft=True), surround(after=torch.log)),
+    ("softmax over the samples", Mlp, surround(after=lambda y: y.softmax(0))),
     # normalised differently
-    ("batch statistics instead of running ones", Cnn, training("n")),
+    ("batch statistics instead of running ones", Cnn, switch_to_training("n")),
     ("running mean lost", Cnn, edit("n.running_mean", torch.zeros_like)),
     ("running variance lost", Cnn, edit("m.running_var", torch.ones_like)),
     ("weight of a norm scaled by 0.99", Embedder, edit("n.weight", lambda t: t * 0.99)),
     ("length in L1", Embedder, put("normalise", lambda y: y / y.abs().sum(-1, keepdim=True))),
     ("not normalised", Embedder, put("normalise", lambda y: y)),
     ("normalised over the samples", Embedder, put("normalise", lambda y: y / y.norm(dim=0, keepdim=True))),
-    ("channels in another order", Cnn, around(before=lambda x: x.flip(1))),
-    ("inputs shifted by 0.001", Cnn, around(before=lambda x: x + 1e-3)),
-    ("inputs divided by 255 again", Cnn, around(before=lambda x: x / 255)),
-    ("inputs clipped to -4..4", Mlp, around(before=lambda x: x.clamp(-4, 4))),
-    ("inputs in float16", Mlp, around(before=lambda x: x.half().float())),
+    ("channels in another order", Cnn, surround(before=lambda x: x.flip(1))),
+    ("inputs shifted by 0.001", Cnn, surround(before=lambda x: x + 1e-3)),
+    ("inputs divided by 255 again", Cnn, surround(before=lambda x: x / 255)),
+    ("inputs clipped to -4..4", Mlp, surround(before=lambda x: x.clamp(-4, 4))),
+    ("inputs in float16", Mlp, surround(before=lambda x: x.half().float())),
     # masks
     ("padding mask ignored", Transformer, put("use_mask", False)),
     ("causal mask ignored", Transformer, put("causal", False)),
@@ -383,23 +383,23 @@ TORCH: tuple[tuple[str, Callable[[], nn.Module], Change], ...] = (
     # sizes
     ("batch frozen at 2", Mlp, only(2)),
     ("batch frozen at 1", Cnn, only(1)),
-    ("only the first sample is computed", Mlp, around(before=lambda x: x[:1].expand(x.shape))),
+    ("only the first sample is computed", Mlp, surround(before=lambda x: x[:1].expand(x.shape))),
     ("padding without the average's count", Cnn, put("pool", lambda x: functional.avg_pool2d(x, 3, 2, padding=1, count_include_pad=False))),
     ("largest instead of average pooling", Cnn, put("pool", lambda x: functional.max_pool2d(x, 3, 2, padding=1))),
     ("length frozen: only eight words are read", Transformer, text(lambda i, m: (i, m * (torch.arange(i.shape[1]) < 8)))),
     # values
-    ("NaN for negative sums", Mlp, around(after=lambda y: torch.where(y.sum(-1, keepdim=True) < 0, torch.nan, y))),
-    ("infinity where it is large", Mlp, around(after=lambda y: (y.double() ** 41).float() ** (1 / 41))),
+    ("NaN for negative sums", Mlp, surround(after=lambda y: torch.where(y.sum(-1, keepdim=True) < 0, torch.nan, y))),
+    ("infinity where it is large", Mlp, surround(after=lambda y: (y.double() ** 41).float() ** (1 / 41))),
     ("ids overflow in int8", Transformer, text(lambda i, m: (i.to(torch.int8).long() % 300, m))),
     ("ids clipped at 255", Transformer, text(lambda i, m: (i.clamp(max=255), m))),
-    ("labels overflow", Detector, around(after=lambda y: {**y, "labels": y["labels"] * 100 % 256 // 100})),
-    ("labels in int32", Detector, around(after=lambda y: {**y, "labels": y["labels"].int()})),
-    ("scores in float64", Mlp, around(after=lambda y: y.double())),
-    ("an output is missing", Detector, around(after=lambda y: {n: y[n] for n in ("boxes", "scores")})),
-    ("two outputs swapped", Detector, around(after=lambda y: (y["scores"], y["boxes"], y["labels"]))),
-    ("an axis of one is kept", Recurrent, around(after=lambda y: y[:, None])),
+    ("labels overflow", Detector, surround(after=lambda y: {**y, "labels": y["labels"] * 100 % 256 // 100})),
+    ("labels in int32", Detector, surround(after=lambda y: {**y, "labels": y["labels"].int()})),
+    ("scores in float64", Mlp, surround(after=lambda y: y.double())),
+    ("an output is missing", Detector, surround(after=lambda y: {n: y[n] for n in ("boxes", "scores")})),
+    ("two outputs swapped", Detector, surround(after=lambda y: (y["scores"], y["boxes"], y["labels"]))),
+    ("an axis of one is kept", Recurrent, surround(after=lambda y: y[:, None])),
     ("gates of the LSTM in ONNX's order", Recurrent, lambda n: [edit(f"lstm.{p}_l0", gates)(n) for p in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")] and None),
-    ("time runs backwards", Recurrent, around(before=lambda x: x.flip(1))),
+    ("time runs backwards", Recurrent, surround(before=lambda x: x.flip(1))),
     ("corners aligned", Upscaler, put("resize", lambda x: functional.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=True))),
     ("nearest instead of bilinear", Upscaler, put("resize", lambda x: functional.interpolate(x, scale_factor=2.0, mode="nearest"))),
 )  # fmt: skip
@@ -659,7 +659,7 @@ def run(model: Model, backend: str) -> Source:
 _SCRATCH = tempfile.TemporaryDirectory(prefix="broken-conversions-")
 
 
-def broken(every: int = 1) -> Iterator[tuple[str, bool, str]]:
+def break_conversions(every: int = 1) -> Iterator[tuple[str, bool, str]]:
     """Yield each broken conversion: what is broken, whether it was found, and the sentence."""
     sources: dict[Any, Source] = {}
     for name, kind, change in TORCH[::every]:
@@ -797,7 +797,7 @@ def networks() -> Iterator[tuple[str, nn.Module, Any]]:
     yield from transformers()
 
 
-def right(every: int = 1) -> Iterator[tuple[str, bool, str]]:
+def right_conversions(every: int = 1) -> Iterator[tuple[str, bool, str]]:
     """Yield each right conversion: which, whether it was refused, and the sentence."""
     number = 0
     for name, network, example in networks():
@@ -829,13 +829,13 @@ def ways(source: Source) -> Iterator[tuple[str, Callable[[], Model], str, dict[s
             converter.convert(conversion, files[recipe], opset=None)
         return files[recipe]
 
-    def frozen() -> Model:
+    def freeze() -> Model:
         path = folder / "frozen.pt"
         torch.jit.save(torch.jit.freeze(torch.jit.load(str(convert("torchscript"))).eval()), str(path))
         return load(path, "torchscript")
 
     yield "torchscript", lambda: load(convert("torchscript"), "torchscript"), "torch", {}
-    yield "torchscript, frozen", frozen, "torch", {"threads": 1}
+    yield "torchscript, frozen", freeze, "torch", {"threads": 1}
     yield "program", lambda: load(convert("exported"), "exported"), "torch", {}
     for level in ("disable", "basic", "extended", "all"):
         yield (
@@ -861,7 +861,10 @@ def main() -> int:
     code = 0
     if options.only in {None, "places"}:
         code |= count_places(options.every, verbose=options.verbose)
-    for kind, cases, wrong, limit in (("broken", broken, "missed", 0), ("right", right, "refused", 1)):
+    for kind, cases, wrong, limit in (
+        ("broken", break_conversions, "missed", 0),
+        ("right", right_conversions, "refused", 1),
+    ):
         if options.only not in {None, kind}:
             continue
         total, failures = 0, 0

@@ -60,7 +60,7 @@ class Server:
     knob: str = CONCURRENCY
 
     @property
-    def drowned(self) -> float:
+    def overload_rate(self) -> float:
         """The rate of an open loop at which it is busy all the time."""
         return self.service.workers / self.service.durations.mean
 
@@ -68,7 +68,7 @@ class Server:
         """Give the largest load that holds the bound; 0 for none."""
         if self.knob == CONCURRENCY:
             return sum(1 for slots in range(1, MOST) if self.p99(slots) <= bound)
-        low, high = 0.0, self.drowned
+        low, high = 0.0, self.overload_rate
         for _ in range(40):
             middle = (low + high) / 2
             low, high = (middle, high) if self.p99(middle) <= bound else (low, middle)
@@ -136,7 +136,7 @@ def markov(workers: int, seconds: float) -> Server:
     )
 
 
-def wandering(seconds: float, sigma: float, rho: float) -> Durations:
+def correlated_durations(seconds: float, sigma: float, rho: float) -> Durations:
     """Give times of a worker whose speed wanders: their logarithms are an AR(1) process."""
 
     def draw(rng: np.random.Generator, count: int) -> np.ndarray:
@@ -173,11 +173,11 @@ def one_worker(durations: Durations) -> Callable[[float], float]:
 SERVERS: dict[str, Server] = {
     "M/M/4, 10 ms": markov(4, 0.010),
     "one worker, lognormal": closed_worker(lognormal(0.004, 0.5)),
-    "one worker, correlated": closed_worker(wandering(0.004, 0.4, 0.95)),
+    "one worker, correlated": closed_worker(correlated_durations(0.004, 0.4, 0.95)),
     "rate, M/M/1, 4 ms": open_markov(1, 0.004),
     "rate, M/M/4, 10 ms": open_markov(4, 0.010),
     "rate, lognormal": open_worker(lognormal(0.004, 0.5)),
-    "rate, correlated": open_worker(wandering(0.004, 0.4, 0.95)),
+    "rate, correlated": open_worker(correlated_durations(0.004, 0.4, 0.95)),
 }
 
 
@@ -253,7 +253,9 @@ def ours(meter: Meter, bound: float, seconds: float) -> Found:
     constraint = Constraint(query=Query(metric="latency", statistic="p99"), at_most=True, bound=bound)
     search = CapacitySearch(bounds=(constraint,), most=MOST)
     if meter.server.knob == RATE:  # a user begins anywhere between a hundredth and three times of it
-        first = meter.server.drowned * float(np.exp(np.random.default_rng(meter.seed).uniform(-4.6, 1.1)))
+        first = meter.server.overload_rate * float(
+            np.exp(np.random.default_rng(meter.seed).uniform(-4.6, 1.1))
+        )
         search = CapacitySearch(bounds=(constraint,), knob=RATE, start=first, most=1024 * first)
     history: list[LoadPoint] = []
     while isinstance(step := propose(search, history), NextLoad):

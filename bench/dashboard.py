@@ -120,7 +120,7 @@ def measure(tree: Path, store: Path) -> bool:
     """Measure the dashboard of a checkout; return whether it missed a goal."""
     os.environ["MODELDYNO_STORE"] = f"sqlite:///{store}"
     size = store.stat().st_size
-    with served(tree) as (process, address):
+    with serve_dashboard(tree) as (process, address):
         idle = psutil.Process(process.pid).memory_info().rss
         alone = {path: fetch(address + path) for path in ALONE}
         painted = largest_paint(address)
@@ -172,7 +172,7 @@ def measure(tree: Path, store: Path) -> bool:
 
 
 @contextmanager
-def served(tree: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def serve_dashboard(tree: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run the dashboard of a checkout; give its process and its address."""
     process = subprocess.Popen(
         [sys.executable, "-m", "modeldyno", "ui", "--port", "0"],

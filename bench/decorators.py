@@ -159,7 +159,7 @@ def compare_operators(rounds: int = 40) -> None:
         with torch.no_grad():
             network(batch)
 
-    def alone(*, reads: bool = False, stacks: bool = False) -> None:
+    def run_profiler(*, reads: bool = False, stacks: bool = False) -> None:
         with profile(
             activities=[ProfilerActivity.CPU], record_shapes=True, profile_memory=True, with_stack=stacks
         ) as recorded:
@@ -173,9 +173,9 @@ def compare_operators(rounds: int = 40) -> None:
     ours()  # the data flow of the first one is followed
     kinds: dict[str, Callable[[], None]] = {
         "plain": step,
-        "torch.profiler": alone,
-        "torch.profiler, stacks": lambda: alone(stacks=True),
-        "torch.profiler, and its table": lambda: alone(reads=True),
+        "torch.profiler": run_profiler,
+        "torch.profiler, stacks": lambda: run_profiler(stacks=True),
+        "torch.profiler, and its table": lambda: run_profiler(reads=True),
         "with profiled, ops=True": ours,
     }
     times: dict[str, list[float]] = {name: [] for name in kinds}

@@ -259,7 +259,7 @@ def _any_worse(drawn: Numbers, says: Callable[[Numbers_, Numbers_], bool], slowd
     return False
 
 
-def _fixed(before: Numbers_, after: Numbers_) -> bool:
+def _exceeds_threshold(before: Numbers_, after: Numbers_) -> bool:
     """A threshold of 10 % on the means."""
     return statistics.fmean(after) > 1.1 * statistics.fmean(before)
 
@@ -287,7 +287,7 @@ def _gap(before: Numbers_, after: Numbers_) -> bool:
 
 RIVALS = {
     "a threshold of 10 %, one run a side": _once,
-    "a threshold of 10 % on the means": _fixed,
+    "a threshold of 10 % on the means": _exceeds_threshold,
     "Mann-Whitney, p < 0.05": _ranks,
     "NVBench's: [min, q3] apart": _gap,
     "asv's: factor 1.1 and p < 0.002": _factor_and_ranks,
@@ -330,12 +330,12 @@ def live(pool: Path, name: str, comparisons: int, budget: float, scratch: Path) 
             kept["runs"].append(done[-1])
             kept["environments"][str(session)] = _environment(baseline, request.job())
             _write(pool, kept)
-            print(_counted(done), flush=True)
-    print(_counted(done))
+            print(_describe_gates(done), flush=True)
+    print(_describe_gates(done))
     sys.exit(sum(run["verdict"] == "broken" for run in done) > math.ceil(0.02 * comparisons))
 
 
-def _counted(done: Sequence[dict[str, Any]]) -> str:
+def _describe_gates(done: Sequence[dict[str, Any]]) -> str:
     """Say how the gates went."""
     if not done:
         return "no gates"

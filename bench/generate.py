@@ -66,7 +66,7 @@ def ours(session: CanGenerate, prompt: torch.Tensor, tokens: int) -> Way:
     """What the probe ``generate`` times: each step by itself."""
     decoding = session.decoding({"input_ids": prompt.numpy()}, tokens)
 
-    def generated() -> tuple[list[int], list[Stamp]]:
+    def generate() -> tuple[list[int], list[Stamp]]:
         chosen, gaps = [], []
         with closing(decoding.tokens()) as steps:
             for _ in range(tokens):
@@ -76,7 +76,7 @@ def ours(session: CanGenerate, prompt: torch.Tensor, tokens: int) -> Way:
                 chosen.append(int(token))
         return chosen, gaps[1:]
 
-    return generated
+    return generate
 
 
 class Notes(BaseStreamer):  # type: ignore[misc]  # of no type that is known here
@@ -98,7 +98,7 @@ class Notes(BaseStreamer):  # type: ignore[misc]  # of no type that is known her
 def theirs(net: Any, prompt: torch.Tensor, tokens: int) -> Way:
     """``generate`` with a streamer."""
 
-    def generated() -> tuple[list[int], list[Stamp]]:
+    def generate() -> tuple[list[int], list[Stamp]]:
         notes = Notes()
         mask = torch.ones_like(prompt)
         net.generate(
@@ -111,13 +111,13 @@ def theirs(net: Any, prompt: torch.Tensor, tokens: int) -> Way:
         )
         return notes.tokens[1:], [since(*pair) for pair in pairwise(notes.times[1:])]
 
-    return generated
+    return generate
 
 
 def bare(net: Any, prompt: torch.Tensor, tokens: int) -> Way:
     """The least that a greedy loop can do."""
 
-    def generated() -> tuple[list[int], list[Stamp]]:
+    def generate() -> tuple[list[int], list[Stamp]]:
         chosen: list[int] = []
         gaps: list[Stamp] = []
         ids, cache = prompt, None
@@ -129,7 +129,7 @@ def bare(net: Any, prompt: torch.Tensor, tokens: int) -> Way:
             chosen.append(int(ids))
         return chosen, gaps[1:]
 
-    return generated
+    return generate
 
 
 def compare(ways: dict[str, Way], rounds: int) -> dict[str, list[tuple[float, float]]]:

@@ -38,7 +38,7 @@ GUARD, CHILDREN = "servers.supervisor", ("runtime.worker", "runtime.serve_worker
 """What the processes that end a server, and those that started it, run."""
 
 
-def marked(word: str) -> dict[int, str]:
+def marked_processes(word: str) -> dict[int, str]:
     """Give the living processes of a round: number to command line."""
     commands = {}
     for place in Path("/proc").glob("[0-9]*"):
@@ -48,7 +48,7 @@ def marked(word: str) -> dict[int, str]:
     return commands
 
 
-def started(backend: str, folder: Path, word: str, *, serves: bool = False) -> subprocess.Popen[bytes]:
+def start_command(backend: str, folder: Path, word: str, *, serves: bool = False) -> subprocess.Popen[bytes]:
     """Begin a short load, or a server that stays."""
     arguments = ["serve"] if serves else ["load", "-c", "2", "--duration", "1s"]
     command = [sys.executable, "-m", "modeldyno", *arguments, str(MODEL), "--backend", backend]
@@ -61,11 +61,11 @@ def started(backend: str, folder: Path, word: str, *, serves: bool = False) -> s
     )
 
 
-def watched(main: subprocess.Popen[bytes], word: str) -> Iterator[str]:
+def watch_stages(main: subprocess.Popen[bytes], word: str) -> Iterator[str]:
     """Say again and again where it stands: before, start, load, stop, after."""
     now = "before"
     while main.poll() is None:
-        text = "\n".join(marked(word).values())
+        text = "\n".join(marked_processes(word).values())
         if "loadgen.driver" in text:
             now = "load"
         elif GUARD in text:
@@ -80,8 +80,8 @@ def spans(backend: str) -> dict[str, float]:
     """Give how long the server starts, is loaded, and stops, when nobody kills."""
     moments: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="kills-") as folder:
-        main = started(backend, Path(folder), "whole")
-        for now in watched(main, "whole"):
+        main = start_command(backend, Path(folder), "whole")
+        for now in watch_stages(main, "whole"):
             moments.setdefault(now, []).append(time.monotonic())
     if main.returncode or "load" not in moments:
         raise SystemExit(
@@ -100,18 +100,18 @@ def stage(commands: dict[int, str]) -> str:
     return "server" if GUARD in text else "no server"
 
 
-def left(folder: Path, word: str, names: set[str]) -> list[str]:
+def leftovers(folder: Path, word: str, names: set[str]) -> list[str]:
     """Name what should not be there any more; `names` are those of the servers' directories."""
     folders = [path.name for path in folder.glob("modeldyno-*") if path.is_dir()]
     regions = [path.name for name in names for path in SHARED.glob(f"{name}*")]
-    return [*marked(word).values(), *folders, *regions]
+    return [*marked_processes(word).values(), *folders, *regions]
 
 
 def start_time(backend: str) -> float:
     """Give how long `modeldyno serve` takes until its server has answered."""
     with tempfile.TemporaryDirectory(prefix="kills-") as name:
         folder, begin = Path(name), time.monotonic()
-        main = started(backend, folder, "whole", serves=True)
+        main = start_command(backend, folder, "whole", serves=True)
         while not list((folder / "state").rglob("*.json")):
             if main.poll() is not None:
                 raise SystemExit(f"serve ended with exit code {main.returncode}; is {backend} installed?")
@@ -122,7 +122,7 @@ def start_time(backend: str) -> float:
     return spent
 
 
-def killed(
+def kill_command(
     backend: str, phase: str, delay: float, grace: float, *, child: bool, serves: bool = False
 ) -> tuple[str, float, list[str]]:
     """Kill a load so long after a phase has begun; what serves, after its own beginning.
@@ -132,12 +132,12 @@ def killed(
     word = f"{os.getpid()}-{random.getrandbits(64):x}"
     with tempfile.TemporaryDirectory(prefix="kills-") as name:
         folder = Path(name)
-        main = started(backend, folder, word, serves=serves)
+        main = start_command(backend, folder, word, serves=serves)
         if not serves:
-            next((now for now in watched(main, word) if now in {phase, "after"}), None)
+            next((now for now in watch_stages(main, word) if now in {phase, "after"}), None)
         with suppress(subprocess.TimeoutExpired):
             main.wait(delay)
-        there = marked(word)
+        there = marked_processes(word)
         started_it = [pid for pid, command in there.items() if any(name in command for name in CHILDREN)]
         victims = started_it if child else []
         for pid in victims or [main.pid]:
@@ -151,11 +151,11 @@ def killed(
             end = time.monotonic() if main.poll() is None else end
         main.poll()
         names = set(re.findall(r"/(modeldyno-\w+-\w+)", "\n".join(there.values())))
-        while (survivors := left(folder, word, names)) and time.monotonic() - end < grace:
+        while (survivors := leftovers(folder, word, names)) and time.monotonic() - end < grace:
             time.sleep(POLL)
             main.poll()
         spent = time.monotonic() - end
-        for pid in marked(word):
+        for pid in marked_processes(word):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         main.wait()
@@ -182,7 +182,7 @@ def main() -> None:
         name = list(phases)[number % len(phases)]
         delay = chance.uniform(0, phases[name])
         child = bool(number % 2)
-        during, spent, survivors = killed(
+        during, spent, survivors = kill_command(
             options.backend, name, delay, options.grace, child=child, serves=serves
         )
         stages[during] += 1

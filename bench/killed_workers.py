@@ -73,7 +73,7 @@ class Counts:
     """Seconds from the loss of a worker to when its task was last seen to be its own."""
 
 
-def opened(url: str, lease: float) -> SqlRegistry:
+def open_registry(url: str, lease: float) -> SqlRegistry:
     """Open the registry of a store, with a lease as short as the test wants it."""
     return SqlRegistry(database.connect(url)[0], Path(tempfile.gettempdir()), lease=lease)
 
@@ -93,7 +93,7 @@ def let_clock_step() -> None:
 def work(url: str, lease: float, log: Path, seed: int) -> NoReturn:
     """Be a worker until killed; each finish is written down, with whether it was taken."""
     chance = random.Random(seed)
-    registry = opened(url, lease)
+    registry = open_registry(url, lease)
     me = a_worker(str(os.getpid()))
     with log.open("a", buffering=1) as lines:
         while True:
@@ -119,7 +119,7 @@ def outcome(task: Task, chance: random.Random) -> Outcome:
     return Outcome(state=TaskState.DONE, result=result, figure=a_figure(task, result=result.id))
 
 
-def started(work_: Callable[[int], NoReturn], seed: int) -> int:
+def start_worker(work_: Callable[[int], NoReturn], seed: int) -> int:
     """Start a worker: a process of its own that shares nothing but the database."""
     pid = os.fork()
     if pid == 0:
@@ -151,14 +151,14 @@ def run(options: argparse.Namespace, url: str, folder: Path) -> dict[str, object
     def new() -> int:
         seed = options.seed * 1_000_000 + len(logs)
         logs.append(folder / f"{seed}.log")
-        return started(one, seed)
+        return start_worker(one, seed)
 
     let_clock_step()
     counts = Counts()
     workers = [new() for _ in range(options.workers)]
     stopped: dict[int, float] = {}
     begin = time.monotonic()
-    watcher = opened(url, options.lease)
+    watcher = open_registry(url, options.lease)
     try:
         while (left := still_open(watcher, counts)) or more(counts, options):
             if time.monotonic() - begin > options.limit:
@@ -168,7 +168,7 @@ def run(options: argparse.Namespace, url: str, folder: Path) -> dict[str, object
                 first = options.tasks + 1
                 watcher.enqueue([a_task(version, n) for n in range(first, first + 100)])
                 options.tasks += 100
-            hit(workers, stopped, counts, options, chance, new)
+            hit_worker(workers, stopped, counts, options, chance, new)
             time.sleep(chance.uniform(0, options.pause))
         seconds = time.monotonic() - begin
         time.sleep(3 * options.lease if stopped else 0)
@@ -193,7 +193,7 @@ def more(counts: Counts, options: argparse.Namespace) -> bool:
     )
 
 
-def hit(
+def hit_worker(
     workers: list[int],
     stopped: dict[int, float],
     counts: Counts,

@@ -86,7 +86,7 @@ MODELS: dict[str, Callable[[], Made]] = {
 }  # fmt: skip
 
 
-def watched(model: Model, inputs: dict[str, torch.Tensor], calls: int, **settings: KnobValue) -> Attribution:
+def watch(model: Model, inputs: dict[str, torch.Tensor], calls: int, **settings: KnobValue) -> Attribution:
     """Make calls as the probe does: plain and watched in turns, after some of both to warm up."""
     feed = {name: value.numpy() for name, value in inputs.items()}
     backend = plugins.backend("torch" if model.form == Form.TORCH else "onnxruntime")
@@ -105,7 +105,7 @@ def make_model(form: str, value: Any) -> Model:
     return Model(identity=identity, form=form, value=value, inputs=())
 
 
-def exported(made: Made, calls: int, threads: int) -> Attribution:
+def watch_exported(made: Made, calls: int, threads: int) -> Attribution:
     """Export a network, and watch it in ONNX Runtime."""
     net, inputs = made
     with TemporaryDirectory() as folder:
@@ -115,21 +115,21 @@ def exported(made: Made, calls: int, threads: int) -> Attribution:
             program = torch.onnx.export(net, (), kwargs=inputs, dynamo=True, verbose=False)
         assert program is not None
         program.save(path, external_data=True)
-        return watched(make_model(Form.ONNX, path), inputs, calls, intra_threads=threads)
+        return watch(make_model(Form.ONNX, path), inputs, calls, intra_threads=threads)
 
 
-def profiled(net: nn.Module, inputs: dict[str, torch.Tensor]) -> float:
+def profiler_overhead(net: nn.Module, inputs: dict[str, torch.Tensor]) -> float:
     """Give the overhead of torch.profiler with shapes and stacks, in turns with plain calls."""
     activities = [torch.profiler.ProfilerActivity.CPU]
     plain, heavy = [], []
     for _ in range(_ROUNDS):
-        plain.append(_timed(lambda: net(**inputs)))
+        plain.append(_time_call(lambda: net(**inputs)))
         with torch.profiler.profile(activities=activities, record_shapes=True, with_stack=True):
-            heavy.append(_timed(lambda: net(**inputs)))
+            heavy.append(_time_call(lambda: net(**inputs)))
     return median(heavy) / median(plain)
 
 
-def alone(net: nn.Module, inputs: dict[str, torch.Tensor], calls: int) -> dict[str, tuple[str, float]]:
+def time_leaves(net: nn.Module, inputs: dict[str, torch.Tensor], calls: int) -> dict[str, tuple[str, float]]:
     """Time each leaf by itself on the inputs of its last call, all in turns; with what makes leaves alike."""
     call_by_path: dict[str, tuple[Any, Any, str]] = {}
 
@@ -150,11 +150,11 @@ def alone(net: nn.Module, inputs: dict[str, torch.Tensor], calls: int) -> dict[s
     times: dict[str, list[float]] = {path: [] for path in call_by_path}
     for _ in range(calls):
         for path, (args, kwargs, _likeness) in call_by_path.items():
-            times[path].append(_timed(partial(leaves[path], *args, **kwargs)))
+            times[path].append(_time_call(partial(leaves[path], *args, **kwargs)))
     return {path: (call_by_path[path][2], lower_quartile(durations)) for path, durations in times.items()}
 
 
-def _timed(call: Callable[[], Any]) -> float:
+def _time_call(call: Callable[[], Any]) -> float:
     begin = time.perf_counter_ns()
     call()
     return (time.perf_counter_ns() - begin) * 1e-9
@@ -192,10 +192,10 @@ def describe(attribution: Attribution) -> str:
 def report(name: str, made: Made, calls: int) -> None:
     """Print the figures of one network in torch."""
     net, inputs = made
-    attribution = watched(make_model(Form.TORCH, net), inputs, calls, device="cpu")
+    attribution = watch(make_model(Form.TORCH, net), inputs, calls, device="cpu")
     with torch.inference_mode():
-        rows = costliest(attribution, alone(net, inputs, max(_ROUNDS, calls // 2)))
-        theirs = profiled(net, inputs)
+        rows = costliest(attribution, time_leaves(net, inputs, max(_ROUNDS, calls // 2)))
+        theirs = profiler_overhead(net, inputs)
     rank = spearman([row[1] for row in rows], [row[2] for row in rows])
     print(
         f"\n{name}: {describe(attribution)}; torch.profiler with shapes and stacks x {theirs:.2f}; "
@@ -222,7 +222,7 @@ def main() -> None:
         if options.skip != "torch":
             report(name, make(), options.calls)
         if options.skip != "onnxruntime":
-            attribution = exported(make(), options.calls, options.threads)
+            attribution = watch_exported(make(), options.calls, options.threads)
             print(f"{name}, ONNX Runtime: {describe(attribution)}", flush=True)
 
 

@@ -46,7 +46,7 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MODELDYNO_STORE"] = f"sqlite:///{folder}/store.db"
-        cpu, wall, size = storing(Path(folder) / "store.db", options.seconds)
+        cpu, wall, size = time_storing(Path(folder) / "store.db", options.seconds)
         print(f"storing {SECONDS_KEPT} seconds: {cpu * 1e3:.2f} ms of processor time, {wall * 1e3:.2f} ms, "
               f"{size / 1e3:.1f} kB a second")  # fmt: skip
         in_turns(options.rounds)
@@ -68,7 +68,7 @@ def summing_up(rate: int, seconds: int) -> float:
     return spent / seconds
 
 
-def storing(path: Path, times: int) -> tuple[float, float, float]:
+def time_storing(path: Path, times: int) -> tuple[float, float, float]:
     """Return processor time and time of storing a load once, and the bytes of its log."""
     row = LiveSecond(at=1.0, answered=1000, failed=0, p50=0.00123456789, p99=0.0123456789, worst=0.123456789)
     load = LiveLoad(name="m", load="concurrency 8", seconds=(row,) * SECONDS_KEPT, **new_identity())

@@ -47,32 +47,32 @@ def main() -> None:
     """Measure both, ours first."""
     # What transformers imports when it first makes one.
     LlamaForCausalLM(LlamaConfig(num_hidden_layers=1, hidden_size=64, intermediate_size=64, vocab_size=100))
-    table, held = formulas(), _held()
+    table, held = formulas(), _memory_held()
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "config.json").write_text(json.dumps(CONFIG))
-        (model, analysed), seconds = _timed(lambda: _analysed(directory, table))
+        (model, analysed), seconds = _time_work(lambda: _analyse(directory, table))
     graph: Graph = analysed.graph
     print(
         f"ours: {analysed.totals().macs:,} MACs, {len(graph.modules):,} modules, {len(graph.ops):,} operators"
     )
-    print(f"ours: {seconds:.2f} s of CPU, {(_held() - held) / 2**20:.0f} MiB above the imports")
+    print(f"ours: {seconds:.2f} s of CPU, {(_memory_held() - held) / 2**20:.0f} MiB above the imports")
     traces = TraceCache(lambda sizes: _at(model, {**SIZES, **sizes}), table, SIZES)
-    elsewhere, seconds = _timed(lambda: SizeExtrapolator(traces, GRID))
+    elsewhere, seconds = _time_work(lambda: SizeExtrapolator(traces, GRID))
     print(
         f"ours: formulas in batch and seq from 8 traces, {seconds:.2f} s; {elsewhere.family.text()['macs']}"
     )
-    _, seconds = _timed(lambda: [elsewhere.at({"batch": 32, "seq": 1024}) for _ in range(10)])
+    _, seconds = _time_work(lambda: [elsewhere.at({"batch": 32, "seq": 1024}) for _ in range(10)])
     print(f"ours: another size {seconds * 100:.1f} ms")
     ids = torch.zeros((1, SIZES["seq"]), dtype=torch.int64, device="meta")
     mask = torch.zeros((1, 1, SIZES["seq"], SIZES["seq"]), dtype=torch.bool, device="meta")
     with torch.device("meta"):
-        module, building = _timed(lambda: LlamaForCausalLM(LlamaConfig(**CONFIG)).eval())
+        module, building = _time_work(lambda: LlamaForCausalLM(LlamaConfig(**CONFIG)).eval())
     with FlopCounterMode(display=False) as counter:
-        _, seconds = _timed(lambda: module(ids, attention_mask=mask))
+        _, seconds = _time_work(lambda: module(ids, attention_mask=mask))
     print(f"FlopCounterMode: {counter.get_total_flops() // 2:,} MACs, {building + seconds:.2f} s of CPU")
 
 
-def _analysed(directory: str, table: Mapping[str, Any]) -> tuple[Model, AnalysedGraph]:
+def _analyse(directory: str, table: Mapping[str, Any]) -> tuple[Model, AnalysedGraph]:
     model = hf_config.look(ModelRef(scheme="hf-config", locator=directory), seed=0, trust=False)
     analysed = AnalysedGraph.of(_at(model, SIZES), table)
     cost_by_module(analysed.graph, analysed.counts)
@@ -85,12 +85,12 @@ def _at(model: Model, sizes: Mapping[str, int]) -> Graph:
     return model.graph(Tracing(inputs=inputs, sizes=sizes))
 
 
-def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
+def _time_work(work: Callable[[], Any]) -> tuple[Any, float]:
     begin = time.process_time()
     return work(), time.process_time() - begin
 
 
-def _held() -> int:
+def _memory_held() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 

@@ -148,7 +148,7 @@ async def call_by_aio(port: int, concurrency: int, seconds: float) -> None:
 
 
 @contextmanager
-def serving(kind: str) -> Iterator[int]:
+def run_server(kind: str) -> Iterator[int]:
     """Run a server in a process and on a core of its own."""
     command = [sys.executable, __file__, "--be", kind, "--core", str(max(CORES))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -172,7 +172,7 @@ def target(transport: Transport, port: int) -> Target:
     )
 
 
-def driven(aim: Target, load: Load, seconds: float) -> tuple[Records, DriverUsage]:
+def drive(aim: Target, load: Load, seconds: float) -> tuple[Records, DriverUsage]:
     """Drive for so long; give the records and what the driver cost."""
     with run_load_drivers(aim, load) as crew:
         parts, end = [], time.monotonic() + seconds
@@ -184,7 +184,7 @@ def driven(aim: Target, load: Load, seconds: float) -> tuple[Records, DriverUsag
 
 def ours(transport: Transport, port: int, concurrency: int, seconds: float) -> Cost:
     """Drive a closed loop."""
-    records, usage = driven(target(transport, port), Load(concurrency=concurrency), seconds)
+    records, usage = drive(target(transport, port), Load(concurrency=concurrency), seconds)
     assert records.fine.mean() > 0.999, "the server failed"
     return len(records) / usage.wall, usage.cpu / len(records)
 
@@ -246,7 +246,7 @@ def alternate(clients: dict[str, Callable[[int], Cost]], options: argparse.Names
 def http(options: argparse.Namespace) -> None:
     """Part 1."""
     print("HTTP/1.1, a trivial server:")
-    with serving("http") as port:
+    with run_server("http") as port:
         clients: dict[str, Callable[[int], Cost]] = {
             "modeldyno": lambda many: ours(Transport.HTTP, port, many, options.seconds)
         }
@@ -260,7 +260,7 @@ def http(options: argparse.Namespace) -> None:
 def grpc(options: argparse.Namespace) -> None:
     """Part 2."""
     print("gRPC, a trivial server:")
-    with serving("grpc") as port:
+    with run_server("grpc") as port:
         clients: dict[str, Callable[[int], Cost]] = {
             "modeldyno": lambda many: ours(Transport.GRPC, port, many, options.seconds),
             "grpc.aio": lambda many: aio(port, many, options.seconds),
@@ -271,10 +271,10 @@ def grpc(options: argparse.Namespace) -> None:
 def lag(options: argparse.Namespace) -> None:
     """Part 3."""
     print("Open loop, Poisson at 2,000/s:")
-    with serving("http") as port:
+    with run_server("http") as port:
         for _ in range(options.rounds):
             load = Load(arrivals=Arrivals.POISSON, rate=2000.0)
-            records, usage = driven(target(Transport.HTTP, port), load, options.seconds)
+            records, usage = drive(target(Transport.HTTP, port), load, options.seconds)
             late = (records.sent - records.due) / 1e9
             p50, p99, most = np.percentile(late, [50, 99, 100])
             verdict = "holds" if p99 <= LAG_BOUND else "does not hold"

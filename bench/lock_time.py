@@ -96,13 +96,13 @@ def _measure(name: str, reference: str, policy: Policy, folder: Path) -> Times:
 
 def _timing_lock(lock: Callable[..., Any], times: Times, folder: Path) -> Callable[..., Any]:
     @contextmanager
-    def timed(device: str, who: str) -> Iterator[str | None]:
+    def time_lock(device: str, who: str) -> Iterator[str | None]:
         with lock(device, who, folder=folder) as holder:
             begin = time.monotonic()
             yield holder
             times.held += time.monotonic() - begin
 
-    return timed
+    return time_lock
 
 
 def _watching_run(times: Times) -> Callable[..., JudgedResult]:

@@ -173,7 +173,7 @@ def models(folder: Path) -> dict[str, str]:
     return {**named, "cnn.py": f"torch:{source}:make"}
 
 
-def measured(result: Result) -> dict[str, float]:
+def known_values(result: Result) -> dict[str, float]:
     """Give what is known; the plain quantile of a percentile that is no claim."""
     values = {}
     for answer in trial_answers(result.measurements):
@@ -185,7 +185,9 @@ def measured(result: Result) -> dict[str, float]:
     return values
 
 
-def passed(surface: Surface, model: str, space: Space, draw: random.Random) -> Iterator[tuple[Point, Any]]:
+def measure_points(
+    surface: Surface, model: str, space: Space, draw: random.Random
+) -> Iterator[tuple[Point, Any]]:
     """Measure every point once: configurations in a random order, the loads of one rising."""
     groups: dict[tuple[Any, ...], list[Point]] = {}
     for point in space.points():
@@ -212,7 +214,7 @@ def passed(surface: Surface, model: str, space: Space, draw: random.Random) -> I
                 except ModelDynoError as error:
                     yield point, str(error)
                     continue
-                yield point, result.failures[0].message if result.failures else measured(result)
+                yield point, result.failures[0].message if result.failures else known_values(result)
 
 
 def goals(rows: Iterable[dict[str, Any]], bounded: str) -> list[dict[str, Any]]:
@@ -245,7 +247,7 @@ def record(name: str, surface: Surface, model: str, passes: int) -> None:
     done = max(len(row["runs"]) for row in rows.values())
     for number in range(done, passes):
         begin = time.perf_counter()
-        for point, outcome in passed(surface, model, space, random.Random(number)):
+        for point, outcome in measure_points(surface, model, space, random.Random(number)):
             row = rows[json.dumps(point)]
             if isinstance(outcome, dict):
                 row["runs"].append(outcome)

@@ -81,7 +81,7 @@ class Storages(TorchDispatchMode):
                     self.now += self.live[reference]
 
 
-def counted(call: Callable[[], object]) -> int:
+def count_bytes(call: Callable[[], object]) -> int:
     """Give the most bytes that tensors made by a call took at once."""
     gc.collect()
     with Storages() as storages:
@@ -102,7 +102,7 @@ def plain(module: nn.Module, inputs: dict[str, Tensor], mode: str) -> Callable[[
     optimizer = torch.optim.AdamW(module.parameters(), lr=0.0)
 
     def step() -> None:
-        leaves = [leaf for leaf in pytree.tree_leaves(opened(call())) if static.differs(leaf)]
+        leaves = [leaf for leaf in pytree.tree_leaves(open_cache(call())) if static.differs(leaf)]
         loss = total([leaf.square().sum() for leaf in leaves])
         del leaves
         loss.backward()
@@ -119,10 +119,10 @@ def total(parts: list[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else parts[0] + total(parts[1:])
 
 
-def opened(output: Any) -> Any:
+def open_cache(output: Any) -> Any:
     """Open a cache of keys and values, which torch's trees do not know."""
     if isinstance(output, dict):
-        return {key: opened(value) for key, value in output.items()}
+        return {key: open_cache(value) for key, value in output.items()}
     layers = getattr(output, "layers", None)
     return output if layers is None else [(layer.keys, layer.values) for layer in layers]
 
@@ -130,7 +130,7 @@ def opened(output: Any) -> Any:
 # -- ours --------------------------------------------------------------------------------------------------
 
 
-def recorded(module: nn.Module, inputs: dict[str, Tensor], mode: str) -> AllocationRecord:
+def record_allocations(module: nn.Module, inputs: dict[str, Tensor], mode: str) -> AllocationRecord:
     """Have the product watch the same."""
     model = objects.load(objects.offer(module, example=inputs), seed=0, trust=False)
     assert model.example is not None
@@ -163,9 +163,9 @@ def row(case: models.Case, mode: str) -> tuple[int, dict[str, float | None]]:
     with static.peers.quiet():
         torch.manual_seed(0)
         module, inputs = static.built(case, "sdpa")
-        ours = recorded(module, inputs, mode)
+        ours = record_allocations(module, inputs, mode)
         call = plain(module, inputs, mode)
-        record, count = recorded_peak(call), counted(call)
+        record, count = recorded_peak(call), count_bytes(call)
         try:
             result = modeldyno.inspect(module, example=inputs, mode=mode, inline=True)  # type: ignore[attr-defined]
             predicted = result["activation_peak"]

@@ -73,7 +73,7 @@ def main() -> int:
     options = parser.parse_args()
     torch.set_num_threads(1)
     tools = [OURS] if hasattr(modeldyno, "inspect") else []
-    tools += [] if options.alone else peers.installed()
+    tools += [] if options.alone else peers.installed_tools()
     cases = [case for case in CASES if options.only in case.name]
     for tool in tools:
         ask(tool, CASES[0])  # the first call imports and compiles

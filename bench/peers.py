@@ -153,7 +153,7 @@ PEERS: dict[str, tuple[str, Callable[[nn.Module, Arguments, Options], Found]]] =
 """Name to its module and its function."""
 
 
-def installed() -> list[str]:
+def installed_tools() -> list[str]:
     """Name the tools that are here, after importing them: that is no part of their time."""
     logging.disable(logging.WARNING)
     names = []
@@ -178,7 +178,7 @@ def ask(name: str, module: nn.Module, args: Arguments, kwargs: Options | None = 
 def answer(call: Callable[[], Found]) -> Answer:
     """Call, without what it prints, and tell how it went."""
     begin = time.process_time()
-    with quiet(), restored(), torch.no_grad():
+    with quiet(), restore_patches(), torch.no_grad():
         try:
             macs, uncounted = call()
         except Exception as error:  # noqa: BLE001 - any tool may fail in any way
@@ -196,7 +196,7 @@ def quiet() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def restored() -> Iterator[None]:
+def restore_patches() -> Iterator[None]:
     """Undo what a tool that failed has left patched."""
     spaces: tuple[Any, ...] = (torch, torch.nn.functional, torch.Tensor)
     before = [dict(vars(space)) for space in spaces]

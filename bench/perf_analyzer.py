@@ -165,9 +165,9 @@ def main() -> None:
                 report(protocol, concurrency, target, command, environment, options)
 
 
-def undisturbed(measure: Callable[[], Figure | None]) -> tuple[Figure | None, bool]:
+def measure_undisturbed(measure: Callable[[], Figure | None]) -> tuple[Figure | None, bool]:
     """Measure, and say whether too much of the time was taken away."""
-    before, begin = stolen_time.stolen(), time.monotonic()
+    before, begin = stolen_time.stolen_seconds(), time.monotonic()
     figure = measure()
     return figure, stolen_time.share(before, time.monotonic() - begin) > stolen_time.LIMIT
 
@@ -185,12 +185,14 @@ def report(
     peer: list[Figure] = []
     tries = left = 0
     while len(own) < options.rounds and left < 3 * options.rounds:
-        stolen_time.apply_settings()
-        mine, taken = undisturbed(lambda: ours(target, concurrency, options.seconds, options.drivers))
+        stolen_time.settle()
+        mine, taken = measure_undisturbed(lambda: ours(target, concurrency, options.seconds, options.drivers))
         them = None
         while not taken and them is None and tries < TRIES + options.rounds - 1:
-            stolen_time.apply_settings()
-            them, taken = undisturbed(lambda: theirs(command, environment, concurrency, options.seconds))
+            stolen_time.settle()
+            them, taken = measure_undisturbed(
+                lambda: theirs(command, environment, concurrency, options.seconds)
+            )
             tries += not taken
         if taken:
             left += 1

@@ -38,7 +38,7 @@ Found = tuple[tuple[Change, ...], tuple[Cause, ...]]
 """What has moved, and what by."""
 
 
-def compared(pair: Pair, models: list[str], rounds: int) -> Found:
+def compare_pair(pair: Pair, models: list[str], rounds: int) -> Found:
     """Compare both as the command does; nothing is explained that has not surely moved."""
     # Memory within a call is seen in the second look alone: rounds are not decided by it.
     judged = {"latency": ("latency.p50",), "weight_bytes": ("weight_bytes",)}.get(pair.metric, ())
@@ -48,7 +48,7 @@ def compared(pair: Pair, models: list[str], rounds: int) -> Found:
     return comparison.contrasts[0].changes, comparison.contrasts[0].causes
 
 
-def watched(pair: Pair, models: list[str]) -> Found:
+def watch_pair(pair: Pair, models: list[str]) -> Found:
     """Watch both in this process, in turns, and explain the difference, whether it is sure or not."""
     probes = ("latency", "layers", *(() if pair in ONNX else ("memory",)))
     jobs = [Request(model=side, settings={"threads": 1}, probes=probes, plan=PLAN).job() for side in models]
@@ -69,7 +69,7 @@ def watched(pair: Pair, models: list[str]) -> Found:
     return (moved,), find_causes(before, after, (moved,))
 
 
-def named(pair: Pair, changes_and_causes: Found) -> tuple[str, str, str]:
+def first_cause(pair: Pair, changes_and_causes: Found) -> tuple[str, str, str]:
     """Give the path that is named first, how much of the change it is, and the rest."""
     changes, explained = changes_and_causes
     for cause in explained:
@@ -109,9 +109,9 @@ def main() -> None:
                 else [f"torch:{MODELS}:{pair.name}_{side}" for side in ("before", "after")]
             )
             changes_and_causes = (
-                watched(pair, models) if options.quick else compared(pair, models, options.rounds)
+                watch_pair(pair, models) if options.quick else compare_pair(pair, models, options.rounds)
             )
-            path, part, rest = named(pair, changes_and_causes)
+            path, part, rest = first_cause(pair, changes_and_causes)
             hit = right(pair, path)
             hits += hit
             verdict = "" if hit else "WRONG"

@@ -74,7 +74,7 @@ def change(url: str, folder: Path, options: argparse.Namespace) -> tuple[list[tu
     logs: list[Path] = []
     each = -(-options.changes // (WRITERS + options.kills))
 
-    def started() -> int:
+    def start_worker() -> int:
         logs.append(folder / f"{len(logs)}.log")
         pid = os.fork()
         if pid == 0:
@@ -85,24 +85,24 @@ def change(url: str, folder: Path, options: argparse.Namespace) -> tuple[list[tu
             os._exit(1)
         return pid
 
-    def done() -> list[tuple[str, str]]:
+    def done_tasks() -> list[tuple[str, str]]:
         lines = (line for log in logs if log.exists() for line in log.read_text().splitlines())
         return [(actor, kind) for actor, kind in (line.split(" ") for line in lines)]
 
-    writers = [started() for _ in range(WRITERS)]
-    while len(written := done()) < options.changes:
+    writers = [start_worker() for _ in range(WRITERS)]
+    while len(written := done_tasks()) < options.changes:
         if kills < options.kills and len(written) >= each * (kills + 1):
             victim = chance.randrange(WRITERS)
             os.kill(writers[victim], signal.SIGKILL)
             os.waitpid(writers[victim], 0)
-            writers[victim], kills = started(), kills + 1
+            writers[victim], kills = start_worker(), kills + 1
         time.sleep(chance.uniform(0.01, 0.05))
         if any(os.waitpid(pid, os.WNOHANG)[0] for pid in writers):
             raise SystemExit("A writer ended by itself.")
     for pid in writers:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-    return done(), kills
+    return done_tasks(), kills
 
 
 def spoil(events: Sequence[RegistryEvent], chance: random.Random) -> list[RegistryEvent]:

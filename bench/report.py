@@ -38,13 +38,13 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--times", type=int, default=5)
     options = parser.parse_args()
-    pages, seconds = zip(*(written(options.trials) for _ in range(options.times)), strict=True)
+    pages, seconds = zip(*(write_page(options.trials) for _ in range(options.times)), strict=True)
     text = pages[0]
     print(f"page of a study of {options.trials:,} trials")
     print(f"  written in           {min(seconds):8.2f} s     (promised: < 2 s)")
     print(f"  bytes                {len(text):8,}       (promised: <= 1,000,000)")
     print(f"  bundle that draws    {len((Path(html.__file__).parent / 'page/echarts.js').read_bytes()):8,}")
-    pages_opened = [opened(text) for _ in range(options.times)]
+    pages_opened = [open_page(text) for _ in range(options.times)]
     print(
         f"  first picture after  {min(first for first, *_ in pages_opened):8.0f} ms    (promised: < 1,000 ms)"
     )
@@ -52,7 +52,7 @@ def main() -> None:
         print(f"  {name:20} {max(each[place] for each in pages_opened):8}")
 
 
-def written(trials: int) -> tuple[str, float]:
+def write_page(trials: int) -> tuple[str, float]:
     """Write the page; give it and the seconds of the processor that it took."""
     study = a_large_study(trials)
     begin = time.process_time()
@@ -61,7 +61,7 @@ def written(trials: int) -> tuple[str, float]:
     return text, time.process_time() - begin
 
 
-def opened(text: str) -> tuple[float, int, int, int, int]:
+def open_page(text: str) -> tuple[float, int, int, int, int]:
     """Open a page; give the milliseconds to its first picture, and how much of what there was."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - only the bench needs it
 

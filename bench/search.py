@@ -104,9 +104,9 @@ class Climb:
         while True:
             self.survey(home)
             step = self.step(home)
-            while any(step) and not self.passes(self.moved(home, step)):
+            while any(step) and not self.passes(self.take_step(home, step)):
                 step = tuple(int(math.copysign(abs(size) - 1, size)) if size else 0 for size in step)
-            home = self.moved(home, step)
+            home = self.take_step(home, step)
             if home in visited:
                 break
             visited.add(home)
@@ -139,7 +139,7 @@ class Climb:
         candidate = self.study.candidates.get(key(self.point(place)))
         return candidate.trials[0] if candidate and candidate.trials[0].state is TrialState.DONE else None
 
-    def around(self, home: Sequence[int]) -> list[tuple[int, ...]]:
+    def places_around(self, home: Sequence[int]) -> list[tuple[int, ...]]:
         """Give the places within the radius, the nearest first."""
         places = [tuple(place) for place in np.ndindex(*(len(axis.values) for axis in self.axes))]
         near = [place for place in places if 0 < math.dist(place, home) <= RADIUS]
@@ -149,8 +149,8 @@ class Climb:
     def survey(self, home: Sequence[int]) -> None:
         """Measure the place itself, and of those around it as many as are needed for a step."""
         self.measure(self.point(home))
-        for place in self.around(home):
-            if sum(self.trial(other) is not None for other in self.around(home)) >= INITIAL:
+        for place in self.places_around(home):
+            if sum(self.trial(other) is not None for other in self.places_around(home)) >= INITIAL:
                 return
             self.measure(self.point(place))
 
@@ -178,14 +178,14 @@ class Climb:
     def step(self, home: Sequence[int]) -> tuple[int, ...]:
         """Give the step that the gains of the places around it, weighted by their directions, are worth."""
         vector = np.zeros(len(self.axes))
-        for place in self.around(home):
+        for place in self.places_around(home):
             if self.trial(place) is not None:
                 way = np.subtract(place, home)
                 vector += way / np.linalg.norm(way) * self.gain(place, home)
         sizes = [next((step for least, step in STEPS if abs(part) >= least), 0) for part in vector]
         return tuple(int(math.copysign(size, part)) for size, part in zip(sizes, vector, strict=True))
 
-    def moved(self, home: Sequence[int], step: Sequence[int]) -> tuple[int, ...]:
+    def take_step(self, home: Sequence[int], step: Sequence[int]) -> tuple[int, ...]:
         """Take a step, as far as the axes go."""
         pairs = zip(home, step, self.axes, strict=True)
         return tuple(min(max(n + size, 0), len(axis.values) - 1) for n, size, axis in pairs)
@@ -209,13 +209,13 @@ class Climb:
         return self.study.goal.gain(values, dict.fromkeys(values, 1.0)) if values else -math.inf
 
 
-def climbed(surface: Surface, goal: Goal, seed: int) -> Study:
+def climb(surface: Surface, goal: Goal, seed: int) -> Study:
     """Search by the hill climb."""
     study = study_of(surface, goal, seed=seed)
     return Climb(surface=surface, study=study, source=np.random.default_rng([seed, 22])).run()
 
 
-def proposed(
+def search_with(
     propose: Callable[[Study], TrialRequest | None], surface: Surface, goal: Goal, seed: int
 ) -> Study:
     """Search by a strategy."""
@@ -223,12 +223,12 @@ def proposed(
 
 
 STRATEGIES: dict[str, Callable[[Surface, Goal, int], Study]] = {
-    "quick": partial(proposed, bayesian.propose),
-    "grid": partial(proposed, grid.propose),
-    "random": partial(proposed, at_random),
-    "tpe": partial(proposed, optuna.tpe.propose),
-    "optuna-gp": partial(proposed, optuna.gp.propose),
-    "climb": climbed,
+    "quick": partial(search_with, bayesian.propose),
+    "grid": partial(search_with, grid.propose),
+    "random": partial(search_with, at_random),
+    "tpe": partial(search_with, optuna.tpe.propose),
+    "optuna-gp": partial(search_with, optuna.gp.propose),
+    "climb": climb,
 }
 
 

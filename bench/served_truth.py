@@ -69,7 +69,7 @@ CASES: dict[str, tuple[tuple[str, ...], Load]] = {  # half of the requests are w
 WORK, AT_ONCE = "/", "/v2/health/ready"
 
 
-def driven(
+def drive(
     server: RunningServer, load: Load, seconds: float, seed: int, paths: tuple[str, ...] = (WORK,)
 ) -> Records:
     """Put a server under a load for so long, and let it drain; the paths take turns."""
@@ -85,7 +85,7 @@ def driven(
         return join_records([*parts, driving_.stop(10.0).records])
 
 
-def reported(records: Records, load: Load, metric: str) -> Distribution:
+def report_metric(records: Records, load: Load, metric: str) -> Distribution:
     """Give what we report of all requests of a load."""
     window = SteadyWindow(
         records=records, begin=int(records.due.min()), end=int(records.due.max()) + 1, load=load
@@ -95,15 +95,15 @@ def reported(records: Records, load: Load, metric: str) -> Distribution:
     return spread
 
 
-def compared(arguments: tuple[str, ...], load: Load, seconds: float, seed: int) -> dict[str, float]:
+def compare(arguments: tuple[str, ...], load: Load, seconds: float, seed: int) -> dict[str, float]:
     """Give of each statistic how far ours is off, and the truth; and the mean loopback."""
     with serve_in_subprocess(*arguments, "--seed", str(seed)) as server:
-        records = driven(server, load, seconds, seed, (WORK, AT_ONCE))
+        records = drive(server, load, seconds, seed, (WORK, AT_ONCE))
         truth = server.truth()
     work, at_once = (records.chosen(records.message == message) for message in (0, 1))
     assert len(work) == len(truth) == int(work.fine.sum())
-    ours = reported(work, load, "service_time")
-    between = reported(at_once, load, "service_time")
+    ours = report_metric(work, load, "service_time")
+    between = report_metric(at_once, load, "service_time")
     true = (truth.end - truth.arrival) * 1e-9
     drawn = np.random.default_rng(seed).choice(between.samples(), true.size)
     theirs, expected = Distribution.of(true), Distribution.of(true + drawn)
@@ -117,7 +117,7 @@ def rows(rounds: int, seconds: float) -> Iterator[bool]:
     print(f"{'':28}{'loopback':>9}" + "".join(f"{name:>20}" for name in STATISTICS))
     print(f"{'':28}{'':>9}" + "".join(f"{'true':>12}{'off':>8}" for _ in STATISTICS))
     for name, (arguments, load) in CASES.items():
-        compared_rows = [compared(arguments, load, seconds, seed) for seed in range(rounds)]
+        compared_rows = [compare(arguments, load, seconds, seed) for seed in range(rounds)]
         between = median(row["loopback"] for row in compared_rows)
         off = {each: median(row[each] for row in compared_rows) for each in STATISTICS}
         true = {each: median(row[f"true {each}"] for row in compared_rows) for each in STATISTICS}
@@ -130,12 +130,12 @@ def open_loop(seconds: float) -> bool:
     """Print how late requests are sent, and what a stall does; give whether both are as they should be."""
     load = Load(arrivals=Arrivals.POISSON, rate=2000)
     with serve_in_subprocess() as server:
-        lag = reported(driven(server, load, seconds, 0), load, "send_lag").statistic("p99")
+        lag = report_metric(drive(server, load, seconds, 0), load, "send_lag").statistic("p99")
     print(f"\n2,000/s poisson: send lag p99 {lag * 1e6:.0f} us")
     slots = Load(arrivals=Arrivals.POISSON, rate=2000, concurrency=16)
     with serve_in_subprocess("--service", "constant:0.001", "--workers", "4", "--stall", "4:2") as server:
-        records = driven(server, slots, 12.0, 0)
-    latency, service = (reported(records, slots, name) for name in ("latency", "service_time"))
+        records = drive(server, slots, 12.0, 0)
+    latency, service = (report_metric(records, slots, name) for name in ("latency", "service_time"))
     late, low = latency.statistic("p99"), service.statistic("p99")
     print(f"stalled for 2 s: latency p99 {late:.2f} s, service time p99 {low * 1e3:.1f} ms")
     return lag <= 1e-3 and late > 1.0 > 10 * low

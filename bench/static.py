@@ -54,7 +54,7 @@ def tensors(inputs: models.Inputs, device: str) -> dict[str, Tensor]:
     }
 
 
-def built(case: models.Case, attention: str) -> tuple[nn.Module, dict[str, Tensor]]:
+def build(case: models.Case, attention: str) -> tuple[nn.Module, dict[str, Tensor]]:
     """Build a network and its inputs."""
     device = "meta" if case.parameters > LARGEST else "cpu"
     torch.manual_seed(0)
@@ -88,7 +88,7 @@ def macs(only: str, attention: str, tools: list[str]) -> bool:
         cells = []
         for tool in tools:
             with peers.quiet():
-                module, inputs = built(case, attention)
+                module, inputs = build(case, attention)
             if tool == OURS:
                 answer = peers.answer(lambda module=module, inputs=inputs: ours(module, inputs))
                 right &= answer.macs == case.macs
@@ -171,7 +171,7 @@ def differs(item: object) -> bool:
     return isinstance(item, Tensor) and item.requires_grad
 
 
-def recorded(module: nn.Module, inputs: Inputs, mode: str) -> Memory:
+def allocator_memory(module: nn.Module, inputs: Inputs, mode: str) -> Memory:
     """Ask the allocator."""
     base = size(([*module.parameters(), *module.buffers()], inputs))
     call = plain_call(module, inputs)
@@ -207,7 +207,7 @@ def plain_call(module: nn.Module, inputs: Inputs) -> Callable[[], object]:
     return lambda: module(**inputs)
 
 
-def predicted(module: nn.Module, inputs: Inputs, mode: str) -> Memory:
+def predicted_memory(module: nn.Module, inputs: Inputs, mode: str) -> Memory:
     """Ask us."""
     result = modeldyno.inspect(module, example=inputs, mode=mode, inline=True)  # type: ignore[attr-defined]
     return Memory(made=result["activation_peak"], everything=result["memory_peak"])
@@ -250,7 +250,7 @@ def deepspeed(module: nn.Module, _inputs: Inputs, mode: str) -> Memory:
 
 
 ESTIMATES: dict[str, Callable[[nn.Module, Inputs, str], Memory]] = {
-    "ModelDyno": predicted,
+    "ModelDyno": predicted_memory,
     "torchinfo": torchinfo,
     "accelerate": accelerate,
     "DeepSpeed": deepspeed,
@@ -279,13 +279,13 @@ def memory(only: str, attention: str) -> None:
 def row(name: str, case: models.Case, mode: str, attention: str, errors: Mapping[str, list[float]]) -> str:
     """Give one line, and note how far off each total is."""
     with peers.quiet():
-        truth = recorded(*built(case, attention), mode)
+        truth = allocator_memory(*build(case, attention), mode)
     assert truth.made
     assert truth.everything
     cells = []
     for tool, off in errors.items():
         with peers.quiet():
-            module, inputs = built(case, attention)
+            module, inputs = build(case, attention)
             try:
                 estimate = ESTIMATES[tool](module, inputs, mode)
             except Exception as error:  # noqa: BLE001 - any tool may fail in any way
@@ -317,7 +317,7 @@ def main() -> int:
     parser.add_argument("--skip", action="append", default=[], choices=("macs", "memory"))
     options = parser.parse_args()
     tools = [OURS] if hasattr(modeldyno, "inspect") else []
-    tools += [] if options.alone else peers.installed()
+    tools += [] if options.alone else peers.installed_tools()
     right = True
     if "macs" not in options.skip:
         right = macs(options.only, options.attention, tools)

@@ -15,7 +15,7 @@ LIMIT = 0.03
 """The share of the machine's time that may be taken away from a figure."""
 
 
-def stolen() -> float:
+def stolen_seconds() -> float:
     """Return the CPU-seconds taken away since the start of the machine; 0 where the system does not tell."""
     try:
         fields = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
@@ -26,14 +26,14 @@ def stolen() -> float:
 
 def share(before: float, seconds: float) -> float:
     """Return the share of the cores' time that went since ``before``, ``seconds`` ago."""
-    return (stolen() - before) / (seconds * (os.cpu_count() or 1))
+    return (stolen_seconds() - before) / (seconds * (os.cpu_count() or 1))
 
 
 def settle(patience: float = 120.0) -> bool:
     """Wait until all cores are given when asked for, at most ``patience`` seconds; say whether they are."""
     end = time.monotonic() + patience
     while True:
-        before, begin = stolen(), time.monotonic()
+        before, begin = stolen_seconds(), time.monotonic()
         with ThreadPoolExecutor() as pool:
             list(pool.map(_spin, [0.5] * (os.cpu_count() or 1)))
         if share(before, time.monotonic() - begin) <= LIMIT:

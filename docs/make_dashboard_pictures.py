@@ -72,19 +72,19 @@ def fill() -> None:
                 registry.put_variant(a_variant(version), "ada")
                 for place, target in enumerate(targets):
                     key = f"{name.encode().hex()[:9]}{number}{place}0"
-                    result = timed(name, key, milliseconds / number**0.2 / (1 + 2 * place))
+                    result = result_of(name, key, milliseconds / number**0.2 / (1 + 2 * place))
                     store.put(result, headline=kind_of(result).brief(result))
                     task = replace(a_task(version), target=target.id, key=key)
                     registry.put_figures([a_figure(task, target=target.id, result=result.id)])
         for day in range(1, 25):
             created = f"2027-01-{day:02}T06:00:00+00:00"
-            result = timed("encoder", f"{day:012}", 1.2 if day < SLOWER_SINCE else 1.5, created)
+            result = result_of("encoder", f"{day:012}", 1.2 if day < SLOWER_SINCE else 1.5, created)
             store.put(result, headline=kind_of(result).brief(result))
         ladder = a_ladder()
         store.put_conclusion(ladder, headline=kind_of(ladder).brief(ladder))
 
 
-def timed(
+def result_of(
     name: str, identifier: str, milliseconds: float, created: str = "2026-12-01T00:00:00+00:00"
 ) -> Result:
     """Return a result with these times and some noise."""

@@ -33,7 +33,7 @@ def main() -> None:
         "    --set batch_size=32 --set threads=1 --require 'latency.p99 <= 5ms'\n",
         style="bold",
     )
-    blocks = views.overview(result, [bound.judge(result.measurements)])
+    blocks = views.overview(result, views.ViewOptions(judgements=(bound.judge(result.measurements),)))
     terminal.print_blocks(blocks, console=console)
     console.save_svg(str(ROOT / "docs" / "profile.svg"), title="modeldyno profile")
 

@@ -176,6 +176,25 @@ def test_no_name_only_says_how_its_value_came_about() -> None:
     assert not vague, f"name each of these by what it is, a function by a verb or what it returns: {vague}"
 
 
+PARTICIPLE = re.compile(
+    r"_*(?!deepspeed)([a-z]+ed|broken|built|done|driven|frozen|held|hit|left|stolen|written|[a-z]+ing)"
+)
+"""A participle that stands alone: ``tried``, ``training``."""
+
+
+def test_no_function_beside_the_package_is_only_a_participle() -> None:
+    """A function of bench, examples or docs is a verb or the noun it returns."""
+    participles = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: '{node.name}'"
+        for folder in ("bench", "examples", "docs")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and PARTICIPLE.fullmatch(node.name)
+    ]
+
+    assert not participles, f"name each of these by a verb or by what it returns: {participles}"
+
+
 def bound_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
     """Every name that a module assigns, takes as a parameter, or gives a function, with its line."""
     for node in ast.walk(tree):

@@ -109,7 +109,7 @@ def operators() -> str:
             if sentence != before:
                 lines += ["", sentence, ""] if before else [sentence, ""]
             before = sentence
-            lines += _wrapped(given, sorted(found[key]))
+            lines += _wrap_names(given, sorted(found[key]))
     return "\n".join([*lines, ""])
 
 
@@ -140,7 +140,7 @@ def _numbers(text: str) -> list[tuple[int, str]]:
     return [(int(word), "") if word.isdigit() else (-1, word) for word in text.replace(";", " ").split()]
 
 
-def _wrapped(given: str, names: list[str]) -> list[str]:
+def _wrap_names(given: str, names: list[str]) -> list[str]:
     text = (f"{given}: " if given else "") + ", ".join(f"`{name}`" for name in names)
     return textwrap.wrap(
         text, 118, initial_indent="- ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False

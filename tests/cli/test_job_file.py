@@ -13,7 +13,7 @@ import modeldyno as public
 from modeldyno.cli import cli
 from modeldyno.cli.actions import job_run
 from modeldyno.cli.job_file import expand_job_file
-from modeldyno.documents.job_file import expand_jobs
+from modeldyno.documents.job_file import expand_jobs, read_jobs
 from modeldyno.documents.yaml_file import parse_yaml_text
 from modeldyno.errors import RequestError
 from modeldyno.testing.sample_results import a_result
@@ -125,6 +125,12 @@ def test_what_only_the_measurement_finds_names_its_line_as_well(
     job.write_text(JOB.replace("m.onnx", MODEL).replace("threads: 1", "thread: 1"))
     assert "job.yaml, line 5: There is no knob 'thread'" in modeldyno("profile", "job.yaml").err
 
+    job.write_text(JOB.replace("m.onnx", MODEL).replace("batch_size: 8", "batch_size: [1, 8]"))
+    assert "job.yaml, line 4: The knob batch_size takes" in modeldyno("profile", "job.yaml").err
+
+    job.write_text(JOB.replace("m.onnx", MODEL).replace("latency.p50 <=", "latencyy.p50 <="))
+    assert "job.yaml, line 9: There is no metric 'latencyy'" in modeldyno("profile", "job.yaml").err
+
     job.write_text(JOB)
     assert "job.yaml, line 2: There is no file or directory 'm.onnx'" in modeldyno("profile", "job.yaml").err
 
@@ -162,7 +168,7 @@ def test_a_mistake_in_any_job_is_found_before_the_first_runs(
 
 @pytest.mark.parametrize(
     ("text", "message"), [
-        ("model: a.onnx", "Job 1 does not say its command; add command: profile"),
+        ("model: a.onnx", "Job 1 of jobs.yaml does not say its command; add command: profile"),
         ("command: prfile", "line 1: There is no command 'prfile'; did you mean 'profile'"),
         ("command: registry", "line 1: registry cannot be a job"),
     ],
@@ -171,6 +177,15 @@ def test_a_job_without_a_command_of_its_own_is_refused(text: str, message: str) 
     """With what to write."""
     with pytest.raises(RequestError, match=message):
         job_run.check_jobs(expand_jobs(parse_yaml_text(text, "jobs.yaml")), ())
+
+
+def test_an_option_that_one_of_the_jobs_does_not_have_names_that_job(tmp_path: Path) -> None:
+    """Options that follow the file are those of every job."""
+    path = tmp_path / "jobs.yaml"
+    path.write_text(f"jobs: [{{command: inspect, model: {MODEL}}}]")
+    jobs = read_jobs(str(path))
+    with pytest.raises(click.UsageError, match="Job 1 \\(inspect\\): No such option"):
+        job_run.check_jobs(jobs, ("--max-time", "1s"))
 
 
 def test_a_row_of_the_table_has_at_most_80_columns() -> None:

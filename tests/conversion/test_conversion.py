@@ -49,6 +49,24 @@ def nan():
     return Nan(), torch.randn(2, 6)
 
 
+class Endless(nn.Module):
+    def forward(self, x):
+        return x * 0 - torch.inf
+
+
+def endless():
+    return Endless(), torch.randn(2, 6)
+
+
+class Masked(nn.Module):
+    def forward(self, x):
+        return x, x * 0 - torch.inf
+
+
+def masked():
+    return Masked(), torch.randn(2, 6)
+
+
 class Frozen(nn.Module):
     def forward(self, x):
         return x * float(x.shape[0])
@@ -284,7 +302,41 @@ def test_nan_is_a_failure_of_the_source(source: Callable[[str], str], tmp_path: 
     conversion = convert(request_of(source("nan"), tmp_path, "torchscript", "exported"), in_process=True)
 
     assert [made.verdict for made in conversion.converted] == ["source-invalid", "source-invalid"]
+    assert conversion.name == "source.nan"
     assert not (tmp_path / "made").exists()
+
+
+def test_a_source_that_fails_keeps_its_name(source: Callable[[str], str], tmp_path: Path) -> None:
+    """As one that is converted has."""
+    request = request_of(source("nan"), tmp_path, "torchscript", name="net")
+
+    assert convert(request, in_process=True).name == "net"
+
+
+def test_a_source_that_cannot_be_loaded_is_named_as_typed(tmp_path: Path) -> None:
+    """Not by the reference that it was understood as."""
+    path = tmp_path / "net.py"
+    path.write_text("def make():\n    raise ValueError('no weights')\n")
+    conversion = convert(request_of(f"{path}:make", tmp_path, "torchscript"), in_process=True)
+
+    assert conversion.name == f"{path}:make"
+    assert conversion["torchscript"].verdict == "source-invalid"
+
+
+def test_equal_infinities_are_no_agreement(source: Callable[[str], str], tmp_path: Path) -> None:
+    """A source that returns nothing else is invalid; beside numbers, such an output is a doubt."""
+    endless, masked = (
+        convert(request_of(source(name), tmp_path, "torchscript"), in_process=True)["torchscript"]
+        for name in ("endless", "masked")
+    )
+
+    assert endless.verdict == "source-invalid"
+    assert endless.failure is not None
+    assert endless.failure.message.endswith("values of its outputs are infinite")
+    assert masked.verdict == "agrees"
+    assert masked.agreement is not None
+    (note,) = masked.agreement.notes
+    assert "has no finite number in any call, so none was compared" in note
 
 
 def test_a_form_that_the_source_cannot_become_says_of_what_it_can(

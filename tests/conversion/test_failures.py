@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from modeldyno.adapters.converters import torch_program
 from modeldyno.conversion.failures import failure_of
 from modeldyno.core.agreement.conversion import ConversionFailureKind as Kind
 from modeldyno.errors import MissingExtra, RequestError
@@ -50,6 +53,41 @@ def test_the_cause_counts() -> None:
 
     assert (failure.kind, failure.operators) == (Kind.UNSUPPORTED_OPERATOR, ("Foo",))
     assert "export failed" in failure.log
+
+
+def test_packed_sequences_are_named_with_what_to_do_instead() -> None:
+    """An exporter asks torch for a tensor as large as one that it does not know yet."""
+    torch = pytest.importorskip("torch")
+
+    class Net(torch.nn.Module):  # type: ignore[name-defined,misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.gru = torch.nn.GRU(4, 2, batch_first=True)
+
+        def forward(self, x: Any, lengths: Any) -> Any:
+            packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True)
+            return self.gru(packed)[1]
+
+    with torch_program.quiet(), pytest.raises(Exception, match="FakeTensor") as raised:
+        torch.export.export(Net(), (torch.randn(2, 3, 4), torch.tensor([3, 2])), strict=False)
+    failure = failure_of(raised.value)
+
+    assert (failure.kind, failure.operators) == (Kind.UNSUPPORTED_OPERATOR, ("GRU",))
+    assert failure.message.startswith("GRU of packed sequences cannot be exported (test_failures.py:")
+    assert "torchscript" in failure.advice
+
+
+def test_the_line_of_the_users_code_is_told() -> None:
+    """Of the first cause, as far as a file has it."""
+    try:
+        try:
+            len(3)  # type: ignore[arg-type]
+        except TypeError as cause:
+            raise RuntimeError("export failed") from cause
+    except RuntimeError as error:
+        failure = failure_of(error)
+
+    assert failure.message.startswith("TypeError: object of type 'int' has no len() (test_failures.py:")
 
 
 @pytest.mark.parametrize(

@@ -247,6 +247,15 @@ def test_tasks_have_pages(tmp_path: Path) -> None:
     assert ">More</a>" in second
 
 
+def test_a_variant_leads_to_the_document_of_its_conversion(visitor: Visitor) -> None:
+    """The source has none."""
+    text = visitor.read("/models/digits/2")
+    document = a_conversion().id
+
+    assert f'<a href="/conversions/{document}">{document[:6]}</a>' in text
+    assert text.count('href="/conversions/') == 1
+
+
 def test_the_answer_can_be_shared(visitor: Visitor) -> None:
     """Its address holds the question, and the form shows it again."""
     text = visitor.read(EXAMPLES["/models/{name}/answer"])

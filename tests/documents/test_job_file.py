@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.documents.job_file import FileJob, expand_jobs, is_job_address, read_job, read_jobs
+from modeldyno.documents.job_file import (
+    FileJob,
+    check_job_numbers,
+    expand_jobs,
+    is_job_address,
+    read_job,
+    read_jobs,
+)
 from modeldyno.documents.yaml_file import parse_yaml_text
 from modeldyno.errors import RequestError
 
@@ -118,7 +125,7 @@ def test_an_address_names_one_job_or_several(tmp_path: Path) -> None:
     ("after", "command", "message"), [
         ("#5", "profile", "has 4 jobs; .* names number 5"),
         ("#0", "profile", "names number 0"),
-        ("#3-2", "profile", "names number 2"),
+        ("#3-2", "profile", "ends before it begins; write .*#2-3 or .*#3"),
         ("", "profile", "for all: modeldyno run .*; for one: modeldyno profile .*#1"),
         ("#1", "load", "line 1: this is a job of profile; type: modeldyno profile"),
     ],
@@ -130,6 +137,14 @@ def test_a_wrong_address_says_what_to_type(tmp_path: Path, after: str, command: 
 
     with pytest.raises(RequestError, match=message):
         read_job(f"{path}{after}", command)
+
+
+def test_what_is_no_number_of_a_job_is_refused() -> None:
+    """A script may have any other name."""
+    for text in ("a.yaml#2", "a.yaml", "a#x.py", "a.py"):
+        check_job_numbers(text)
+    with pytest.raises(RequestError, match=r"'#x' names no job; write a\.yaml#2 for the second"):
+        check_job_numbers("a.yaml#x")
 
 
 def test_only_yaml_files_are_files_of_jobs() -> None:

@@ -107,6 +107,15 @@ class TestProcessor:
         with times(monkeypatch, busy=0.5, cores=64) as sleep:
             assert why_busy("cpu", IdleRule(samples=1), sleep=sleep) is None
 
+    @pytest.mark.parametrize(("busy", "stolen"), [(2.02, 0.0), (0.0, 2.02)])
+    def test_all_cores_may_be_used_whatever_the_clocks_say(
+        self, monkeypatch: pytest.MonkeyPatch, busy: float, stolen: float
+    ) -> None:
+        """A share of 100 % has no limit: two clocks may find more than all cores in use."""
+        with times(monkeypatch, busy=busy, stolen=stolen, cores=2) as sleep:
+            assert why_busy("cpu", IdleRule(samples=1, cpu=0.99), sleep=sleep) is not None
+            assert why_busy("cpu", IdleRule(samples=1, cpu=1.0), sleep=sleep) is None
+
     def test_a_stranger_is_seen(self) -> None:
         """A process that computes and is none of our children."""
         rule = IdleRule(samples=1, period=1.0, cpu=0.3 / len(allowed_cores()))

@@ -59,6 +59,12 @@ def test_tensorflow_means_its_server(orders: list[Order], word: str, monkeypatch
     ("options", "message"),
     [
         ({"backend": "onnxruntime"}, "'onnxruntime' starts no server; choose triton, .* or tensorflow"),
+        ({"backend": "remote"}, "'remote' starts no server; choose triton"),
+        (
+            {"backend": "nosuch"},
+            r"starts a server 'nosuch'; known: mlserver, openai, tensorflow, torchserve, triton\.$",
+        ),
+        ({"backend": "triten"}, "'triten'; did you mean 'triton'"),
         ({"settings": {"device": "cpu"}, "device": "cuda"}, "device is set twice: cuda and cpu"),
         ({"name": "a b"}, "'a b' is no name of a server"),
         ({"ports": "many"}, "ports takes free, conventional or 3 numbers"),

@@ -142,6 +142,32 @@ def test_an_alias_moves_and_comes_back(net: Callable[..., Said]) -> None:
     assert "net@champion names net/1" in net("registry", "alias", "net").out
 
 
+def test_the_history_says_what_was_changed(type_: Callable[..., Said], model: Path) -> None:
+    """In a few words, with how to see what does not fit; of what never was it says so."""
+    type_("registry", "add", str(model), "--no-convert", "--no-profile")
+    type_("registry", "alias", "net/1", "champion")
+    type_("registry", "update", "net", "--label", "team=vision")
+    type_("registry", "alias", "net", "champion", "--remove")
+
+    history = type_("registry", "history", "net").out
+    details = ("@champion: new to /1", "labels {'team': 'vision'}", "@champion: /1 to nothing")
+    assert sorted(map(history.index, details)) == [history.index(detail) for detail in details]
+    assert "There are earlier ones; to see them: --limit 10" in type_("registry", "history", "-n", "2").err
+    unknown = type_("registry", "history", "nosuch")
+    assert (unknown.code, unknown.err.split(";")[0]) == (2, "modeldyno: Nothing has happened to 'nosuch'")
+
+
+def test_whoever_removes_a_version_is_told_of_its_aliases(type_: Callable[..., Said], model: Path) -> None:
+    """They are what others run by."""
+    type_("registry", "add", str(model), "--no-convert", "--no-profile")
+    type_("registry", "alias", "net/1", "champion")
+
+    removed = type_("registry", "rm", "net/1")
+    assert removed.out == (
+        "net/1 is removed, and @champion names nothing now; its results stay in the store\n"
+    )
+
+
 def test_the_history_is_whole_until_somebody_changes_it(net: Callable[..., Said], url: str) -> None:
     assert "No event was changed" in net("registry", "history", "--verify").out
     address = url.replace("postgresql://", "postgresql+psycopg://")
@@ -157,7 +183,9 @@ def test_tasks_are_listed_cancelled_and_queued_again(type_: Callable[..., Said],
     type_("registry", "add", str(model), "--no-convert")
 
     assert "1 task cancelled" in type_("registry", "tasks", "--cancel", "1").out
+    assert "No task cancelled: only one that is" in type_("registry", "tasks", "--cancel", "1").out
     assert "1 task queued" in type_("registry", "tasks", "--retry", "1").out
+    assert "No task queued: only one that has ended" in type_("registry", "tasks", "--retry", "1").out
     assert "net/1 source: batch 8" in type_("registry", "tasks", "net").out
 
 

@@ -10,7 +10,7 @@ from tests.support.sample_registry import a_variant
 
 from modeldyno.adapters.reporters import terminal
 from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.records import TaskState, Worker
+from modeldyno.core.registry.records import TaskState, VariantState, Worker
 from modeldyno.interfaces.registry import Outcome
 from modeldyno.registry.overview import version_overview
 from modeldyno.registry.register import Registration, register
@@ -49,3 +49,14 @@ def test_why_a_variant_agrees_does_not_begin_with_a_bracket(registry: Registry, 
     text = " ".join(terminal.text(tuple(version_view.blocks(overview))).split())
 
     assert "agrees onnxruntime 42 samples, 5 ways of calling: largest error" in text
+
+
+def test_a_source_that_no_form_can_be_compared_with_does_not_agree(registry: Registry, model: Path) -> None:
+    """Its outputs are NaN, say: what a conversion found is told beside it."""
+    version = register(Registration(model=str(model)), registry).version
+    why = "source-invalid: the source cannot be compared: its output 'y' has 8 NaN of 8 values"
+    registry.put_variant(a_variant(version, "openvino", state=VariantState.FAILED, why=why), "me")
+    overview = version_overview(registry, VersionName.parse("net"))
+    text = " ".join(terminal.text(tuple(version_view.blocks(overview))).split())
+
+    assert "source not compared onnxruntime no form can be compared with it, see openvino" in text

@@ -127,6 +127,8 @@ def test_a_word_of_the_command_line_comes_before_the_file(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
+        ("weight: net.onnx", "line 1: There is no key of a registration 'weight'; did you mean 'model'?"),
+        ("model: net.onnx\nengine: ONNX", "line 2: 'engine' is read from the model; leave the key out"),
         ("models: net.onnx", "line 1: There is no key of a registration 'models'; did you mean 'model'?"),
         ("model: a\nversion: one", "line 2: version is a number from 1, not 'one'"),
         ("model: a\ncopy: perhaps", "line 2: copy is yes or no, not 'perhaps'"),

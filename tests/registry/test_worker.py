@@ -245,6 +245,23 @@ def test_a_worker_that_waits_takes_doubtful_figures_once_more_when_the_device_is
 
 
 @pytest.mark.usefixtures("measured")
+@pytest.mark.parametrize(("cpu", "state"), [(1.0, TaskState.DONE), (0.99, TaskState.DEFERRED)])
+def test_a_worker_that_measures_whatever_others_use_puts_nothing_off(
+    registered: Registry,
+    with_result: Callable[[Callable[[Result], Result]], None],
+    cpu: float,
+    state: TaskState,
+) -> None:
+    """Its figures are doubtful all the same, so that no answer rests on them."""
+    with_result(lambda result: replace(result, doubts=(BUSY,)))
+
+    done = work(replace(ONCE, idle=IdleRule(samples=0, cpu=cpu)))
+
+    assert {each.outcome.state for each in done} == {state}
+    assert {figure.state for figure in current_figures(registered, "net")} == {FigureState.DOUBTFUL}
+
+
+@pytest.mark.usefixtures("measured")
 def test_a_model_that_fails_is_not_tried_again(
     registered: Registry, with_result: Callable[[Callable[[Result], Result]], None]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,26 @@ ONE = {"model_repository": "models", "profile_models": "add"}
 def tree(**keys: Any) -> dict[str, Any]:
     """Return the sweep file of a configuration with one model."""
     return translate({**ONE, **keys}).tree
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "objetives: [perf_throughput]",
+            "line 3: There is no key of Model Analyzer 'objetives'",
+        ),
+        ("constraints: {perf_latency_p99: {max: soon}}", "line 3: 'soon' is not a number"),
+        ("objectives: [perf_add, add]", "line 3: There is no metric of Model Analyzer 'perf_add'"),
+        ("# add\nobjectives: [add]", "c.yaml: There is no metric of Model Analyzer 'add'"),
+    ],
+)
+def test_a_mistake_names_its_line(tmp_path: Path, line: str, message: str) -> None:
+    """The one that has what the message quotes."""
+    path = tmp_path / "c.yaml"
+    path.write_text(f"model_repository: models\nprofile_models: add\n{line}\n")
+    with pytest.raises(RequestError, match=re.escape(message)):
+        read_model_analyzer(path)
 
 
 def test_every_documented_key_has_a_row() -> None:

@@ -177,6 +177,23 @@ def test_nothing_is_said_to_hold_a_bound_only_where_it_is_broken() -> None:
         assert brief(swept_study) == "undecided whether the bounds hold"
 
 
+def test_bounds_that_hold_are_not_undecided_for_want_of_an_objective() -> None:
+    """The percentile that is asked for is not certain enough to choose by; that is what is missing."""
+    p99 = an_answer("latency.p99", None, size=50, interval=Interval(low=0.004, high=math.inf))
+    aim = Goal(
+        objectives=(Objective.parse("latency.p99"),), constraints=(Constraint.parse("throughput >= 10/s"),)
+    )
+    swept_study = add_trials(
+        a_study("batch_size=1,2", goal=aim),
+        [a_trial({"batch_size": 1}, an_answer("throughput", 1900.0), p99)],
+    )
+
+    assert "batch_size=1 holds throughput >= 10/s, but no configuration has a value for latency.p99." in (
+        headline_of(swept_study)
+    )
+    assert brief(swept_study) == "no value for latency.p99"
+
+
 def test_what_is_not_known_is_no_miss() -> None:
     """A percentile that is no claim yet is undecided whether the bound holds."""
     text = headline_of(batches("latency.p99 <= 1s"))

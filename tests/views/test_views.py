@@ -99,6 +99,20 @@ class TestHeadline:
         """The verdict names the model and the figure that matters most of those there are."""
         assert views.headline(document) == sentence
 
+    def test_what_it_scores_on_labelled_samples_is_told(self) -> None:
+        """With every metric that was evaluated, on how many."""
+        full = full_result()
+        scores = (
+            Measurement(metric="accuracy", value=0.9917, interval=Interval(low=0.976, high=0.997)),
+            Measurement(metric="f1", value=0.9911, interval=Interval(low=0.98, high=0.9965)),
+            Measurement(metric="evaluated_samples", value=360),
+        )
+
+        sentence = views.headline(replace(full, measurements=(*full.measurements, *scores)))
+        assert sentence.endswith("; accuracy 99.2%, f1 99.1% on 360 labelled samples.")
+        alone = views.headline(replace(full, measurements=(*full.measurements, scores[0])))
+        assert alone.endswith("; accuracy 99.2%.")
+
     def test_bounds_that_are_not_held_are_named(self) -> None:
         """Bounds that are broken or undecided follow the verdict; held ones do not."""
         document = full_result()

@@ -28,7 +28,7 @@ def idle_devices(
     so is a device that ModelDyno measures on now.
 
     Args:
-        idle_cpu: largest share of the cores that others may use.
+        idle_cpu: largest share of the cores that others may use; 100% for whatever they use.
         idle_utilization: largest utilization of a GPU.
         idle_memory: most memory of a GPU that others may hold.
         idle_for: how long to look, about once a second.

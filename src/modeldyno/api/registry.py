@@ -467,7 +467,7 @@ def registry_tasks(
         name: only tasks of this model.
         ended: also tasks that have ended.
         cancel: numbers of tasks to cancel first.
-        retry: numbers of ended tasks to queue again first.
+        retry: numbers of tasks to queue first, which ended or were put off.
         limit: maximum number.
 
     Returns:

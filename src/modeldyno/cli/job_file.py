@@ -6,6 +6,7 @@ typed, which override the file's: a knob of ``--set`` by its name, other options
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,6 +25,7 @@ _NO_JOBS = frozenset({"sweep", "run", "help", "schema", "plugins"})
 """Commands that read such files by themselves, or have nothing to repeat."""
 _JOB = "modeldyno.job"
 _BATCH_SIZE = "batch_size"
+_QUOTED = re.compile(r"'([^']{3,})'")
 
 
 def takes_job_files(command: click.Command) -> bool:
@@ -72,10 +74,12 @@ def locate_mistake(ctx: click.Context, error: RequestError) -> None:
     job: FileJob | None = ctx.meta.get(_JOB)
     if job is None or error.located:
         return
-    config, message = job.options, str(error)
-    places = [
-        place for place, text in _texts(config.tree) if f"'{text}'" in message or f"'{place[-1]}'" in message
-    ]
+    config, message = job.options, str(error).partition("; did you mean")[0]
+    texts = [*_texts(config.tree)]
+    places = [place for place, text in texts if f"'{text}'" in message or f"'{place[-1]}'" in message]
+    if not places:
+        quoted = _QUOTED.findall(message)
+        places = [place for place, text in texts if any(word in text for word in quoted)]
     if len({config.line(place) for place in places}) == 1:
         error.args, error.located = (f"{config.origin}, line {config.line(places[0])}: {error}",), True
 
@@ -85,6 +89,7 @@ def _texts(tree: Any, before: tuple[str, ...] = ()) -> Iterable[tuple[tuple[str,
         for name, value in tree.items():
             yield from _texts(value, (*before, name))
     elif isinstance(tree, list):
+        yield before, ",".join(map(str, tree))
         for index, value in enumerate(tree):
             yield from _texts(value, (*before, str(index)))
     else:

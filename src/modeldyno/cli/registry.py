@@ -158,7 +158,13 @@ def _policy(name: str | None, file: str | None) -> None:
 @click.argument("name", required=False)
 @click.option("--all", "ended", is_flag=True, help="Also those that have ended.")
 @click.option("--cancel", type=int, multiple=True, metavar="TASK", help="Cancel a task.")
-@click.option("--retry", type=int, multiple=True, metavar="TASK", help="Queue an ended task again.")
+@click.option(
+    "--retry",
+    type=int,
+    multiple=True,
+    metavar="TASK",
+    help="Queue a task again that ended, or now if it was put off.",
+)
 @_LIMIT
 def _tasks(
     name: str | None, ended: bool, cancel: tuple[int, ...], retry: tuple[int, ...], limit: int

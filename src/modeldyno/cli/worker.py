@@ -17,7 +17,7 @@ from modeldyno.cli import actions
 @click.option("--once", is_flag=True, help="End when nothing is left that can be done now.")
 @click.option(
     "--idle-cpu", metavar="SHARE", default="2%", show_default=True,
-    help="Share of the cores that others may use for the device to count as idle.",
+    help="Share of the cores that others may use for the device to count as idle; 100%: whatever they use.",
 )  # fmt: skip
 @click.option(
     "--idle-utilization", metavar="SHARE", default="5%", show_default=True, help="The same of a GPU."

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 import traceback
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.agreement.conversion import ConversionFailure, ConversionFailureKind
+from modeldyno.core.trace.packed_sequences import PADDED_INSTEAD, describe_packed_layer, packed_layer
+from modeldyno.core.trace.source_line import format_error_location
 from modeldyno.errors import CannotRunHere, MissingExtra, RequestError, is_out_of_memory
 
 if TYPE_CHECKING:
@@ -77,20 +80,21 @@ def failure_of(error: BaseException) -> ConversionFailure:
         unsupported = failure(
             ConversionFailureKind.UNSUPPORTED_OPERATOR, f"{named} is not supported", log=log
         )
-        return ConversionFailure(
-            kind=unsupported.kind,
-            message=unsupported.message,
-            advice=unsupported.advice,
-            operators=operators,
-            log=unsupported.log,
-        )
+        return replace(unsupported, operators=operators)
     if isinstance(error, RequestError):
         lacks_device = isinstance(error, CannotRunHere)
         kind = ConversionFailureKind.NO_DEVICE if lacks_device else ConversionFailureKind.ERROR
         return failure(kind, str(error), advice="" if lacks_device else " ", log=log)
-    if any(_SHAPES.search(text) for text in texts):
-        return failure(ConversionFailureKind.DYNAMIC_SHAPE, _first_words(texts[-1]), log=log)
-    return failure(ConversionFailureKind.ERROR, _first_words(texts[-1]), log=log)
+    *_, first = _chain(error)
+    if sentence := describe_packed_layer(first):
+        kind = ConversionFailureKind.UNSUPPORTED_OPERATOR
+        packed = failure(kind, sentence, advice=PADDED_INSTEAD, log=log)
+        return replace(packed, operators=(packed_layer(first),))
+    place = format_error_location(first)
+    where = f" ({place})" if place else ""
+    shapes = any(_SHAPES.search(text) for text in texts)
+    kind = ConversionFailureKind.DYNAMIC_SHAPE if shapes else ConversionFailureKind.ERROR
+    return failure(kind, f"{_first_words(texts[-1]).rstrip('.')}{where}", log=log)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -33,7 +33,7 @@ from modeldyno.core.agreement.compare import CallTally, compare_call, conclude
 from modeldyno.core.agreement.conversion import ConversionFailure, ConversionFailureKind, Converted
 from modeldyno.core.agreement.rule import AgreementRule, Sameness, Tolerance
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
-from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
 from modeldyno.data import labelled_samples
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.interfaces.converter import Converter
@@ -77,29 +77,33 @@ class ConversionOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderAnswer:
-    """What became of an order: one of the three."""
+    """What became of an order: one of the four, and of a source that failed what it is."""
 
     reference: Reference | None = None
     converted: Converted | None = None
     failure: ConversionFailure | None = None
     refusal: str = ""
     """A sentence about the request itself, which is wrong."""
+    model: ModelIdentity | None = None
+    """The source, if it was loaded and then failed."""
 
 
 def carry_out(order: ConversionOrder, watch: Callable[[str], None]) -> OrderAnswer:
     """Carry out an order in this process; `watch` is told each stage."""
+    model: Model | None = None
     try:
-        if not order.recipe:
-            return OrderAnswer(reference=_reference(order, watch))
-        return OrderAnswer(converted=_convert(order, watch))
-    except SourceInvalidError as error:
-        return OrderAnswer(
-            failure=failure(ConversionFailureKind.SOURCE, f"the source cannot be compared: {error}")
-        )
+        if order.recipe:
+            return OrderAnswer(converted=_convert(order, watch))
+        watch("loading the source")
+        model = _load(order)
+        return OrderAnswer(reference=_reference(model, order, watch))
     except ModelDynoError as error:
         return OrderAnswer(refusal=str(error))
+    except SourceInvalidError as error:
+        failed = failure(ConversionFailureKind.SOURCE, f"the source cannot be compared: {error}")
     except Exception as error:  # noqa: BLE001 - the source's own code may raise anything
-        return OrderAnswer(failure=replace(failure_of(error), kind=ConversionFailureKind.SOURCE))
+        failed = replace(failure_of(error), kind=ConversionFailureKind.SOURCE)
+    return OrderAnswer(failure=failed, model=None if model is None else model.identity)
 
 
 def _load(order: ConversionOrder) -> Model:
@@ -119,9 +123,7 @@ def _backend(order: ConversionOrder, model: Model) -> str:
     raise RequestError(f"No backend runs {order.model}; give the path of a model.")
 
 
-def _reference(order: ConversionOrder, watch: Callable[[str], None]) -> Reference:
-    watch("loading the source")
-    model = _load(order)
+def _reference(model: Model, order: ConversionOrder, watch: Callable[[str], None]) -> Reference:
     watch("running the source")
     backend, folder = _backend(order, model), Path(order.reference)
     reference = run_reference(model, backend, order.inputs, order.seed, folder)

@@ -21,7 +21,7 @@ from modeldyno.conversion.check_inputs import (
     measured_inputs,
     own_names,
 )
-from modeldyno.core.agreement.compare import relative_floor, source_fault, unstable
+from modeldyno.core.agreement.compare import relative_floor, source_fault, uncompared, unstable
 from modeldyno.core.agreement.rule import BOUNDS, PRECISION
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.knob import configure
@@ -94,7 +94,7 @@ def run_reference(
 
     Raises:
         RequestError: the inputs do not fit the model, or it does not run in this process.
-        SourceInvalidError: it returns NaN.
+        SourceInvalidError: it returns NaN, or nothing but infinities.
     """
     plan = CheckPlan.of(model, requested)
     example = plan.example(seed)
@@ -362,11 +362,16 @@ def _distinct(feeds: Sequence[Feed]) -> int:
 
 
 def _blind(calls: Sequence[tuple[CheckCall, Feed]]) -> Iterator[str]:
-    """Note outputs that are the same for every sample, which say little of a model."""
+    """Note outputs of which nothing is compared, or that are the same for every sample."""
+    numberless = uncompared([outputs for _, outputs in calls])
+    for name in numberless:
+        yield f"the output '{name}' has no finite number in any call, so none was compared; give other inputs"
     call, outputs = max(calls, key=lambda pair: pair[0].batch or 0)
     for name, array in outputs.items():
         rows = call.batch or 1
-        if rows > 1 and array.shape[:1] == (rows,) and bool((array == array[:1]).all()):
+        if name in numberless or rows == 1 or array.shape[:1] != (rows,):
+            continue
+        if bool((array == array[:1]).all()):
             yield f"the output '{name}' is the same for every sample; give other inputs"
 
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from modeldyno.conversion.reference import Reference
     from modeldyno.conversion.request import ConversionRequest
     from modeldyno.core.spec.input_spec import InputSpec
-    from modeldyno.core.spec.model_ref import ModelIdentity
 
 _FRAMEWORKS = ("numpy", "torch", "onnx", "onnxscript", "onnxruntime", "openvino", "transformers", "keras",
                "tensorflow", "scikit-learn", "xgboost", "lightgbm", "skl2onnx", "onnxmltools", "tensorrt",
@@ -78,10 +77,11 @@ def convert(
         if first.refusal:
             raise RequestError(first.refusal)
         reference = first.reference
+        loaded = first.model if reference is None else reference.model
         document = Conversion(
             **identity,
-            source=str(ref),
-            model=None if reference is None else _identity(request, reference),
+            source=request.model if loaded is None else str(ref),
+            model=replace(loaded, name=request.name) if loaded and request.name else loaded,
             inputs=inputs if reference is None else _with_file(reference.inputs, request),
             seed=request.seed,
             tolerance=request.wider(),
@@ -195,10 +195,6 @@ def _script(order: ConversionOrder, file: str, document: Conversion) -> Path:
 def _all_failed(request: ConversionRequest, answer: OrderAnswer) -> tuple[Converted, ...]:
     """Return the failure of the source for every recipe that was asked for."""
     return tuple(Converted(recipe=recipe, failure=answer.failure) for recipe in request.to)
-
-
-def _identity(request: ConversionRequest, reference: Reference) -> ModelIdentity:
-    return replace(reference.model, name=request.name) if request.name else reference.model
 
 
 def _with_file(inputs: tuple[InputSpec, ...], request: ConversionRequest) -> tuple[InputSpec, ...]:

@@ -256,7 +256,12 @@ def version(request: PageRequest) -> DashboardPage:
     overview = version_overview(request.store.registry, parsed)
     of = overview.version
     results = {m.figure.result[:6]: address("results", m.figure.result) for m in overview.figures}
-    links = TableLinks(links={"result": results}, chips=CHIPS)
+    documents = {
+        v.conversion_id[:6]: address("conversions", v.conversion_id)
+        for v in overview.variants
+        if v.conversion_id
+    }
+    links = TableLinks(links={"result": results, "document": documents}, chips=CHIPS)
     others = PageLinks(
         label="About this version",
         links=(
@@ -447,6 +452,10 @@ _GIVES = {TaskKind.PROFILE: "results", TaskKind.COMPARE: "comparisons"}
 """Where that is which a task has given."""
 
 
+_AGAIN = {*TaskState} - OPEN | {TaskState.DEFERRED}
+"""States of a task that can be queued again."""
+
+
 def _task_parts(request: PageRequest, listed: Sequence[Task]) -> Iterator[Part]:
     targets = {target.id: target for target in request.store.registry.targets()}
     links = TableLinks(
@@ -462,7 +471,7 @@ def _task_parts(request: PageRequest, listed: Sequence[Task]) -> Iterator[Part]:
     yield PageBlocks(blocks=(lists.tasks(listed, targets),), links=links)
     buttons = (
         *((("cancel", "Cancel the ticked ones"),) if any(t.state in OPEN for t in listed) else ()),
-        *((("retry", "Queue the ticked ones again"),) if any(t.state not in OPEN for t in listed) else ()),
+        *((("retry", "Queue the ticked ones again"),) if any(t.state in _AGAIN for t in listed) else ()),
     )
     yield PageForm(id="tasks", action="/tasks", buttons=buttons, writes=True)
 

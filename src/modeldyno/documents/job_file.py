@@ -62,6 +62,13 @@ def is_job_address(text: str) -> bool:
     return _ADDRESS.fullmatch(text) is not None
 
 
+def check_job_numbers(text: str) -> None:
+    """Raise RequestError if text names a YAML file, and then something that is no number of a job."""
+    path, mark, numbers = text.rpartition("#")
+    if mark and is_job_address(path) and not is_job_address(text):
+        raise RequestError(f"'#{numbers}' names no job; write {path}#2 for the second, {path}#2-4 for three.")
+
+
 def read_jobs(address: str) -> tuple[FileJob, ...]:
     """Read the jobs of a file, or those that the address names.
 
@@ -76,6 +83,9 @@ def read_jobs(address: str) -> tuple[FileJob, ...]:
         return jobs
     first = int(match["first"])
     last = int(match["last"] or len(jobs)) if match["range"] else first
+    if last < first <= len(jobs):
+        path = match["path"]
+        raise RequestError(f"{address} ends before it begins; write {path}#{last}-{first} or {path}#{first}.")
     if not 1 <= first <= last <= len(jobs):
         raise RequestError(
             f"{match['path']} has {len(jobs)} {'jobs' if len(jobs) > 1 else 'job'}; "

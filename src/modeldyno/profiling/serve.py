@@ -12,7 +12,7 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.devices import is_cpu
 from modeldyno.environment.devices import read_devices
 from modeldyno.environment.running_servers import check_name
-from modeldyno.errors import RequestError, RunFailed
+from modeldyno.errors import RequestError, RunFailed, UnknownName
 from modeldyno.profiling.request import SERVER, Request
 from modeldyno.profiling.resolve_model import resolve_reference
 from modeldyno.runtime.serve_worker import start_server
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _SERVERS = {"tensorflow": "tensorflow-serving", "tfs": "tensorflow-serving"}
 """What is meant where a server is asked for: the backend ``tensorflow`` calls a model in a process."""
+_CHOICES = ("triton", "torchserve", "mlserver", "openai", "tensorflow")
 _DROPPED = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -54,10 +55,11 @@ def serve_model(  # noqa: PLR0913 - what a server is asked for
     if plugins.serves(plugins.loader(ref.scheme).backend):
         raise RequestError(f"{model} is on a server already; load it by its URL.")
     backend = _SERVERS.get(backend or SERVER, backend or SERVER)
-    if not plugins.serves(backend):
+    if backend not in plugins.names("backend"):
+        raise UnknownName.among("backend that starts a server", backend, _CHOICES)
+    if backend == "remote" or not plugins.serves(backend):
         raise RequestError(
-            f"The backend '{backend}' starts no server; choose triton, torchserve, mlserver, openai or "
-            "tensorflow."
+            f"The backend '{backend}' starts no server; choose {', '.join(_CHOICES[:-1])} or {_CHOICES[-1]}."
         )
     chosen = check_name(name) if name is not None else _name_of(ref.locator)
     knobs = {"device": device, "ports": ports}

@@ -55,15 +55,15 @@ def update_version(
     if labels:
         changes["labels"] = {**version.labels, **labels}
     if not changes:
-        raise RequestError("Nothing is to be changed; give the task, the dataset, a metric or a label.")
+        raise RequestError("Nothing is to be changed; give a task, a dataset, a policy, a metric or a label.")
     changed = registry.change_version(version, actor(), **changes)
     if "policy" in changes:
         registry.enqueue(tuple(first_tasks(changed, find_policy(registry, changed.policy), registry)))
     return changed
 
 
-def remove_version(registry: Registry, name: str) -> Version:
-    """Remove a version, which has to be named with its number; return what it was.
+def remove_version(registry: Registry, name: str) -> tuple[Version, tuple[str, ...]]:
+    """Remove a version, which has to be named with its number; return what it was, and the aliases it had.
 
     Raises:
         RequestError: there is no such version, or no number was given.
@@ -72,8 +72,11 @@ def remove_version(registry: Registry, name: str) -> Version:
     if parsed.number is None:
         raise RequestError(f"'{name}' may be any version; name the one to remove, such as {parsed.model}/1.")
     version = registry.version(parsed)
+    aliases = tuple(
+        alias for alias, number in registry.aliases(version.model).items() if number == version.number
+    )
     registry.remove_version(version, actor())
-    return version
+    return version, aliases
 
 
 def change_alias(
@@ -190,7 +193,7 @@ def change_and_list_tasks(
     retry: Sequence[int] = (),
     limit: int,
 ) -> tuple[tuple[Task, ...], dict[TaskState, int]]:
-    """Cancel tasks, queue ended ones again, and list what is left to do.
+    """Cancel tasks, queue those again that ended or were put off, and list what is left to do.
 
     Returns:
         The tasks, and how many were cancelled and queued.

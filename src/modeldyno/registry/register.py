@@ -84,6 +84,13 @@ class Registered:
     """Workers that are there to do them."""
 
 
+_OF_MODELCI = {
+    "weight": "model", "architecture": "name", "metric": "metrics", "parent_model_id": "parent",
+}  # fmt: skip
+"""Keys of ModelCI's files, and what they are called here."""
+_READ_FROM_MODEL = frozenset({"framework", "engine", "inputs", "outputs"})
+
+
 def read_registration(path: Path, overrides: Mapping[str, Any]) -> Registration:
     """Read what is said of a model from a YAML file; what is given otherwise comes before the file.
 
@@ -98,8 +105,11 @@ def read_registration(path: Path, overrides: Mapping[str, Any]) -> Registration:
     values: dict[str, Any] = {}
     for key, value in config.tree.items():
         with config.at(key):
+            if key in _READ_FROM_MODEL:
+                raise RequestError(f"'{key}' is read from the model; leave the key out.")
             if key not in keys:
-                raise UnknownName.among("key of a registration", key, keys)
+                meant = _OF_MODELCI.get(key)
+                raise UnknownName.among("key of a registration", key, keys, meant=meant)
             values["number" if key == "version" else key] = _value(key, value)
     values |= overrides
     if "model" not in values:

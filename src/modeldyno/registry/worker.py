@@ -247,7 +247,7 @@ def _do(task: Task, registry: Registry, post: _Post, interrupts: Sized, *, once_
     unfinished = outcome.result is None or outcome.result.interrupted
     if interrupts and outcome.variant is None and unfinished:  # a conversion that is done is kept
         outcome = Outcome(state=TaskState.DEFERRED, why="its worker was stopped")
-    elif _is_doubtful(outcome):
+    elif _is_doubtful(outcome) and not _disregards_others(post):
         outcome = replace(outcome, state=TaskState.DEFERRED, again_in=0.0 if once_more else _deferral(task))
     held = registry.finish(task, outcome, post.worker.id)
     return TaskDone(task=task, outcome=outcome, lost=not held, seconds=time.monotonic() - begin)
@@ -321,6 +321,11 @@ def _device_held(post: _Post, what: str, interrupts: Sized, rule: IdleRule | Non
 
 def _is_doubtful(outcome: Outcome) -> bool:
     return outcome.figure is not None and outcome.figure.state is FigureState.DOUBTFUL
+
+
+def _disregards_others(post: _Post) -> bool:
+    """Return whether figures are taken beside whatever others use: doubtful ones are not taken again."""
+    return post.options.device == CPU and post.options.idle.cpu >= 1
 
 
 def _why_busy(post: _Post) -> str:

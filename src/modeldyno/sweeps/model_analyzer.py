@@ -7,6 +7,7 @@ among the options of its command, or is in `TranslatedSweep.dropped` with the re
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _STRATEGIES = {"brute": "grid", "quick": "quick", "optuna": "optuna"}
+_QUOTED = re.compile(r"'([^']+)'")
 OWN = frozenset(
     {
         "parameters", "model_config_parameters", "objectives", "constraints", "weighting", "cpu_only",
@@ -51,7 +53,21 @@ def read_model_analyzer(path: Path, model: str = "") -> TranslatedSweep:
     Raises:
         RequestError: it cannot be read, has a key that Model Analyzer does not know, or names no model.
     """
-    return translate(read_config(path), model=model, origin=str(path))
+    config = read_config(path)
+    try:
+        return translate(config, model=model)
+    except RequestError as error:
+        error.args = (f"{path}{_line_of(str(error), path)}: {error}",)
+        raise
+
+
+def _line_of(message: str, path: Path) -> str:
+    """Return the one line of a file that has what a message quotes: ``, line 3``; empty if several do."""
+    *_, word = ("", *_QUOTED.findall(message.partition("; ")[0]))
+    pattern = re.compile(rf"\b{re.escape(word)}\b")
+    lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+    numbers = [number for number, line in lines if word and pattern.search(line)]
+    return f", line {numbers[0]}" if len(numbers) == 1 else ""
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -66,22 +82,17 @@ def read_config(path: Path) -> dict[str, Any]:
     return {str(key): value for key, value in config.items()}
 
 
-def translate(config: Mapping[str, Any], *, model: str = "", origin: str = "") -> TranslatedSweep:
+def translate(config: Mapping[str, Any], *, model: str = "") -> TranslatedSweep:
     """Translate a configuration of Model Analyzer, as its YAML is read.
 
     Args:
         config: key to value.
         model: the model to sweep instead of those that it names.
-        origin: the name of its file, for errors.
 
     Raises:
         RequestError: it has a key that Model Analyzer does not know, or names no model.
     """
-    try:
-        return _join(config, tuple(_draft_models(config, model)))
-    except RequestError as error:
-        error.args = (f"{origin}: {error}" if origin else str(error),)
-        raise
+    return _join(config, tuple(_draft_models(config, model)))
 
 
 def _draft_models(config: Mapping[str, Any], model: str) -> Iterator[Draft]:

@@ -288,6 +288,22 @@ def test_the_credit_of_aiperf_is_when_a_request_was_due() -> None:
     assert result["latency.mean.raw"] == pytest.approx(printed["effective_latency"]["avg"] * 1e-3, rel=1e-3)
 
 
+@pytest.mark.parametrize("name", ["aiperf_closed", "aiperf_open"])
+def test_the_load_of_a_table_is_that_of_the_json_beside_it(name: str, tmp_path: Path) -> None:
+    """Alone it is taken for a closed loop of as many as were on their way at once, and that is said."""
+    beside = read(f"{name}/profile_export_aiperf.csv")
+    path = tmp_path / "profile_export_aiperf.csv"
+    path.write_text((GOLDEN / name / path.name).read_text())
+    (alone,) = import_.read(path)
+
+    assert beside.job.load == read(f"{name}/profile_export_aiperf.json").job.load
+    assert str(beside.job.model) == "url:http://127.0.0.1:18451#echo"
+    assert not any("has no load" in doubt.seen for doubt in beside.doubts)
+    assert alone.job.load is not None
+    assert alone.job.load.concurrency == 3
+    assert any("has no load" in doubt.seen for doubt in alone.doubts)
+
+
 def test_requests_alone_do_not_tell_the_load(tmp_path: Path) -> None:
     """Without the statistics beside them they are taken for a closed loop, and that is said."""
     path = tmp_path / "profile_export.jsonl"

@@ -123,6 +123,15 @@ def test_unavailable_memory_is_not_zero() -> None:
     assert list(process.memory([stage("timed", [])])) == []
 
 
+def test_a_run_that_failed_before_it_grew_shows_no_memory_of_its_model() -> None:
+    """What is not there is not 0 B; what it had grown by is told, and so is a model that takes nothing."""
+    begun = [stage("baseline", [100]), stage("load", [100, 98])]
+
+    assert set(by_key(process.memory(begun))) == {("process_memory", "baseline")}
+    assert ("process_memory", "") in by_key(process.memory([*begun, stage("load", [130])]))
+    assert ("process_memory", "") in by_key(process.memory([*begun, stage("timed", [100])]))
+
+
 def test_foreign_load_is_what_is_neither_ours_nor_the_models() -> None:
     """Busy time less the model's, less our own, over the timed pass."""
     stages = [stage("load", [], busy=50.0), stage("timed", [], busy=3.0, processor=1.0, ours=0.5, stolen=0.2)]

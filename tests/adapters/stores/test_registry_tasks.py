@@ -448,6 +448,18 @@ class TestCancelAndRetry:
         again = claimed(registry)
         assert (again.id, again.why, again.attempts, again.deferrals) == (failed.id, "", 1, 0)
 
+    def test_a_task_that_was_put_off_can_be_done_now(self, registry: SqlRegistry, version: Version) -> None:
+        """Whoever knows that the device is free need not wait, and its next delay is the first again."""
+        registry.enqueue([a_task(version)])
+        put_off = Outcome(state=TaskState.DEFERRED, why="somebody trains", again_in=1800.0)
+        registry.finish(claimed(registry), put_off, "ada")
+        (deferred,) = registry.tasks()
+        assert registry.claim(ADA) is None
+
+        assert registry.change_tasks([deferred.id], TaskState.QUEUED, "eve") == 1
+        again = claimed(registry)
+        assert (again.id, again.why, again.deferrals) == (deferred.id, "", 0)
+
     def test_the_same_work_is_queued_again_once(self, registry: SqlRegistry, version: Version) -> None:
         """Of two ended tasks of a key the newer one, and none while it is open."""
         for _ in range(2):

@@ -18,6 +18,7 @@ from modeldyno.core.agreement.compare import (
     conclude,
     relative_floor,
     source_fault,
+    uncompared,
     unstable,
 )
 from modeldyno.core.agreement.conversion import (
@@ -341,14 +342,34 @@ def test_unstable_integers_are_those_that_the_source_changes_itself() -> None:
 
 
 def test_nan_in_the_reference_is_a_fault_of_the_source() -> None:
-    """Infinities are none."""
+    """Infinities beside numbers are none, and neither are outputs without values."""
     y = values(2, 3)
     broken = y.copy()
     broken[0, 0] = np.nan
 
     assert source_fault({"y": y, "n": np.arange(2)}) == ""
-    assert source_fault({"y": np.full_like(y, -np.inf)}) == ""
+    assert source_fault({"y": y, "mask": np.full_like(y, -np.inf)}) == ""
+    assert source_fault({"n": np.arange(2), "mask": np.full_like(y, -np.inf)}) == ""
+    assert source_fault({"y": y[:0]}) == ""
     assert source_fault({"x": y, "y": broken}) == "its output 'y' has 1 NaN of 6 values"
+
+
+def test_infinities_alone_leave_nothing_to_compare() -> None:
+    """Equal infinities would agree exactly with each other."""
+    endless = np.full((2, 3), np.inf)
+
+    assert source_fault({"y": endless}) == "all 6 values of its outputs are infinite"
+    assert source_fault({"y": endless, "mask": -endless}) == "all 12 values of its outputs are infinite"
+
+
+def test_an_output_that_never_has_a_number_is_named() -> None:
+    """One number in any call is enough."""
+    y = values(2, 3)
+    calls = [{"y": y, "mask": np.full_like(y, np.inf), "boxes": y[:0]} for _ in range(2)]
+
+    assert uncompared(calls) == ("mask", "boxes")
+    assert uncompared([*calls, {"y": y, "mask": y, "boxes": y}]) == ()
+    assert uncompared([]) == ()
 
 
 def test_the_verdict_is_that_of_the_worst_output() -> None:

@@ -539,7 +539,7 @@ def test_a_study_is_recomputed_from_the_results_in_the_store() -> None:
     assert (recomputation.wrong, recomputation.kept) == ((), {})
     for path, part in (
         (("trials", 0, "answers", 0, "value"), "trial"),
-        (("ranking", "certainty"), "ranking"),
+        (("ranking", "near_best"), "ranking"),
     ):
         forged = check(changed(document, path, another), forged=True)
         assert {wrong.place.split(" ")[0] for wrong in forged.wrong} == {part}

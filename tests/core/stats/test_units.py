@@ -190,6 +190,8 @@ class TestFormatEstimate:
             (1700.0, 0.0, 1.3e9, RATE, ("1,700/s", "not bounded")),
             (1700.0, 500.0, 1.8e6, RATE, ("1,700/s", "at least 500/s")),
             (None, -math.inf, 4e-4, SECONDS, ("", "at most 400 us")),
+            (None, 75e-6, 0.4, SECONDS, ("", "75 us to 400 ms")),
+            (None, 0.0, 0.4, SECONDS, ("", "0 to 400 ms")),
             (None, -math.inf, math.inf, SECONDS, ("", "")),
             (3.0, -math.inf, math.inf, SECONDS, ("3.00 s", "")),
             (0.0, 0.0, 0.0, SECONDS, ("0 s", "")),

@@ -104,7 +104,7 @@ class TestRounds:
         study = answered(searched(100, 200, 200), lambda p: 100.0 if p == batch(1) else 200.0)
 
         assert again(study).count(2) == again(study).count(3) == 2
-        assert ranking(study).certainty < 0.7
+        assert ranking(study).rows[0].share < 0.7
         assert len(ranking(study).rivals) == 1
 
     def test_rounds_come_to_an_end(self) -> None:
@@ -375,7 +375,7 @@ class TestAsk:
             )
 
         assert again(study) == [2, 1, 1, 2]
-        assert ranking(study).certainty > 0.95
+        assert ranking(study).near_best > 0.95
 
     def test_the_load_that_promises_most_is_measured(self) -> None:
         """Of a configuration that stands for itself at its best load, one load."""

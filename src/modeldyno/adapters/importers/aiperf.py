@@ -1,6 +1,7 @@
 """AIPerf: ``profile_export_aiperf.json`` and ``.csv`` (statistics), ``profile_export.jsonl`` (every request).
 
-The statistics and the requests are in the same directory; whichever JSON file is named, both are read.
+The statistics and the requests are in the same directory; whichever JSON file is named, both are read. The
+load of the CSV is that of the JSON beside it.
 Times are wall-clock nanoseconds for a request, and milliseconds for its parts. As of release 0.13.
 """
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 TOOL = "aiperf"
 _SUMMARY, _RECORDS = "profile_export_aiperf.json", "profile_export.jsonl"
+_TABLE = "profile_export_aiperf.csv"
 _SPREADS = {
     "request_latency": "service_time",
     "time_to_first_token": "time_to_first_token",
@@ -104,7 +106,9 @@ def _is_summary(document: Mapping[str, Any]) -> bool:
 def read(file: ForeignFile) -> Iterator[ForeignLoad]:
     """Yield the one load in the file."""
     if not file.documents:
-        yield _import_load(_read_csv(file.text), ())
+        beside = _read_sibling(file.path, _SUMMARY)
+        setting = {key: beside[0][key] for key in _SETTING if key in beside[0]} if beside else {}
+        yield _import_load(_read_csv(file.text) | setting, ())
     elif _is_record(file.documents[0]):
         summaries = _read_sibling(file.path, _SUMMARY)
         yield _import_load(summaries[0] if summaries else {}, file.documents)
@@ -112,9 +116,13 @@ def read(file: ForeignFile) -> Iterator[ForeignLoad]:
         yield _import_load(file.documents[0], _read_sibling(file.path, _RECORDS))
 
 
+_SETTING = ("input_config", "aiperf_version")
+"""What a CSV does not have."""
+
+
 def _read_sibling(path: Path, name: str) -> Sequence[Any]:
     """Return the other file of the export, in the same directory; empty if there is none."""
-    if path.name not in {_SUMMARY, _RECORDS}:
+    if path.name not in {_SUMMARY, _RECORDS, _TABLE}:
         return ()
     try:
         text = path.with_name(name).read_text("utf-8")
@@ -129,7 +137,8 @@ def _import_load(summary: Mapping[str, Any], documents: Iterable[Any]) -> Foreig
     measured = [record for record in records if record.metadata.benchmark_phase != "warmup"]
     requests = tuple(map(_request, measured))
     config = summary.get("input_config") or {}
-    load = _load(config, requests)
+    most = _lookup(summary, "effective_concurrency", "max") or 1
+    load = _load(config, _max_concurrency(requests) if requests else round(most))
     begin = min((request.sent for request in requests), default=0)
     return ForeignLoad(
         tool=TOOL,
@@ -162,15 +171,20 @@ def _first_text(value: Any) -> str:
     return str(_lookup(value, "name") or "" if isinstance(value, dict) else value or "")
 
 
-def _load(config: Mapping[str, Any], requests: Sequence[ForeignRequest]) -> Load:
-    """Return the load: one mapping until release 0.5, a list of phases since."""
+def _load(config: Mapping[str, Any], most: int) -> Load:
+    """Return the load: one mapping until release 0.5, a list of phases since.
+
+    Args:
+        config: that of the run; empty if it is not known.
+        most: requests that were on their way at once.
+    """
     phases = config.get("phases") or [config.get("loadgen") or {}]
     phase: Mapping[str, Any] = next(
         (candidate for candidate in reversed(phases) if _lookup(candidate, "kind") != "warmup"), {}
     )
     slots, rate = phase.get("concurrency"), phase.get("rate") or phase.get("request_rate")
     if rate is None:
-        return Load(concurrency=int(slots) if slots else _max_concurrency(requests))
+        return Load(concurrency=int(slots) if slots else most)
     names = (str(phase.get("type", "")), str(phase.get("request_rate_mode", "")))
     kind = next((_ARRIVALS[word] for word in names if word in _ARRIVALS), Arrivals.POISSON)
     return Load(arrivals=kind, rate=float(rate), concurrency=slots)
@@ -181,7 +195,7 @@ def _max_concurrency(requests: Sequence[ForeignRequest]) -> int:
     steps = sorted(
         (time, step) for request in requests for time, step in ((request.sent, 1), (request.end, -1))
     )
-    return max(accumulate(step for _, step in steps), default=1)
+    return max(accumulate(step for _, step in steps))
 
 
 # --- requests --------------------------------------------------------------------------------------

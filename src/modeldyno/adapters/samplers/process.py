@@ -58,7 +58,8 @@ def memory(stages: Sequence[dict[str, Any]]) -> Iterator[Measurement]:
     """Yield the memory of the process tree: the baseline and the model's memory above it, in bytes.
 
     Growth in stages of the profiler's own work is subtracted from all later sizes. Sizes below the baseline
-    count as 0. A server, loaded before it was watched, has no baseline, but a size at idle.
+    count as 0, but a run that ended before its timed pass and never grew shows nothing of its model. A
+    server, loaded before it was watched, has no baseline, but a size at idle.
     """
     baseline = next((size for s in stages if s["name"] == WatchStage.BASELINE for size in s["memory"]), 0)
     own_growth, above = 0, []
@@ -74,7 +75,7 @@ def memory(stages: Sequence[dict[str, Any]]) -> Iterator[Measurement]:
         yield observed_number("process_memory", baseline, scope=WatchStage.BASELINE)
     elif idle := [size for s in stages if s["name"] == WatchStage.IDLE for size in s["memory"]]:
         yield observed_number("process_memory", idle[0], scope=WatchStage.IDLE)
-    if above:
+    if any(above) or (above and any(stage["name"] == WatchStage.TIMED for stage in stages)):
         distribution = Distribution.of(above, stop="run ended", clock="monotonic")
         yield Measurement(metric="process_memory", value=distribution)
 

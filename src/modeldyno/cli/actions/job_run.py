@@ -66,7 +66,9 @@ def check_jobs(jobs: Sequence[FileJob], typed: Sequence[str]) -> None:
     for job in jobs:
         with job.config.at(COMMAND):
             if not job.command:
-                raise RequestError(f"Job {job.number} does not say its command; add command: profile")
+                raise RequestError(
+                    f"Job {job.number} of {job.config.origin} does not say its command; add command: profile"
+                )
             ctx = click.Context(cli, info_name="modeldyno")
             command = cli.get_command(ctx, job.command)
             if command is None:
@@ -75,7 +77,11 @@ def check_jobs(jobs: Sequence[FileJob], typed: Sequence[str]) -> None:
                 raise RequestError(f"{job.command} cannot be a job; profile, load, sweep or compare can.")
         if job.command != "sweep":
             arguments = expand_job_file(command, ctx, (job.address, *typed))
-            command.make_context(job.command, arguments, parent=ctx)
+            try:
+                command.make_context(job.command, arguments, parent=ctx)
+            except click.UsageError as error:
+                text = f"Job {job.number} ({job.command}): {error.format_message()}"
+                raise click.UsageError(text, ctx=error.ctx) from error
 
 
 def _json_option(job: FileJob, folder: str | None) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from modeldyno.cli.actions.printing import print_blocks, print_document
 from modeldyno.core.registry.answer import AnswerState
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import DEFAULT
+from modeldyno.core.registry.records import TaskState
 from modeldyno.core.stats.sanitize import clean
 from modeldyno.environment.idle import IdleRule
 from modeldyno.errors import RequestError
@@ -130,8 +131,11 @@ def update(options: Mapping[str, Any]) -> None:
 def remove(name: str) -> None:
     """Remove a version."""
     with plugins.store() as store:
-        version = changes.remove_version(store.registry, name)
-    click.echo(clean(f"{version.name} is removed; its results stay in the store"))
+        version, aliases = changes.remove_version(store.registry, name)
+    lost = ", ".join(f"@{word}" for word in aliases)
+    verb = "name" if len(aliases) > 1 else "names"
+    named = f", and {lost} {verb} nothing now" if aliases else ""
+    click.echo(clean(f"{version.name} is removed{named}; its results stay in the store"))
 
 
 def alias(name: str, word: str | None, *, remove: bool, rollback: bool) -> None:
@@ -153,10 +157,14 @@ def alias(name: str, word: str | None, *, remove: bool, rollback: bool) -> None:
 def history(name: str | None, verify: bool, limit: int, json_path: str | None) -> None:
     """Show events."""
     with plugins.store() as store:
-        events = store.registry.events(subject=name, newest=limit)
+        events = store.registry.events(subject=name, newest=limit + 1)
         broken = store.registry.first_broken_event() if verify else None
-    if not _write_json(events, json_path):
-        print_blocks(lists.events(events)) if events else click.echo("Nothing has happened yet.")
+    if name and not events:
+        raise RequestError(f"Nothing has happened to '{name}'; modeldyno registry history shows all events.")
+    if not _write_json(events[-limit:], json_path):
+        print_blocks(lists.events(events[-limit:])) if events else click.echo("Nothing has happened yet.")
+        if len(events) > limit:
+            click.echo(f"There are earlier ones; to see them: --limit {5 * limit}", err=True)
     if verify:
         if broken is not None:
             click.echo(f"Event {broken} was changed, or one before it is missing.", err=True)
@@ -236,7 +244,7 @@ def tasks(name: str | None, *, ended: bool, cancel: Sequence[int], retry: Sequen
         targets = {target.id: target for target in registry.targets()}
         working = registry.workers()
     for state, number in changed.items():
-        click.echo(f"{count(number, 'task')} {state}")
+        click.echo(f"{count(number, 'task')} {state}" if number else _UNCHANGED[state])
     if listed:
         print_blocks(lists.tasks(listed, targets))
     elif not changed:
@@ -245,6 +253,12 @@ def tasks(name: str | None, *, ended: bool, cancel: Sequence[int], retry: Sequen
         print_blocks(lists.workers(working, targets))
     elif listed and not ended:
         click.echo("No worker is running; start one with: modeldyno worker")
+
+
+_UNCHANGED = {
+    TaskState.CANCELLED: "No task cancelled: only one that is still to be done can be.",
+    TaskState.QUEUED: "No task queued: only one that has ended, or was put off, can be.",
+}
 
 
 def parse_metrics(pairs: Sequence[str]) -> dict[str, float]:

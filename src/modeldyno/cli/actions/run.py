@@ -14,7 +14,7 @@ from typing import NoReturn
 import click
 
 from modeldyno.cli.actions import job_run
-from modeldyno.documents.job_file import is_job_address
+from modeldyno.documents.job_file import check_job_numbers, is_job_address
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.regions.recorder import AtExit, profiled
 
@@ -26,6 +26,7 @@ def run(script: str, arguments: tuple[str, ...], json_path: str | None) -> None:
     """Run a script and report its profiled functions, or run the jobs of a file; exit with the code."""
     if is_job_address(script):
         job_run.run(script, arguments, json_path)
+    check_job_numbers(script)
     path = Path(script)
     if not path.is_file():
         problem = f"'{script}' is a directory" if path.is_dir() else f"There is no file '{script}'"

@@ -75,5 +75,5 @@ def _print_outcome(done: TaskDone) -> None:
     elif outcome.state is TaskState.FAILED:
         text = f"failed: {outcome.why}"
     else:
-        text = outcome.headline
+        text = outcome.headline + (f"; doubtful: {outcome.why}" if outcome.why else "")
     click.echo(clean(f"{done.task.label}: {text} ({done.seconds:.0f} s)"))

@@ -57,13 +57,35 @@ class CallTally:
 
 
 def source_fault(outputs: Outputs) -> str:
-    """Return what makes the outputs of the source no reference, in a phrase; empty if nothing does."""
+    """Return what makes the outputs of the source no reference, in a phrase; empty if nothing does.
+
+    A mask of infinities is none among other outputs, but alone it leaves no number to compare.
+    """
     import numpy as np  # noqa: PLC0415 - slow to import
 
     for name, values in outputs.items():
         if values.dtype.kind in "fc" and (nans := int(np.isnan(values).sum())):
             return f"its output '{name}' has {nans:,} NaN of {values.size:,} values"
+    values_of = [values for values in outputs.values() if values.size]
+    if values_of and not any(_has_numbers(values) for values in values_of):
+        return f"all {sum(values.size for values in values_of):,} values of its outputs are infinite"
     return ""
+
+
+def _has_numbers(values: ndarray) -> bool:
+    """Return whether anything of an output can be off by some amount, or be unequal."""
+    import numpy as np  # noqa: PLC0415 - slow to import
+
+    return values.dtype.kind not in "fc" or bool(np.isfinite(values).any())
+
+
+def uncompared(calls: Sequence[Outputs]) -> tuple[str, ...]:
+    """Name the outputs of which no call has a number that could be compared: all are empty, or infinite."""
+    return tuple(
+        name
+        for name in (calls[0] if calls else ())
+        if not any(call[name].size and _has_numbers(call[name]) for call in calls if name in call)
+    )
 
 
 def relative_floor(reference: Outputs, again: Outputs, batch: int | None) -> dict[str, float]:

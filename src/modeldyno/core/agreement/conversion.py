@@ -32,7 +32,7 @@ class ConversionFailureKind(StrEnum):
     TIMED_OUT = "timed-out"
     CRASHED = "crashed"
     SOURCE = "source-invalid"
-    """The source itself returns NaN, or fails: nothing can be compared with it."""
+    """The source itself returns NaN or only infinities, or fails: nothing can be compared with it."""
     ERROR = "error"
     """The exporter failed in another way."""
 
@@ -101,7 +101,7 @@ class Conversion(Presented):
     created: str
     """ISO 8601, UTC."""
     source: str
-    """The reference of the model."""
+    """The reference of the model; of one that could not be loaded, as it was typed."""
     model: ModelIdentity | None
     """The source as it was loaded; None if it could not be."""
     inputs: tuple[InputSpec, ...] = ()

@@ -153,7 +153,8 @@ def format_estimate(value: float | None, low: float, high: float, unit: str) -> 
     The last digit shown has the place value of the first digit of the half-width; a share that is known to a
     few points has a tenth of a point, as 97.6 and 99.7% are not alike. A missing value is ``""``.
     An interval with one end is ``at least ...`` or ``at most ...``, ``not bounded`` where that end is 0, and
-    ``""`` without ends. An upper end of a thousand times the value is none.
+    ``""`` without ends. An upper end of a thousand times the value is none. Without a value, a lower end that
+    the digits of the upper one would make 0 has a unit of its own.
     """
     if value and high > _NO_END * abs(value):
         high = math.inf
@@ -168,6 +169,8 @@ def format_estimate(value: float | None, low: float, high: float, unit: str) -> 
     if unit == FRACTION and half < _FEW_POINTS:
         places = max(places, 1)
     texts = {number: _format_places(number / scale, places) for number in numbers}
+    if value is None and 0 < low < high < math.inf and texts[low] == _format_places(0.0, places):
+        return "", f"{format_quantity(low, unit, 2)} to {texts[high]}{suffix}"
     return "" if value is None else texts[value] + suffix, _format_interval(texts, low, high, suffix)
 
 

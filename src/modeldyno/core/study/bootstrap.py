@@ -184,11 +184,6 @@ class Resamples:
         )
         return counts
 
-    def certainty(self, place: int, team: Sequence[int]) -> float:
-        """Return the share of resamples in which a team member wins and this contender holds its bounds."""
-        own = load_numpy().isin(self._winners(), team)
-        return float((own & self.holds[:, place]).mean())
-
     def near_best(self, place: int, team: Sequence[int], margin: float) -> float:
         """Return the share of resamples in which a team is at most this much worse than the best.
 

@@ -110,8 +110,6 @@ class Ranking:
     """The baseline row; None if it was not measured."""
     best: RankedConfiguration | None = None
     """The first row; None if no candidate holds the bounds."""
-    certainty: float = 0.0
-    """Share of resamples in which its configuration is the best and it holds its bounds."""
     near_best: float = 0.0
     """Share of resamples in which its configuration is the best, or less than `NEAR` worse, and it holds its
     bounds; a verification ends by it."""
@@ -318,7 +316,7 @@ def _row_of(study: Study, contender: ScoredCandidate, rank: int = 0) -> RankedCo
 def _with_conclusions(
     result: Ranking, field: _ContenderField, chosen: Sequence[int], team: Sequence[int]
 ) -> Ranking:
-    """Add the certainty of the first row, its rivals, and the cheaper rows among these."""
+    """Add how certain the first row is, its rivals, and the cheaper rows among these."""
     best, index = result.rows[0], chosen[0]
     near = [
         (row, field.scores[index] - field.scores[other] <= ALIKE)
@@ -331,7 +329,6 @@ def _with_conclusions(
     return replace(
         result,
         best=best,
-        certainty=field.draws.certainty(index, team),
         near_best=field.draws.near_best(index, team, math.log1p(NEAR)),
         rivals=tuple(row for row, _ in near),
         cheaper=min(cheaper, key=lambda row: (*costs[row.rank], row.rank), default=None),

@@ -157,7 +157,7 @@ def alias_moves(moves: Sequence[AliasMove]) -> Table:
 
 
 def events(listed: Iterable[RegistryEvent]) -> Table:
-    """List events, the newest last; their details are in the JSON document."""
+    """List events, the newest last; all of their details are in the JSON document."""
     rows = tuple(
         (
             str(event.id),
@@ -165,10 +165,23 @@ def events(listed: Iterable[RegistryEvent]) -> Table:
             event.kind,
             event.subject,
             event.actor,
+            shorten(_describe(event), _WHY),
         )
         for event in listed
     )
-    return _table("", ("event>", "when", "what", "of", "by"), rows)
+    return _table("", ("event>", "when", "what", "of", "by", "detail"), rows)
+
+
+def _describe(event: RegistryEvent) -> str:
+    """Say in a few words what an event changed, and why."""
+    detail = {key: text for key, text in event.detail.items() if text not in {"", "None"}}
+    if "alias" in detail:
+        before, after = (f"/{detail[end]}" if end in detail else "" for end in ("before", "after"))
+        return f"@{detail['alias']}: {before or 'new'} to {after or 'nothing'}"
+    if "what" in detail or "why" in detail:
+        task = detail.get("what", "").removeprefix(f"{event.subject} ")
+        return ": ".join(filter(None, (task, detail.get("why", ""))))
+    return ", ".join(f"{key} {text}" for key, text in detail.items())
 
 
 def _note(task: Task) -> str:

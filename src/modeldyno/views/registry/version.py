@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from modeldyno.core.agreement.conversion import ConversionFailureKind
 from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.registry.records import FigureState, TaskState, VariantState
+from modeldyno.core.registry.records import SOURCE, FigureState, TaskState, VariantState
 from modeldyno.core.report.blocks import Heading, Notice, Severity, Table, make_columns, note, shorten
 from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
 from modeldyno.views.text import count, format_utc, shorten_ids
@@ -25,6 +26,8 @@ _DIGEST = 19
 """Characters of a digest that are shown: twelve after its kind."""
 _BRACKETS = re.compile(r"^\(([^)]*)\)")
 """Around what follows the state, which has a column of its own."""
+_INVALID = f"{ConversionFailureKind.SOURCE}: "
+"""How the reason of a variant begins whose source gives nothing to compare with."""
 _WHY = 120
 """Most characters of a reason in a table."""
 
@@ -94,15 +97,19 @@ _MARKS = {
 
 
 def _variants(overview: VersionOverview) -> Table:
+    refuted = next((v.recipe for v in overview.variants if v.why.startswith(_INVALID)), "")
     rows = tuple(
         (
             variant.recipe,
-            _MARKS.get(variant.state, str(variant.state)),
+            "not compared" if is_refuted else _MARKS.get(variant.state, str(variant.state)),
             variant.backend,
             variant.conversion_id[:6],
-            shorten(_BRACKETS.sub(r"\1", variant.why.removeprefix(f"{variant.state} ")), _WHY),
+            f"no form can be compared with it, see {refuted}"
+            if is_refuted
+            else shorten(_BRACKETS.sub(r"\1", variant.why.removeprefix(f"{variant.state} ")), _WHY),
         )
         for variant in overview.variants
+        for is_refuted in (bool(refuted) and variant.recipe == SOURCE,)
     )
     columns = make_columns("variant", "state", "backend", "document", "why")
     return Table(title="Variants", columns=columns, rows=rows)

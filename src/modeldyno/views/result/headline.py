@@ -6,7 +6,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.metrics.metric import METRICS
+from modeldyno.core.metrics.metric import ANSWERS, METRICS
 from modeldyno.core.metrics.queries import format_main_figures
 from modeldyno.core.report.blocks import Severity, clean, shorten
 from modeldyno.core.result.result import KINDS
@@ -89,8 +89,16 @@ def _speed(result: Result) -> str:
         )
     at, rate = measured_at(result), _rate(result)
     where = f"{f' at {at}' if at else ''} on {shorten(clean(result.job.backend), NAME_LIMIT)}"
-    parts = (f"on average {rate}" if rate else "", end_to_end_clause(result))
+    parts = (f"on average {rate}" if rate else "", end_to_end_clause(result), _evaluation(result))
     return "; ".join((f"answers in {_median(latency.value)}{where}", *filter(None, parts)))
+
+
+def _evaluation(result: Result) -> str:
+    """Return what it scores on labelled samples: ``accuracy 99.2%, f1 99.1% on 360 labelled samples``."""
+    scores = [m for m in result.measurements if m.row.kin == ANSWERS]
+    text = ", ".join(f"{m.metric.replace('_', ' ')} {format_measurement(m)}" for m in scores)
+    samples = result.find("evaluated_samples")
+    return f"{text} on {count(round(number(samples)[0]), 'labelled sample')}" if scores and samples else text
 
 
 def _median(times: Distribution) -> str:

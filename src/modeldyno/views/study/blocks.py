@@ -110,7 +110,7 @@ def brief(study: Study, ranked: Ranking | None = None) -> str:
     best = ranked.best
     if best is None:
         failed = ranked.measurements > 0 and all(row.failure for row in ranked.rows)
-        return "all failed" if failed else _none_holds(ranked) if ranked.rows else "nothing measured"
+        return "all failed" if failed else _none_holds(study, ranked) if ranked.rows else "nothing measured"
     values = ", ".join(_values(study, best))
     certain = f", {_percent(ranked.near_best)} certain" if ranked.configurations > 1 else ""
     return f"{values}: {format_point(best.point)}{certain}"
@@ -216,6 +216,8 @@ def _nearest(study: Study, ranked: Ranking) -> str:
     bounds = " and ".join(str(bound) for bound in study.goal.constraints)
     if not bounds:
         return "no configuration has a value for every objective"
+    if row.verdict is Verdict.HELD:
+        return f"{_row_name(row)} holds {bounds}, but no configuration has a value for {_unknown(study, row)}"
     if row.verdict is Verdict.BROKEN:
         closest = f"{_row_name(row)}, which misses by {format_miss(row.miss)}"
         return f"no configuration holds {bounds}; the closest is {closest}"
@@ -225,9 +227,17 @@ def _nearest(study: Study, ranked: Ranking) -> str:
     )
 
 
-def _none_holds(ranked: Ranking) -> str:
+def _unknown(study: Study, row: RankedConfiguration) -> str:
+    """Name the objectives of which a configuration has no value, such as a percentile of too few samples."""
+    pairs = zip(study.goal.objectives, row.objectives, strict=True)
+    return " and ".join(str(objective.query) for objective, value in pairs if value is None)
+
+
+def _none_holds(study: Study, ranked: Ranking) -> str:
     """Describe whether the configuration closest to the bounds breaks them or is undecided."""
     nearest = next(row for row in ranked.rows if not row.failure)
+    if nearest.verdict is Verdict.HELD:
+        return f"no value for {_unknown(study, nearest)}"
     broken = nearest.verdict is Verdict.BROKEN
     return "no configuration holds the bounds" if broken else "undecided whether the bounds hold"
 

@@ -15,6 +15,7 @@ from modeldyno import data
 from modeldyno.adapters.backends.output_leaves import leaves
 from modeldyno.adapters.backends.served import export_cache
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
+from modeldyno.core.trace.packed_sequences import PADDED_INSTEAD, describe_packed_layer
 from modeldyno.data.torch_signature import Forward
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.loader import Form
@@ -210,6 +211,8 @@ def _export(module: Module, inputs: tuple[InputSpec, ...], example: Feed, path: 
     try:
         program = torch.export.export(Flat().eval(), tensors, dynamic_shapes=(dynamic,), strict=False)
     except Exception as error:
+        if packed := describe_packed_layer(error):
+            raise RequestError(f"{packed}; for a server {PADDED_INSTEAD}.") from error
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
         raise RequestError(
             f"torch.export cannot export this module for a server ({reason}); "

@@ -166,14 +166,15 @@ def defer(connection: Connection, task: Task, seconds: float, why: str, *, resul
 
 
 def change(connection: Connection, ids: Sequence[int], state: TaskState) -> Sequence[Task]:
-    """Cancel tasks that are open, or queue ended ones again, each key once; return those that changed."""
+    """Cancel open tasks, or queue those that ended, each key once, or were put off; return the changed."""
     chosen = TASKS.c.id.in_(ids)
     if state is TaskState.CANCELLED:
         condition = and_(chosen, TASKS.c.state.in_(_OPEN))
     else:
         open_keys = select(TASKS.c.key).where(TASKS.c.state.in_(_OPEN))
         ended = (chosen, TASKS.c.state.not_in(_OPEN), TASKS.c.key.not_in(open_keys))
-        condition = TASKS.c.id.in_(select(func.max(TASKS.c.id)).where(*ended).group_by(TASKS.c.key))
+        again = TASKS.c.id.in_(select(func.max(TASKS.c.id)).where(*ended).group_by(TASKS.c.key))
+        condition = or_(again, and_(chosen, TASKS.c.state == TaskState.DEFERRED))
     # The token grows, so that a worker that still holds the task finishes in vain.
     changed = (
         update(TASKS)
