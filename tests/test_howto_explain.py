@@ -102,7 +102,10 @@ def test_the_commands_of_the_page_work(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.engine
 @pytest.mark.usefixtures("page_folder")
 def test_the_hops_of_a_model_on_triton_add_up() -> None:
-    """The digits, served by the real engine, with every stage and the echo known."""
+    """The digits, served by the real engine: every stage is known by time stamps, and nothing is left.
+
+    The server's counters are of all requests, and those of the traced ones agree with them.
+    """
     explained = modeldyno.explain(
         "examples/digits/digits.onnx", backend="triton", rounds=1, max_time=20, intra_threads=1
     )
@@ -110,6 +113,24 @@ def test_the_hops_of_a_model_on_triton_add_up() -> None:
     assert [label for label, time in hop_times.items() if time is None] == []
     assert sum(time.seconds for time in hop_times.values() if time) == pytest.approx(explained["under load"])
     assert explained.missing == {}
+    assert explained["way to the client"] > 0
+    served = sum(abs(explained[f"rest {level}"]) for level in ("served alone", "under load"))
+    assert served < 0.03 * explained["under load"]
+    loaded = explained.results["under load"]
+    for stage, counter in (("queue", "queue_time"), ("server compute", "compute_time")):
+        assert loaded[f"stage_time@{stage}"] == pytest.approx(loaded[counter], rel=0.5)
+
+
+@pytest.mark.engine
+@pytest.mark.usefixtures("page_folder")
+def test_without_a_trace_the_echo_tells_the_protocol() -> None:
+    """As of a server that cannot trace; the counters are means of all requests."""
+    explained = modeldyno.explain(
+        "examples/digits/digits.onnx", backend="triton", rounds=1, max_time=20, request_trace=False
+    )
+    labels = {hop.label for hop in explained.hops}
+    assert {"protocol", "rest served alone", "rest under load"} <= labels
+    assert not {"way to the server", "way to the client"} & labels
 
 
 @pytest.mark.engine

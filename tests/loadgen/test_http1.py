@@ -81,6 +81,25 @@ def connected(
     return connection, pipe, ends, call
 
 
+def test_a_numbered_request_bears_the_time_of_its_sending() -> None:
+    """In its place, and each time anew, as when it is sent again."""
+    target = Target(
+        protocol="",
+        transport=Transport.HTTP,
+        host="",
+        port=1,
+        messages=(b"a" + b"?" * 20 + b"z",),
+        marks=(1,),
+        numbered=True,
+    )
+    for _ in range(2):
+        pipe, call = Pipe(), Call(0, 0)
+        connection = Http1Connection(Ends(), target)
+        connection.connection_made(pipe)
+        connection.send(call)
+        assert pipe.written == b"a%020dz" % call.sent
+
+
 def cut(data: bytes, cuts: list[int]) -> list[bytes]:
     places = sorted({0, len(data), *(cut % len(data) for cut in cuts)})
     return [data[a:b] for a, b in zip(places, places[1:], strict=False)]  # noqa: RUF007

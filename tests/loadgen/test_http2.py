@@ -113,7 +113,7 @@ class Ends:
 
 
 def made(
-    message: bytes = b"ask", *, share: int = 8, hello: bytes = SETTINGS
+    message: bytes = b"ask", *, share: int = 8, hello: bytes = SETTINGS, **more: Any
 ) -> tuple[Http2Connection, Pipe, Ends]:
     """Give a connection whose server has said hello."""
     target = Target(
@@ -124,6 +124,7 @@ def made(
         messages=(message,),
         method="/a.B/C",
         metadata=(("Token", "secret"),),
+        **more,
     )
     pipe, ends = Pipe(), Ends()
     channel = Http2Connection(ends, CallTemplate(target, 1.5), share)
@@ -132,6 +133,13 @@ def made(
     channel.data_received(hello)
     pipe.frames()
     return channel, pipe, ends
+
+
+def test_a_numbered_call_bears_the_time_of_its_sending() -> None:
+    """In its place, in a message of the same length."""
+    channel, pipe, _ = made(b"a" + b"?" * 20 + b"z", marks=(1,), numbered=True)
+    (call,) = called(channel)
+    assert pipe.frames()[-1][3] == b"\0" + (22).to_bytes(4) + b"a%020dz" % call.sent
 
 
 def called(channel: Http2Connection, count: int = 1) -> list[Call]:

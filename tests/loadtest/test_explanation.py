@@ -12,8 +12,10 @@ import pytest
 from tests.support.sample_explanations import (
     ALONE,
     LOADED,
+    STAMPED_ALONE,
     a_called_result,
     a_served_result,
+    a_stamped_result,
     an_explanation,
 )
 
@@ -68,9 +70,24 @@ def test_without_a_server_only_the_call_is_measured() -> None:
     assert describe_plan(planned) == "Measuring in up to 3 rounds: in process"
 
 
+def test_a_server_that_can_trace_requests_does() -> None:
+    """There is no echo to share the time with; unless another knob forbids it, or the user."""
+    planned = served_plan(rounds=1, max_time=16.0)
+    assert all(planned.jobs[level].config["request_trace"] for level in (RunLevel.ALONE, RunLevel.LOADED))
+    assert {job.plan.max_time for job in planned.jobs.values()} == {2.0}
+    assert describe_plan(planned) == "Measuring: in process, served alone, under load"
+    knobs: list[dict[str, Any]] = [{"compression": "gzip"}, {"request_trace": False}]
+    for settings in knobs:
+        planned = plan_explanation(a_request(backend="triton", **settings), ExplainOptions())
+        assert not planned.jobs[RunLevel.ALONE].config.get("request_trace")
+        assert describe_plan(planned).endswith("an echo of the same size")
+
+
 def test_with_a_server_every_level_and_the_echo_are_measured() -> None:
     """The time is shared out among rounds and probes."""
-    planned = plan_explanation(a_request(backend="triton"), ExplainOptions(rounds=1, max_time=10.0))
+    planned = plan_explanation(
+        a_request(backend="triton", request_trace=False), ExplainOptions(rounds=1, max_time=10.0)
+    )
     assert [(level, job.backend) for level, job in planned.jobs.items()] == [
         (RunLevel.IN_PROCESS, "onnxruntime"), (RunLevel.ALONE, "triton"), (RunLevel.LOADED, "triton"),
     ]  # fmt: skip
@@ -210,6 +227,18 @@ def test_the_order_of_a_round_is_that_of_the_one_before_reversed(runs: Runs) -> 
     assert explained.statistic == "mean"
 
 
+def test_no_echo_is_measured_where_the_server_traces_requests(runs: Runs) -> None:
+    """Neither are the outputs that it would return."""
+    runs.answers[RunLevel.ALONE] = lambda job: replace(
+        a_stamped_result(a_served_result(ALONE), STAMPED_ALONE), job=job
+    )
+    explained = measure_explanation(served_plan(rounds=2))
+    once = ["served alone", "under load", "in process"]
+    assert runs.names == [*once, *once[::-1]]
+    assert not any(job.observation.outputs for job in runs.jobs)
+    assert explained.missing == {}
+
+
 def test_only_the_first_call_in_process_has_the_analysis_and_the_outputs(runs: Runs) -> None:
     """The result tells the job of every round, without the file, which is gone."""
     explained = measure_explanation(served_plan(rounds=2))
@@ -301,7 +330,18 @@ def test_a_level_that_fails_is_told_and_not_tried_again(runs: Runs) -> None:
     explained = measure_explanation(served_plan(rounds=2))
     assert explained.failures == {"under load": "load: it ended"}
     assert [level.level for level in explained.levels] == [RunLevel.IN_PROCESS, RunLevel.ALONE]
-    assert runs.names.count("under load") == 1
+    assert runs.names.count("under load") == 2  # once more, as it traced
+
+
+def test_a_server_that_crashes_while_it_traces_is_measured_once_more(runs: Runs) -> None:
+    """Triton does so on rare occasions; that is no failure of the level."""
+    failure = Failure(where="load", kind=FailureKind.SERVER, message="it was ended by SIGSEGV")
+    whole = a_stamped_result(a_served_result(ALONE), STAMPED_ALONE)
+    answers = [a_small_result(failures=(failure,)), whole]
+    runs.answers[RunLevel.ALONE] = lambda job: replace(answers.pop(0), job=job)
+    explained = measure_explanation(served_plan(rounds=1))
+    assert runs.names.count("served alone") == 2
+    assert explained.failures == {}
 
 
 def test_nothing_but_a_failure_is_an_error(runs: Runs) -> None:

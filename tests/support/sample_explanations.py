@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.load.explanation import ECHO, Explanation, RunLevel
+from modeldyno.core.load.request_stages import STAGE_TIME, UNTRACED, RequestStage
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.testing.sample_results import a_job, a_small_result
@@ -66,6 +67,26 @@ def a_served_result(
         measurements += _numbers((_METRICS[name], time) for name, time in stages.items() if name in _METRICS)
     job = replace(a_job("mini"), backend="triton", probes=("load",), load=Load(concurrency=concurrency))
     return a_small_result(name="mini", model=None, job=job, measurements=tuple(measurements))
+
+
+STAMPED_ALONE = dict(zip(RequestStage, (0.1, 0.05, 0.02, 0.1, 5.2, 0.06, 0.07, 0.3), strict=True))
+"""Milliseconds of the stages of a request alone by time stamps: 5.9 ms, the service time of `ALONE`."""
+STAMPED_LOADED = dict(zip(RequestStage, (0.2, 0.05, 9.0, 0.1, 5.6, 0.08, 0.07, 0.3), strict=True))
+"""Those of a request under load: 15.4 ms, the service time of `LOADED`."""
+
+
+def a_stamped_result(result: Result, stages: Mapping[RequestStage, float], untraced: float = 0.0) -> Result:
+    """Return a load whose server traced requests, too; all requests took `untraced` milliseconds longer."""
+    measurements = [
+        observed_number(
+            STAGE_TIME,
+            time * MILLI,
+            scope=scope,
+            interval=Interval(low=(time - 0.01) * MILLI, high=(time + 0.01) * MILLI),
+        )
+        for scope, time in [*stages.items(), (UNTRACED, untraced)]
+    ]
+    return replace(result, measurements=(*result.measurements, *measurements))
 
 
 def _numbers(times: Iterable[tuple[str, float]]) -> list[Measurement]:

@@ -9,8 +9,10 @@ import pytest
 from tests.support.sample_explanations import (
     ALONE,
     LOADED,
+    STAMPED_LOADED,
     a_called_result,
     a_served_result,
+    a_stamped_result,
     an_explanation,
 )
 
@@ -92,6 +94,14 @@ def test_the_rests_are_told_and_whether_they_may_be_zero() -> None:
     assert "within its interval 0: rest in process" in " ".join(text_of(noisy).split())
 
 
+def test_how_the_stamped_requests_differ_from_all_is_told() -> None:
+    """Of each level whose server traced some of them."""
+    loaded = a_stamped_result(a_served_result(LOADED, 4), STAMPED_LOADED, untraced=-0.02)
+    text = " ".join(text_of(an_explanation(results={RunLevel.LOADED: loaded})).split())
+    assert "requests that the server stamped took 20 us more (under load) than all, taken off" in text
+    assert "time stamps:" not in text_of(an_explanation())
+
+
 def test_doubts_and_failures_are_told() -> None:
     """Its own with advice, those of its results by their codes and where they come from."""
     called = replace(a_called_result(), doubts=(Doubt(code="interference", seen="busy", advice="wait"),))
@@ -140,7 +150,7 @@ def test_of_the_slowest_requests_only_what_is_known_is_told() -> None:
     assert "slowest requests" not in text  # 40 requests certify no p99
     slow = an_explanation(results={RunLevel.LOADED.value: a_served_result(LOADED, 4, count=2000)})
     notes = [block.text for block in blocks(slow) if isinstance(block, Notice) and "slowest" in block.code]
-    assert "sums over all requests" in notes[0]
+    assert "stages are means over requests" in notes[0]
     both = replace(slow, baseline=slow.results)
     notes = [block.text for block in blocks(both) if isinstance(block, Notice) and "slowest" in block.code]
     assert notes[0].startswith("p99 changed by 0 s")

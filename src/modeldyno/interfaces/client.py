@@ -75,6 +75,14 @@ class CarriesSequences(Protocol):
         """Return what makes a request one of sequence `number` (1 to 2^31 - 1); its length is constant."""
 
 
+@runtime_checkable
+class NumbersRequests(Protocol):
+    """A Client whose requests can bear an id, by which a server's trace names them."""
+
+    def numbered_target(self, feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
+        """Encode each payload as a request with a place for its id; raise RequestError as `target` does."""
+
+
 SINGLE_SEQUENCE = (1 << 31) - 1
 """Id of a sequence of one request; models may have ids as signed numbers of 32 bits."""
 

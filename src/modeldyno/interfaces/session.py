@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from modeldyno.core.load.request_stages import RequestStamps
     from modeldyno.core.load.request_target import Reply, Target
     from modeldyno.core.load.server_stats import ServerCounters
     from modeldyno.core.spec.load_spec import Load
@@ -221,6 +222,27 @@ class HasServerStats(Protocol):
 
     def account(self) -> ServerCounters:
         """Read the counters now: cheap, without a request to the model. Raises OSError on failure."""
+
+
+class RequestTrace(Protocol):
+    """A server's trace of some of the requests to it; each method raises OSError on failure."""
+
+    def begin(self, step: int) -> None:
+        """Trace one of so many requests from now on."""
+
+    def end(self) -> None:
+        """Trace no more."""
+
+    def read(self) -> Sequence[RequestStamps]:
+        """Return the stamps of the requests that were traced since the last reading."""
+
+
+@runtime_checkable
+class TracesRequests(Protocol):
+    """A session whose server may trace requests, by the id that each of them then bears."""
+
+    trace: RequestTrace | None
+    """None if it does not."""
 
 
 @runtime_checkable

@@ -12,6 +12,7 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING
 
 from modeldyno.core.load.request_log import RequestOutcome
+from modeldyno.core.load.request_target import request_id
 from modeldyno.loadgen.http1_parser import (
     CHUNKED,
     HEAD_LIMIT,
@@ -42,6 +43,7 @@ class Http1Connection(asyncio.Protocol):
         self._owner = owner
         self._messages = target.messages
         self._marks = target.marks
+        self._numbered = target.numbered
         self._stream = target.stream
         self._bearing = bearing
         self._transport: Any = None
@@ -71,9 +73,9 @@ class Http1Connection(asyncio.Protocol):
         call.carrier = self
         call.sent = monotonic_ns()
         message = self._messages[call.message]
-        if call.mark:
+        if mark := request_id(call.sent) if self._numbered else call.mark:
             at = self._marks[call.message]
-            message = b"".join((message[:at], call.mark, message[at + len(call.mark) :]))
+            message = b"".join((message[:at], mark, message[at + len(mark) :]))
         self._transport.write(message)
 
     def drop(self, call: Call) -> None:  # noqa: ARG002

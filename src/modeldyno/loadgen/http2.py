@@ -11,6 +11,7 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, ClassVar
 
 from modeldyno.core.load.request_log import RequestOutcome
+from modeldyno.core.load.request_target import request_id
 from modeldyno.loadgen import hpack
 from modeldyno.loadgen.grpc import NO_TRAILERS, PartialAnswer, parse_headers
 from modeldyno.loadgen.http1_parser import Malformed
@@ -90,7 +91,8 @@ class Http2Connection(asyncio.Protocol):
         )
         call.carrier = self
         call.sent = monotonic_ns()
-        self._sending.call(number, call.message, call.mark)
+        mark = request_id(call.sent) if self._script.numbered else call.mark
+        self._sending.call(number, call.message, mark)
         if len(self._answers) >= self._share:
             self.full = True
         if number + 2 > LAST_STREAM:

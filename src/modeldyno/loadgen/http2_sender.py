@@ -34,6 +34,7 @@ class CallTemplate:
         fields = call_headers(target, timeout)
         self.messages = target.messages
         self.marks = target.marks
+        self.numbered = target.numbered
         self.stream = target.stream
         flag = b"\1" if target.compression else b"\0"
         self.prefixes = [flag + len(message).to_bytes(4) for message in self.messages]
@@ -80,7 +81,7 @@ class Http2Sender:
         self._after: list[bytes] = []
 
     def call(self, number: int, index: int, mark: bytes = b"") -> None:
-        """Write a call with the message at this index, and the mark of its sequence, on a stream."""
+        """Write a call with the message at this index, and what is marked in it, on a stream."""
         self._calls += 1
         if self._calls <= 2:  # noqa: PLR2004 - the first call, and the first after it
             self._use_block(

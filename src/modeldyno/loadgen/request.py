@@ -45,7 +45,7 @@ class Call:
 
     def __init__(self, message: int, due: int) -> None:
         self.mark = b""
-        """Written into its message; empty outside of a sequence."""
+        """Of its sequence, written into its message; empty outside of one."""
         self.sequence: OpenSequence | None = None
         self.failures = 0
         """Number of consecutive failures of the slot before this request."""

@@ -25,9 +25,10 @@ from modeldyno.core.load.explanation import (
     level_of,
     usual_statistic,
 )
+from modeldyno.core.load.request_stages import has_stages
 from modeldyno.core.result.result import Event, Progressed, Result, merge
 from modeldyno.core.spec.job import Job
-from modeldyno.core.spec.knob import BATCH_SIZE, find_knob
+from modeldyno.core.spec.knob import BATCH_SIZE, REQUEST_TRACE, find_knob
 from modeldyno.core.spec.load_spec import Load, parse_rate
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import HERE
@@ -94,7 +95,8 @@ class ExplainPlan:
     """Level to the reason why it is not measured."""
     options: ExplainOptions
     echo: Request | None
-    """Serves the echo, whose model is known once the model has been called; None without one."""
+    """Serves the echo, whose model is known once the model has been called; None without one. A server that
+    traces requests needs none."""
 
 
 def plan_explanation(request: Request, options: ExplainOptions) -> ExplainPlan:
@@ -116,7 +118,12 @@ def plan_explanation(request: Request, options: ExplainOptions) -> ExplainPlan:
     used = tuple(name for name in (caller, server) if name is not None)
     missing: dict[str, str] = {}
     jobs: dict[RunLevel, Job] = {}
-    plan = _share_time(request.plan, options, probes=2 * (caller is not None) + 3 * (server is not None))
+    served = None
+    if server is not None:
+        settings = _settings_of(server, used, request.settings)
+        served = _with_trace(replace(request, backend=server, settings=settings, probes=("load",)))
+    probes = 2 * (caller is not None) + (0 if served is None else 2 if _is_traced(served.settings) else 3)
+    plan = _share_time(request.plan, options, probes)
     if caller is None:
         missing[RunLevel.IN_PROCESS] = "a running server has the model; only requests can be measured"
     else:
@@ -128,16 +135,10 @@ def plan_explanation(request: Request, options: ExplainOptions) -> ExplainPlan:
             inspection=make_inspection(devices=(HERE,), modules=False),
             plan=plan,
         ).job()
-    if server is None:
+    if served is None:
         missing |= dict.fromkeys((RunLevel.ALONE, RunLevel.LOADED), _NOT_ASKED)
         return ExplainPlan(jobs=jobs, missing=missing, options=options, echo=None)
-    served = replace(
-        request,
-        backend=server,
-        settings=_settings_of(server, used, request.settings),
-        probes=("load",),
-        plan=plan,
-    )
+    served = replace(served, plan=plan)
     jobs[RunLevel.ALONE] = replace(served, load=Load(concurrency=1)).job()
     if options.load == Load(concurrency=1):
         missing[RunLevel.LOADED] = "the load is one request at a time, which is alone"
@@ -150,6 +151,24 @@ def plan_explanation(request: Request, options: ExplainOptions) -> ExplainPlan:
         kept = {name: value for name, value in served.settings.items() if name in _SHARED}
         echo = replace(served, settings=kept, load=Load(concurrency=1), name=ECHO)
     return ExplainPlan(jobs=jobs, missing=missing, options=options, echo=echo)
+
+
+def _with_trace(served: Request) -> Request:
+    """Return a request with which the server traces requests, if it can and no other knob forbids it."""
+    assert served.backend is not None
+    name = REQUEST_TRACE.name
+    if name in served.settings or not find_knob(name, plugins.backend(served.backend).knobs):
+        return served
+    traced = replace(served, settings={**served.settings, name: True})
+    try:
+        traced.job()
+    except RequestError:
+        return served
+    return traced
+
+
+def _is_traced(settings: Mapping[str, KnobValue]) -> bool:
+    return bool(settings.get(REQUEST_TRACE.name))
 
 
 def _share_time(plan: Plan, options: ExplainOptions, probes: int) -> Plan:
@@ -187,7 +206,8 @@ def load_of(concurrency: int | None, rate: str | None) -> Load:
 def describe_plan(planned: ExplainPlan) -> str:
     """Say what is measured, and how often."""
     names = [str(level) for level in RunLevel if level in planned.jobs]
-    names += ["an echo of the same size"] if planned.echo is not None else []
+    if planned.echo is not None and not _is_traced(planned.jobs[RunLevel.ALONE].config):
+        names.append("an echo of the same size")
     rounds = planned.options.rounds
     times = "Measuring" if rounds == 1 else f"Measuring in up to {rounds} rounds"
     return f"{times}: {', '.join(names)}"
@@ -312,9 +332,16 @@ class _Rounds:
         """Yield what to measure in a round; the first begins with the server, which may not be installed."""
         served = [level for level in (RunLevel.ALONE, RunLevel.LOADED) if level in self.planned.jobs]
         called = [level for level in (RunLevel.IN_PROCESS,) if level in self.planned.jobs]
-        echo = [ECHO] if self.planned.echo is not None else []
-        names = [*served, *called, *echo]
-        yield from (name for name in (names[::-1] if number % 2 else names) if name not in self.failed)
+        names = [*served, *called, ECHO]
+        for name in names[::-1] if number % 2 else names:
+            if name not in self.failed and (name != ECHO or self.needs_echo):
+                yield name
+
+    @property
+    def needs_echo(self) -> bool:
+        """Whether the way of a request is known by an echo only: the server has traced none."""
+        alone = self.results.get(RunLevel.ALONE, [])
+        return self.planned.echo is not None and not any(map(has_stages, alone))
 
     def _measure(self, name: str, label: str) -> None:
         def tell(event: Event) -> None:
@@ -326,8 +353,15 @@ class _Rounds:
             self._measure_echo(tell)
             return
         job = self.planned.jobs[RunLevel(name)]
-        result = self._call(job, tell) if name == RunLevel.IN_PROCESS else self.serve(job, watch=tell)
+        result = self._call(job, tell) if name == RunLevel.IN_PROCESS else self._serve(job, tell)
         self._keep(name, result)
+
+    def _serve(self, job: Job, tell: Callable[[Event], None]) -> Result:
+        """Put the server under a load, once more if it fails while it traces: at times, Triton crashes so."""
+        result = self.serve(job, watch=tell)
+        if result.failure is None or result.interrupted or not _is_traced(job.config):
+            return result
+        return self.serve(job, watch=tell)
 
     def _keep(self, name: str, result: Result) -> None:
         if result.failure is not None:
@@ -340,7 +374,7 @@ class _Rounds:
         first = RunLevel.IN_PROCESS not in self.results
         if not first:
             job = replace(job, probes=tuple(probe for probe in job.probes if probe != STATIC))
-        if first and self.planned.echo is not None:
+        if first and self.needs_echo:
             observation = Observation(outputs=str(self._outputs))
             job = replace(job, probes=(*job.probes, OUTPUTS), observation=observation)
         in_process = self.results.get(RunLevel.IN_PROCESS, [])

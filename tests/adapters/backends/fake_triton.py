@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 FLAGS = dict(word.lstrip("-").partition("=")[::2] for word in sys.argv[1:])
+TRACES = [word.partition("triton,file=")[2] for word in sys.argv if "triton,file=" in word]
+RECORDED = Path(__file__).parents[2] / "golden" / "triton_trace_http.json"
 LOADED = {FLAGS["load-model"]}
 STATS = {
     "model_stats": [
@@ -47,8 +51,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Load or unload a model of the repository."""
-        self.rfile.read(int(self.headers["Content-Length"]))
+        body = self.rfile.read(int(self.headers["Content-Length"]))
         *_, name, verb = self.path.split("/")
+        if verb == "setting" and TRACES:
+            name = next(iter(LOADED))
+            if b"OFF" in body:
+                shutil.copyfile(RECORDED, f"{TRACES[0]}.0")
         entry = Path(FLAGS["model-repository"]) / name
         known = (entry / "config.pbtxt").exists() and "nonsense" not in (entry / "config.pbtxt").read_text()
         if verb == "load" and known:
@@ -65,6 +73,8 @@ class Handler(BaseHTTPRequestHandler):
 
 def main() -> None:
     """Refuse what a real one would refuse, and serve."""
+    if TRACES and os.environ.get("FAKE_TRITON_TRACES") == "no":
+        sys.exit("tritonserver: unrecognized option '--trace-config=mode=triton'")
     folder = Path(FLAGS["model-repository"]) / FLAGS["load-model"]
     config = (folder / "config.pbtxt").read_text()
     if "nonsense" in config:

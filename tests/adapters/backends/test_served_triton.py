@@ -26,7 +26,7 @@ from modeldyno.core.load.server_stats import ServerCounters
 from modeldyno.core.spec.knob import KnobValue, configure
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import MissingExtra, RequestError, UnknownName
-from modeldyno.interfaces.session import CanSend, HasServerStats
+from modeldyno.interfaces.session import CanSend, HasServerStats, TracesRequests
 from modeldyno.loadgen.single_request import send_once
 from modeldyno.servers import triton as engine
 from modeldyno.servers.server_process import ServerFailed, http_ready
@@ -169,6 +169,30 @@ def named(name: str) -> Model:
     return replace(model, identity=replace(model.identity, name=name))
 
 
+def test_requests_are_traced_if_that_is_asked_for(program: str) -> None:
+    """Each then bears an id; what the server has written of them is read."""
+    feeds: list[Feed] = [{"image": np.zeros((1, 1, 8, 8), "float32")}]
+    with opened({"program": program}) as session:
+        assert session.trace is None
+        assert not session.target(feeds).numbered
+    with opened({"program": program, "request_trace": True}) as session:
+        assert session.target(feeds).numbered
+        assert isinstance(session, TracesRequests)
+        assert session.trace is not None
+        session.trace.begin(3)
+        session.trace.end()
+        assert len(session.trace.read()) == 2
+
+
+def test_a_triton_that_was_built_without_tracing_is_started_without(
+    program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It refuses the flag, and then the settings."""
+    monkeypatch.setenv("FAKE_TRITON_TRACES", "no")
+    with opened({"program": program, "request_trace": True}) as session, pytest.raises(OSError, match="400"):
+        session.trace.begin(1)
+
+
 def test_a_field_that_triton_has_not_is_told_in_its_own_words(program: str) -> None:
     """A server that does not start is an outcome, and the first line names the cause."""
     with pytest.raises(ServerFailed) as failed, opened({"program": program, "config.nonsense": 1}):
@@ -188,6 +212,9 @@ def test_a_field_that_triton_has_not_is_told_in_its_own_words(program: str) -> N
         ({"server": "ftp://x"}, "not a server's address"),
         ({"server": "host:8000", "flags": "--x"}, "omit flags or server"),
         ({"launch": "in-process", "flags": "--x"}, "flags has no effect with launch=in-process"),
+        ({"server": "host:8000", "request_trace": True}, "request_trace has no effect with server"),
+        ({"compression": "gzip", "request_trace": True}, "no effect with compression"),
+        ({"launch": "docker", "request_trace": True}, "no effect with launch=docker"),
         ({"config.max_batch_size": 2, "config.max_batch_size.x.y": 1}, "which has no fields"),
     ],
 )

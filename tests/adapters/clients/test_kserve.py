@@ -15,7 +15,7 @@ from tests.zoo.protocols import HERE, every, recorded, reply, same, schemas
 
 from modeldyno.adapters.clients import kserve, kserve_grpc, kserve_http, protobuf
 from modeldyno.core.load.compression import COMPRESSIONS, compress, decompress
-from modeldyno.core.load.request_target import Endpoint, Reply, ServerInfo
+from modeldyno.core.load.request_target import Endpoint, Reply, ServerInfo, request_id
 from modeldyno.core.load.server_stats import ServerCounters
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.errors import RequestError
@@ -201,6 +201,39 @@ class TestSequences:
         assert request.parameters["sequence_id"].int64_param == number
         assert request.parameters["sequence_start"].bool_param is first
         assert request.parameters["sequence_end"].bool_param is last
+
+
+class TestIds:
+    SENT = 12_345_678_901_234
+
+    @pytest.mark.parametrize("options", [{"binary": True}, {"binary": False}, {"region": "r"}])
+    def test_a_request_over_http_bears_its_id(self, options: dict[str, Any]) -> None:
+        """In its place it has the length of any other, and the rest is the plain request."""
+        where = Endpoint(host="h", port=1, model="net", options=options)
+        feed = {"x": np.arange(3, dtype="int32")}
+        (plain,) = kserve_http.target([feed], where).messages
+        target = kserve_http.numbered_target([feed], where)
+        (message,), (at,) = target.messages, target.marks
+        mark = request_id(self.SENT)
+        body, raw = split(message[:at] + mark + message[at + len(mark) :])
+
+        expected, expected_raw = split(plain)
+        assert target.numbered
+        assert body == {**expected, "id": f"{self.SENT:020}"}
+        assert raw == expected_raw
+
+    def test_a_request_over_grpc_bears_its_id(self) -> None:
+        """As google.protobuf reads it."""
+        pytest.importorskip("google.protobuf")
+        target = kserve_grpc.numbered_target([{"x": np.arange(3, dtype="int32")}], NET)
+        (message,), (at,) = target.messages, target.marks
+        mark = request_id(self.SENT)
+        whole = message[:at] + mark + message[at + len(mark) :]
+        request = schemas("kserve")["inference.ModelInferRequest"].FromString(whole)
+
+        assert target.numbered
+        assert int(request.id) == self.SENT
+        assert request.inputs[0].name == "x"
 
 
 class TestSharedMemory:

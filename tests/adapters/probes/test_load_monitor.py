@@ -14,6 +14,7 @@ import pytest
 from modeldyno.adapters.probes import load as probe
 from modeldyno.adapters.probes import load_monitor
 from modeldyno.core.load.request_log import COLUMNS, Records, RequestOutcome, empty_records
+from modeldyno.core.load.request_stages import RequestStamps
 from modeldyno.core.load.request_target import Target, Transport
 from modeldyno.core.load.server_stats import ServerCounters
 from modeldyno.core.metrics.doubt import Doubt
@@ -252,6 +253,62 @@ def test_a_duration_waits_for_its_slow_requests(monkeypatch: pytest.MonkeyPatch)
     probed(monkeypatch, world, Load(arrivals=OPEN, rate=10, duration=4.0))
 
     assert world.grace >= 1.6
+
+
+@dataclass(slots=True, kw_only=True)
+class Tracing(World):
+    """A world whose server stamps each request when half of it is done."""
+
+    began: list[tuple[int, int]] = field(default_factory=list)
+    """Times at which tracing began, with its step."""
+    trace: Any = None
+    stopped: int = 0
+    broken: bool = False
+
+    def __post_init__(self) -> None:
+        """Trace itself."""
+        self.trace = self
+
+    def begin(self, step: int) -> None:
+        """Begin, unless it is broken."""
+        if self.broken:
+            raise OSError("it cannot")
+        self.began.append((self.now, step))
+
+    def end(self) -> None:
+        """End."""
+        self.stopped = self.now
+
+    def read(self) -> list[RequestStamps]:
+        """Stamp every request."""
+        records = self.records(0)
+        return [RequestStamps(sent=int(sent), ends=(int(sent) + 1_000_000,) * 7) for sent in records.sent]
+
+
+def test_requests_are_traced_while_the_load_is_steady(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither in the warm-up nor in the drain, and as many as the rate allows; a millisecond each way."""
+    world = Tracing(rate=2000)
+    events = run_probe(monkeypatch, world, Load(arrivals=OPEN, rate=2000, duration=4.0))
+    ((begin, step),) = world.began
+    numbers = [each for each in events if isinstance(each, Measurement)]
+    stages = {each.scope: each.value for each in numbers if each.metric == "stage_time"}
+
+    assert begin - BEGIN == pytest.approx(world.stopped - BEGIN - 4 * SECOND, abs=0.3 * SECOND)
+    assert world.stopped == world.now
+    assert step == 5
+    assert stages["way to the server"] == pytest.approx(0.001)
+    assert stages["way to the client"] == pytest.approx(0.001, rel=0.01)
+
+
+def test_a_server_that_cannot_trace_is_measured_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its counters remain."""
+    events = run_probe(
+        monkeypatch, world := Tracing(broken=True), Load(arrivals=OPEN, rate=200, duration=2.0)
+    )
+
+    assert not world.began
+    assert {"compute_time"} <= {getattr(each, "metric", "") for each in events}
+    assert "stage_time" not in {getattr(each, "metric", "") for each in events}
 
 
 def test_a_window_of_which_all_fails_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,11 @@ from tests.support.sample_explanations import (
     ALONE,
     LOADED,
     MILLI,
+    STAMPED_ALONE,
+    STAMPED_LOADED,
     a_called_result,
     a_served_result,
+    a_stamped_result,
     an_explanation,
     spread,
 )
@@ -29,6 +32,7 @@ from modeldyno.core.load.explanation import (
     unexplained_share,
     usual_statistic,
 )
+from modeldyno.core.load.request_stages import RequestStage
 from modeldyno.core.load.time_estimate import TimeEstimate, measured_time, sum_times
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import INTERRUPTED, Distribution, Interval, Measurement
@@ -105,6 +109,98 @@ def test_a_delay_lands_in_its_own_hop(stage: str, label: str) -> None:
     after = times({**results, RunLevel.LOADED: slower})
     changed = {name: round((after[name] or 0) - (before[name] or 0), 3) for name in before}
     assert {name: change for name, change in changed.items() if change} == {label: 2.0}
+
+
+def stamped_results() -> dict[str, Result]:
+    """Return those of a server that traced requests."""
+    return {
+        RunLevel.IN_PROCESS: a_called_result(),
+        RunLevel.ALONE: a_stamped_result(a_served_result(ALONE), STAMPED_ALONE),
+        RunLevel.LOADED: a_stamped_result(a_served_result(LOADED, 4), STAMPED_LOADED),
+    }
+
+
+def test_time_stamps_leave_nothing_of_a_request() -> None:
+    """Each stage has its hop, on the way to the server and back, too; there is no echo."""
+    assert {name: time for name, time in times(stamped_results()).items() if "process" not in name} == {
+        "bound": 3.0,
+        "kernels": 1.18,
+        "framework": 0.78,
+        "way to the server": 0.1,
+        "request parsed": 0.05,
+        "queue": 0.02,
+        "server inputs": 0.1,
+        "server compute": 0.2,
+        "server outputs": 0.06,
+        "answer formed": 0.07,
+        "way to the client": 0.3,
+        "wait for the client": 0.01,
+        "rest served alone": 0.0,
+        "way to the server under load": 0.1,
+        "request parsed under load": 0.0,
+        "queue under load": 8.98,
+        "server inputs under load": 0.0,
+        "server compute under load": 0.4,
+        "server outputs under load": 0.02,
+        "answer formed under load": 0.0,
+        "way to the client under load": 0.0,
+        "wait for the client under load": 0.01,
+        "rest under load": 0.0,
+    }
+
+
+@pytest.mark.parametrize("stage", RequestStage)
+def test_a_delay_between_two_stamps_lands_in_its_own_hop(stage: RequestStage) -> None:
+    """What is added to one stage under load is in one hop, and in no rest."""
+    results = stamped_results()
+    before = times(results)
+    stages = {**STAMPED_LOADED, stage: STAMPED_LOADED[stage] + 2.0}
+    slower = a_served_result({**LOADED, "network": LOADED["network"] + 2.0}, 4)
+    after = times({**results, RunLevel.LOADED: a_stamped_result(slower, stages)})
+    changed = {name: round((after[name] or 0) - (before[name] or 0), 3) for name in before}
+    assert {name: change for name, change in changed.items() if change} == {f"{stage} under load": 2.0}
+
+
+def test_the_stages_of_the_traced_are_carried_over_to_all() -> None:
+    """In proportion; the interval of each holds what it would be with all of the difference, or none."""
+    slower = {stage: 1.25 * time for stage, time in STAMPED_LOADED.items()}
+    result = a_stamped_result(a_served_result(LOADED, 4), slower, untraced=-0.25 * 15.4)
+    (level,) = explain_levels({RunLevel.LOADED: result})
+    queue = next(hop.time for hop in level.hops if hop.name is HopName.QUEUE)
+    assert queue is not None
+    assert queue.interval is not None
+    times_of_queue = (queue.seconds, queue.interval.low, queue.interval.high)
+    assert times_of_queue == pytest.approx((9.0 * MILLI, 8.992 * MILLI, 11.26 * MILLI))
+    assert level.hops[-1].time == estimate(0.0, 0.0, 0.0)
+
+
+def test_the_median_of_stamped_requests_leaves_its_difference_to_the_mean() -> None:
+    """Stages are means; the rest says so, and has an interval."""
+    loaded = stamped_results()[RunLevel.LOADED]
+    latencies = Distribution.of([14 * MILLI, 14 * MILLI, 14 * MILLI, 19.68 * MILLI] * 10)
+    skewed = Measurement(metric="latency", value=latencies)
+    loaded = replace(loaded, measurements=(skewed, *loaded.measurements[1:]))
+    (level,) = explain_levels({RunLevel.LOADED: loaded}, "p50")
+    rest = level.hops[-1]
+    assert rest.time is not None
+    assert rest.time.seconds == pytest.approx(-1.42 * MILLI)
+    assert rest.time.interval is not None
+    assert rest.how.startswith("the difference from the mean")
+
+
+def test_stages_without_a_service_time_stay_as_they_are() -> None:
+    """And one of which a document has no interval has none."""
+    whole = a_stamped_result(a_served_result(LOADED, 4), STAMPED_LOADED)
+    bare = tuple(replace(each, interval=None) for each in whole.measurements if each.metric != "service_time")
+    (level,) = explain_levels({RunLevel.LOADED: replace(whole, measurements=bare)})
+    assert level.hops[2].time == TimeEstimate(seconds=9.0 * MILLI)
+
+
+def test_stamps_of_one_level_alone_are_not_used() -> None:
+    """What a request under load takes more than alone needs those of both."""
+    results = {**stamped_results(), RunLevel.LOADED: a_served_result(LOADED, 4)}
+    assert {"protocol", "rest served alone"} <= times(results).keys()
+    assert "way to the client" not in times(results)
 
 
 def test_the_echo_takes_the_protocol_out_of_the_rest() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from modeldyno.core.spec.knob import BATCH_SIZE, Knob
 from modeldyno.environment.listening import serving_process
 from modeldyno.environment.process_tree import ancestors
 from modeldyno.errors import RequestError
-from modeldyno.interfaces.client import Client, CountsPrompts, CountsWork
+from modeldyno.interfaces.client import Client, CountsPrompts, CountsWork, sequence_target
 from modeldyno.interfaces.loader import Form
 from modeldyno.loadgen.single_request import send_once
 
@@ -244,7 +245,9 @@ class _Session:
 
     def sequence_target(self, feeds: Sequence[Feed]) -> Target:
         """Turn each payload into a request of a sequence."""
-        return self.regions.target(self.client, feeds, self.endpoint, sequences=True)
+        return self.regions.target(
+            self.client, feeds, self.endpoint, make=partial(sequence_target, self.client)
+        )
 
     def arrays(self, output: Reply) -> Feed:
         """Parse an answer; if it says that there is no such model, name those that there are."""

@@ -9,15 +9,17 @@ from multiprocessing.shared_memory import SharedMemory
 from typing import TYPE_CHECKING
 
 from modeldyno.errors import RequestError
-from modeldyno.interfaces.client import SharesMemory, sequence_target
+from modeldyno.interfaces.client import SharesMemory
 from modeldyno.loadgen.single_request import send_once
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from modeldyno.core.load.request_target import Endpoint, Reply, Target
     from modeldyno.interfaces.client import Client
     from modeldyno.interfaces.loader import Feed
+
+    MakesTarget = Callable[[Sequence[Feed], Endpoint], Target]
 
 SHARED_MEMORY, SYSTEM, SYSTEM_BOTH = "shared_memory", "system", "system-both"
 """Option of an Endpoint, and its values: the inputs alone, or the outputs as well."""
@@ -36,16 +38,22 @@ class SharedRegions:
         """Model to the region of its outputs, and the endpoint that says where in it they lie."""
 
     def target(
-        self, client: Client, feeds: Sequence[Feed], endpoint: Endpoint, *, sequences: bool = False
+        self, client: Client, feeds: Sequence[Feed], endpoint: Endpoint, *, make: MakesTarget | None = None
     ) -> Target:
         """Encode each payload as a request; if the endpoint says so, its inputs lie in a region.
+
+        Args:
+            client: of the server's protocol.
+            feeds: the payloads.
+            endpoint: the model on the server.
+            make: encodes them, if not the client's own `target`.
 
         Raises:
             RequestError: the protocol has none of that, or the server cannot read this machine's memory.
         """
         if endpoint.options.get(SHARED_MEMORY) in {SYSTEM, SYSTEM_BOTH}:
             endpoint = self._share(client, feeds, endpoint)
-        return sequence_target(client, feeds, endpoint) if sequences else client.target(feeds, endpoint)
+        return (make or client.target)(feeds, endpoint)
 
     def _share(self, client: Client, feeds: Sequence[Feed], endpoint: Endpoint) -> Endpoint:
         """Put the inputs into a region, make one for the outputs; return the endpoint with their names."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.clients import tensors
+from modeldyno.core.load.request_target import request_id
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.errors import RequestError
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy import ndarray
 
-    from modeldyno.core.load.request_target import Endpoint
+    from modeldyno.core.load.request_target import Endpoint, Target
     from modeldyno.interfaces.loader import Feed
 
 DATATYPES = {
@@ -27,6 +29,22 @@ DTYPES = {datatype: dtype for dtype, datatype in DATATYPES.items()}
 EXAMPLE = "--input name=1x4:float32"
 _LENGTH = 4
 """Bytes of the length prefix of each BYTES element."""
+
+
+_ANY_ID = str((1 << 64) - 1)
+"""Stands in a message where the client writes an id, and nowhere else."""
+assert len(_ANY_ID) == len(request_id(0))
+
+
+def with_id(endpoint: Endpoint) -> Endpoint:
+    """Return an endpoint whose messages have a place for an id."""
+    return replace(endpoint, options={**endpoint.options, "id": _ANY_ID})
+
+
+def mark_ids(target: Target) -> Target:
+    """Return the target of such messages, which knows the places."""
+    places = tuple(message.index(_ANY_ID.encode()) for message in target.messages)
+    return replace(target, marks=places, numbered=True)
 
 
 def check_sequences(endpoint: Endpoint) -> None:

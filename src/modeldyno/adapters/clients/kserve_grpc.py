@@ -47,6 +47,7 @@ TENSOR: Schema = {**DESCRIBED, 4: ("parameters", [PARAMETER]), 5: ("contents", C
 REQUEST: Schema = {
     1: ("model_name", "string"),
     2: ("model_version", "string"),
+    3: ("id", "string"),
     5: ("inputs", [TENSOR]),
     6: ("outputs", [{1: ("name", "string"), 2: ("parameters", [PARAMETER])}]),
     7: ("raw_input_contents", ["bytes"]),
@@ -141,6 +142,15 @@ def check_memory(reply: Reply) -> None:
     clients_messages.check_grpc_status(reply)
 
 
+def numbered_target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
+    """Turn each payload into an inference request with a place for its id.
+
+    Raises:
+        RequestError: the protocol cannot carry an input.
+    """
+    return kserve.mark_ids(target(feeds, kserve.with_id(endpoint)))
+
+
 def sequence_target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
     """Turn each payload into an inference request that ends with the mark of a sequence.
 
@@ -195,6 +205,7 @@ def _request(
     request = {
         "model_name": clients_messages.require_model(endpoint),
         "model_version": endpoint.version,
+        "id": endpoint.options.get("id", ""),
         "inputs": inputs,
         "outputs": [{"name": name, "parameters": _parameters(place)} for name, place in outputs.items()],
         "raw_input_contents": raw,

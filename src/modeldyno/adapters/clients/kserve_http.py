@@ -58,6 +58,15 @@ def _messages(feeds: Sequence[Feed], endpoint: Endpoint, mark: bytes = b"") -> l
     return [make(endpoint, path, feed, mark) for feed in feeds]
 
 
+def numbered_target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
+    """Turn each payload into an inference request with a place for its id.
+
+    Raises:
+        RequestError: the protocol cannot carry an input.
+    """
+    return kserve.mark_ids(target(feeds, kserve.with_id(endpoint)))
+
+
 def sequence_target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
     """Turn each payload into an inference request with the mark of a sequence.
 
@@ -83,7 +92,9 @@ def _json_request(endpoint: Endpoint, path: str, feed: Feed, mark: bytes = b"") 
         {**_tensor_header(name, array), "data": _json_data(name, array)}
         for name, array in tensors.require_inputs(feed, kserve.EXAMPLE).items()
     ]
-    return clients_messages.post_request(endpoint, path, _encode({"inputs": inputs}, {}, mark))
+    return clients_messages.post_request(
+        endpoint, path, _encode({**_id(endpoint), "inputs": inputs}, {}, mark)
+    )
 
 
 def _encode(request: dict[str, Any], parameters: dict[str, Any], mark: bytes) -> bytes:
@@ -104,7 +115,7 @@ def _binary_request(endpoint: Endpoint, path: str, feed: Feed, mark: bytes = b""
         {**_tensor_header(name, array), "parameters": {"binary_data_size": len(raw[name])}}
         for name, array in feed.items()
     ]
-    head = _encode({"inputs": inputs}, {"binary_data_output": True}, mark)
+    head = _encode({**_id(endpoint), "inputs": inputs}, {"binary_data_output": True}, mark)
     return clients_messages.post_request(
         endpoint,
         path,
@@ -118,13 +129,17 @@ def _shared_request(
     endpoint: Endpoint, path: str, feed: Feed, parameters: Mapping[str, Any], mark: bytes, number: int
 ) -> bytes:
     inputs = [{**_tensor_header(name, array), "parameters": parameters[name]} for name, array in feed.items()]
-    request: dict[str, Any] = {"inputs": inputs}
+    request: dict[str, Any] = {**_id(endpoint), "inputs": inputs}
     output: dict[str, Any] = {}
     if places := kserve.output_parameters(endpoint, number):
         request["outputs"] = [{"name": name, "parameters": place} for name, place in places.items()]
     elif endpoint.options.get("binary", True):
         output = {"binary_data_output": True}
     return clients_messages.post_request(endpoint, path, _encode(request, output, mark))
+
+
+def _id(endpoint: Endpoint) -> dict[str, str]:
+    return {"id": str(endpoint.options["id"])} if "id" in endpoint.options else {}
 
 
 def memory_arrays(reply: Reply, endpoint: Endpoint, memory: memoryview) -> Feed:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 
 from modeldyno.adapters.probes import timing_loop
 from modeldyno.adapters.probes.load_monitor import SILENCE, LoadMonitor
-from modeldyno.core.load import latency_breakdown, load_analysis
+from modeldyno.core.load import latency_breakdown, load_analysis, request_stages
 from modeldyno.core.load.load_seconds import load_seconds
 from modeldyno.core.load.multi_model import with_model_scope
 from modeldyno.core.load.request_log import RequestOutcome
@@ -38,6 +38,7 @@ from modeldyno.interfaces.session import (
     HasServerStats,
     IsServed,
     MayEnd,
+    TracesRequests,
     load_target,
 )
 from modeldyno.loadgen import LoadEnd
@@ -110,6 +111,8 @@ def _run_loads(subject: Subject, plan: Plan, spools: ExitStack) -> Iterator[_Fin
             unlimited = replace(load, requests=None)
             with _start_load(session, model_subject, unlimited, plan.seed) as (driven, messages):
                 monitor = LoadMonitor(driven=driven, session=session, load=load, tape=spool)
+                if isinstance(session, TracesRequests):
+                    monitor.trace, monitor.messages = session.trace, messages
                 if not name:  # a page shows the measured model; others are on the same server
                     monitor.watch = model_subject.watch
                 paced = monitor.pace_load(model_subject, plan)
@@ -160,6 +163,7 @@ def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measure
     elif readings and load_analysis.void_reason(window) != SATURATED:
         # when saturated, its work is not that of the requested load
         yield from _server_measurements(readings, full_window)
+        yield from request_stages.measurements(window, monitor.stamps)
     if finished.messages == 1:
         yield _REPEATED
     if monitor.load.trace and (unused := unused_trace_fields(monitor.load.trace)):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from time import monotonic, monotonic_ns, perf_counter
@@ -14,13 +15,14 @@ from modeldyno.adapters.probes import timing_loop
 from modeldyno.adapters.probes.live_seconds import LiveSeconds
 from modeldyno.core.load.load_analysis import NANO, DriverSums, SteadyWindow
 from modeldyno.core.load.request_log import MOST, FilteredRecords, RequestOutcome
+from modeldyno.core.load.request_stages import RequestStamps, tracing_step
 from modeldyno.core.load.server_stats import CounterReading, ServerCounters
 from modeldyno.core.metrics.stop_rule import Stop, measure_until_stable
 from modeldyno.core.result.result import Event, SecondPassed
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.stats import statistics
 from modeldyno.core.stats.units import SECONDS, format_quantity
-from modeldyno.interfaces.session import CanDrive, CanSend, HasServerStats
+from modeldyno.interfaces.session import CanDrive, CanSend, HasServerStats, RequestTrace
 from modeldyno.loadgen import DriverUsage, RunningLoad
 from modeldyno.loadgen.record_spool import RecordSpool
 from modeldyno.loadgen.single_request import answered_by
@@ -97,6 +99,14 @@ class LoadMonitor:
     """When the steady phase began."""
     steady_snapshot: _Snapshot | None = None
     """The snapshot taken then."""
+    messages: int = 1
+    """Number of distinct requests."""
+    trace: RequestTrace | None = None
+    """Traces requests of the steady phase; None if the server traces none."""
+    traced: bool = False
+    """Whether it has begun."""
+    stamps: Sequence[RequestStamps] = ()
+    """Those of the traced requests, once the load has ended."""
     live: LiveSeconds = field(default_factory=LiveSeconds)
     watch: Callable[[Event], None] = field(default=lambda _event: None)
     """Receives each second as it has passed."""
@@ -131,6 +141,7 @@ class LoadMonitor:
         def watch(progress: MeasurementProgress) -> None:
             if progress.phase == _STEADY and self.steady is None:
                 self.steady = perf_counter()
+                self.begin_trace()
                 self.take_snapshot()
                 self.steady_snapshot = self.snapshots[-1]
                 if self.load.requests is None and self.load.duration is not None:
@@ -138,6 +149,13 @@ class LoadMonitor:
             tell(progress)
 
         return watch
+
+    def begin_trace(self) -> None:
+        """Have the server trace some of the requests from now on, if it can."""
+        with suppress(OSError):
+            if self.trace is not None:
+                self.trace.begin(tracing_step(self.rate, self.messages))
+                self.traced = True
 
     def draw(self, n: int) -> Samples:
         """Wait until n more requests were answered; return their latencies in seconds.
@@ -257,8 +275,14 @@ class LoadMonitor:
         """End the load; wait for requests in flight, but not for a long queue, nor if nothing is measured."""
         queued = self.steady is None or self.waiting > _DRAIN * self.rate
         drain = max(_DRAIN, 2 * self.slowest) if self.load.closed else _DRAIN
+        with suppress(OSError):  # without stamps, the server's counters remain
+            if self.trace is not None and self.traced:
+                self.trace.end()
         ending = self.driven.stop(min(drain, self.patience) if queued else self.patience)
         self.tape.add(ending.records)
+        with suppress(OSError):
+            if self.trace is not None and self.traced:
+                self.stamps = self.trace.read()
         return ending
 
     def window(

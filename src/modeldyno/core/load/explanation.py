@@ -3,7 +3,9 @@
 A level is a way to run the model: in this process, behind a server that has nothing else to do, and under
 load. Each has a whole, the latency of a call or a request, and the hops by which it exceeds the whole of the
 level before. A hop is measured by itself; what the hops of a level leave of its whole is the rest, a hop as
-well, so that the hops add up to the whole. A server's stages are means, and only means add up: another
+well, so that the hops add up to the whole. A server that traces requests tells when they passed each stage,
+so that nothing lies between the hops; of another one only counters are known, and the way to it and back is
+that of an echo. A server's stages are means, and only means add up: another
 statistic leaves its difference to the mean in the rest. What is not known is None, and then part of the rest.
 """
 
@@ -15,6 +17,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from modeldyno.core.load.latency_breakdown import STAGES
+from modeldyno.core.load.request_stages import STAGE_TIME, RequestStage, has_stages
 from modeldyno.core.load.time_estimate import TimeEstimate, measured_time, sum_times
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Interval
@@ -32,6 +35,8 @@ STATISTICS = (MEAN, MEDIAN)
 """Statistics that can be explained."""
 _UNEXPLAINED = 0.03
 """Share of the whole that the rests may have."""
+_DIGITS = 12
+"""Digits of a rest in seconds, so that one of rounding is 0."""
 _TOO_SMALL = 0.01
 """Share of the whole up to which a negative hop raises no doubt."""
 """Scope of the bound on the machine that measured."""
@@ -68,6 +73,14 @@ class HopName(StrEnum):
     OUTPUT = "server outputs"
     PROTOCOL = "protocol"
     """Requests and answers of this size, on their way and being read and written."""
+    THERE = "way to the server"
+    """From its sending until the server has read all of it."""
+    PARSE = "request parsed"
+    """Until it is in the queue."""
+    ANSWER = "answer formed"
+    """From the model's outputs until the server begins to write the answer."""
+    BACK = "way to the client"
+    """Until the client has read all of it."""
     CLIENT = "wait for the client"
     """From the time that a request was due to its sending."""
     REST = "rest"
@@ -80,6 +93,14 @@ _STAGE_HOPS = {
     "compute_output_time": HopName.OUTPUT,
 }
 assert {*_STAGE_HOPS} == {*STAGES}
+_ACCOUNT, _STAMPED = "the server's own account", "the server's time stamps of some requests"
+_WAYS = {
+    HopName.THERE: "from its sending until the server has read all of it",
+    HopName.PARSE: "from there until it is in the queue",
+    HopName.ANSWER: "from the outputs until the server begins to write the answer, in a thread of its own",
+    HopName.BACK: "from there until the client has read all of it; both may wait for a core",
+}
+"""What lies between two time stamps, where the name does not say so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +232,7 @@ def explain_levels(results: Mapping[str, Result], statistic: str = MEAN) -> Iter
     """Yield each level whose latency was measured, with its hops; the rest is the last of them."""
     before: LevelHops | None = None
     stages_before: Mapping[HopName, TimeEstimate] = {}
+    stamped = are_stamped(results)
     for level in RunLevel:
         result = results.get(level)
         total = None if result is None else measured_time(result, "latency", statistic)
@@ -219,13 +241,13 @@ def explain_levels(results: Mapping[str, Result], statistic: str = MEAN) -> Iter
         if level is RunLevel.IN_PROCESS:
             hops = tuple(_hops_in_process(result, statistic))
         else:
-            stages = server_stages(result)
+            stages = server_stages(result, stamped=stamped)
             hops = tuple(_hops_served(level, result, results, before, stages, stages_before))
             stages_before = stages
         known_seconds = sum(hop.time.seconds for hop in hops if hop.time is not None)
         start = 0.0 if before is None else before.whole.seconds
         time, how = _rest_estimate(level, total, before, hops, results, statistic)
-        time = time.moved_to(total.seconds - start - known_seconds)
+        time = time.moved_to(round(total.seconds - start - known_seconds, _DIGITS))
         rest = Hop(name=HopName.REST, level=level, time=time, how=how)
         before = LevelHops(level=level, whole=total, hops=(*hops, rest))
         yield before
@@ -285,14 +307,44 @@ def _time_between(seconds: float, least: TimeEstimate, *most: TimeEstimate) -> T
     return TimeEstimate(seconds=seconds, interval=Interval(low=min(low, seconds), high=max(high, seconds)))
 
 
-def server_stages(result: Result) -> dict[HopName, TimeEstimate]:
-    """Return the mean time of each stage that the server reports, and the client's wait; network included."""
-    named = {**_STAGE_HOPS, "send_lag": HopName.CLIENT}
+def are_stamped(results: Mapping[str, Result]) -> bool:
+    """Return whether the hops of requests are those of time stamps: of each level that has requests."""
+    served = [results[level] for level in (RunLevel.ALONE, RunLevel.LOADED) if level in results]
+    return bool(served) and all(map(has_stages, served))
+
+
+def server_stages(result: Result, *, stamped: bool = False) -> dict[HopName, TimeEstimate]:
+    """Return the mean time of each stage that the server reports, and the client's wait; network included.
+
+    With `stamped` they are those of the server's time stamps, which leave no network.
+    """
+    named = {"send_lag": HopName.CLIENT} if stamped else {**_STAGE_HOPS, "send_lag": HopName.CLIENT}
     times = {hop: measured_time(result, metric, MEAN) for metric, hop in named.items()}
-    network = measured_time(result, NETWORK, MEAN)
-    if network is not None:
-        times[HopName.PROTOCOL] = network
+    if stamped:
+        times |= _stamped_stages(result)
+    else:
+        times[HopName.PROTOCOL] = measured_time(result, NETWORK, MEAN)
     return {hop: time for hop, time in times.items() if time is not None}
+
+
+def _stamped_stages(result: Result) -> dict[HopName, TimeEstimate | None]:
+    """Return the mean time of each stage, carried over from the traced requests to all.
+
+    Traced ones take longer by the cost of tracing, and differ by chance, in shares of the stages that nobody
+    knows: all are scaled by the ratio of both service times, and the intervals hold both ends.
+    """
+    stages = {stage: measured_time(result, STAGE_TIME, MEAN, stage) for stage in RequestStage}
+    service = measured_time(result, "service_time", MEAN)
+    traced = sum(time.seconds for time in stages.values() if time is not None)
+    ratio = service.seconds / traced if service is not None and traced > 0 else 1.0
+    return {HopName(stage): None if time is None else _scaled(time, ratio) for stage, time in stages.items()}
+
+
+def _scaled(time: TimeEstimate, ratio: float) -> TimeEstimate:
+    if time.interval is None:
+        return TimeEstimate(seconds=time.seconds * ratio)
+    ends = Interval(low=time.interval.low * min(1.0, ratio), high=time.interval.high * max(1.0, ratio))
+    return TimeEstimate(seconds=time.seconds * ratio, interval=ends)
 
 
 def _hops_served(
@@ -303,20 +355,17 @@ def _hops_served(
     stages: Mapping[HopName, TimeEstimate],
     stages_before: Mapping[HopName, TimeEstimate],
 ) -> Iterator[Hop]:
-    first = not stages_before
-    for name in _STAGE_HOPS.values():
+    first, stamped = not stages_before, HopName.BACK in stages
+    source = _STAMPED if stamped else _ACCOUNT
+    for name in map(HopName, RequestStage) if stamped else _STAGE_HOPS.values():
         reported = stages.get(name)
-        if first and name is HopName.COMPUTE:
-            time, how = reported, "the server's own account"
-            if reported is not None and before is not None:
-                time, how = reported - before.whole, f"{how}, less the call in process"
-        elif first:
-            time, how = reported, "the server's own account"
-        else:
-            time = _less(reported, stages_before.get(name))
-            how = "the server's own account, less that of a request alone"
+        time, how = reported, f"{_WAYS[name]}: {source}" if name in _WAYS else source
+        if not first:
+            time, how = _less(reported, stages_before.get(name)), f"{how}, less that of a request alone"
+        elif name is HopName.COMPUTE and reported is not None and before is not None:
+            time, how = reported - before.whole, f"{how}, less the call in process"
         yield _hop(name, level, time, how, _why_not_reported(result, name))
-    if first:
+    if first and not stamped:
         echo = results.get(ECHO)
         time = None if echo is None else measured_time(echo, NETWORK, MEAN)
         yield _hop(
@@ -374,9 +423,26 @@ def _rest_estimate(
         if plain is not None:
             return total - plain, "the timed pass, less unwatched calls of the second pass"
         return _independent(total, before, hops), "all that is above what is known"
+    if are_stamped(results):
+        return _stamped_rest(result, total, statistic)
     network = measured_time(result, NETWORK, MEAN)
     if network is None:
         return _independent(total, before, hops), "network, protocol, client, and the server as a whole"
+    return _network_rest(level, network, results)
+
+
+def _stamped_rest(result: Result, total: TimeEstimate, statistic: str) -> tuple[TimeEstimate, str]:
+    """Return what the stages leave that follow each other without a gap: of the mean nothing."""
+    mean = measured_time(result, "latency", MEAN)
+    if statistic == MEAN or mean is None:
+        return _exact(0.0), "nothing: each stage begins where the one before ends"
+    return total - mean, "the difference from the mean, which the stages are of"
+
+
+def _network_rest(
+    level: RunLevel, network: TimeEstimate, results: Mapping[str, Result]
+) -> tuple[TimeEstimate, str]:
+    """Return what is known of the network of a level whose server tells counters only."""
     alone, echo = (results.get(name) for name in (RunLevel.ALONE, ECHO))
     if level is RunLevel.LOADED and alone is not None and (other := measured_time(alone, NETWORK, MEAN)):
         return network - other, "network, protocol and client, less those of a request alone"
@@ -466,7 +532,7 @@ def tail_time(result: Result, percentile: str = "p99") -> TailTime | None:
     """Return the tail of the requests of a Result; None unless the percentile is certified.
 
     The record tells of each request when it was due, sent and answered, so what the client adds is known
-    request by request. The stages of a server are sums over all requests: none of a single one is known.
+    request by request. The stages of a server are means over requests: none of a single one is known.
     """
     latency, lag = result.find("latency"), result.find("send_lag")
     if latency is None or lag is None:

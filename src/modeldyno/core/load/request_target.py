@@ -85,11 +85,18 @@ class Target:
     compression: str = ""
     """gRPC: how the messages are compressed, ``gzip`` or ``deflate``; HTTP says so in their heads."""
     marks: tuple[int, ...] = ()
-    """Position in each message of the mark of its sequence, which the client writes; empty without them."""
+    """Position in each message of what the client writes while it sends; empty if that is nothing."""
+    numbered: bool = False
+    """Whether that is the id of a request, see `request_id`, rather than the mark of its sequence."""
     streams: tuple[int, ...] = ()
     """Lengths of the streams that the messages are, one after the other; empty: they are one."""
     counted: bool = False
     """Whether the client can count the tokens of each reply; those of a stream it always can."""
+
+
+def request_id(sent: int) -> bytes:
+    """Return the id by which a server's trace names a request: when it was sent, in 20 digits."""
+    return b"%020d" % sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

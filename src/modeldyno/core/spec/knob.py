@@ -94,6 +94,13 @@ BATCH_SIZE = Knob(
     aliases=("batch",),
 )
 
+REQUEST_TRACE = Knob(
+    name="request_trace",
+    kind=bool,
+    default=None,
+    sentence="Have the server note when some of the requests pass each stage, as explain does.",
+)
+
 
 _MOST_WORKERS = 1024
 

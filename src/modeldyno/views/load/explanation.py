@@ -8,12 +8,15 @@ from modeldyno.core.load.explanation import (
     ECHO,
     HopName,
     RunLevel,
+    are_stamped,
     explanation_doubts,
     hop_changes,
     last_result,
     tail_time,
     unexplained_share,
 )
+from modeldyno.core.load.request_stages import STAGE_TIME, UNTRACED
+from modeldyno.core.load.time_estimate import measured_time
 from modeldyno.core.metrics.doubt import noteworthy_doubts
 from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, clean, make_columns, shorten
 from modeldyno.core.report.charts import AxisScale, Waterfall, WaterfallStep
@@ -201,6 +204,7 @@ def _notices(explanation: Explanation, *, verbose: bool) -> Iterator[Notice]:
     for name, message in explanation.failures.items():
         yield Notice(severity=Severity.FAILURE, code=name, text=f"{message.rstrip('.')}.")
     yield from _sum_notices(explanation)
+    yield from _trace_notices(explanation)
     yield from _tail_notices(explanation)
     for name, reason in explanation.missing.items():
         text = spell_for_command_line(f"{reason.rstrip('.')}.")
@@ -243,6 +247,27 @@ def _sum_notices(explanation: Explanation) -> Iterator[Notice]:
     yield Notice(severity=Severity.NOTE, code="sum", text=f"{text}.")
 
 
+def _trace_notices(explanation: Explanation) -> Iterator[Notice]:
+    """Say how the requests that the server stamped differ from all, for which they stand."""
+    if explanation.baseline or not are_stamped(explanation.results):
+        return
+    differences = {
+        name: measured_time(result, STAGE_TIME, "mean", UNTRACED)
+        for name, result in explanation.results.items()
+    }
+    parts = [
+        f"{format_quantity(abs(time.seconds), SECONDS, 2)} {'less' if time.seconds > 0 else 'more'} ({name})"
+        for name, time in differences.items()
+        if time is not None and abs(time.seconds) >= _NANO  # where it is less, all were stamped
+    ]
+    if parts:
+        text = f"requests that the server stamped took {', '.join(parts)} than all, taken off in proportion."
+        yield Notice(severity=Severity.NOTE, code="time stamps", text=text)
+
+
+_NANO = 1e-9
+
+
 def _tail_notices(explanation: Explanation) -> Iterator[Notice]:
     """Say what is known of the slowest requests, or of their change."""
     if RunLevel.LOADED not in explanation.results:
@@ -253,7 +278,7 @@ def _tail_notices(explanation: Explanation) -> Iterator[Notice]:
         before = tail_time(last_result(explanation.baseline), _TAIL)
     if now is None or (explanation.baseline and before is None):
         return
-    means = "; a server's stages are sums over all requests, so that of the slowest alone none is known"
+    means = "; a server's stages are means over requests, so that of the slowest alone none is known"
     if before is None:
         text = (
             f"{_time(now.latency)} ({_TAIL}); the slowest {count(now.requests, 'request')} waited "

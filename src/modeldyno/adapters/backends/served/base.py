@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.spec.input_spec import format_shape
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob, count_knob
 from modeldyno.errors import RequestError
-from modeldyno.interfaces.client import Client, CountsPrompts
+from modeldyno.interfaces.client import Client, CountsPrompts, sequence_target
 from modeldyno.interfaces.loader import Form
 from modeldyno.interfaces.session import StartedServer
 from modeldyno.servers import tcp_ports
@@ -214,7 +215,9 @@ class Session:
 
     def sequence_target(self, feeds: Sequence[Feed]) -> Target:
         """Turn each payload into a request of a sequence."""
-        return self.regions.target(self.client, feeds, self.endpoint, sequences=True)
+        return self.regions.target(
+            self.client, feeds, self.endpoint, make=partial(sequence_target, self.client)
+        )
 
     def arrays(self, output: Reply) -> Feed:
         """Parse an answer into named arrays."""

@@ -26,7 +26,9 @@ from modeldyno.adapters.backends.served.triton_remote import (
     sum_model_stats,
 )
 from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.spec.knob import REQUEST_TRACE
 from modeldyno.errors import MissingExtra, RequestError
+from modeldyno.interfaces.client import NumbersRequests
 from modeldyno.interfaces.loader import Form
 from modeldyno.servers import (
     tcp_ports,
@@ -40,11 +42,13 @@ from modeldyno.servers.container_options import container_options
 from modeldyno.servers.server_process import Launch, http_ready
 from modeldyno.servers.triton_config import Config
 from modeldyno.servers.triton_in_process import InProcessTriton, run_in_process
+from modeldyno.servers.triton_trace import TritonTrace, trace_flags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from modeldyno.adapters.backends.served.base import Session
+    from modeldyno.core.load.request_target import Target
     from modeldyno.core.load.server_stats import ServerCounters
     from modeldyno.core.spec.knob import KnobValue
     from modeldyno.interfaces.loader import Feed, Model
@@ -59,9 +63,9 @@ space = triton_knobs.space
 common = triton_knobs.COMMON
 _CONTAINER_GRACE = 10.0
 """Seconds that a container has to stop by itself."""
-_TRANSIENT_FAILURE = re.compile("boost::interprocess::lock_exception")
-"""A transient crash of Triton's Python backend on busy machines, after which the start is tried again
-(triton-inference-server/server issues 5949 and 8882)."""
+_TRANSIENT_FAILURE = re.compile("boost::interprocess::lock_exception|unrecognized option.*trace-config")
+"""After which the start is tried again: a transient crash of Triton's Python backend on busy machines
+(triton-inference-server/server issues 5949 and 8882), and a server that was built without tracing."""
 
 
 def check(config: Mapping[str, KnobValue]) -> None:
@@ -164,12 +168,15 @@ def _start_server(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Ses
     flags = shlex.split(str(config.get("flags", "")))
     flags += [f"--load-model={model_name}" for model_name in triton_ensembles.called_models(config)]
     configs: list[Config] = []
+    starts: list[Path] = []
 
     def command(folder: Path, ports: Ports) -> list[str]:
         repository = folder / "repository"
         configs[:] = triton_ensembles.write_models(model, repository, config, native=native)
         if program is not None:
-            return triton.tritonserver_command(program, repository, name, ports, flags)
+            traced = trace_flags(folder) if config.get(REQUEST_TRACE.name) and not starts else []
+            starts.append(folder)  # a second one is without: the first may have been refused for these flags
+            return triton.tritonserver_command(program, repository, name, ports, traced + flags)
         container = triton.TritonContainer(
             image=str(config.get("image", triton.IMAGE)),
             label=folder.name,
@@ -242,6 +249,9 @@ def _session(
         native=program is None or program.has("onnxruntime"),
         packages={} if program is None else program.packages,
         patience=base.startup_time(config),
+        trace=TritonTrace(control=control, model=name, folder=Path(server.folder))
+        if config.get(REQUEST_TRACE.name)
+        else None,
     )
 
 
@@ -330,7 +340,7 @@ def open_in_process(model: Model, config: Mapping[str, KnobValue]) -> Iterator[I
 
 @dataclass(slots=True, kw_only=True)
 class CohostingSession(SessionWithStats):
-    """A session on a Triton that we started; implements `CanHost`, too."""
+    """A session on a Triton that we started; implements `CanHost` and `TracesRequests`, too."""
 
     native: bool
     """Whether the server has the ONNX Runtime backend."""
@@ -338,6 +348,14 @@ class CohostingSession(SessionWithStats):
     """Packages in the environment of its Python backend, if known."""
     patience: float = 180.0
     """Seconds until a model must be loaded."""
+    trace: TritonTrace | None = None
+
+    def target(self, feeds: Sequence[Feed]) -> Target:
+        """Turn each payload into a request, which bears an id if it may be traced."""
+        client, make = self.client, None
+        if self.trace is not None and isinstance(client, NumbersRequests):
+            make = client.numbered_target
+        return self.regions.target(self.client, feeds, self.endpoint, make=make)
 
     @contextmanager
     def host(self, model: Model, config: Mapping[str, KnobValue]) -> Iterator[SessionWithStats]:

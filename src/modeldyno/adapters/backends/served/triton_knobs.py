@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from modeldyno.adapters.backends.request_knobs import COMPRESSION_KNOB, SHARED_MEMORY_KNOB
 from modeldyno.adapters.backends.served import base
 from modeldyno.core.load.request_target import Endpoint
-from modeldyno.core.spec.knob import Knob, count_knob
+from modeldyno.core.spec.knob import REQUEST_TRACE, Knob, count_knob
 from modeldyno.errors import RequestError
 from modeldyno.servers import admin_client, tcp_ports, triton, triton_config, triton_repository_writer
 from modeldyno.servers.container_options import container_options
@@ -121,6 +121,7 @@ knobs = (
         default=None,
         sentence="Additional arguments for tritonserver, such as --log-verbose=1.",
     ),
+    REQUEST_TRACE,
     base.ports_knob(_CONVENTIONAL_PORTS),
     base.knob("startup_time"),
     Knob(
@@ -141,8 +142,11 @@ knobs = (
 )
 
 COMMON = frozenset(
-    {"launch", "program", "image", "container", "flags", "ports", "startup_time", "server", "grpc_port"}
-)
+    {
+        "launch", "program", "image", "container", "flags", "request_trace", "ports", "startup_time",
+        "server", "grpc_port",
+    }
+)  # fmt: skip
 """Knobs of the server, not of a model."""
 
 space = (
@@ -184,6 +188,8 @@ def check(config: Mapping[str, KnobValue]) -> None:
         )
     if config.get("launch") == triton.IN_PROCESS and (unused := [n for n in _OF_A_PROGRAM if n in config]):
         raise RequestError(f"The knob {unused[0]} has no effect with launch=in-process; omit one of them.")
+    if config.get(REQUEST_TRACE.name) and (reason := _no_trace_reason(config)):
+        raise RequestError(f"The knob {REQUEST_TRACE.name} has no effect with {reason}; omit one of them.")
     if "server" in config:
         admin_client.AdminClient.at(str(config["server"]))
         for name in _LOCAL_ONLY:
@@ -192,6 +198,13 @@ def check(config: Mapping[str, KnobValue]) -> None:
                     f"The knob {name} is for a server that is started here; omit {name} or server."
                 )
     triton_config.with_settings({}, base.engine_settings(config))
+
+
+def _no_trace_reason(config: Mapping[str, KnobValue]) -> str:
+    """Return the knob with which requests cannot be traced: their ids are written while they are sent."""
+    if config.get("launch") in {*triton.CONTAINERS, triton.IN_PROCESS}:
+        return f"launch={config['launch']}"
+    return next((name for name in ("server", COMPRESSION_KNOB.name) if name in config), "")
 
 
 def configuration(
