@@ -44,7 +44,7 @@ def modules() -> dict[str, ast.Module]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _no_tree_is_garbage() -> Iterator[None]:
-    """Parse without the collector: to search the nodes again and again takes twice as long as to make them."""
+    """Parse without the collector, which would take twice as long as the parser to search all nodes."""
     gc.disable()
     yield
     gc.enable()
