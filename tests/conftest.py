@@ -24,6 +24,7 @@ settings.register_profile(
     max_examples=EXAMPLES,
 )
 settings.load_profile("unhurried")
+gc.disable()  # nothing that is imported or rewritten becomes garbage: to search it is a tenth of collecting
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,6 +39,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     connection = getattr(getattr(session.config, "failures_db", None), "sock", None)
     if isinstance(connection, socket.socket):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def pytest_collection_finish() -> None:
+    """Let tests run as programs do."""
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

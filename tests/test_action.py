@@ -19,8 +19,8 @@ from modeldyno.cli.profile import command
 ROOT = Path(__file__).parent.parent
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 PAGE = (ROOT / "docs" / "howto" / "gate-in-ci.md").read_text(encoding="utf-8")
-MODEL = "call:modeldyno.testing.sample_network:network"
-QUICK = "--max-time=0.5s\n--min-time=0.1s\n--no-store\n--probe=latency"
+MODEL = "call:modeldyno.testing.known_latency:steady"
+QUICK = "--max-time=0.5s\n--min-time=0.1s\n--precision=50%\n--no-store\n--probe=latency"
 
 
 def run(folder: Path, **inputs: str) -> tuple[int, str, dict[str, str]]:
@@ -106,9 +106,9 @@ def test_a_gate_that_fails_annotates_and_comments(tmp_path: Path, monkeypatch: p
         code, output, outputs = run(tmp_path, **inputs, require="latency.max <= 1ns")
         assert (code, outputs["exit-code"]) == (1, "1"), output
         mark, header = server.comments[0]["body"].splitlines()[:2]
-    assert "title=sample_network.network%3A latency.max <= 1 ns" in output
-    assert mark == "<!-- modeldyno: sample_network.network -->"
-    assert header.startswith("**❌ sample_network.network fails")
+    assert "title=known_latency.steady%3A latency.max <= 1 ns" in output
+    assert mark == "<!-- modeldyno: known_latency.steady -->"
+    assert header.startswith("**❌ known_latency.steady fails")
     gate = next(step for step in ACTION["runs"]["steps"] if step.get("id") == "gate")
     assert not any("token" in text for text in gate["env"].values())
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
         err: str
 
 
-MODEL = "call:modeldyno.testing.sample_network:network"
-QUICK = ("--max-time", "0.5s", "--min-time", "0.1s", "--probe", "latency")
+MODEL = "call:modeldyno.testing.known_latency:steady"
+QUICK = ("--max-time", "0.5s", "--min-time", "0.1s", "--precision", "50%", "--probe", "latency")
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_a_baseline_of_a_branch_is_kept_and_found(
     first = modeldyno("profile", MODEL, *QUICK, "--processes", "2", "--save-as-baseline", "main", "-q")
     assert first.code == 0, first.err
     listed = modeldyno("list", "--tag", "@main")
-    assert "network" in listed.out
+    assert "known_latency" in listed.out
     result = modeldyno(
         "profile", "--model-path", MODEL, *QUICK, "--baseline", "@main", "--budget", "1ms",
         "--max-regression", "99%", "--output-dir", "out", "--threshold", "latency:100s", "latency.min:1ns",

@@ -223,7 +223,9 @@ def test_a_bound_decides_the_exit_code(
     modeldyno: Callable[..., CommandResult], bound: str, code: int, word: str
 ) -> None:
     """Held is 0, broken is 1, undecided is 5, and the output says which."""
-    result = modeldyno("profile", STEADY, *QUICK, "--require", bound, "--json", "r.json")
+    result = modeldyno(
+        "profile", STEADY, *QUICK, "--max-time", "0.5s", "--require", bound, "--json", "r.json"
+    )
 
     assert result.code == code
     assert word in result.out

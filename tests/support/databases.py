@@ -10,11 +10,13 @@ import pytest
 from sqlalchemy import create_engine, text
 from tests.support.postgres import postgres_programs, temporary_postgres
 
+from modeldyno.adapters.stores import sqlite
 from modeldyno.servers import paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from sqlite3 import Connection
 
 BOTH = ["sqlite", pytest.param("postgresql", marks=pytest.mark.engine)]
 
@@ -48,8 +50,15 @@ def server(postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 @pytest.fixture(params=BOTH)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Give the URL of an empty store, in a file and then on a server."""
+def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Give the URL of an empty store, on a server or in a file, for whose disk no commit here waits."""
     if request.param == "sqlite":
+        prepare = sqlite._prepare
+
+        def prepare_unsynced(connection: Connection, timeout: float) -> Connection:
+            prepare(connection, timeout).execute("PRAGMA synchronous=OFF")
+            return connection
+
+        monkeypatch.setattr(sqlite, "_prepare", prepare_unsynced)
         return f"sqlite:///{tmp_path}/store.db"
     return str(request.getfixturevalue("server"))

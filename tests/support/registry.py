@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 DIGEST = f"sha256:{'ab' * 32}"
 ANY_LOAD = IdleRule(samples=0)
-"""Finds a device idle whatever others do."""
+"""Finds a device idle whatever others do: it does not look, which takes longer than the rest of a task."""
 ONCE = WorkerOptions(once=True, idle=ANY_LOAD)
 
 

@@ -38,7 +38,7 @@ class ProbeSuite:
 
     name: ClassVar[str]
     """The name of the probe's entry point."""
-    plan: ClassVar[Plan] = Plan(min_time=0.05, min_runs=5, max_time=3.0)
+    plan: ClassVar[Plan] = Plan(min_time=0.05, min_runs=5, max_time=3.0, precision=0.5)
     """Plan of the measurements in these tests."""
 
     @pytest.fixture

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from modeldyno.testing.probes import ProbeSuite
+
+pytestmark = pytest.mark.usefixtures("brief_measurements")
 
 
 class TestLatency(ProbeSuite):

@@ -119,6 +119,7 @@ def test_another_server_is_left_and_is_no_chance() -> None:
     assert row.is_noise is False
 
 
+@pytest.mark.no_cover
 def test_chance_is_called_chance_in_nearly_all_cases() -> None:
     """Of one server, at least 93 of 100 differences of the median are called chance."""
     chance = 0

@@ -60,6 +60,7 @@ def test_after_a_change_the_new_level_is_the_usual_one() -> None:
     assert machine_change(history, readings(10, 10)) is not None
 
 
+@pytest.mark.no_cover
 def test_a_quiet_machine_raises_no_alarm_in_a_year() -> None:
     """With 2 % of variation from day to day: at most one of a thousand days."""
     source = random.Random(1)

@@ -254,6 +254,7 @@ class TestFamily:
         assert family is not None
         assert family.at({"batch": 50}) == sum_totals(graphs[0], [])
 
+    @pytest.mark.no_cover
     def test_a_large_network_has_few_polynomials(self) -> None:
         """Seven thousand operators and more storages are a few polynomials, each evaluated once."""
 

@@ -210,6 +210,7 @@ def test_the_interval_of_a_ratio_is_that_of_a_mean_where_one_side_is_equal() -> 
     assert statistics.ratio_interval(np.full(40, 3.0), samples) == pytest.approx((3 / high, 3 / low))
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(("count", "rho"), [(4, 0.0), (8, 0.0), (40, 0.0), (80, 0.6)])
 def test_the_interval_of_a_ratio_covers_the_truth(count: int, rho: float) -> None:
     """Of unequal counts, and amounts that depend on them, 95 in 100 hold 0.5; alike windows must be many."""
@@ -277,6 +278,7 @@ def in_spells(n: int, seed: int, share: float = 0.2, length: float = 300.0) -> S
     return np.exp(0.1 * rng.standard_normal(n)) * np.where(slow, 4.0, 1.0)
 
 
+@pytest.mark.no_cover
 def test_a_rare_percentile_has_the_spells_of_a_common_one() -> None:
     """Where a p90 has too few effective samples, the p99 has too, and its interval covers it.
 
