@@ -149,7 +149,7 @@ KINDS = (
         page=conversion_blocks.page,
         numbers=conversion_blocks.numbers,
         title=conversion_blocks.title,
-        brief=conversion_blocks.headline,
+        brief=conversion_blocks.brief,
     ),
     DocumentKind(
         name=codec_explanation.KIND,

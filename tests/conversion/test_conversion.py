@@ -462,6 +462,6 @@ def test_a_conversion_is_a_document_of_the_store(tmp_path: Path) -> None:
     assert find_any(conversion.id) == conversion
     listed = next(entry for entry in list_documents().conclusions if entry.id == conversion.id)
     assert (listed.kind, listed.name) == ("conversion", "kept")
-    assert listed.headline.startswith("kept: 1 of 1 converted form agrees")
+    assert listed.headline == "1 of 1 converted form agrees with it"
     assert [removed.id for removed in remove_documents([conversion.id])] == [conversion.id]
     assert all(entry.id != conversion.id for entry in list_documents().conclusions)

@@ -10,7 +10,7 @@ from modeldyno import plugins
 from modeldyno.core.report.blocks import Notice, Severity, Table
 from modeldyno.testing.sample_conversions import a_conversion
 from modeldyno.views import ViewOptions
-from modeldyno.views.conversion.blocks import blocks, headline, numbers, page
+from modeldyno.views.conversion.blocks import blocks, brief, headline, numbers, page
 
 
 def text(*, verbose: bool = False) -> str:
@@ -33,6 +33,13 @@ def test_the_headline_counts_verdicts() -> None:
         "net.make: 0 of 1 converted form agrees with it, 1 is close, as declared."
     )
     assert headline(replace(conversion, model=None, converted=())).startswith("torch:net.py:make: 0 of 0")
+
+
+def test_a_list_has_the_sentence_without_the_name() -> None:
+    """The name has a column of its own there."""
+    conversion = a_conversion()
+
+    assert headline(conversion) == f"{conversion.name}: {brief(conversion)}."
 
 
 @pytest.mark.parametrize("verbose", [False, True])

@@ -30,7 +30,12 @@ _DETAILS = make_columns(
 
 def headline(conversion: Conversion) -> str:
     """Say in one sentence how many forms are still the model."""
-    name, total = title(conversion), len(conversion.converted)
+    return f"{title(conversion)}: {brief(conversion)}."
+
+
+def brief(conversion: Conversion) -> str:
+    """Return a short summary for a list, which has the name beside it."""
+    total = len(conversion.converted)
     agreeing = len(conversion.agreeing)
     close = sum(made.usable for made in conversion.converted) - agreeing
     verb = "agrees" if 1 in (agreeing, total) else "agree"
@@ -40,7 +45,7 @@ def headline(conversion: Conversion) -> str:
     parts += [f"{wrong} differ{'s' if wrong == 1 else ''}"] if wrong else []
     failed = total - agreeing - close - wrong
     parts += [f"{failed} failed"] if failed else []
-    return f"{name}: {', '.join(parts)}."
+    return ", ".join(parts)
 
 
 def title(conversion: Conversion) -> str:
