@@ -153,6 +153,12 @@ class TestCertainty:
         assert judged(hardly, bounds=(MUCH, MUCH)).certainty == pytest.approx(0.95, abs=2e-3)
         assert 1 > judged(TEN_MS, bounds=(FAST,)).certainty > 0.9999
 
+    def test_a_median_of_many_samples_is_sure_of_a_bound_that_a_third_of_them_miss(self) -> None:
+        """Of some thousand independent ones, 500 would."""
+        times = [0.03 if n * 7919 % 3000 < 1000 else 0.01 for n in range(3000)]
+        third = Measurement(metric="latency", value=Distribution.of(times))
+        assert judged(third, bounds=(FAST,)).certainty == pytest.approx(1.0, abs=1e-6)
+
     def test_a_count_takes_nothing(self) -> None:
         """It has no error."""
         few = Constraint.parse("parameters <= 1M")
