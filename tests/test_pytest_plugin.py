@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SHORT = """
 from modeldyno import pytest_plugin
 
-pytest_plugin._PROCESSES = 1
+pytest_plugin._PROCESSES = 2
 """
 TEST = """
 from modeldyno import Plan
@@ -30,7 +30,7 @@ def test_speed(modeldyno_profile):
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A test of a model that takes 2 ms, in one process rather than five."""
+    """A test of a model that takes 2 ms, in two processes rather than five."""
     (tmp_path / "conftest.py").write_text(SHORT)
     (tmp_path / "test_nets.py").write_text(TEST)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
@@ -61,7 +61,7 @@ def test_a_baseline_is_kept_held_and_broken(folder: Path) -> None:
     assert (code, path.is_file()) == (0, True), output
     assert "UndecidedWarning" not in output
 
-    code, output = session(folder, "--modeldyno-budget", "0.1", **ALONE)
+    code, output = session(folder, "--modeldyno-budget", "3", **ALONE)
     assert code == 0, output
     assert "unlike hardware" not in output
 
@@ -74,7 +74,7 @@ def test_a_baseline_of_another_machine_is_told(folder: Path) -> None:
     document = json.loads(path.read_text())
     document["environment"]["hardware"] = {"cpu": "another"}
     path.write_text(json.dumps(document))
-    code, output = session(folder, "--modeldyno-budget", "0.1", **ALONE)
+    code, output = session(folder, "--modeldyno-budget", "3", **ALONE)
     assert code == 0, output
     assert "unlike hardware" in output
 

@@ -89,7 +89,6 @@ def test_of_thousands_of_choices_those_told_as_sure_are(questions: int) -> None:
     assert all(wrong[share] <= allowed(share, questions) for share in SHARES)
 
 
-@pytest.mark.no_cover
 def test_without_counting_the_choice_they_were_not() -> None:
     """Each figure judged for itself: every fifth question has a wrong answer."""
     assert wrong_answers(rates(10, 1), 200)[0.975] > 0.15
@@ -114,7 +113,6 @@ SOURCES = {
 }
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("name", SOURCES)
 @pytest.mark.parametrize("questions", [30, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_percentiles_are_as_sure_whatever_their_distribution(name: str, questions: int) -> None:
