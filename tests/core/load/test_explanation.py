@@ -493,6 +493,19 @@ def test_processes_that_bound_nothing_alone_do_so_together() -> None:
     assert of(replace(value, void="saturated")) == estimate(5.5, 5.5, inf)
 
 
+def test_an_interval_of_a_hundred_means_bounds_nothing_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one of samples that hardly vary independently: hours of a call that takes milliseconds."""
+    monkeypatch.setattr(Distribution, "interval", lambda *_of: Interval(low=0.0, high=201.0))
+    value = Distribution.of([1.0] * 8, [2.0] * 8, [3.0] * 8)
+    result = a_small_result(measurements=(Measurement(metric="latency", value=value),))
+
+    together = measured_time(result, "latency", "mean")
+
+    assert together is not None
+    assert together.interval is not None
+    assert together.interval.high == pytest.approx(2 + 4.30265 / 3**0.5, abs=1e-4)
+
+
 def test_an_interval_that_tells_nothing_is_none() -> None:
     """One with a single end stays, and holds its value."""
 

@@ -5,8 +5,8 @@ load. Each has a whole, the latency of a call or a request, and the hops by whic
 level before. A hop is measured by itself; what the hops of a level leave of its whole is the rest, a hop as
 well, so that the hops add up to the whole. A server that traces requests tells when they passed each stage,
 so that nothing lies between the hops; of another one only counters are known, and the way to it and back is
-that of an echo. A server's stages are means, and only means add up: another
-statistic leaves its difference to the mean in the rest. What is not known is None, and then part of the rest.
+that of an echo. A server's stages are means, and only means add up: another statistic leaves its difference
+from the mean in the rest. What is not known is None, and then part of the rest.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ _DIGITS = 12
 """Digits of a rest in seconds, so that one of rounding is 0."""
 _TOO_SMALL = 0.01
 """Share of the whole up to which a negative hop raises no doubt."""
-"""Scope of the bound on the machine that measured."""
 _WATCHED = "ops"
 """Scope of what the second pass saw of operators."""
 NETWORK = "network_time"

@@ -96,14 +96,16 @@ def measured_time(result: Result, metric: str, statistic: str, scope: str = "") 
 
 
 def _mean_interval(value: Distribution, means: list[float]) -> Interval | None:
-    """Return the interval of the mean; if no process alone bounds it, Student's of the means of several."""
+    """Return the interval of the mean; if no process bounds it by itself, Student's of the means of several."""
     interval = value.interval("mean")
-    if interval is None or isfinite(interval.high) or value.void or len(means) == 1:
+    if interval is None or value.void or len(means) == 1 or interval.high < _BOUNDLESS * fmean(means):
         return interval
     reach = upper_tail_quantile(_TAIL, len(means) - 1) * stdev(means) / sqrt(len(means))
     return Interval(low=max(0.0, fmean(means) - reach), high=fmean(means) + reach)
 
 
+_BOUNDLESS = 100
+"""How many means an interval reaches that tells nothing, as of samples that only rise."""
 _TAIL = 0.025
 """Probability beyond each end of a 95 % interval."""
 
