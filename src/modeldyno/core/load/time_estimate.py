@@ -96,7 +96,7 @@ def measured_time(result: Result, metric: str, statistic: str, scope: str = "") 
 
 
 def _mean_interval(value: Distribution, means: list[float]) -> Interval | None:
-    """Return the interval of the mean; if no process bounds it by itself, Student's of the means of several."""
+    """Return the interval of the mean; if no process bounds it by itself, Student's of their means."""
     interval = value.interval("mean")
     if interval is None or value.void or len(means) == 1 or interval.high < _BOUNDLESS * fmean(means):
         return interval
