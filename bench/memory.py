@@ -162,7 +162,7 @@ def row(case: models.Case, mode: str) -> tuple[int, dict[str, float | None]]:
     """Give the record in bytes, and what the others say."""
     with static.peers.quiet():
         torch.manual_seed(0)
-        module, inputs = static.built(case, "sdpa")
+        module, inputs = static.build(case, "sdpa")
         ours = record_allocations(module, inputs, mode)
         call = plain(module, inputs, mode)
         record, count = recorded_peak(call), count_bytes(call)

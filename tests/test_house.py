@@ -209,6 +209,45 @@ def test_no_function_beside_the_package_is_only_a_participle() -> None:
     assert not participles, f"name each of these by a verb or by what it returns: {participles}"
 
 
+def test_what_a_bench_names_of_another_exists() -> None:
+    """They are scripts, which nothing else checks until one is run."""
+    trees = {path.stem: ast.parse(path.read_text(encoding="utf-8")) for path in ROOT.glob("bench/*.py")}
+    named: list[str] = []
+    for bench, tree in trees.items():
+        imported = {
+            alias.asname or alias.name: alias.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Import)
+            for alias in node.names
+            if alias.name in trees
+        }
+        named += [
+            f"{bench}: {imported[node.value.id]}.{node.attr}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in imported
+        ]
+        named += [
+            f"{bench}: {node.module}.{alias.name}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and node.module in trees
+            for alias in node.names
+        ]
+    defined = {
+        f"{bench}.{name}"
+        for bench, tree in trees.items()
+        for node in tree.body
+        for name in (
+            [node.name]
+            if isinstance(node, ast.FunctionDef | ast.ClassDef)
+            else [part.id for part in ast.walk(node) if isinstance(part, ast.Name)]
+            + [alias.asname or alias.name for alias in getattr(node, "names", ())]
+        )
+    }
+    assert [text for text in named if text.partition(": ")[2] not in defined] == []
+
+
 def bound_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
     """Every name that a module assigns, takes as a parameter, or gives a function, with its line."""
     for node in ast.walk(tree):

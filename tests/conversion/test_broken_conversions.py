@@ -33,7 +33,7 @@ def bench() -> ModuleType:
 
 def test_broken_conversions_are_found(bench: ModuleType) -> None:
     """Every fourth of a hundred."""
-    cases = list(bench.broken(every=4))
+    cases = list(bench.break_conversions(every=4))
 
     assert len(cases) > 20
     assert [name for name, detected, _ in cases if not detected] == []

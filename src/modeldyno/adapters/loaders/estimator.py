@@ -174,7 +174,7 @@ def _booster(owner: Any) -> Any:
 def _weights(owner: Any) -> Iterator[Weight]:
     booster = _booster(owner)
     if booster is None:
-        yield from _sklearn_weights(owner, "", set())
+        yield from _sklearn_weights(owner, "", {})
     elif _is_booster(booster, "xgboost"):
         yield from _xgboost_weights(json.loads(bytes(booster.save_raw("json"))))
     else:
@@ -210,11 +210,11 @@ def _weight(name: str, shape: tuple[int, ...], dtype: str) -> Weight:
     return Weight(name=name, shape=shape, dtype=dtype, size=size, bytes=size * np.dtype(dtype).itemsize)
 
 
-def _sklearn_weights(part: Any, path: str, visited: set[int]) -> Iterator[Weight]:
+def _sklearn_weights(part: Any, path: str, visited: dict[int, Any]) -> Iterator[Weight]:
     """Yield the arrays and trees of an estimator and of those within it, each once."""
     if id(part) in visited:
         return
-    visited.add(id(part))
+    visited[id(part)] = part  # so that no other object gets its id: an array makes its rows anew
     if isinstance(part, list | tuple | dict) or _is_array(part):
         items = part.items() if isinstance(part, dict) else enumerate(part)
         for key, item in items:
@@ -233,7 +233,7 @@ def _sklearn_weights(part: Any, path: str, visited: set[int]) -> Iterator[Weight
             yield from _attribute(part, name, value, f"{path}.{name}".lstrip("."), visited)
 
 
-def _attribute(part: Any, name: str, value: Any, path: str, visited: set[int]) -> Iterator[Weight]:
+def _attribute(part: Any, name: str, value: Any, path: str, visited: dict[int, Any]) -> Iterator[Weight]:
     arrays = value if isinstance(value, list) else [value]
     if not arrays or not all(map(_is_numeric, arrays)):
         if name == _HISTOGRAM_TREES or not name.startswith("_"):
