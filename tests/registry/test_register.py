@@ -4,10 +4,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.registry import a_measurement
+from tests.support.sample_registry import a_worker
 
 from modeldyno import plugins
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.registry.names import VersionName
+from modeldyno.core.registry.policy import Policy
+from modeldyno.core.registry.records import OPEN, TaskState
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import actor
 from modeldyno.profiling.request import Request
@@ -15,7 +18,8 @@ from modeldyno.registry import weights
 from modeldyno.registry.changes import change_alias, copy_files, remove_version, update_version
 from modeldyno.registry.overview import version_overview
 from modeldyno.registry.policies import find_policy, read_policy
-from modeldyno.registry.register import Registration, located, read_registration, register
+from modeldyno.registry.register import Registration, first_tasks, located, read_registration, register
+from modeldyno.registry.targets import target_here
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -204,6 +208,21 @@ def test_metrics_and_labels_are_added(registry: Registry, model: Path) -> None:
     assert changed.metrics == {"accuracy": 0.7, "f1": 0.5}
     assert changed.labels == {"team": "b"}
     assert registry.version(VersionName.parse("net")).task == "detection"
+
+
+def test_another_policy_replaces_the_tasks_of_the_one_before(registry: Registry, model: Path) -> None:
+    """Those that wait: what is being done goes on."""
+    added(registry, model)
+    registry.put_policy(Policy(name="nightly", batch_sizes=(1, 4), max_time=3.0), "me")
+    leased = registry.claim(a_worker(target=target_here().id))
+    assert leased is not None
+
+    changed = update_version(registry, "net/1", texts={"policy": "nightly"}, metrics={}, labels={})
+
+    left = registry.tasks(states=tuple(OPEN), model="net")
+    wanted = {task.key for task in first_tasks(changed, find_policy(registry, "nightly"), registry)}
+    assert {task.key for task in left} - {leased.key} == wanted - {leased.key}
+    assert registry.tasks(states=(TaskState.CANCELLED,), model="net")
 
 
 def test_an_update_of_nothing_is_refused(registry: Registry, model: Path) -> None:

@@ -34,7 +34,8 @@ def update_version(
 ) -> Version:
     """Change what is said of a version; metrics and labels are added to those that it has.
 
-    What another policy wants is queued.
+    What another policy wants is queued, and what only the one before wanted is cancelled, unless it is being
+    done.
 
     Args:
         registry: that has it.
@@ -58,8 +59,16 @@ def update_version(
         raise RequestError("Nothing is to be changed; give a task, a dataset, a policy, a metric or a label.")
     changed = registry.change_version(version, actor(), **changes)
     if "policy" in changes:
-        registry.enqueue(tuple(first_tasks(changed, find_policy(registry, changed.policy), registry)))
+        before = first_tasks(version, find_policy(registry, version.policy), registry)
+        tasks = tuple(first_tasks(changed, find_policy(registry, changed.policy), registry))
+        dropped = {task.key for task in before} - {task.key for task in tasks}
+        waiting = registry.tasks(states=_WAITING, model=version.model, number=version.number)
+        registry.change_tasks([t.id for t in waiting if t.key in dropped], TaskState.CANCELLED, actor())
+        registry.enqueue(tasks)
     return changed
+
+
+_WAITING = (TaskState.QUEUED, TaskState.DEFERRED)
 
 
 def remove_version(registry: Registry, name: str) -> tuple[Version, tuple[str, ...]]:
