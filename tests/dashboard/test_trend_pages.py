@@ -117,7 +117,7 @@ def test_a_model_whose_results_cannot_be_read_for_a_moment_is_unknown_until_they
     search = RegressionSearch(store=visitor.store, mark=lambda: "first", clock=lambda: now)
     wait_for(lambda: {(one.of, one.state) for one in search.regressions() or ()} >= {("slower", "unknown")})
     wait_for(lambda: not search._running)
-    assert "is locked" in visitor.read("/")
+    wait_for(lambda: "is locked" in visitor.read("/"))
     assert "Nothing needs attention" not in visitor.read("/")
 
     now, locked = 100.0, False

@@ -220,8 +220,8 @@ def test_another_policy_replaces_the_tasks_of_the_one_before(registry: Registry,
     changed = update_version(registry, "net/1", texts={"policy": "nightly"}, metrics={}, labels={})
 
     left = registry.tasks(states=tuple(OPEN), model="net")
-    wanted = {task.key for task in first_tasks(changed, find_policy(registry, "nightly"), registry)}
-    assert {task.key for task in left} - {leased.key} == wanted - {leased.key}
+    expected = {task.key for task in first_tasks(changed, find_policy(registry, "nightly"), registry)}
+    assert {task.key for task in left} - {leased.key} == expected - {leased.key}
     assert registry.tasks(states=(TaskState.CANCELLED,), model="net")
 
 
