@@ -26,8 +26,8 @@ _WIDEST = 4
 
 
 def sources_of(package: str) -> dict[str, tuple[str, ...]]:
-    """Return the kinds of source, with the importable names that a build by a package needs."""
-    return {kind: (*modules, package) for kind, modules in SOURCES.items()}
+    """Return the kinds of source, with the importable names that a build and the check after it need."""
+    return {kind: (*modules, package, "cuda") for kind, modules in SOURCES.items()}
 
 
 def build_engine(
