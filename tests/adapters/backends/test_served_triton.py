@@ -594,7 +594,9 @@ def test_two_models_of_one_triton_answer() -> None:
         for session in (home, guest, guest):
             reply = send_once(session.target([{"image": np.zeros((1, 1, 8, 8), "float32")}]))
             assert session.arrays(reply)["scores"].shape == (1, 10)
-        assert (home.account().requests, guest.account().requests) == (1, 2)
+        end = time.monotonic() + 2
+        while (counted := (home.account().requests, guest.account().requests)) != (1, 2):
+            assert time.monotonic() < end, counted  # Triton counts a request after it has answered it
 
 
 @pytest.mark.engine
