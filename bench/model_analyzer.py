@@ -240,7 +240,7 @@ def ours(model: Path, folder: Path, require: list[str]) -> tuple[Found, float]:
     )
 
 
-def again(model: Path, settings: dict[str, Any], seconds: float) -> tuple[float, float]:
+def measure_by_modeldyno(model: Path, settings: dict[str, Any], seconds: float) -> tuple[float, float]:
     """Measure a configuration by our load generator: throughput and p99."""
     chosen = {name: value for name, value in settings.items() if name != "concurrency"}
     result = modeldyno.load(
@@ -250,7 +250,9 @@ def again(model: Path, settings: dict[str, Any], seconds: float) -> tuple[float,
     return result["throughput"] or 0.0, result["latency.p99.raw"] or float("nan")
 
 
-def again_theirs(model: Path, settings: dict[str, Any], seconds: float, tool: Tool) -> tuple[float, float]:
+def measure_by_perf_analyzer(
+    model: Path, settings: dict[str, Any], seconds: float, tool: Tool
+) -> tuple[float, float]:
     """Measure it by perf_analyzer: throughput and p99 of three windows; NaN where it gives none in time.
 
     Whether the windows agree is not asked, which they often do not: how rounds differ tells the error.
@@ -321,8 +323,10 @@ def main() -> None:
         sure = {f"{each.tool}, sure": each.sure for each in answers if each.sure is not None}
         winners = {**{each.tool: each.settings for each in answers}, **sure, "default": default}
         generators: dict[str, Callable[[dict[str, Any]], tuple[float, float]]] = {
-            "modeldyno load": lambda settings: again(model, settings, options.seconds),
-            "perf_analyzer": lambda settings: again_theirs(model, settings, options.seconds, tool),
+            "modeldyno load": lambda settings: measure_by_modeldyno(model, settings, options.seconds),
+            "perf_analyzer": lambda settings: measure_by_perf_analyzer(
+                model, settings, options.seconds, tool
+            ),
         }
         figures_by_winner: dict[tuple[str, str], list[tuple[float, float]]] = {}
         for number in range(options.rounds):

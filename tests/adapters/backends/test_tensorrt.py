@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -152,6 +153,17 @@ def test_an_engine_of_a_package_that_is_missing_says_what_to_install(
 
     with pytest.raises(MissingExtra, match="pip install tensorrt_elsewhere"):
         outputs(load(path), rows(1))
+
+
+def test_another_package_named_cuda_is_not_what_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a folder of that name in the working directory."""
+    model = load(fake_tensorrt.write_engine(tmp_path / "net.engine"))
+    monkeypatch.setitem(sys.modules, "cuda.bindings.runtime", None)
+
+    with pytest.raises(MissingExtra, match="pip install cuda-bindings"):
+        outputs(model, rows(1))
 
 
 def test_a_call_that_fails_raises_what_tensorrt_says(cuda: fake_tensorrt.FakeCuda, tmp_path: Path) -> None:

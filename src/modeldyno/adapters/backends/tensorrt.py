@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno import plugins
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob
 from modeldyno.environment import tensorrt_engine
-from modeldyno.errors import CannotRunHere, RequestError
+from modeldyno.errors import CannotRunHere, MissingExtra, RequestError
 from modeldyno.interfaces.loader import Form
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Session:
 
     def _run(self, arrays: Feed, shapes: dict[str, tuple[int, ...]]) -> Feed:
         if shapes != self._shapes:
-            self._plan(shapes)
+            self._plan(arrays, shapes)
         memory = self._memory
         for name, array in arrays.items():
             memory.copy_in(name, array)
@@ -139,7 +139,7 @@ class Session:
         memory.wait()
         return self._results
 
-    def _plan(self, shapes: dict[str, tuple[int, ...]]) -> None:
+    def _plan(self, arrays: Feed, shapes: dict[str, tuple[int, ...]]) -> None:
         """Set the sizes of the inputs, and get memory for them and for the outputs.
 
         Raises:
@@ -151,7 +151,7 @@ class Session:
         for name, shape in shapes.items():
             if not self._context.set_input_shape(name, shape):
                 raise RequestError(
-                    f"The engine was built for {self._accepted(name)} of '{name}', not for "
+                    f"The engine was built for {self._accepted_sizes(name)} of '{name}', not for "
                     f"{_sizes(shape)}; build it again for that size."
                 )
         results: Feed = {}
@@ -163,14 +163,11 @@ class Session:
                     "supported."
                 )
             results[name] = np.empty(shape, self._dtypes[name])
-        for name, size in {
-            **{name: _bytes(shape, self._dtypes[name]) for name, shape in shapes.items()},
-            **{name: array.nbytes for name, array in results.items()},
-        }.items():
-            self._context.set_tensor_address(name, self._memory.reserve(name, max(size, _ALIGNMENT)))
+        for name, array in (*arrays.items(), *results.items()):
+            self._context.set_tensor_address(name, self._memory.reserve(name, max(array.nbytes, _ALIGNMENT)))
         self._results, self._shapes = results, shapes
 
-    def _accepted(self, name: str) -> str:
+    def _accepted_sizes(self, name: str) -> str:
         smallest, _, largest = self._engine.get_tensor_profile_shape(name, 0)
         return f"sizes from {_sizes(smallest)} to {_sizes(largest)}"
 
@@ -183,12 +180,6 @@ class Session:
         return tensorrt_engine.DTYPES[dtype]
 
 
-def _bytes(shape: tuple[int, ...], dtype: str) -> int:
-    import numpy as np  # noqa: PLC0415 - slow to import
-
-    return int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-
-
 def _sizes(shape: Any) -> str:
     return "x".join(map(str, shape)) or "a single number"
 
@@ -197,9 +188,13 @@ class _Memory:
     """Memory of a GPU by name, and a stream, by the runtime library of CUDA."""
 
     def __init__(self) -> None:
-        runtime = import_module("cuda.bindings.runtime")  # optional, and without types
-
+        try:
+            runtime = import_module("cuda.bindings.runtime")  # without types
+        except ModuleNotFoundError as error:  # another package, or a folder, has the name cuda
+            raise MissingExtra(plugins.missing_message(requires, "backend 'tensorrt'")) from error
         self._runtime = runtime
+        self._to_gpu = runtime.cudaMemcpyKind.cudaMemcpyHostToDevice
+        self._to_host = runtime.cudaMemcpyKind.cudaMemcpyDeviceToHost
         self._places: dict[str, tuple[int, int]] = {}
         self.stream = 0
 
@@ -226,15 +221,13 @@ class _Memory:
 
     def copy_in(self, name: str, array: Any) -> None:
         """Copy an array to the place of that name."""
-        kind = self._runtime.cudaMemcpyKind.cudaMemcpyHostToDevice
         address = self._places[name][0]
-        self._do("cudaMemcpyAsync", address, array.ctypes.data, array.nbytes, kind, self.stream)
+        self._do("cudaMemcpyAsync", address, array.ctypes.data, array.nbytes, self._to_gpu, self.stream)
 
     def copy_out(self, name: str, array: Any) -> None:
         """Copy from the place of that name into an array."""
-        kind = self._runtime.cudaMemcpyKind.cudaMemcpyDeviceToHost
         address = self._places[name][0]
-        self._do("cudaMemcpyAsync", array.ctypes.data, address, array.nbytes, kind, self.stream)
+        self._do("cudaMemcpyAsync", array.ctypes.data, address, array.nbytes, self._to_host, self.stream)
 
     def wait(self) -> None:
         """Wait for all that was ordered."""

@@ -275,14 +275,15 @@ class LoadMonitor:
         """End the load; wait for requests in flight, but not for a long queue, nor if nothing is measured."""
         queued = self.steady is None or self.waiting > _DRAIN * self.rate
         drain = max(_DRAIN, 2 * self.slowest) if self.load.closed else _DRAIN
+        trace = self.trace if self.traced else None
         with suppress(OSError):  # without stamps, the server's counters remain
-            if self.trace is not None and self.traced:
-                self.trace.end()
+            if trace is not None:
+                trace.end()
         ending = self.driven.stop(min(drain, self.patience) if queued else self.patience)
         self.tape.add(ending.records)
         with suppress(OSError):
-            if self.trace is not None and self.traced:
-                self.stamps = self.trace.read()
+            if trace is not None:
+                self.stamps = trace.read()
         return ending
 
     def window(
