@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="co
 CORE = max(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
 NOISE = {"interference", "steal", "drift", "unsettled", "noise-floor"}
 JOB = Job(
-    model=ModelRef.parse("call:modeldyno.testing.known_latency:steady"),
+    model=ModelRef.parse("call:modeldyno.testing.known_latency:busy"),
     backend="python",
     probes=("latency",),
     plan=Plan(max_time=3.0, pin=(CORE,)),

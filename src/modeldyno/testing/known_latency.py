@@ -6,29 +6,32 @@ Tests compare the profiler's measurements with its record.
 from __future__ import annotations
 
 from array import array
-from time import perf_counter_ns
+from time import perf_counter_ns, sleep
 
 
-class Spinner:
-    """Keeps a core busy for a while, and records every call."""
+class KnownLatency:
+    """Sleeps for a while, or keeps a core busy as long, and records every call."""
 
-    def __init__(self, *durations: float) -> None:
-        """Cycle through `durations`, in seconds."""
-        self.durations = tuple(round(seconds * 1e9) for seconds in durations)
+    def __init__(self, *durations: float, busy: bool = False) -> None:
+        """Cycle through `durations`, in seconds: asleep, as many tests run at once, unless `busy`."""
+        self.durations = durations
+        self.busy = busy
         self.record = array("q")
         """Nanoseconds of each call, measured from inside."""
 
     def __call__(self) -> float:
-        """Spin until the time is over."""
+        """Return when the time is over."""
         begin = perf_counter_ns()
         duration = self.durations[len(self.record) % len(self.durations)]
-        while (spent := perf_counter_ns() - begin) < duration:
+        if not self.busy:
+            sleep(duration)
+        while (spent := perf_counter_ns() - begin) < 1e9 * duration:
             pass
         self.record.append(spent)
         return 0.0
 
 
-steady = Spinner(0.002)
+steady = KnownLatency(0.002)
 """Takes 2 ms."""
-alternating = Spinner(0.001, 0.003)
-"""Takes 1 ms and 3 ms alternately."""
+busy = KnownLatency(0.002, busy=True)
+"""Takes 2 ms of a core."""

@@ -29,7 +29,7 @@ from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.result.result import Event, Found, Progressed
 from modeldyno.interfaces.probe import Pass, Probe, Subject
 from modeldyno.testing.fakes import a_model
-from modeldyno.testing.known_latency import Spinner
+from modeldyno.testing.known_latency import KnownLatency
 from modeldyno.testing.loaders import imported_frameworks
 
 
@@ -49,7 +49,7 @@ class ProbeSuite:
     @pytest.fixture
     def subject(self) -> Subject:
         """Return a model with one weight and calls of one and two milliseconds."""
-        return Subject(model=a_model(), calls=(Spinner(0.001), Spinner(0.002)), samples=4)
+        return Subject(model=a_model(), calls=(KnownLatency(0.001), KnownLatency(0.002)), samples=4)
 
     def test_it_says_what_it_needs_and_when_it_runs(self, probe: Probe) -> None:
         """The probe declares a capability or none, and the timed or the second pass."""

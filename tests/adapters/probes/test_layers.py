@@ -26,7 +26,7 @@ from modeldyno.interfaces.session import HasLayers, Layers
 from modeldyno.profiling.request import Request
 from modeldyno.runtime.engine import run
 from modeldyno.testing.fakes import a_model
-from modeldyno.testing.known_latency import Spinner
+from modeldyno.testing.known_latency import KnownLatency
 from modeldyno.testing.probes import ProbeSuite
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Watchable:
     def prepare(self, feed: Feed) -> Callable[[], Any]:
         """Spin."""
         del feed
-        return Spinner(0.001)
+        return KnownLatency(0.001)
 
     def arrays(self, output: Any) -> Feed:
         """Give nothing."""

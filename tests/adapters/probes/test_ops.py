@@ -21,7 +21,7 @@ from modeldyno.core.trace.dataflow import DataFlow, FlowStep, TensorView
 from modeldyno.core.trace.op_events import Occurrence, WatchedCalls
 from modeldyno.interfaces.probe import Subject
 from modeldyno.testing.fakes import a_model
-from modeldyno.testing.known_latency import Spinner
+from modeldyno.testing.known_latency import KnownLatency
 from modeldyno.testing.probes import ProbeSuite
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Refusing(Session):
 
 def a_subject(session: Any, **changes: Any) -> Subject:
     """Make a Subject whose plain calls take a millisecond."""
-    made = Subject(model=a_model(), session=session, calls=(Spinner(0.001),), feeds=(FEED,))
+    made = Subject(model=a_model(), session=session, calls=(KnownLatency(0.001),), feeds=(FEED,))
     return replace(made, **changes)
 
 

@@ -17,7 +17,7 @@ from modeldyno.core.metrics.metric import END_TO_END, CallStage
 from modeldyno.interfaces import probe as probe_interfaces
 from modeldyno.interfaces.probe import Subject
 from modeldyno.testing.fakes import a_model
-from modeldyno.testing.known_latency import Spinner
+from modeldyno.testing.known_latency import KnownLatency
 from modeldyno.testing.probes import ProbeSuite
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Pipeline:
 
     now: float = 0.0
     calls: int = 0
-    spin: Spinner | None = None
+    spin: KnownLatency | None = None
     taken: list[Any] = field(default_factory=list)
 
     def take(self, stage: CallStage) -> None:
@@ -88,7 +88,7 @@ class TestSuite(ProbeSuite):
     @pytest.fixture
     def subject(self) -> Subject:
         """Stages of a fraction of a millisecond."""
-        return Pipeline(spin=Spinner(0.0002)).subject()
+        return Pipeline(spin=KnownLatency(0.0002)).subject()
 
 
 @pytest.fixture

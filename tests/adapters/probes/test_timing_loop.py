@@ -13,7 +13,7 @@ from modeldyno.core.metrics.stop_rule import measure_until_stable
 from modeldyno.core.result.result import Found, Progressed
 from modeldyno.interfaces.probe import Subject
 from modeldyno.testing.fakes import a_model
-from modeldyno.testing.known_latency import Spinner
+from modeldyno.testing.known_latency import KnownLatency
 
 if TYPE_CHECKING:
     from modeldyno.core.stats.statistics import Samples
@@ -23,7 +23,7 @@ PLAN = Plan(min_time=0.05, min_runs=10, max_time=5.0)
 
 def test_each_call_is_timed_as_the_callable_itself_saw_it() -> None:
     """Our record of every call agrees with the ground truth's own, within what entering it costs."""
-    truth = Spinner(0.001, 0.002)
+    truth = KnownLatency(0.001, 0.002)
     ours = timing_loop.time_each_call((truth,))(200)
     theirs = [ns * 1e-9 for ns in truth.record]
     errors = sorted(mine - own for mine, own in zip(ours, theirs, strict=True))
@@ -96,7 +96,7 @@ def test_the_clock_is_measured() -> None:
 
 def test_latency_finds_the_truth() -> None:
     """The samples are the callable's own record of its last calls, each a little longer."""
-    truth = Spinner(0.002)
+    truth = KnownLatency(0.002)
     measurement, *_ = latency.measure(Subject(model=a_model(), calls=(truth,)), PLAN)
     samples = list(measurement.value.samples())  # type: ignore[union-attr]
     own = [ns * 1e-9 for ns in truth.record[-len(samples) :]]
@@ -109,7 +109,7 @@ def test_latency_finds_the_truth() -> None:
 
 def test_throughput_counts_samples_and_batches() -> None:
     """A batch of eight every 2 ms is at most 4,000 samples a second, and eight times fewer batches."""
-    truth = Spinner(0.002)
+    truth = KnownLatency(0.002)
     yielded = list(throughput.measure(Subject(model=a_model(), calls=(truth,), samples=8), PLAN))
     samples, batches = (m for m in yielded if isinstance(m, Measurement))
 
@@ -122,7 +122,7 @@ def test_throughput_counts_samples_and_batches() -> None:
 def test_while_measuring_progress_and_provisional_samples_are_told() -> None:
     """Whoever watches could save what there is at any time."""
     events: list[object] = []
-    subject = Subject(model=a_model(), calls=(Spinner(0.001),), watch=events.append)
+    subject = Subject(model=a_model(), calls=(KnownLatency(0.001),), watch=events.append)
     list(latency.measure(subject, PLAN))
 
     assert any(isinstance(event, Progressed) and event.stage == "latency: steady" for event in events)
@@ -131,7 +131,7 @@ def test_while_measuring_progress_and_provisional_samples_are_told() -> None:
 
 def test_interruption_ends_measuring_with_what_there_is() -> None:
     """An interrupted measurement keeps its samples and says why it stopped."""
-    truth = Spinner(0.001)
+    truth = KnownLatency(0.001)
     subject = Subject(model=a_model(), calls=(truth,), interrupted=lambda: len(truth.record) > 300)
     measurement, *doubts = latency.measure(subject, Plan(min_time=60, max_time=100))
 

@@ -18,7 +18,7 @@ from modeldyno.interfaces import probe as probe_interfaces
 from modeldyno.interfaces.probe import Subject
 from modeldyno.interfaces.session import CanTrain
 from modeldyno.testing.fakes import a_model
-from modeldyno.testing.known_latency import Spinner
+from modeldyno.testing.known_latency import KnownLatency
 from modeldyno.testing.probes import ProbeSuite
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ STAGES = {"forward": 1.0, "backward": 2.0, "optimizer": 0.5}
 class Trainer:
     """Steps of three and a half seconds and a half second between the stages; slow at first."""
 
-    spin: Spinner | None = None
+    spin: KnownLatency | None = None
     now: float = 0.0
     steps: int = 0
     arguments: tuple[Any, ...] = ()
@@ -79,7 +79,7 @@ class TestSuite(ProbeSuite):
     @pytest.fixture
     def subject(self) -> Subject:
         """Steps of a millisecond."""
-        session = Trainer(spin=Spinner(0.001))
+        session = Trainer(spin=KnownLatency(0.001))
         return Subject(model=a_model(), session=session, feeds=(FEED,), calls=(lambda: None,))
 
 
