@@ -346,7 +346,8 @@ def _stop_if_hopeless(study: Study, result: Result, measured_count: int) -> None
                         "give it more time with --max-time."
                     ) from error
                 raise RequestError(
-                    f"The goal asks for {query}, which a trial does not measure: {error}"
+                    f"The goal asks for {query}, which a trial does not measure: {error} "
+                    "Else leave it out of the goal."
                 ) from error
 
 

@@ -311,6 +311,14 @@ def test_what_was_not_measured_is_undecided() -> None:
     assert "undecided (this run has no allocator_reserved; the probe" in judgement.sentence()
 
 
+def test_what_only_an_accelerator_has_says_what_to_set() -> None:
+    """A bound on a device's memory names the knob that runs the model on a device."""
+    judgement = Constraint.parse("device_memory.max <= 1GiB").judge(())
+
+    assert judgement.verdict is Verdict.UNDECIDED
+    assert "no accelerator was watched; where there is one, `device=cuda` runs" in judgement.answer.why
+
+
 @pytest.mark.parametrize(
     ("bound", "says"),
     [("latency <= 5ms", "name a statistic"), ("throughput.p99 >= 1/s", "is one number and has no p99")],

@@ -100,6 +100,8 @@ class MetricRow:
     """Whether it follows from others: a comparison names its change, without a row in the table."""
     computed: bool = False
     """Whether it is computed from the model, which need not run for it."""
+    on_accelerator: bool = False
+    """Whether only accelerators have it."""
     section: ReportSection = ReportSection.RESULTS
     label: str = ""
     """What it is called or means in the table of its section, in a few words."""
@@ -447,18 +449,20 @@ METRICS = MetricTable((
     _row("network_sent", BYTES, _NEITHER, "Bytes sent by all processes in the network namespace.",
          section=ReportSection.DEVICES),
     _row("device_memory", BYTES, _LOW, "Memory that the process tree takes on a device.",
-         spread=True, kin="device", section=ReportSection.DEVICES, in_trial=("max",), main=10),
+         spread=True, kin="device", on_accelerator=True, section=ReportSection.DEVICES, in_trial=("max",),
+         main=10),
     _row("device_used", BYTES, _NEITHER, "Memory in use on a device by all processes.",
-         spread=True, section=ReportSection.DEVICES),
-    _row("device_total", BYTES, _NEITHER, "Memory that a device has.", section=ReportSection.DETAILS),
+         spread=True, on_accelerator=True, section=ReportSection.DEVICES),
+    _row("device_total", BYTES, _NEITHER, "Memory that a device has.",
+         on_accelerator=True, section=ReportSection.DETAILS),
     _row("gpu_utilization", FRACTION, _NEITHER, "Share of the time in which any kernel ran on a device.",
-         spread=True, section=ReportSection.DEVICES, in_trial=("mean",)),
+         spread=True, on_accelerator=True, section=ReportSection.DEVICES, in_trial=("mean",)),
     _row("clock", HERTZ, _HIGH, "Clock of a device's processors in the timed pass.",
-         spread=True, circumstance=True, section=ReportSection.DEVICES),
+         spread=True, circumstance=True, on_accelerator=True, section=ReportSection.DEVICES),
     _row("memory_clock", HERTZ, _HIGH, "Clock of a device's memory in the timed pass.",
-         spread=True, circumstance=True, section=ReportSection.DEVICES),
+         spread=True, circumstance=True, on_accelerator=True, section=ReportSection.DEVICES),
     _row("temperature", CELSIUS, _LOW, "Temperature of a device in the timed pass.",
-         spread=True, circumstance=True, section=ReportSection.DEVICES),
+         spread=True, circumstance=True, on_accelerator=True, section=ReportSection.DEVICES),
     _row("power", WATTS, _LOW, "Power of a device during the timed pass, its idle floor included.",
          kin="power", section=ReportSection.DEVICES, in_trial=()),
     _row("idle_power", WATTS, _LOW, "Power of a device just before the model was loaded.",
