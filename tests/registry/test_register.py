@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +16,14 @@ from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import actor
 from modeldyno.profiling.request import Request
 from modeldyno.registry import weights
-from modeldyno.registry.changes import change_alias, copy_files, remove_version, update_version
+from modeldyno.registry.changes import (
+    PolicyChange,
+    change_alias,
+    copy_files,
+    remove_version,
+    store_policy,
+    update_version,
+)
 from modeldyno.registry.overview import version_overview
 from modeldyno.registry.policies import find_policy, read_policy
 from modeldyno.registry.register import Registration, first_tasks, located, read_registration, register
@@ -223,6 +231,27 @@ def test_another_policy_replaces_the_tasks_of_the_one_before(registry: Registry,
     expected = {task.key for task in first_tasks(changed, find_policy(registry, "nightly"), registry)}
     assert {task.key for task in left} - {leased.key} == expected - {leased.key}
     assert registry.tasks(states=(TaskState.CANCELLED,), model="net")
+
+
+def test_a_policy_that_is_stored_again_replaces_the_tasks_of_its_earlier_text(
+    registry: Registry, model: Path
+) -> None:
+    """Of the versions that have it, unless they were registered without any task."""
+    nightly = Policy(name="nightly", batch_sizes=(1, 4), convert=())
+    assert store_policy(registry, nightly).versions == 0
+    version = added(registry, model, policy="nightly")
+    model.with_name("other.onnx").write_bytes(b"other weights")
+    added(registry, model.with_name("other.onnx"), policy="nightly", convert=False, profile=False)
+    waiting = registry.tasks(states=tuple(OPEN), model="net")
+
+    changed = replace(nightly, batch_sizes=(4, 16))
+    assert store_policy(registry, changed) == PolicyChange(versions=1, queued=1, cancelled=1)
+
+    left = registry.tasks(states=tuple(OPEN), model="net")
+    assert {task.key for task in left} == {task.key for task in first_tasks(version, changed, registry)}
+    assert len({task.id for task in left} & {task.id for task in waiting}) == 1
+    assert registry.tasks(model="net", number=2) == []
+    assert store_policy(registry, changed) == PolicyChange()
 
 
 def test_an_update_of_nothing_is_refused(registry: Registry, model: Path) -> None:

@@ -448,7 +448,7 @@ def registry_policy(name: str = "default", *, file: str | Path | None = None) ->
         if file is None:
             return find_policy(store.registry, name)
         policy = read_policy(Path(file))
-        store.registry.put_policy(policy, actor())
+        changes.store_policy(store.registry, policy)
         return policy
 
 

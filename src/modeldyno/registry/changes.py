@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.comparison.operands import FEWEST
 from modeldyno.core.registry.names import VersionName, check_alias, check_model_name
-from modeldyno.core.registry.policy import FIRST, compare_task, profile_task
+from modeldyno.core.registry.policy import DEFAULT, FIRST, compare_task, profile_task
 from modeldyno.core.registry.records import OPEN, TaskState
 from modeldyno.core.registry.webhooks import Webhook, check_webhook
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import actor
 from modeldyno.registry import weights
 from modeldyno.registry.execute import usable_variant
+from modeldyno.registry.first_look import current_versions
 from modeldyno.registry.policies import find_policy
 from modeldyno.registry.register import first_tasks
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from modeldyno.core.registry.policy import Policy
     from modeldyno.core.registry.records import AliasMove, Measure, Task, Version
     from modeldyno.interfaces.registry import Registry
 
@@ -59,16 +62,61 @@ def update_version(
         raise RequestError("Nothing is to be changed; give a task, a dataset, a policy, a metric or a label.")
     changed = registry.change_version(version, actor(), **changes)
     if "policy" in changes:
-        before = first_tasks(version, find_policy(registry, version.policy), registry)
-        tasks = tuple(first_tasks(changed, find_policy(registry, changed.policy), registry))
-        dropped = {task.key for task in before} - {task.key for task in tasks}
-        waiting = registry.tasks(states=_WAITING, model=version.model, number=version.number)
-        registry.change_tasks([t.id for t in waiting if t.key in dropped], TaskState.CANCELLED, actor())
-        registry.enqueue(tasks)
+        before, after = (find_policy(registry, each.policy) for each in (version, changed))
+        _replace_tasks(registry, changed, before, after)
     return changed
 
 
 _WAITING = (TaskState.QUEUED, TaskState.DEFERRED)
+_MOST_WAITING = 100_000
+"""Waiting tasks whose versions are looked at when a policy is stored again."""
+
+
+def _replace_tasks(registry: Registry, version: Version, before: Policy, after: Policy) -> tuple[int, int]:
+    """Queue what a policy wants of a version, cancel what waits for the one before; return both numbers."""
+    tasks = tuple(first_tasks(version, after, registry))
+    dropped = {task.key for task in first_tasks(version, before, registry)} - {task.key for task in tasks}
+    waiting = registry.tasks(states=_WAITING, model=version.model, number=version.number)
+    cancelled = [task.id for task in waiting if task.key in dropped]
+    registry.change_tasks(cancelled, TaskState.CANCELLED, actor())
+    return registry.enqueue(tasks), len(cancelled)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyChange:
+    """What became of the tasks when a policy was stored."""
+
+    versions: int = 0
+    """Versions that have it and whose tasks wait, or that are the newest of their model or have an alias."""
+    queued: int = 0
+    cancelled: int = 0
+
+
+def store_policy(registry: Registry, policy: Policy) -> PolicyChange:
+    """Store a policy; of versions that had an earlier one of its name, the tasks are replaced.
+
+    As with another policy, what is being done goes on. A version that was registered without measurements or
+    conversions, for which there never was a task, has none afterwards.
+    """
+    stored = {DEFAULT.name: DEFAULT, **{each.name: each for each in registry.policies()}}
+    before = stored.get(policy.name)
+    registry.put_policy(policy, actor())
+    if before is None or before == policy:
+        return PolicyChange()
+    waiting = {(task.model, task.number) for task in registry.tasks(states=_WAITING, limit=_MOST_WAITING)}
+    current = {
+        (each.model, each.number)
+        for each in current_versions(registry)
+        if registry.tasks(model=each.model, number=each.number, limit=1)
+    }
+    named = (VersionName(model=model, number=number) for model, number in sorted(waiting | current))
+    versions = [each for each in map(registry.version, named) if each.policy == policy.name]
+    numbers = [_replace_tasks(registry, version, before, policy) for version in versions]
+    return PolicyChange(
+        versions=len(versions),
+        queued=sum(queued for queued, _ in numbers),
+        cancelled=sum(cancelled for _, cancelled in numbers),
+    )
 
 
 def remove_version(registry: Registry, name: str) -> tuple[Version, tuple[str, ...]]:

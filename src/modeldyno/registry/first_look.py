@@ -26,7 +26,7 @@ def tasks_missing_on(registry: Registry, target: str) -> Iterator[Task]:
     """
     queued = registry.asked_for(target)
     policies: dict[str, Policy] = {}
-    for version in _current_versions(registry):
+    for version in current_versions(registry):
         if (version.model, version.number) not in queued.versions:
             continue
         if version.policy not in policies:
@@ -37,7 +37,8 @@ def tasks_missing_on(registry: Registry, target: str) -> Iterator[Task]:
                 yield from (task for task in tasks if task.key not in queued.keys)
 
 
-def _current_versions(registry: Registry) -> Iterator[Version]:
+def current_versions(registry: Registry) -> Iterator[Version]:
+    """Yield of each model the newest version and those with an alias."""
     before = ""
     while entries := registry.models(limit=_PAGE, before=before):
         for entry in entries:

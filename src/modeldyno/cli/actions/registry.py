@@ -196,8 +196,14 @@ def policy(name: str | None, file: str | None) -> None:
     with plugins.store() as store:
         if file is not None:
             read = read_policy(Path(file))
-            store.registry.put_policy(read, actor())
-            click.echo(f"The policy {read.name} is stored; use it with registry add --policy {read.name}")
+            change = changes.store_policy(store.registry, read)
+            effect = (
+                f". In {count(change.versions, 'version')} with it, {count(change.queued, 'task')} "
+                f"{'is' if change.queued == 1 else 'are'} new and {change.cancelled:,} cancelled."
+                if change.versions
+                else f"; use it with registry add --policy {read.name}"
+            )
+            click.echo(f"The policy {read.name} is stored{effect}")
             return
         stored = {p.name: p for p in store.registry.policies()}
         named = (

@@ -289,7 +289,7 @@ def _find_measurement(query: Query, measurements: Sequence[Measurement]) -> Meas
         raise RequestError(f"{query.metric} was not measured {_describe_scope(query.scope)}; {similar}.")
     if METRICS[query.metric].on_accelerator:
         raise RunFailed(
-            f"This run has no {query.metric}: no accelerator was watched; where there is one, `device=cuda` runs "
-            "the model on it."
+            f"This run has no {query.metric}: no accelerator was watched; where there is one, `device=cuda` "
+            "runs the model on it."
         )
     raise RunFailed(f"This run has no {query.metric}; the probe or sampler that measures it did not run.")
