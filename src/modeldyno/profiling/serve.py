@@ -26,8 +26,15 @@ if TYPE_CHECKING:
 
 _SERVERS = {"tensorflow": "tensorflow-serving", "tfs": "tensorflow-serving"}
 """What is meant where a server is asked for: the backend ``tensorflow`` calls a model in a process."""
-_CHOICES = ("triton", "torchserve", "mlserver", "openai", "tensorflow")
+_ATTACHES = ("remote", "inspector")
+"""Backends that call a server which somebody else has started."""
 _DROPPED = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+def _starting_backends() -> list[str]:
+    """Return the backends that start a server, those of plugins too."""
+    names = (name for name in plugins.names("backend") if name not in _ATTACHES)
+    return [name for name in names if plugins.serves(name)]
 
 
 def serve_model(  # noqa: PLR0913 - what a server is asked for
@@ -56,11 +63,10 @@ def serve_model(  # noqa: PLR0913 - what a server is asked for
         raise RequestError(f"{model} is on a server already; load it by its URL.")
     backend = _SERVERS.get(backend or SERVER, backend or SERVER)
     if backend not in plugins.names("backend"):
-        raise UnknownName.among("backend that starts a server", backend, _CHOICES)
-    if backend == "remote" or not plugins.serves(backend):
-        raise RequestError(
-            f"The backend '{backend}' starts no server; choose {', '.join(_CHOICES[:-1])} or {_CHOICES[-1]}."
-        )
+        raise UnknownName.among("backend that starts a server", backend, _starting_backends())
+    if backend in _ATTACHES or not plugins.serves(backend):
+        *others, last = _starting_backends()
+        raise RequestError(f"The backend '{backend}' starts no server; choose {', '.join(others)} or {last}.")
     chosen = check_name(name) if name is not None else _name_of(ref.locator)
     knobs = {"device": device, "ports": ports}
     for knob, value in knobs.items():
