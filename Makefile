@@ -46,8 +46,10 @@ QUICK := not slow and not pages and not gpu and not engine and not browser
 # What is measured on a shared machine may be disturbed: such a test is listed, with what it said, and repeated, twice at most.
 AGAIN := --reruns 2 --rerun-show-tracebacks
 
-# Tests write some ten thousand small files and remove them: in memory, where 4 GB of it are free, what succeeds at once.
-IN_MEMORY := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 4000000 2>/dev/null && echo /dev/shm)
+# Tests write some ten thousand small files and remove them: in memory, where 4 GB of it are free and programs may be started
+# from there, and then what succeeds leaves none.
+IN_MEMORY := $(shell { test "$$(df --output=avail /dev/shm | tail -1)" -gt 4000000 && ! grep -q ' /dev/shm .*noexec' /proc/mounts; } \
+    2>/dev/null && echo /dev/shm)
 BRIEF := -o tmp_path_retention_policy=$(if $(IN_MEMORY),failed,all)
 
 # Watching each branch makes a test twice as long: the core is watched, as every branch of it must be tested.
