@@ -1,4 +1,4 @@
-"""The command line: one module per command, imported only when that command is run.
+"""The command line: a command is imported only when it is run or its help is asked for.
 
 The modules here declare the commands; ``modeldyno.cli.actions`` has what they do.
 """
@@ -54,8 +54,12 @@ COMMANDS = {
 }
 """Command to its summary; with this table ``--help`` need not import the commands."""
 
-_MODULE_NAMES = {"list": "list_", "import": "import_"}
-"""Commands whose module has another name: ``list`` would shadow the built-in, ``import`` is a keyword."""
+_ON_DOCUMENTS = frozenset(
+    {
+        "check", "comment", "export", "import", "reconcile", "verify", "show", "report", "list", "tag", "rm",
+    }
+)  # fmt: skip
+"""Commands that the module ``documents`` declares; the others have a module of their own."""
 _MEASURING = frozenset(
     {"profile", "load", "sweep", "compare", "advise", "doctor", "explain", "convert", "worker", "registry"}
 )
@@ -80,7 +84,8 @@ class _Commands(click.Group):
 
         from modeldyno.cli.help_pages import complete_help  # noqa: PLC0415 - the list of commands needs none
 
-        command = import_module(f"modeldyno.cli.{_MODULE_NAMES.get(name, name)}").command
+        module, variable = ("documents", f"{name}_command") if name in _ON_DOCUMENTS else (name, "command")
+        command = getattr(import_module(f"modeldyno.cli.{module}"), variable)
         assert isinstance(command, click.Command)
         complete_help(command)
         return command

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from modeldyno.cli import actions, quantity_callback
-from modeldyno.cli.help_pages import HelpCommand
+from modeldyno.cli import quantity_callback
+from modeldyno.cli.declare import declare
 
 
-@click.command(name="devices", cls=HelpCommand)
+@declare("devices")
 @click.option(
     "--watch",
     "period",
@@ -24,10 +24,9 @@ from modeldyno.cli.help_pages import HelpCommand
     flag_value="-",
     help="Print the JSON document, or save it.",
 )
-def command(period: float | None, json_path: str | None) -> None:
+def command() -> None:
     """Show what the GPUs of this machine do now: use, memory, power, temperature, clocks, processes.
 
     All cards of the driver are shown, with the names that programs have for them, such as cuda:0. A dash is a
     figure that cannot be read.
     """
-    actions.devices.run(period, json_path)

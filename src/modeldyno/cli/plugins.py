@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import click
 
-from modeldyno.cli import actions
-from modeldyno.cli.help_pages import HelpCommand
+from modeldyno.cli.declare import declare
 
 
-@click.command(name="plugins", cls=HelpCommand)
+@declare("plugins")
 @click.argument("name", required=False)
-def command(name: str | None) -> None:
+def command() -> None:
     """List the installed plugins, the knobs of a backend, or all metrics.
 
     NAME is a kind of plugin (probes), a backend (onnxruntime), or metrics.
     """
-    actions.plugins.run(name)

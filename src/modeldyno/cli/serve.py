@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from modeldyno.cli import actions
 from modeldyno.cli import options as cli_options
-from modeldyno.cli.help_pages import HelpCommand
+from modeldyno.cli.declare import declare
 
 
-@click.command(name="serve", cls=HelpCommand)
+@declare("serve")
 @click.argument("model")
 @click.option(
     "--backend", help="What serves the model: triton by default, torchserve, mlserver, openai, tensorflow."
@@ -19,14 +16,13 @@ from modeldyno.cli.help_pages import HelpCommand
 @click.option("--device", help="Where the server runs the model: cpu, cuda, cuda:1.")
 @click.option("--name", help="By which the server is found again; by default that of the model.")
 @click.option("--ports", help="free (by default), conventional, or numbers, such as 8000,8001,8002.")
-@cli_options.knob_options
+@cli_options.KNOBS
 @cli_options.INPUTS
 @cli_options.TRUST
 @click.option("--detach", is_flag=True, help="Leave the server running; modeldyno servers stop ends it.")
-def command(**options: Any) -> None:
+def command() -> None:
     """Start a server for MODEL and leave it running, until Ctrl-C or modeldyno servers stop.
 
     It is started as modeldyno load MODEL starts one, and found by its name: modeldyno load NAME. However this
     command ends, the server ends with it, unless --detach was given.
     """
-    actions.serve.run(options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from modeldyno.cli import actions
+from modeldyno.cli.declare import declare, load_action
 from modeldyno.cli.output_options import JSON
 
 
@@ -19,12 +19,11 @@ def command(ctx: click.Context, *, stats: bool, json_path: str | None) -> None:
     modeldyno load takes the name of any of them.
     """
     if ctx.invoked_subcommand is None:
-        actions.servers.list_servers(json_path, stats=stats)
+        load_action("servers.list_servers")(json_path, stats=stats)
 
 
-@command.command(name="stop")
+@declare("stop", within=command)
 @click.argument("names", nargs=-1)
 @click.option("--all", "all_servers", is_flag=True, help="Stop every server of this user on this machine.")
-def _stop(names: tuple[str, ...], *, all_servers: bool) -> None:
+def _stop() -> None:
     """Stop the servers NAMES, with all of their processes."""
-    actions.servers.stop(names, all_servers=all_servers)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from modeldyno.cli import actions, defaults, quantity_callback
+from modeldyno.cli import defaults, quantity_callback
 from modeldyno.cli import options as cli_options
-from modeldyno.cli.help_pages import HelpCommand
+from modeldyno.cli.declare import declare
 from modeldyno.cli.output_options import JSON, QUIET
 
 
-@click.command(name="trend", cls=HelpCommand)
+@declare("trend")
 @click.argument("model")
 @click.option("--metric", metavar="QUERY", help="Such as latency.p99; by default the typical latency.")
 @click.option("--backend", help="Only results of this backend.")
-@cli_options.knob_options
+@cli_options.KNOBS
 @click.option(
     "--limit",
     type=click.IntRange(1, defaults.LONGEST_TREND),
@@ -43,11 +41,9 @@ from modeldyno.cli.output_options import JSON, QUIET
     "-o", "--output", metavar="FILE", help="Write a report with its chart: .html .pdf .md .csv .json"
 )
 @QUIET
-@click.pass_context
-def command(ctx: click.Context, /, **options: Any) -> None:
+def command() -> None:
     """Show the history of a metric of MODEL over the stored results: its levels and the steps between them.
 
     MODEL is a name of `modeldyno list`. A step that coincides with a change of the environment is not counted
     as a regression of the model.
     """
-    actions.trend.run(ctx, options)

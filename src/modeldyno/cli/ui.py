@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from modeldyno.cli import actions
+from modeldyno.cli.declare import declare
 
 
-@click.command(name="ui")
+@declare("ui")
 @click.option("--port", type=click.IntRange(0, 65535), default=8500, show_default=True, help="Port; 0: any.")
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="Address to listen at; others need --token-file."
@@ -26,6 +24,5 @@ from modeldyno.cli import actions
 )
 @click.option("--open", "open_browser", is_flag=True, help="Open it in the browser.")
 @click.option("--export", metavar="DIR", help="Write all pages as files into a new folder instead.")
-def command(**options: Any) -> None:
+def command() -> None:
     """Show what the store has in a browser, until Ctrl-C."""
-    actions.ui.run(**options)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from modeldyno.cli import actions
+from modeldyno.cli.declare import declare
 
 
-@click.command(name="worker")
+@declare("worker")
 @click.option("--device", default="cpu", show_default=True, help="Device to measure on: cpu, or cuda:0.")
 @click.option("--name", metavar="TEXT", help="Name of this target, if it is new.  [default: the host's]")
 @click.option(
@@ -43,6 +43,5 @@ from modeldyno.cli import actions
 @click.option(
     "--poll", metavar="TIME", default="2s", show_default=True, help="Time between two looks for a task."
 )
-def command(**options: object) -> None:
+def command() -> None:
     """Do what the registry has queued, while the device is idle, until Ctrl-C."""
-    actions.worker.run(options)

@@ -80,12 +80,13 @@ _BASELINE_ONLY = {"metrics": "--metric", "regressions": "--max-regression"}
 """Options that only apply with a baseline."""
 
 
-def check_baseline(ctx: click.Context) -> None:
+def check_baseline() -> None:
     """Refuse options that have no effect without a baseline.
 
     Raises:
         RequestError: such an option was given without --baseline.
     """
+    ctx = click.get_current_context()
     for name, flag in _BASELINE_ONLY.items():
         if ctx.params["baseline"] is None and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise RequestError(f"{flag} needs a baseline to compare with; name one with --baseline.")

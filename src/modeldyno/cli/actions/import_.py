@@ -13,8 +13,8 @@ from modeldyno.documents import import_
 from modeldyno.profiling.run import judge_result
 
 
-def run(ctx: click.Context, options: dict[str, Any]) -> None:
-    """Import the measurements of a file, and report them; exit with the code."""
+def run(**options: Any) -> int:
+    """Import the measurements of a file, and report them; return the exit code."""
     constraints = tuple(map(Constraint.parse, options["require"]))
     targets = OutputTargets.of(options)
     outcomes = [
@@ -33,4 +33,4 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
             targets.print_saved(problem)
     if problem is not None:
         raise problem
-    ctx.exit(max(outcome.exit_code for outcome in outcomes))
+    return max(outcome.exit_code for outcome in outcomes)

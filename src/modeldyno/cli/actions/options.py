@@ -14,6 +14,7 @@ from modeldyno.core.metrics.metric import canonical_statistic
 from modeldyno.core.spec import load_spec
 from modeldyno.errors import RequestError
 from modeldyno.profiling import request
+from modeldyno.profiling.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,6 +56,16 @@ def plan_from_options(options: Mapping[str, Any]) -> Plan:
         raise RequestError(f"{error}.") from None
 
 
+def request_from_options(options: Mapping[str, Any], **values: Any) -> Request:
+    """Build a Request of the options that are fields of it, and of values that follow from others."""
+    same = {name: options[name] for name in _SAME_AS_FIELD if name in options}
+    return Request(**{"settings": request.parse_settings(options["settings"]), **same, **values})
+
+
+_SAME_AS_FIELD = ("model", "backend", "inputs", "require", "percentiles", "name", "trust", "beside")
+"""Options that are fields of a Request as they are."""
+
+
 def evaluation_from_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an Observation that say what is evaluated, and on which samples."""
     return {
@@ -82,6 +93,11 @@ def check_order(options: Mapping[str, Any], fewest: str, most: str) -> None:
     if was_given and options[fewest] > options[most]:
         low, high = (f"--{name.replace('_', '-')} {options[name]}" for name in (fewest, most))
         raise RequestError(f"{low} is more than {high}; lower the first or raise the second.")
+
+
+def split_list(text: str | None) -> tuple[str, ...]:
+    """Split text at its commas; nothing of None."""
+    return tuple(part.strip() for part in (text or "").split(",") if part.strip())
 
 
 def split_names(texts: tuple[str, ...]) -> tuple[str, ...]:

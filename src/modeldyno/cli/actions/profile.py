@@ -32,26 +32,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def run(ctx: click.Context, options: dict[str, Any]) -> None:
-    """Measure a model, perhaps against a baseline, and report it; exit with the code."""
+def run(**options: Any) -> int:
+    """Measure a model, perhaps against a baseline, and report it; return the exit code."""
+    ctx = click.get_current_context()
     model = gate_options.selected_model(options)
     if options["baseline"] and ctx.get_parameter_source("max_time") is ParameterSource.DEFAULT:
         options["max_time"] = PLAN.max_time
     require, notes = gate_options.expand_bounds(options["require"])
-    model_request = request.Request(
+    model_request = cli_options.request_from_options(
+        options,
         model=model,
-        backend=options["backend"],
-        settings=request.parse_settings(options["settings"]),
-        inputs=options["inputs"],
         probes=cli_options.split_names(options["probes"]),
         require=require,
-        percentiles=options["percentiles"],
         plan=cli_options.plan_from_options(options),
         inspection=request.make_inspection(
-            mode=options["mode"], optimizer=requested_optimizer(ctx), modules=False
+            mode=options["mode"], optimizer=requested_optimizer(), modules=False
         ),
         observation=Observation(
-            layers=tuple(part.strip() for part in (options["layers"] or "").split(",") if part.strip()),
+            layers=cli_options.split_list(options["layers"]),
             prompts=parse_token_counts(options["prompt"], "--prompt"),
             generated=parse_token_counts(options["generate"], "--generate"),
             trace=options["trace"] and str(Path(options["trace"]).absolute()),
@@ -59,19 +57,16 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
             **cli_options.functions_from_options(options),
             **cli_options.evaluation_from_options(options),
         ),
-        name=options["name"],
-        trust=options["trust"],
-        beside=options["beside"],
         emission=Emission.parse(options["carbon"], options["power"]),
     )
     if model_request.emission is not None and options["baseline"] is not None:
         raise RequestError("--carbon is of one result; drop it, or --baseline.")
-    gate_options.check_baseline(ctx)
+    gate_options.check_baseline()
     gate_options.check_output_paths(options)
     options["tags"] = (*options["tags"], *gate_options.baseline_tags(options))
     targets = OutputTargets.of(options)
     if options["baseline"] is not None:
-        ctx.exit(profile_against_baseline(model_request, targets, options, notes))
+        return profile_against_baseline(model_request, targets, options, notes)
     with Progress(quiet=options["quiet"]) as progress:
         outcome = run_request(model_request, in_process=options["inline"], watch=progress.watch)
     report = GateReport(result=outcome.result, judgements=outcome.judgements)
@@ -79,7 +74,7 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
     print_outcome(outcome, targets, options, problem, notes)
     if problem is not None:
         raise problem
-    ctx.exit(outcome.exit_code)
+    return outcome.exit_code
 
 
 def profile_against_baseline(

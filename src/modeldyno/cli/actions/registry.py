@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _STATES = {AnswerState.FOUND: OK, AnswerState.NOTHING_HOLDS: BROKEN, AnswerState.UNKNOWN: UNDECIDED}
 
 
-def add(options: Mapping[str, Any]) -> None:
+def add(**options: Any) -> None:
     """Register a model, and with ``--wait`` do what it needs."""
     request = _registration(options)
     with plugins.store() as store:
@@ -115,7 +115,7 @@ def push(name: str, to: str | None, json_path: str | None) -> None:
         )
 
 
-def update(options: Mapping[str, Any]) -> None:
+def update(**options: Any) -> None:
     """Change what is said of a version."""
     with plugins.store() as store:
         version = changes.update_version(
@@ -138,24 +138,24 @@ def remove(name: str) -> None:
     click.echo(clean(f"{version.name} is removed{named}; its results stay in the store"))
 
 
-def alias(name: str, word: str | None, *, remove: bool, rollback: bool) -> None:
+def alias(name: str, alias: str | None, *, remove: bool, rollback: bool) -> None:
     """Move an alias, or list the aliases."""
     with plugins.store() as store:
         registry = store.registry
         model = registry.version(VersionName.parse(name)).model
-        if word is None:
+        if alias is None:
             _print_aliases(registry.aliases(model), model)
             moves = registry.alias_moves(model)
             print_blocks(*([lists.alias_moves(moves)] if moves else []))
             return
-        move = changes.change_alias(registry, name, word, remove=remove, rollback=rollback)
+        move = changes.change_alias(registry, name, alias, remove=remove, rollback=rollback)
     before = "" if move.before is None else f"; before, it named {model}/{move.before}"
     after = "names nothing now" if move.after is None else f"names {model}/{move.after}"
-    click.echo(clean(f"{model}@{word} {after}{before}"))
+    click.echo(clean(f"{model}@{alias} {after}{before}"))
 
 
-def history(name: str | None, verify: bool, limit: int, json_path: str | None) -> None:
-    """Show events."""
+def history(name: str | None, verify: bool, limit: int, json_path: str | None) -> int:
+    """Show events; return the exit code."""
     with plugins.store() as store:
         events = store.registry.events(subject=name, newest=limit + 1)
         broken = store.registry.first_broken_event() if verify else None
@@ -168,12 +168,13 @@ def history(name: str | None, verify: bool, limit: int, json_path: str | None) -
     if verify:
         if broken is not None:
             click.echo(f"Event {broken} was changed, or one before it is missing.", err=True)
-            raise SystemExit(BROKEN)
+            return BROKEN
         click.echo("No event was changed or left out.", err=json_path == "-")
+    return OK
 
 
-def answer(options: Mapping[str, Any]) -> None:
-    """Answer the registry's question."""
+def answer(**options: Any) -> int:
+    """Answer the registry's question; return the exit code."""
     cost = CostOptions.parse(options["demand"], options["price"])
     place = {key: options[key] for key in ("export", "output", "storage")}
     deployment.check_deployment(**place)
@@ -188,7 +189,7 @@ def answer(options: Mapping[str, Any]) -> None:
         elif options["export"] is not None:
             for line in deployment.write_deployment(store.registry, answered, **place).lines():
                 click.echo(clean(line), err=options["json_path"] == "-")
-    raise SystemExit(_STATES[answered.state])
+    return _STATES[answered.state]
 
 
 def policy(name: str | None, file: str | None) -> None:
@@ -208,7 +209,7 @@ def policy(name: str | None, file: str | None) -> None:
     print_blocks(*(lists.policy(one) for one in named))
 
 
-def webhook(options: Mapping[str, Any]) -> None:
+def webhook(**options: Any) -> None:
     """Add or remove a webhook, send what is due, or list webhooks."""
     with plugins.store() as store:
         registry = store.registry

@@ -23,7 +23,7 @@ _LOOK = 0.25
 """Seconds between two looks whether the server still runs."""
 
 
-def run(options: dict[str, Any]) -> None:
+def run(**options: Any) -> None:
     """Start a server, say how it is used, and wait for its end unless it is detached."""
     if sys.stderr.isatty():
         click.echo(f"starting a server for {clean(options['model'])} ...", err=True)

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from modeldyno.kinds import Stored
 
 
-def run(ctx: click.Context, options: dict[str, Any]) -> None:
-    """Show a document or a part of it; exit with the code of its bounds."""
+def run(**options: Any) -> int | None:
+    """Show a document or a part of it; return the exit code of its bounds."""
     if options["baseline"] is not None and (options["query"] or options["require"] or options["as_json"]):
         raise RequestError("--baseline cannot be combined with --get, --require or --json; give one of them.")
     document = _find(options)
@@ -50,15 +50,14 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
     if options["as_job"]:
         click.echo(job_text(document, options["require"]), nl=False)
     elif isinstance(document, Result):
-        _print_result(ctx, document, planned, options)
+        return _print_result(document, planned, options)
     else:
         _print_other(document, planned, options)
+    return None
 
 
-def _print_result(
-    ctx: click.Context, document: Result, planned: CostOptions, options: dict[str, Any]
-) -> None:
-    """Print a result or a part of it; exit with the code of its bounds."""
+def _print_result(document: Result, planned: CostOptions, options: dict[str, Any]) -> int | None:
+    """Print a result or a part of it; return the exit code of its bounds."""
     query = options["query"]
     constraints = tuple(map(document.read_bound, options["require"]))
     if query is not None:
@@ -92,7 +91,8 @@ def _print_result(
         )
         with ignore_broken_pipe():
             print_result(outcome.result, outcome.judgements, view_options, verbose=verbose)
-        ctx.exit(outcome.exit_code if constraints else 0)
+        return outcome.exit_code if constraints else None
+    return None
 
 
 def _check_configurations(document: Stored, options: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ from modeldyno.documents.job_file import is_job_address, read_job
 from modeldyno.documents.yaml_file import FileConfig, Tree
 from modeldyno.errors import RequestError
 from modeldyno.options import LOAD, PLAN
+from modeldyno.profiling.run import OK
 from modeldyno.sweeps.model_analyzer import read_model_analyzer
 from modeldyno.sweeps.model_set import MODELS, split_models
 from modeldyno.sweeps.schema import AIMS, GOALS
@@ -32,11 +33,12 @@ _SECTIONS = {
 """Options that have another name in a sweep file: section, option, name in the section."""
 
 
-def run(ctx: click.Context, options: dict[str, Any]) -> None:
-    """Begin, resume or rerank a study, or translate one; exit with its code."""
+def run(**options: Any) -> int:
+    """Begin, resume or rerank a study, or translate one; return the exit code."""
+    ctx = click.get_current_context()
     if options["from_model_analyzer"] is not None:
         _print_translation(ctx, options)
-        return
+        return OK
     exclusive = [name for name in ("resume", "rerank") if options[name] is not None]
     if len(exclusive) > 1 or (exclusive and options["dry_run"]):
         raise RequestError("--resume, --rerank and --dry-run exclude each other; give one of them.")
@@ -46,15 +48,15 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         )
     typed = {name: value for name, value in options.items() if _is_typed(ctx, name)}
     if options["rerank"] is not None:  # modeldyno.toml only applies to new sweeps
-        ctx.exit(sweep_study.rerank(merge_config(ctx, typed), options))
+        return sweep_study.rerank(merge_config(ctx, typed), options)
     if options["resume"] is not None:
-        ctx.exit(sweep_study.resume(merge_config(ctx, typed), options))
+        return sweep_study.resume(merge_config(ctx, typed), options)
     if options["model"] is None:
         raise RequestError("A sweep needs a MODEL or a file SWEEP.yaml; see modeldyno sweep --help.")
     config = merge_config(ctx, options)
     if several := split_models(config):
-        ctx.exit(sweep_models.begin(several, options))
-    ctx.exit(sweep_study.begin(config, options))
+        return sweep_models.begin(several, options)
+    return sweep_study.begin(config, options)
 
 
 def _print_translation(ctx: click.Context, options: dict[str, Any]) -> None:
