@@ -18,10 +18,6 @@ if TYPE_CHECKING:  # for type checkers, which do not know what `__getattr__` giv
     from modeldyno.api.compare import read_comparison as read_comparison
     from modeldyno.api.compare import save_comparison as save_comparison
     from modeldyno.api.convert import convert as convert
-    from modeldyno.api.decorators import Profiled as Profiled
-    from modeldyno.api.decorators import Schedule as Schedule
-    from modeldyno.api.decorators import check_time as check_time
-    from modeldyno.api.decorators import profiled as profiled
     from modeldyno.api.devices import devices as devices
     from modeldyno.api.documents import comment as comment
     from modeldyno.api.documents import export as export
@@ -124,19 +120,22 @@ if TYPE_CHECKING:  # for type checkers, which do not know what `__getattr__` giv
     from modeldyno.core.study.study import Study as Study
     from modeldyno.core.trace.memory_diff import MemoryChange as MemoryChange
     from modeldyno.core.trace.memory_diff import memory_change as memory_change
+    from modeldyno.core.trace.regions import Schedule as Schedule
     from modeldyno.environment.device_state import DeviceState as DeviceState
     from modeldyno.errors import ModelDynoError as ModelDynoError
     from modeldyno.errors import NotStoredWarning as NotStoredWarning
     from modeldyno.errors import UncertifiedWarning as UncertifiedWarning
     from modeldyno.errors import UndecidedWarning as UndecidedWarning
     from modeldyno.loadtest.replicas import CostAnswer as CostAnswer
+    from modeldyno.regions.recorder import Profiled as Profiled
+    from modeldyno.regions.recorder import check_time as check_time
+    from modeldyno.regions.recorder import profiled as profiled
 
 _NAMES = {
     "api.advise": "advise trend",
     "api.benchmark": "Benchmark",
     "api.compare": "compare read_comparison save_comparison",
     "api.convert": "convert",
-    "api.decorators": "Profiled Schedule check_time profiled",
     "api.devices": "devices",
     "api.documents": """
         comment export findings import_results list_plugins list_results reconcile replicas report rm
@@ -183,9 +182,11 @@ _NAMES = {
     "core.study.ranking": "ranking",
     "core.study.study": "Study",
     "core.trace.memory_diff": "MemoryChange memory_change",
+    "core.trace.regions": "Schedule",
     "environment.device_state": "DeviceState",
     "errors": "ModelDynoError NotStoredWarning UncertifiedWarning UndecidedWarning",
     "loadtest.replicas": "CostAnswer",
+    "regions.recorder": "Profiled check_time profiled",
 }
 """Module to the names that it has."""
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}

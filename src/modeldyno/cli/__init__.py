@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from modeldyno.errors import ModelDynoError, RequestError, RunFailed, UnknownName
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from modeldyno.errors import ModelDynoError
-
 COMMANDS = {
     "inspect": "Count what a model costs without running it: parameters, MACs, memory.",
     "profile": "Measure a model in a process: latency, throughput, memory.",
@@ -95,7 +94,6 @@ class _Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from modeldyno.cli import suggestions  # noqa: PLC0415 - only on errors
-            from modeldyno.errors import RequestError, UnknownName  # noqa: PLC0415
 
             if instead := _suggest_for_model_analyzer(args) or suggestions.instead_of_command(args[0]):
                 raise RequestError(instead)
@@ -111,8 +109,6 @@ class _Commands(click.Group):
         return name, command, arguments
 
     def invoke(self, ctx: click.Context) -> Any:
-        from modeldyno.errors import RequestError  # noqa: PLC0415 - slow at start-up
-
         try:
             return super().invoke(ctx)
         except RequestError as error:
@@ -143,8 +139,6 @@ def _check_values(command: click.Command, arguments: Sequence[str]) -> None:
         if option == "--":
             return
         if taking.get(option) and after.partition("=")[0] in taking:
-            from modeldyno.errors import RequestError  # noqa: PLC0415 - slow at start-up
-
             raise RequestError(f"{option} needs a value, before {after}.")
 
 
@@ -259,7 +253,6 @@ def run_command(arguments: Sequence[str], made: list[Any] | None = None) -> Any:
 def _hold_device(command: str) -> Iterator[None]:
     """Hold the lock of this machine's processor, so that a worker waits; say it if a worker measures now."""
     from modeldyno.environment.device_lock import device_lock  # noqa: PLC0415 - only measuring needs it
-    from modeldyno.errors import RequestError  # noqa: PLC0415
 
     with ExitStack() as stack:
         if command in _HOLDING:
@@ -289,8 +282,6 @@ def _own_word_count(arguments: Sequence[str]) -> int:
 
 def print_error(error: Exception, arguments: Sequence[str] = ()) -> int:
     """Print an error as one sentence; return the exit code."""
-    from modeldyno.errors import ModelDynoError  # noqa: PLC0415 - only on errors
-
     match error:
         case ModelDynoError():
             text, code = _error_text(error), error.exit_code
@@ -323,7 +314,6 @@ def print_error(error: Exception, arguments: Sequence[str] = ()) -> int:
 
 def _error_text(error: ModelDynoError) -> str:
     """Return the message of an error; one about a request or a run names fields, which are options here."""
-    from modeldyno.errors import RequestError, RunFailed  # noqa: PLC0415 - only on errors
     from modeldyno.option_spelling import spell_for_command_line  # noqa: PLC0415
 
     return spell_for_command_line(str(error)) if isinstance(error, RequestError | RunFailed) else str(error)
@@ -391,7 +381,6 @@ def quantity_callback(
             parse_bound,
             parse_quantity,
         )
-        from modeldyno.errors import RequestError  # noqa: PLC0415
 
         if value is None:
             return None

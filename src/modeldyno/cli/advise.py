@@ -19,13 +19,7 @@ from modeldyno.cli.output_options import JSON, QUIET
 @click.option(
     "--metric", default="throughput", show_default=True, help="What to improve: throughput, latency.p50."
 )
-@click.option(
-    "--max-time",
-    default="3m",
-    show_default=True,
-    callback=quantity_callback("s"),
-    help="Time limit of the whole command, loading included.",
-)
+@cli_options.time_option("--max-time", "3m", "Time limit of the whole command, loading included.")
 @cli_options.run_time_option("2s")
 @click.option(
     "--tolerance", default=defaults.TOLERANCE, show_default=True, callback=quantity_callback("1", zero=True),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from modeldyno.cli import defaults, quantity_callback
+from modeldyno.cli import defaults
 from modeldyno.cli import options as cli_options
 from modeldyno.cli.declare import declare
 from modeldyno.cli.output_options import RESULT_OUTPUT
@@ -17,30 +17,25 @@ from modeldyno.cli.output_options import RESULT_OUTPUT
 # what is measured
 @click.option("--backend", help="What runs the models; see `modeldyno plugins`.")
 @cli_options.KNOBS
-@click.option(
-    "--baseline-set", multiple=True, metavar="KNOB=VALUE", help="Like --set, for the baseline only."
-)
-@click.option(
-    "--candidate-set", multiple=True, metavar="KNOB=VALUE", help="Like --set, for the candidates only."
+@cli_options.repeatable("--baseline-set", "baseline_set", "KNOB=VALUE", "Like --set, for the baseline only.")
+@cli_options.repeatable(
+    "--candidate-set", "candidate_set", "KNOB=VALUE", "Like --set, for the candidates only."
 )
 @cli_options.INPUTS
 @cli_options.side_inputs_option("--baseline-input", "baseline")
 @cli_options.side_inputs_option("--candidate-input", "candidates")
-@click.option(
-    "--probe", "probes", multiple=True, metavar="PROBE,...",
-    help="What to measure; by default the same as profile.",
-)  # fmt: skip
+@cli_options.repeatable("--probe", "probes", "PROBE,...", "What to measure; by default the same as profile.")
 @cli_options.FUNCTIONS
 @cli_options.EVALUATION
 @cli_options.MODE
 # the verdict
-@click.option(
-    "--metric", "metrics", multiple=True, metavar="METRIC,...",
-    help="Metrics to judge, such as latency.p99,throughput; by default latency and memory.",
+@cli_options.repeatable(
+    "--metric", "metrics", "METRIC,...",
+    "Metrics to judge, such as latency.p99,throughput; by default latency and memory.",
 )  # fmt: skip
-@click.option(
-    "--smallest", multiple=True, metavar="[METRIC=]SIZE",
-    help="Smallest change that matters, such as 5% or latency=5%; 3% by default.",
+@cli_options.repeatable(
+    "--smallest", "smallest", "[METRIC=]SIZE",
+    "Smallest change that matters, such as 5% or latency=5%; 3% by default.",
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Compare even if the hardware differs.")
 @click.option("--fail-on", type=click.Choice(["worse"]), help="Exit 1 if worse, and 5 if undecided.")
@@ -54,10 +49,9 @@ from modeldyno.cli.output_options import RESULT_OUTPUT
     "--max-rounds", default=defaults.MOST_ROUNDS, show_default=True, type=click.IntRange(1),
     help="Maximum rounds while a verdict is undecided.",
 )  # fmt: skip
-@click.option(
-    "--max-time", default="10m", show_default=True, callback=quantity_callback("s"),
-    help="Time limit of the command, loading and the search for causes included.",
-)  # fmt: skip
+@cli_options.time_option(
+    "--max-time", "10m", "Time limit of the command, loading and the search for causes included."
+)
 @cli_options.run_time_option("5s")
 @click.option("--block", is_flag=True, help="Run one side after the other, not in turns.")
 @click.option("--no-why", is_flag=True, help="Skip the comparison of outputs, layers and operators.")

@@ -30,13 +30,7 @@ from modeldyno.cli.output_options import JSON, NO_STORE, QUIET
     metavar="NAME,...",
     help="Metrics of labelled samples, --data FILE[:LABELS], that int8 and fp16 must keep: accuracy,f1.",
 )
-@click.option(
-    "--timeout",
-    default="600s",
-    show_default=True,
-    callback=quantity_callback("s"),
-    help="Time that each form may take.",
-)
+@cli_options.time_option("--timeout", "600s", "Time that each form may take.")
 @click.option(
     "--tolerance",
     metavar="SHARE",

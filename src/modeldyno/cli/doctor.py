@@ -5,27 +5,17 @@ from __future__ import annotations
 import click
 
 from modeldyno.cli import options as cli_options
-from modeldyno.cli import quantity_callback
 from modeldyno.cli.declare import declare
 from modeldyno.cli.output_options import RESULT_OUTPUT
 
 
 @declare("doctor")
 @click.argument("model", required=False)
-@click.option(
-    "--budget",
-    default="2m",
-    show_default=True,
-    callback=quantity_callback("s"),
-    help="Time budget of a gate, in which twelve processes must fit.",
-)
-@click.option(
-    "--max-regression",
-    "regressions",
-    multiple=True,
-    metavar="[METRIC=]SIZE",
-    help="Largest allowed regression of a candidate, such as 5%; 3% by default.",
-)
+@cli_options.time_option("--budget", "2m", "Time budget of a gate, in which twelve processes must fit.")
+@cli_options.repeatable(
+    "--max-regression", "regressions", "[METRIC=]SIZE",
+    "Largest allowed regression of a candidate, such as 5%; 3% by default.",
+)  # fmt: skip
 @cli_options.BACKEND
 @cli_options.KNOBS
 @cli_options.INPUTS

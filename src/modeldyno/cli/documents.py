@@ -102,8 +102,8 @@ def verify_command() -> None:
     metavar="QUERY",
     help="One number in base units: latency.p99, latency.p99.ci, throughput.",
 )
-@click.option(
-    "--require", multiple=True, metavar="BOUND", help="Judge the result: exit 1 if broken, 5 if undecided."
+@cli_options.repeatable(
+    "--require", "require", "BOUND", "Judge the result: exit 1 if broken, 5 if undecided."
 )
 @click.option(
     "--baseline", metavar="RESULT", help="Show how the memory at the peak changed since this result."
@@ -116,13 +116,10 @@ def verify_command() -> None:
     "--price", help="Price of a replica, such as 1.20/h or '876 EUR/month': show what the work costs."
 )
 @cli_options.CARBON
-@click.option(
-    "--configuration",
-    "configurations",
-    multiple=True,
-    metavar="NAME,...",
-    help="For a study: these configurations under each of their loads.",
-)
+@cli_options.repeatable(
+    "--configuration", "configurations", "NAME,...",
+    "For a study: these configurations under each of their loads.",
+)  # fmt: skip
 @click.option(
     "--job", "as_job", is_flag=True, help="Print the YAML file that measures it again: --job > job.yaml."
 )
@@ -147,20 +144,14 @@ def show_command() -> None:
 )
 @click.option("--chart", metavar="TITLE", help="The chart of a .svg or .png, by its title or a part of it.")
 @cli_options.require_option("Bounds to judge the result by; shown with their verdicts.")
-@click.option(
-    "--configuration",
-    "configurations",
-    multiple=True,
-    metavar="NAME,...",
-    help="Of a study: only these configurations, in detail: text_3, 3 or default.",
-)
-@click.option(
-    "--plot",
-    "plots",
-    multiple=True,
-    metavar="x=QUERY,y=QUERY",
-    help="Of a study: a chart of your own, such as x=latency.p99,y=throughput; x=concurrency.",
-)
+@cli_options.repeatable(
+    "--configuration", "configurations", "NAME,...",
+    "Of a study: only these configurations, in detail: text_3, 3 or default.",
+)  # fmt: skip
+@cli_options.repeatable(
+    "--plot", "plots", "x=QUERY,y=QUERY",
+    "Of a study: a chart of your own, such as x=latency.p99,y=throughput; x=concurrency.",
+)  # fmt: skip
 @click.option(
     "--pictures",
     metavar="DIR",

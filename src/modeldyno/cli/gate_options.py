@@ -8,7 +8,7 @@ import click
 
 from modeldyno.cli.declare import load_action
 from modeldyno.cli.help_pages import HelpCommand
-from modeldyno.cli.options import combine_options
+from modeldyno.cli.options import combine_options, repeatable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,13 +19,12 @@ GATE = combine_options(
         "--baseline", metavar="RESULT",
         help="Compare with this result: a file, an id, a tag, or @branch.",
     ),
-    click.option(
-        "--max-regression", "regressions", multiple=True, metavar="[METRIC=]SIZE",
-        help="Largest allowed regression, such as 5% or latency=10%; 3% by default.",
+    repeatable(
+        "--max-regression", "regressions", "[METRIC=]SIZE",
+        "Largest allowed regression, such as 5% or latency=10%; 3% by default.",
     ),
-    click.option(
-        "--metric", "metrics", multiple=True, metavar="METRIC,...",
-        help="Metrics that must not get worse; by default latency and memory.",
+    repeatable(
+        "--metric", "metrics", "METRIC,...", "Metrics that must not get worse; by default latency and memory."
     ),
     click.option("--force", is_flag=True, help="Judge even if hardware or inputs differ."),
     click.option("--junit", metavar="FILE", help="Write the verdict as JUnit XML."),

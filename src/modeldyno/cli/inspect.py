@@ -51,15 +51,12 @@ def _repeat_vary(arguments: Iterable[str]) -> Iterator[str]:
     "--optimizer", type=click.Choice(defaults.OPTIMIZERS), default="adamw", show_default=True,
     help="Optimizer whose state and step count in training.",
 )  # fmt: skip
-@click.option(
-    "--vary", multiple=True, metavar="DIM=SIZES",
-    help="Also compute costs at other sizes: batch=1..256 (doubling) seq=128,512.",
-)  # fmt: skip
-@click.option("--input", "inputs", multiple=True, metavar="INPUT", help="name=8x128:int64, or a file.")
-@cli_options.KNOBS
-@click.option(
-    "--device", "devices", multiple=True, metavar="NAME", help="Estimate lower time bounds on this device."
+@cli_options.repeatable(
+    "--vary", "vary", "DIM=SIZES", "Also compute costs at other sizes: batch=1..256 (doubling) seq=128,512."
 )
+@cli_options.repeatable("--input", "inputs", "INPUT", "name=8x128:int64, or a file.")
+@cli_options.KNOBS
+@cli_options.repeatable("--device", "devices", "NAME", "Estimate lower time bounds on this device.")
 @click.option(
     "--memory",
     metavar="SIZE",

@@ -50,7 +50,7 @@ from modeldyno.cli.output_options import RESULT_OUTPUT
     help="'Name: value'; environment variables ($VARIABLE) are expanded.",
 )
 @click.option("--records", type=click.Path(dir_okay=False), help="Write every request: .csv .jsonl .npz")
-@click.option("--probe", "probes_", multiple=True, metavar="PROBE,...", help="By default static,load.")
+@cli_options.repeatable("--probe", "probes_", "PROBE,...", "By default static,load.")
 @cli_options.require_option()
 @cli_options.plan_options()
 @cli_options.BESIDE

@@ -46,14 +46,25 @@ def combine_options(*options: Decorator) -> Decorator:
     return add
 
 
-INPUTS = click.option(
-    "--input", "inputs", multiple=True, metavar="INPUT",
-    help="Input: name=8x128:int64:0..30521, or a file: .npz .jsonl .txt",
-)  # fmt: skip
+def repeatable(flag: str, name: str, metavar: str, sentence: str) -> Decorator:
+    """Return an option that may be given several times; `name` is that of its values together."""
+    return click.option(flag, name, multiple=True, metavar=metavar, help=sentence)
+
+
+def time_option(flag: str, default: str, sentence: str) -> Decorator:
+    """Return an option that takes a time."""
+    return click.option(
+        flag, default=default, show_default=True, callback=quantity_callback("s"), help=sentence
+    )
+
+
+INPUTS = repeatable(
+    "--input", "inputs", "INPUT", "Input: name=8x128:int64:0..30521, or a file: .npz .jsonl .txt"
+)
 BACKEND = click.option("--backend", help="What runs the model; see `modeldyno plugins`.")
-BESIDE = click.option(
-    "--beside", multiple=True, metavar="'MODEL WORD=VALUE ...'",
-    help="Another model on the same server at the same time: 'b.onnx concurrency=4 instances=2'.",
+BESIDE = repeatable(
+    "--beside", "beside", "'MODEL WORD=VALUE ...'",
+    "Another model on the same server at the same time: 'b.onnx concurrency=4 instances=2'.",
 )  # fmt: skip
 NAME = click.option("--name", help="Name of the model in results.")
 TRUST = click.option(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from modeldyno.cli import gate_options, quantity_callback
+from modeldyno.cli import gate_options
 from modeldyno.cli import options as cli_options
 from modeldyno.cli.declare import declare
 from modeldyno.cli.output_options import RESULT_OUTPUT
@@ -16,14 +16,11 @@ from modeldyno.cli.output_options import RESULT_OUTPUT
 @cli_options.BACKEND
 @cli_options.KNOBS
 @cli_options.INPUTS
-@click.option(
-    "--probe",
-    "probes",
-    multiple=True,
-    metavar="PROBE,...",
-    help="What to measure: static,latency,throughput (the default), stages, layers, ops, memory, generate, "
+@cli_options.repeatable(
+    "--probe", "probes", "PROBE,...",
+    "What to measure: static,latency,throughput (the default), stages, layers, ops, memory, generate, "
     "training, largest-batch, outputs, evaluation, load.",
-)
+)  # fmt: skip
 @cli_options.MODE
 @click.option("--layers", help="Only modules with one of these texts in path or class: attention,mlp.")
 @click.option("--prompt", default="128", show_default=True, help="Prompt length in tokens: 32,128,512.")
@@ -40,10 +37,9 @@ from modeldyno.cli.output_options import RESULT_OUTPUT
 @cli_options.TRUST
 @click.option("--inline", is_flag=True, help="Run in this process, for a debugger.")
 @gate_options.GATE
-@click.option(
-    "--budget", default="10m", show_default=True, callback=quantity_callback("s"),
-    help="With --baseline: time limit of all rounds; --max-time then defaults to 5s.",
-)  # fmt: skip
+@cli_options.time_option(
+    "--budget", "10m", "With --baseline: time limit of all rounds; --max-time then defaults to 5s."
+)
 @click.option(
     "--save-as-baseline", "branch", metavar="BRANCH",
     help="Store the result as the baseline @BRANCH if it passes.",

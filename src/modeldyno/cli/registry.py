@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from modeldyno.cli.declare import declare
-from modeldyno.cli.options import LIST_LIMIT
+from modeldyno.cli.options import LIST_LIMIT, repeatable
 from modeldyno.cli.output_options import JSON
 
 
@@ -21,10 +21,8 @@ def command() -> None:
 @click.option("--version", "number", type=click.IntRange(1), help="Number; by default the next one.")
 @click.option("--task", help="What it does, such as 'image classification'.")
 @click.option("--dataset", help="What it was trained on.")
-@click.option(
-    "--metric", "metrics", multiple=True, metavar="NAME=VALUE", help="What you say of it: accuracy=0.76."
-)
-@click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="Any label.")
+@repeatable("--metric", "metrics", "NAME=VALUE", "What you say of it: accuracy=0.76.")
+@repeatable("--label", "labels", "NAME=TEXT", "Any label.")
 @click.option(
     "--evaluate",
     metavar="NAME,...",
@@ -84,8 +82,8 @@ def _push() -> None:
 @click.argument("name")
 @click.option("--task", help="What it does.")
 @click.option("--dataset", help="What it was trained on.")
-@click.option("--metric", "metrics", multiple=True, metavar="NAME=VALUE", help="What you say of it.")
-@click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="Any label.")
+@repeatable("--metric", "metrics", "NAME=VALUE", "What you say of it.")
+@repeatable("--label", "labels", "NAME=TEXT", "Any label.")
 @click.option("--policy", metavar="NAME", help="What is done with it by itself.")
 def _update() -> None:
     """Change what is said of version NAME; metrics and labels are added."""
@@ -117,7 +115,7 @@ def _history() -> None:
 
 @declare("answer", within=command)
 @click.argument("name")
-@click.option("--require", multiple=True, metavar="BOUND", help="A bound, such as 'latency.p99 <= 20ms'.")
+@repeatable("--require", "require", "BOUND", "A bound, such as 'latency.p99 <= 20ms'.")
 @click.option("--demand", metavar="RATE", help="Requests per second to serve, such as 200/s.")
 @click.option("--price", metavar="PRICE", help="Price of a replica, such as 1.2/h.")
 @click.option("--on", metavar="TARGET", help="Only figures of this target.")
@@ -159,13 +157,7 @@ def _tasks() -> None:
 @declare("webhook", within=command)
 @click.argument("url", required=False)
 @click.option("--secret", default="", help="Sign messages with this text (HMAC-SHA256).")
-@click.option(
-    "--kind",
-    "kinds",
-    multiple=True,
-    metavar="PATTERN",
-    help="Kinds of events, such as 'alias.*'.  [default: all]",
-)
+@repeatable("--kind", "kinds", "PATTERN", "Kinds of events, such as 'alias.*'.  [default: all]")
 @click.option("--model", default="", metavar="NAME", help="Only events of this model.")
 @click.option("--remove", type=int, metavar="ID", help="Remove a webhook.")
 @click.option("--send", is_flag=True, help="Send now what is due; a worker does it by itself.")

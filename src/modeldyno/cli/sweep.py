@@ -18,30 +18,27 @@ def _check_certainty(_ctx: click.Context, _parameter: click.Parameter, value: st
 
 @declare("sweep")
 @click.argument("model", required=False, metavar="[MODEL|SWEEP.yaml]")
-@click.option(
-    "--also", multiple=True, metavar="MODEL",
-    help="Another model, swept after MODEL with the same options; all are ranked together.",
+@cli_options.repeatable(
+    "--also", "also", "MODEL",
+    "Another model, swept after MODEL with the same options; all are ranked together.",
 )  # fmt: skip
 @click.option("--backend", help="What runs or serves the model; see `modeldyno plugins`.")
 @cli_options.KNOBS
-@click.option(
-    "--space", "spaces", multiple=True, metavar="KNOB=VALUES",
-    help="Knob to vary; repeatable: batch_size=1,2,4, threads=1..4, concurrency=1..64*2, 'a=1,2 if b=true'.",
+@cli_options.repeatable(
+    "--space", "spaces", "KNOB=VALUES",
+    "Knob to vary; repeatable: batch_size=1,2,4, threads=1..4, concurrency=1..64*2, 'a=1,2 if b=true'.",
 )  # fmt: skip
 @cli_options.INPUTS
 # the goal
-@click.option(
-    "--objective",
-    "objectives",
-    multiple=True,
-    metavar="METRIC[:WEIGHT]",
-    help="Metric to improve, in its own direction; throughput by default.",
+@cli_options.repeatable(
+    "--objective", "objectives", "METRIC[:WEIGHT]",
+    "Metric to improve, in its own direction; throughput by default.",
+)  # fmt: skip
+@cli_options.repeatable(
+    "--maximize", "maximize", "METRIC[:WEIGHT]", "Metric to maximize; throughput by default."
 )
-@click.option(
-    "--maximize", multiple=True, metavar="METRIC[:WEIGHT]", help="Metric to maximize; throughput by default."
-)
-@click.option(
-    "--minimize", multiple=True, metavar="METRIC[:WEIGHT]", help="Metric to minimize, such as latency.p99."
+@cli_options.repeatable(
+    "--minimize", "minimize", "METRIC[:WEIGHT]", "Metric to minimize, such as latency.p99."
 )
 @cli_options.require_option("Such as 'latency.p99 <= 50ms'; exit 1 if nothing holds it, 5 if undecided.")
 @click.option(
@@ -122,22 +119,10 @@ def _check_certainty(_ctx: click.Context, _parameter: click.Parameter, value: st
     help="Open loop at a fixed rate: 100, 100:poisson; -c limits concurrency.",
 )
 @cli_options.load_options(with_defaults=False)
-@click.option(
-    "--probe",
-    "probes",
-    multiple=True,
-    metavar="PROBE,...",
-    help="What to measure; by default what the goal needs.",
-)
+@cli_options.repeatable("--probe", "probes", "PROBE,...", "What to measure; by default what the goal needs.")
 @cli_options.FUNCTIONS
 @cli_options.EVALUATION
-@click.option(
-    "--trial-time",
-    default="10s",
-    show_default=True,
-    callback=quantity_callback("s"),
-    help="Maximum measuring time of a trial.",
-)
+@cli_options.time_option("--trial-time", "10s", "Maximum measuring time of a trial.")
 @cli_options.plan_options("max_time", "processes", "percentiles")
 @cli_options.BESIDE
 @cli_options.NAME

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from modeldyno.cli.declare import declare
+from modeldyno.cli.options import repeatable
 
 
 @declare("worker")
@@ -29,17 +30,14 @@ from modeldyno.cli.declare import declare
 @click.option(
     "--for", "idle_for", metavar="TIME", default="5s", show_default=True, help="How long it must be idle."
 )
-@click.option(
-    "--window", "windows", multiple=True, metavar="BEGIN-END",
-    help="Work only at this time of day, such as 22:00-06:00; repeatable.  [default: always]",
+@repeatable(
+    "--window", "windows", "BEGIN-END",
+    "Work only at this time of day, such as 22:00-06:00; repeatable.  [default: always]",
 )  # fmt: skip
-@click.option(
-    "--never-on", multiple=True, metavar="DEVICE", help="Never use this device, such as gpu:0; repeatable."
+@repeatable("--never-on", "never_on", "DEVICE", "Never use this device, such as gpu:0; repeatable.")
+@repeatable(
+    "--hook", "hooks", "NAME=COMMAND", "Command that registry webhook hook:NAME sends events to; repeatable."
 )
-@click.option(
-    "--hook", "hooks", multiple=True, metavar="NAME=COMMAND",
-    help="Command that registry webhook hook:NAME sends events to; repeatable.",
-)  # fmt: skip
 @click.option(
     "--poll", metavar="TIME", default="2s", show_default=True, help="Time between two looks for a task."
 )

@@ -10,11 +10,11 @@ import click
 from modeldyno import codec
 from modeldyno.cli.actions import options as cli_options
 from modeldyno.cli.actions.output_options import OutputTargets, first_error
-from modeldyno.cli.actions.progress import Progress
 from modeldyno.comparison.advise import AdviseOptions, advise
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.profiling.run import INTERRUPTED, OK
+from modeldyno.progress import Progress
 from modeldyno.runtime.session import open_run_session
 from modeldyno.runtime.time_limit import TimeLimit
 from modeldyno.views.advice.blocks import advice, sentence

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.cli.actions import options as cli_options
 from modeldyno.cli.actions.output_options import OutputTargets, report_hint, requested_optimizer
-from modeldyno.cli.actions.progress import Progress
 from modeldyno.codec import comparison as codec_comparison
 from modeldyno.comparison.explain import run_comparison
 from modeldyno.comparison.operands import resolve_operands
@@ -23,6 +22,7 @@ from modeldyno.documents.write import check_format
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.profiling import request
 from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED, JudgedResult
+from modeldyno.progress import Progress
 from modeldyno.runtime.session import open_run_session
 from modeldyno.runtime.time_limit import TimeLimit
 from modeldyno.views import ViewOptions

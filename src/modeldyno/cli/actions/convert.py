@@ -7,11 +7,11 @@ from typing import Any
 
 from modeldyno.cli.actions.options import split_list
 from modeldyno.cli.actions.output_options import OutputTargets
-from modeldyno.cli.actions.progress import Progress
 from modeldyno.codec.conversion import encode
 from modeldyno.conversion import ConversionRequest, convert
 from modeldyno.core.result.result import Progressed
 from modeldyno.profiling.run import BROKEN, OK
+from modeldyno.progress import Progress
 from modeldyno.views import ViewOptions
 from modeldyno.views.conversion.blocks import blocks, headline
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from modeldyno.cli.actions.options import request_from_options
 from modeldyno.cli.actions.output_options import OutputTargets
-from modeldyno.cli.actions.progress import Progress
 from modeldyno.comparison.calibrate import (
     FEWEST_PROCESSES,
     PLAN,
@@ -18,6 +17,7 @@ from modeldyno.comparison.calibrate import (
 )
 from modeldyno.core.comparison.build import parse_max_regressions
 from modeldyno.profiling.run import JudgedResult
+from modeldyno.progress import Progress
 from modeldyno.runtime.session import open_run_session
 from modeldyno.runtime.time_limit import TimeLimit
 from modeldyno.views.text import format_rough_duration

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.cli.actions.options import request_from_options
 from modeldyno.cli.actions.output_options import OutputTargets, report_hint
-from modeldyno.cli.actions.progress import Progress
 from modeldyno.codec import explanation as codec_explanation
 from modeldyno.core.load.explanation import ECHO
 from modeldyno.core.metrics.measurement_plan import Plan
@@ -26,6 +25,7 @@ from modeldyno.loadtest.explanation import (
 )
 from modeldyno.profiling.resolve_model import names_model
 from modeldyno.profiling.run import FAILED, INTERRUPTED, OK, JudgedResult
+from modeldyno.progress import Progress
 from modeldyno.views import ViewOptions
 from modeldyno.views.load import explanation as view
 from modeldyno.views.text import format_rough_duration

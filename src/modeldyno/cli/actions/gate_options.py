@@ -145,11 +145,6 @@ def exit_code(report: GateReport) -> int:
     return FAILED if report.result.failures else CODES[report.verdict]
 
 
-def with_judgements(report: GateReport, outcome: JudgedResult) -> GateReport:
-    """Add the judgements of the requested bounds, and their doubts."""
-    return replace(report, result=outcome.result, judgements=outcome.judgements)
-
-
 def selected_model(options: Mapping[str, Any]) -> str:
     """Return the model, given as the argument or as an option."""
     models = [model for model in (options["model"], options["model_path"]) if model]

@@ -17,7 +17,6 @@ from modeldyno.cli.actions import options as cli_options
 from modeldyno.cli.actions.output_options import OutputTargets, report_hint
 from modeldyno.cli.actions.printing import print_costs
 from modeldyno.cli.actions.profile import print_outcome
-from modeldyno.cli.actions.progress import Progress
 from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.capacity_steps import SearchEnd
 from modeldyno.core.load.endpoint_url import parse_headers
@@ -37,6 +36,7 @@ from modeldyno.loadtest.series import headers_in_environment
 from modeldyno.options import LOAD
 from modeldyno.profiling import request
 from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED, run_request
+from modeldyno.progress import Progress
 from modeldyno.views.load import page as load_page
 from modeldyno.views.text import count, format_rough_duration
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,6 @@ from modeldyno.cli.actions import gate_options
 from modeldyno.cli.actions import options as cli_options
 from modeldyno.cli.actions.output_options import OutputTargets, requested_optimizer, verdict_line
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_hint
-from modeldyno.cli.actions.progress import Progress
 from modeldyno.comparison.gate import find_baseline, possible_names
 from modeldyno.comparison.gate import run_gate as measure_gate
 from modeldyno.core.comparison.gate_report import GateReport
@@ -24,6 +24,7 @@ from modeldyno.core.trace.carbon import Emission
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.profiling import request
 from modeldyno.profiling.run import INTERRUPTED, OK, JudgedResult, judge_result, run_request
+from modeldyno.progress import Progress
 from modeldyno.runtime.session import open_run_session
 from modeldyno.runtime.time_limit import TimeLimit
 from modeldyno.views.text import format_rough_duration
@@ -97,7 +98,7 @@ def profile_against_baseline(
         )
         report = measure_gate(baseline, job, question, GateRule(), bench, max_time=options["budget"])
     outcome = judge_result(report.result, constraints)
-    report = gate_options.with_judgements(report, outcome).with_notes(
+    report = replace(report, result=outcome.result, judgements=outcome.judgements).with_notes(
         *notes, *gate_options.error_rate_notes(report)
     )
     code = INTERRUPTED if bench.interrupted() else gate_options.exit_code(report)

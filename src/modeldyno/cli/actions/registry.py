@@ -115,15 +115,11 @@ def push(name: str, to: str | None, json_path: str | None) -> None:
         )
 
 
-def update(**options: Any) -> None:
+def update(name: str, metrics: Sequence[str], labels: Sequence[str], **texts: str | None) -> None:
     """Change what is said of a version."""
     with plugins.store() as store:
         version = changes.update_version(
-            store.registry,
-            options["name"],
-            texts={key: options[key] for key in ("task", "dataset", "policy")},
-            metrics=parse_metrics(options["metrics"]),
-            labels=parse_labels(options["labels"]),
+            store.registry, name, texts=texts, metrics=parse_metrics(metrics), labels=parse_labels(labels)
         )
     click.echo(clean(f"{version.name} is changed"))
 
@@ -173,22 +169,27 @@ def history(name: str | None, verify: bool, limit: int, json_path: str | None) -
     return OK
 
 
-def answer(**options: Any) -> int:
+def answer(
+    name: str,
+    require: Sequence[str],
+    demand: str | None,
+    price: str | None,
+    on: str | None,
+    json_path: str | None,
+    **place: Any,
+) -> int:
     """Answer the registry's question; return the exit code."""
-    cost = CostOptions.parse(options["demand"], options["price"])
-    place = {key: options[key] for key in ("export", "output", "storage")}
+    cost = CostOptions.parse(demand, price)
     deployment.check_deployment(**place)
     with plugins.store() as store:
-        answered = answering.answer(
-            store.registry, options["name"], require=options["require"], cost=cost, on=options["on"]
-        )
-        if not _write_json(answered, options["json_path"]):
+        answered = answering.answer(store.registry, name, require=require, cost=cost, on=on)
+        if not _write_json(answered, json_path):
             print_blocks(*answer_view.blocks(answered))
-        if options["export"] is not None and answered.best is None:
+        if place["export"] is not None and answered.best is None:
             click.echo("Nothing is written, as no variant is known to hold.", err=True)
-        elif options["export"] is not None:
+        elif place["export"] is not None:
             for line in deployment.write_deployment(store.registry, answered, **place).lines():
-                click.echo(clean(line), err=options["json_path"] == "-")
+                click.echo(clean(line), err=json_path == "-")
     return _STATES[answered.state]
 
 
@@ -209,29 +210,23 @@ def policy(name: str | None, file: str | None) -> None:
     print_blocks(*(lists.policy(one) for one in named))
 
 
-def webhook(**options: Any) -> None:
+def webhook(url: str | None, remove: int | None, send: bool, **of_added: Any) -> None:
     """Add or remove a webhook, send what is due, or list webhooks."""
     with plugins.store() as store:
         registry = store.registry
-        if options["url"]:
-            added = changes.add_webhook(
-                registry,
-                options["url"],
-                secret=options["secret"],
-                kinds=options["kinds"],
-                model=options["model"],
-            )
+        if url:
+            added = changes.add_webhook(registry, url, **of_added)
             click.echo(clean(f"Webhook {added.id} is told of {', '.join(added.kinds)}"))
-        if options["remove"] is not None:
-            registry.remove_webhook(options["remove"], actor())
-            click.echo(f"Webhook {options['remove']} is removed")
-        if options["send"]:
+        if remove is not None:
+            registry.remove_webhook(remove, actor())
+            click.echo(f"Webhook {remove} is removed")
+        if send:
             arrived, missed = webhooks.send_due(registry)
             click.echo(f"{count(arrived, 'message')} arrived, {missed} did not")
         registered, waiting = registry.webhooks(), registry.deliveries()
     if registered:
         print_blocks(lists.webhooks(registered, waiting))
-    elif not options["url"] and options["remove"] is None:
+    elif not url and remove is None:
         click.echo("There is no webhook; modeldyno registry webhook https://host/path adds one.")
 
 

@@ -11,7 +11,6 @@ import click
 
 from modeldyno.cli.actions import sweep_dry_run, sweep_study
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks, print_document
-from modeldyno.cli.actions.progress import Progress
 from modeldyno.codec import json_array
 from modeldyno.codec import study as codec_study
 from modeldyno.core.report.blocks import Heading
@@ -19,6 +18,7 @@ from modeldyno.core.study.model_ranking import rank_models
 from modeldyno.core.study.ranking import ranking
 from modeldyno.documents.write import write_several
 from modeldyno.profiling.run import INTERRUPTED, OK
+from modeldyno.progress import Progress
 from modeldyno.sweeps import build, loop
 from modeldyno.sweeps.loop import run_study
 from modeldyno.sweeps.model_set import share_of_budget

@@ -13,7 +13,6 @@ from modeldyno import plugins
 from modeldyno.cli.actions import sweep_dry_run
 from modeldyno.cli.actions.output_options import OutputTargets
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
-from modeldyno.cli.actions.progress import Progress
 from modeldyno.codec import study as codec_study
 from modeldyno.core.load import multi_model
 from modeldyno.core.metrics.constraints import Verdict
@@ -26,6 +25,7 @@ from modeldyno.documents.lookup import find_study
 from modeldyno.documents.write import check_format
 from modeldyno.errors import RequestError
 from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED
+from modeldyno.progress import Progress
 from modeldyno.sweeps import build, export_configs, loop
 from modeldyno.sweeps.loop import run_study
 from modeldyno.sweeps.resume import check_rerank, check_resume, rerank_stored, resume_study
