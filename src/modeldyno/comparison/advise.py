@@ -77,12 +77,7 @@ def advise(job: Job, wish: AdviseOptions, campaign: RunSession) -> Iterator[Advi
     once, which shows whether it works and what it does to the outputs; those not far worse are measured in
     turns with the baseline. What helped is combined and measured again, which avoids the selection bias of
     quoting the best of several measurements. No stage starts anything that would not end in time, except the
-    first run of the baseline.
-
-    Args:
-        job: the baseline.
-        wish: what to improve, and within what time.
-        campaign: runs the Jobs; after an interruption, what was measured by then is kept.
+    first run of the baseline. After an interruption, what was measured by then is kept.
 
     Raises:
         RequestError: the model cannot be tried like this, or the metric cannot be improved.

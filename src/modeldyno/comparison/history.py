@@ -95,15 +95,11 @@ def trend_of_entries(
     smallest: float = SMALLEST_EFFECT,
     read: Callable[[Store, str, Query | None], StoredReading] | None = None,
 ) -> Trend:
-    """Find levels and steps in results that are stored, as far as they are of the setup of the newest one.
+    """Find levels and steps in stored results of a model, as far as they are of the setup of the newest one.
 
-    Args:
-        store: that has them.
-        name: of the model.
-        entries: of results that have not failed, the newest first.
-        query: the metric; by default the typical latency.
-        smallest: relative change that matters.
-        read: reads one result; by default `read_stored`. Results do not change, so it may remember them.
+    The entries are of results that have not failed, the newest first. Their metric is the typical latency
+    without a query. One result is read by `read`, by default `read_stored`; it may remember what it has read,
+    as results do not change.
 
     Raises:
         RequestError: none of them has the metric.

@@ -156,15 +156,7 @@ def store_comparison(comparison: Comparison, targets: OutputTargets) -> None:
 def report_comparison(
     comparison: Comparison, targets: OutputTargets, *, everything: bool, quiet: bool, kept: bool
 ) -> None:
-    """Write and print a comparison.
-
-    Args:
-        comparison: the comparison.
-        targets: where its document and its report go.
-        everything: also show what is equal in both.
-        quiet: print only the verdict.
-        kept: whether it is in the store.
-    """
+    """Write and print a comparison, with `everything` also what is equal in both; `kept` is in the store."""
     problem = targets.write_both(comparison, codec_comparison.encode(comparison))
     blocks = comparison_blocks.blocks(comparison, ViewOptions(verbose=everything))
     hints = [report_hint(comparison, "compared.html")] if kept and not quiet else []

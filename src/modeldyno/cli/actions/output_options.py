@@ -125,10 +125,11 @@ class OutputTargets:
 
     def _to_json(self, outcomes: Sequence[JudgedResult]) -> None:
         """Write one Result with its derived data, or several as an array."""
+        judged = {"judgements": outcomes[0].judgements} if outcomes[0].judgements else {}
         self.write(
             codec.encode_several([outcome.result for outcome in outcomes])
             if len(outcomes) > 1
-            else codec.encode(outcomes[0].result, **_judgements(outcomes[0]), **self.derived)
+            else codec.encode(outcomes[0].result, **judged, **self.derived)
         )
 
     def _to_report(self, outcomes: Sequence[JudgedResult]) -> None:
@@ -216,10 +217,6 @@ def warn_not_stored(error: StoreError) -> None:
 def report_hint(conclusion: Conclusion, file: str) -> str:
     """Say under which id a conclusion is stored, and how it becomes a report."""
     return f"Stored as {conclusion.id}; for a report: modeldyno report {conclusion.id[:6]} -o {file}"
-
-
-def _judgements(outcome: JudgedResult) -> dict[str, Any]:
-    return {"judgements": outcome.judgements} if outcome.judgements else {}
 
 
 def requested_optimizer() -> str | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modeldyno import codec, plugins
+from modeldyno.cli.actions.options import split_list
 from modeldyno.cli.actions.printing import (
     ignore_broken_pipe,
     print_blocks,
@@ -46,7 +47,8 @@ def run(**options: Any) -> int | None:
         raise RequestError("--baseline cannot be combined with --get, --require or --json; give one of them.")
     document = _find(options)
     planned = CostOptions.parse(options["demand"], options["price"])
-    _check_configurations(document, options)
+    if options["configurations"] and not isinstance(document, Study):
+        raise RequestError("--configuration applies to a study; STUDY#3 is the result of one configuration.")
     if options["as_job"]:
         click.echo(job_text(document, options["require"]), nl=False)
     elif isinstance(document, Result):
@@ -95,11 +97,6 @@ def _print_result(document: Result, planned: CostOptions, options: dict[str, Any
     return None
 
 
-def _check_configurations(document: Stored, options: dict[str, Any]) -> None:
-    if options["configurations"] and not isinstance(document, Study):
-        raise RequestError("--configuration applies to a study; STUDY#3 is the result of one configuration.")
-
-
 def _find(options: dict[str, Any]) -> Stored:
     """Return the document; a result with its carbon, if that was asked for."""
     emission, document = Emission.parse(options["carbon"], options["power"]), find_any(options["result"])
@@ -133,9 +130,7 @@ def _print_other(document: Stored, planned: CostOptions, options: dict[str, Any]
         else:
             view_options = ViewOptions(
                 verbose=options["verbose"],
-                configurations=tuple(
-                    name for text in options["configurations"] for name in text.split(",") if name.strip()
-                ),
+                configurations=split_list(",".join(options["configurations"])),
                 load_result=caching_reader(),
             )
             print_blocks(*kind.blocks(document, view_options), *provided.blocks())

@@ -82,8 +82,5 @@ def _report_all(studies: Sequence[Study], options: dict[str, Any]) -> None:
     if rows:
         with ignore_broken_pipe():
             print_blocks(Heading(title="All models"), models_table(rows, len(studies)))
-            click.echo(f"One of them: modeldyno show {rows[0].study.id[:6]}{_tag(rows[0].row.configuration)}")
-
-
-def _tag(configuration: str) -> str:
-    return f"#{configuration.rpartition('_')[2]}"
+            number = rows[0].row.configuration.rpartition("_")[2]
+            click.echo(f"One of them: modeldyno show {rows[0].study.id[:6]}#{number}")
