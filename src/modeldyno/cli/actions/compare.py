@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import inf
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.cli.actions import options as cli_options
@@ -18,7 +17,6 @@ from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.comparison.schedule import RoundSchedule
 from modeldyno.core.result.result import Result
 from modeldyno.core.spec.probe_options import Observation
-from modeldyno.documents.write import check_format
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.profiling import request
 from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED, JudgedResult
@@ -48,7 +46,7 @@ def run(**options: Any) -> int:
     )
     cli_options.check_order(options, "min_rounds", "max_rounds")
     operands = resolve_operands(_requests(options), run=options["run"])
-    targets = _output_targets(options)
+    targets = OutputTargets.of(options, of_results=False)
     turns = RoundSchedule(
         side_count=len(operands),
         first=min(options["min_rounds"], options["max_rounds"]),
@@ -103,14 +101,6 @@ def _merge_settings(shared: Mapping[str, KnobValue], own: Mapping[str, KnobValue
     if duplicates := shared.keys() & own.keys():
         raise RequestError(f"{min(duplicates)} is set for both sides and for one of them; remove one.")
     return {**shared, **own}
-
-
-def _output_targets(options: dict[str, Any]) -> OutputTargets:
-    """Check before measuring that the outputs can be stored and written."""
-    targets = OutputTargets.of(options)
-    if targets.report:
-        check_format(Path(targets.report))
-    return targets
 
 
 def _run(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.cli.actions.options import request_from_options
@@ -12,7 +11,6 @@ from modeldyno.codec import explanation as codec_explanation
 from modeldyno.core.load.explanation import ECHO
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.documents.lookup import find_any
-from modeldyno.documents.write import check_format
 from modeldyno.errors import RequestError
 from modeldyno.loadtest.explanation import (
     ExplainOptions,
@@ -37,9 +35,7 @@ if TYPE_CHECKING:
 
 def run(**options: Any) -> int:
     """Explain a model, a result or two, and report it; return the exit code."""
-    targets = OutputTargets.of(options)
-    if targets.report:
-        check_format(Path(targets.report))
+    targets = OutputTargets.of(options, of_results=False)
     model, candidate = options["model"], options["candidate"]
     measured = names_model(model)
     if measured and candidate is not None:

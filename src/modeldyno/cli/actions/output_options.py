@@ -49,8 +49,11 @@ class OutputTargets:
         return cls(json=path, store=False)
 
     @classmethod
-    def of(cls, options: dict[str, Any]) -> Self:
-        """Read the options, and check before measuring that results can be stored and written."""
+    def of(cls, options: dict[str, Any], *, of_results: bool = True) -> Self:
+        """Read the options, and check before measuring that documents can be stored and written.
+
+        Fewer formats hold those that are not `of_results`.
+        """
         targets = cls(
             json=options["json_path"],
             report=options["output"],
@@ -61,7 +64,9 @@ class OutputTargets:
             if path != "-":
                 codec.check_directory(Path(path))
         if targets.report:
-            plugins.reporter_for(Path(targets.report))
+            from modeldyno.documents.write import check_format  # noqa: PLC0415 - as above
+
+            (plugins.reporter_for if of_results else check_format)(Path(targets.report))
         if targets.store:
             from modeldyno.documents.catalog import store_results  # noqa: PLC0415 - as above
 

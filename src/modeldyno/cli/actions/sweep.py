@@ -46,7 +46,7 @@ def run(**options: Any) -> int:
         raise RequestError(
             f"--{exclusive[0]} uses a stored study, which has its model; drop {options['model']}."
         )
-    typed = {name: value for name, value in options.items() if _is_typed(ctx, name)}
+    typed, _ = _split_given(ctx, options)
     if options["rerank"] is not None:  # modeldyno.toml only applies to new sweeps
         return sweep_study.rerank(merge_config(ctx, typed), options)
     if options["resume"] is not None:
@@ -61,7 +61,7 @@ def run(**options: Any) -> int:
 
 def _print_translation(ctx: click.Context, options: dict[str, Any]) -> None:
     """Print the sweep file that a configuration of Model Analyzer means."""
-    typed = [name for name, value in options.items() if _is_given(ctx, name, value) and _is_typed(ctx, name)]
+    typed, _ = _split_given(ctx, options)
     if unused := set(typed) - {"from_model_analyzer", "model"}:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(unused))
         raise RequestError(
@@ -84,40 +84,36 @@ def check_certainty(text: str) -> None:
 
 def merge_config(ctx: click.Context, options: dict[str, Any]) -> FileConfig:
     """Merge the sweep file and the options: typed options override the file, defaults do not."""
+    typed, from_defaults = _split_given(ctx, options)
     address = options.get("model") or ""
     if not is_job_address(address):
-        tree = _to_tree(options, (name for name, value in options.items() if _is_given(ctx, name, value)))
+        tree = _to_tree({**from_defaults, **typed})
         also = [str(model) for model in options.get("also") or ()]
         model = {"model": options["model"]} if options.get("model") else {}
         return FileConfig(tree={**({MODELS: [options["model"], *also]} if also else model), **tree})
     file = read_job(address, "sweep").options
-    defaulted = (
-        name for name, value in options.items() if _is_given(ctx, name, value) and not _is_typed(ctx, name)
-    )
-    typed = [name for name, value in options.items() if _is_given(ctx, name, value) and _is_typed(ctx, name)]
     tree = file.tree
-    if AIMS.keys() & set(typed):  # a typed aim replaces those of the file
+    if AIMS.keys() & typed.keys():  # a typed aim replaces those of the file
         tree = {name: value for name, value in tree.items() if name not in AIMS}
     merged = FileConfig(tree=tree, lines=file.lines, origin=file.origin).over(
-        FileConfig(tree=_to_tree(options, defaulted))
+        FileConfig(tree=_to_tree(from_defaults))
     )
-    return FileConfig(tree=_to_tree(options, typed)).over(merged)
+    return FileConfig(tree=_to_tree(typed)).over(merged)
 
 
-def _is_given(ctx: click.Context, name: str, value: Any) -> bool:
-    """Check whether an option was given, rather than its default; ``-b`` gives settings without ``--set``."""
-    is_typed = name == "settings" or ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
-    return value not in (None, ()) and is_typed
+def _split_given(ctx: click.Context, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the options that were typed, and those that modeldyno.toml gives; ``-b`` gives settings, too."""
+    typed: dict[str, Any] = {}
+    from_defaults: dict[str, Any] = {}
+    for name, value in options.items():
+        source = ctx.get_parameter_source(name)
+        if value not in (None, ()) and (name == "settings" or source is not ParameterSource.DEFAULT):
+            (from_defaults if source is ParameterSource.DEFAULT_MAP else typed)[name] = value
+    return typed, from_defaults
 
 
-def _is_typed(ctx: click.Context, name: str) -> bool:
-    """Check whether an option was typed, rather than read from modeldyno.toml."""
-    return ctx.get_parameter_source(name) is not ParameterSource.DEFAULT_MAP
-
-
-def _to_tree(options: dict[str, Any], names: Iterable[str]) -> Tree:
+def _to_tree(values: dict[str, Any]) -> Tree:
     """Convert options to the tree of a sweep file."""
-    values = {name: options[name] for name in names}
     tree: Tree = {name: _as_list(values[name]) for name in _SAME_NAME if name in values}
     for title, renamed in _SECTIONS.items():
         section = {file_name: values[name] for name, file_name in renamed.items() if name in values}

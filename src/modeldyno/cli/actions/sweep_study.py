@@ -22,7 +22,6 @@ from modeldyno.core.study import resume_guard
 from modeldyno.core.study.goal import Rank
 from modeldyno.core.study.ranking import Ranking, ranking
 from modeldyno.documents.lookup import find_study
-from modeldyno.documents.write import check_format
 from modeldyno.errors import RequestError
 from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED
 from modeldyno.progress import Progress
@@ -151,11 +150,9 @@ def exit_code(ranked: Ranking) -> int:
 
 def check_targets(options: dict[str, Any]) -> OutputTargets:
     """Check before measuring that the outputs can be stored and written."""
-    targets = OutputTargets.of(options)
+    targets = OutputTargets.of(options, of_results=False)
     if targets.tags:
         raise RequestError("A study has no tags; drop --tag, and name it with --name.")
-    if targets.report:
-        check_format(Path(targets.report))
     if options["export_configs"]:
         export_configs.check_folder(Path(options["export_configs"]), overwrite=options["overwrite"])
     if options["export_configs"] and not targets.store:
