@@ -28,7 +28,8 @@ def read_defaults(
         UnknownName: a table or a key is unknown.
         RequestError: the file cannot be read, or has a key outside a table.
     """
-    path = _find_file(Path.cwd())
+    folders = (Path.cwd(), *Path.cwd().parents)
+    path = next((folder / FILE for folder in folders if (folder / FILE).is_file()), None)
     if path is None:
         return {}
     import tomllib  # noqa: PLC0415 - slow at start-up, and often there is no file
@@ -49,11 +50,3 @@ def read_defaults(
         if key not in options:
             raise UnknownName.among(f"option of [{command}], in {path},", key, options)
     return {str(options[key]): value for key, value in table.items()}
-
-
-def _find_file(directory: Path) -> Path | None:
-    for folder in (directory, *directory.parents):
-        path = folder / FILE
-        if path.is_file():
-            return path
-    return None

@@ -109,7 +109,6 @@ class Request:
             self._check_unused_knobs(backend.knobs)
         self._check_batch(config)
         self._check_output_paths()
-        self._check_records()
         self._check_evaluation()
         self._check_mode()
         self._check_stages(name)
@@ -181,27 +180,18 @@ class Request:
             )
 
     def _check_output_paths(self) -> None:
-        """Refuse files of the second pass that could not be written, before anything is measured."""
-        for kind, path in (("trace", self.observation.trace), ("outputs", self.observation.outputs)):
-            if path and not Path(path).parent.is_dir():
+        """Refuse files that could not be written, before anything is measured."""
+        for kind in ("trace", "outputs", "records"):
+            path = Path(getattr(self.observation, kind) or "")
+            if kind == "records" and path.name and path.suffix not in RECORD_FORMATS:
                 raise RequestError(
-                    f"There is no directory '{Path(path).parent}' for the {kind}; create it, or name another."
+                    f"The records cannot be written as '{path.suffix or path.name}'; known formats: "
+                    f"{', '.join(RECORD_FORMATS)}."
                 )
-
-    def _check_records(self) -> None:
-        """Refuse a request log that could not be written, before anything is measured."""
-        path = Path(self.observation.records) if self.observation.records else None
-        if path is None:
-            return
-        if path.suffix not in RECORD_FORMATS:
-            raise RequestError(
-                f"The records cannot be written as '{path.suffix or path.name}'; known formats: "
-                f"{', '.join(RECORD_FORMATS)}."
-            )
-        if not path.parent.is_dir():
-            raise RequestError(
-                f"There is no directory '{path.parent}' for the records; create it, or name another."
-            )
+            if not path.parent.is_dir():
+                raise RequestError(
+                    f"There is no directory '{path.parent}' for the {kind}; create it, or name another."
+                )
 
     def _evaluated_metrics(self) -> tuple[str, ...]:
         """Return the metrics that are evaluated, by their own names: those asked for and those bounded."""

@@ -32,7 +32,7 @@ from modeldyno.documents.write import check_format
 from modeldyno.errors import RequestError
 from modeldyno.kinds import kind_of
 from modeldyno.loadtest.replicas import CostAnswer, CostOptions
-from modeldyno.loadtest.series import headers_in_environment
+from modeldyno.loadtest.series import begin_curve, begin_search, headers_in_environment, measure_loads
 from modeldyno.options import LOAD
 from modeldyno.profiling import request
 from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED, run_request
@@ -68,7 +68,13 @@ def run(**options: Any) -> int:
             check_format(Path(targets.report))
         if options["records"]:
             raise RequestError("--records holds the requests of one load; drop it, or measure one load.")
-        return _measure_series(_begin(model_request, steps, options), targets, planned, options)
+        limits = {name: options[name] for name in ("most", "measurements")}
+        series: LoadCurve | Capacity = (
+            begin_search(model_request, **limits)
+            if options["find_load"]
+            else begin_curve(model_request, steps, until_plateau=ends_at_plateau(options["concurrency"]))
+        )
+        return _measure_series(series, targets, planned, options)
     with show_loads(enabled=targets.store) as live:
         with Progress(quiet=options["quiet"]) as progress:
             outcome = run_request(model_request, watch=live.follow(progress.watch))
@@ -81,16 +87,6 @@ def run(**options: Any) -> int:
     if problem is not None:
         raise problem
     return outcome.exit_code
-
-
-def _begin(
-    model_request: request.Request, steps: tuple[int, ...], options: dict[str, Any]
-) -> LoadCurve | Capacity:
-    from modeldyno.loadtest import series as loads  # noqa: PLC0415 - one load needs none of it
-
-    if options["find_load"]:
-        return loads.begin_search(model_request, most=options["most"], measurements=options["measurements"])
-    return loads.begin_curve(model_request, steps, until_plateau=ends_at_plateau(options["concurrency"]))
 
 
 # --- several loads ---------------------------------------------------------------------------------
@@ -153,8 +149,6 @@ def _measure_series(
     series: LoadCurve | Capacity, targets: OutputTargets, planned: CostOptions, options: dict[str, Any]
 ) -> int:
     """Measure the loads of a new or resumed series, and store each before the next; return the exit code."""
-    from modeldyno.loadtest.series import measure_loads  # noqa: PLC0415 - one load needs none of it
-
     begun, emission = series, Emission.parse(options["carbon"], options["power"])
     if next_load(series) is not None and not (targets.silent or options["quiet"]):
         click.echo(_describe_duration(series))

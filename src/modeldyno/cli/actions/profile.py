@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from modeldyno.cli.actions import gate_options
 from modeldyno.cli.actions import options as cli_options
 from modeldyno.cli.actions.output_options import OutputTargets, requested_optimizer, verdict_line
-from modeldyno.cli.actions.printing import ignore_broken_pipe, print_hint
+from modeldyno.cli.actions.printing import ignore_broken_pipe, print_hint, print_result
 from modeldyno.comparison.gate import find_baseline, possible_names
 from modeldyno.comparison.gate import run_gate as measure_gate
 from modeldyno.core.comparison.gate_report import GateReport
@@ -139,8 +139,6 @@ def print_outcome(
         if options["quiet"]:
             click.echo(verdict_line(outcome))
             return
-        from modeldyno.cli.actions.printing import print_result  # noqa: PLC0415 - only printing needs rich
-
         print_result(outcome.result, outcome.judgements, verbose=options["verbose"])
         print_hint(outcome.result)
         targets.print_saved(problem)

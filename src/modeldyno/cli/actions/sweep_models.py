@@ -45,13 +45,8 @@ def begin(configs: Sequence[FileConfig], options: dict[str, Any]) -> int:
     started = time.monotonic()
     done: list[Study] = []
     own = replace(targets, json=None, report=None)
-    for number, (study, _) in enumerate(built):
-        share = share_of_budget(
-            study.budget,
-            spent=time.monotonic() - started,
-            trials=sum(len(other.measured) for other in done),
-            left=len(built) - number,
-        )
+    for study, _ in built:
+        share = share_of_budget(study.budget, time.monotonic() - started, done, len(built))
         if not targets.silent:
             with ignore_broken_pipe():
                 print_blocks(Heading(title=study.name))
