@@ -214,7 +214,7 @@ def _parse_memory(ctx: click.Context, parameter: click.Parameter, value: str | N
 
 _CALLBACKS: dict[str, Callback] = {
     CORES: _parsed_by("parse_cores"),
-    STATISTIC: _parsed_by("parse_statistic"),
+    STATISTIC: _parsed_by("canonical_statistic"),
     BYTES: _parse_memory,
     SEQUENCE: _parsed_by("parse_sequence"),
 }

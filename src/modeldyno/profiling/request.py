@@ -188,7 +188,7 @@ class Request:
                     f"The records cannot be written as '{path.suffix or path.name}'; known formats: "
                     f"{', '.join(RECORD_FORMATS)}."
                 )
-            if not path.parent.is_dir():
+            if path.name and not path.parent.is_dir():
                 raise RequestError(
                     f"There is no directory '{path.parent}' for the {kind}; create it, or name another."
                 )

@@ -10,8 +10,8 @@ import click
 from click.core import ParameterSource
 
 from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.metrics.metric import canonical_statistic
-from modeldyno.core.spec import load_spec
+from modeldyno.core.metrics.metric import canonical_statistic as canonical_statistic
+from modeldyno.core.spec.load_spec import parse_sequence as parse_sequence
 from modeldyno.errors import RequestError
 from modeldyno.profiling import request
 from modeldyno.profiling.request import Request
@@ -27,20 +27,10 @@ def parse_cores(text: str | None) -> tuple[int, ...]:
     return request.parse_cores(text or "")
 
 
-def parse_statistic(text: str) -> str:
-    """Parse the statistic of ``--target``."""
-    return canonical_statistic(text)
-
-
 def parse_percentiles(texts: tuple[str, ...]) -> tuple[str, ...]:
     """Parse each ``--percentile``: p99, several separated by commas, or a bare number."""
     names = (f"p{name}" if name[:1].isdigit() else name for name in split_names(texts))
     return tuple(dict.fromkeys(names))
-
-
-def parse_sequence(text: str | None) -> tuple[int, int] | None:
-    """Parse the length of ``--sequence``."""
-    return load_spec.parse_sequence(text)
 
 
 def plan_from_options(options: Mapping[str, Any]) -> Plan:
