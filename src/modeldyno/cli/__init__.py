@@ -53,12 +53,11 @@ COMMANDS = {
 }
 """Command to its summary; with this table ``--help`` need not import the commands."""
 
-_ON_DOCUMENTS = frozenset(
-    {
-        "check", "comment", "export", "import", "reconcile", "verify", "show", "report", "list", "tag", "rm",
-    }
-)  # fmt: skip
-"""Commands that the module ``documents`` declares; the others have a module of their own."""
+_TOGETHER = {
+    "documents": "check comment export import reconcile verify show report list tag rm",
+    "machine": "devices serve servers engine plugins ui",
+}
+"""Modules that declare several commands; each of the others has a module of its own."""
 _MEASURING = frozenset(
     {"profile", "load", "sweep", "compare", "advise", "doctor", "explain", "convert", "worker", "registry"}
 )
@@ -83,8 +82,9 @@ class _Commands(click.Group):
 
         from modeldyno.cli.help_pages import complete_help  # noqa: PLC0415 - the list of commands needs none
 
-        module, variable = ("documents", f"{name}_command") if name in _ON_DOCUMENTS else (name, "command")
-        command = getattr(import_module(f"modeldyno.cli.{module}"), variable)
+        together = next((module for module, names in _TOGETHER.items() if name in names.split()), None)
+        module = import_module(f"modeldyno.cli.{together or name}")
+        command = getattr(module, f"{name}_command" if together else "command")
         assert isinstance(command, click.Command)
         complete_help(command)
         return command

@@ -195,7 +195,7 @@ def _reading(row: Option) -> dict[str, Any]:
 
 
 def _parsed_by(function: str) -> Callback:
-    """Return what reads a value by a function of `modeldyno.cli.actions.options`."""
+    """Return what reads a value by a function that `modeldyno.cli.actions.options` has."""
     return lambda _ctx, _parameter, value: load_action(f"options.{function}")(value)
 
 

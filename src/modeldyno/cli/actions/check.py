@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from modeldyno.cli.actions import gate_options
+from modeldyno.cli.actions.output_options import OutputTargets
 from modeldyno.comparison.gate import check_result, find_baseline, find_result
 
 
@@ -19,5 +20,5 @@ def run(**options: Any) -> int:
     baseline = options["baseline"] and find_baseline(options["baseline"], candidate.name)
     report = check_result(candidate, constraints, question, baseline).with_notes(*notes)
     gate_options.write_verdict(report, options)
-    gate_options.print_verdict(report, quiet=options["quiet"])
+    gate_options.print_verdict(report, OutputTargets(store=False), quiet=options["quiet"])
     return gate_options.exit_code(report)

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from modeldyno import codec, plugins
 from modeldyno.cli.actions import options as cli_options
-from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
+from modeldyno.cli.actions.printing import ignore_broken_pipe
 from modeldyno.comparison.calibrate import describe_stored_calibration, find_calibration_run
 from modeldyno.core.comparison.build import CompareOptions, parse_max_regressions
 from modeldyno.core.metrics.constraints import Verdict
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from modeldyno.cli.actions.output_options import OutputTargets
     from modeldyno.core.comparison.gate_report import GateReport
+    from modeldyno.errors import ModelDynoError
     from modeldyno.profiling.run import JudgedResult
 
 CODES = {Verdict.HELD: OK, Verdict.BROKEN: BROKEN, Verdict.UNDECIDED: UNDECIDED}
@@ -131,13 +132,11 @@ def write_verdict(report: GateReport, options: Mapping[str, Any]) -> None:
                 stream.write(render_comment(report))
 
 
-def print_verdict(report: GateReport, *, quiet: bool) -> None:
-    """Print the verdict."""
-    with ignore_broken_pipe():
-        if quiet:
-            click.echo(gate.sentence(report))
-        else:
-            print_blocks(*gate.blocks(report))
+def print_verdict(
+    report: GateReport, targets: OutputTargets, *, quiet: bool, problem: ModelDynoError | None = None
+) -> None:
+    """Print the verdict; a problem with the targets is raised at the end."""
+    targets.print_report(gate.blocks(report), gate.sentence(report) if quiet else "", problem=problem)
 
 
 def exit_code(report: GateReport) -> int:

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from modeldyno.cli.actions import options as cli_options
 from modeldyno.cli.actions.output_options import OutputTargets, report_hint
-from modeldyno.cli.actions.printing import print_costs
+from modeldyno.cli.actions.printing import print_blocks
 from modeldyno.cli.actions.profile import print_outcome
 from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.capacity_steps import SearchEnd
@@ -83,7 +83,7 @@ def run(**options: Any) -> int:
         live.end(outcome.result)
     print_outcome(outcome, targets, options, problem)
     if not (targets.silent or options["quiet"]):
-        print_costs(provided)
+        print_blocks(*provided.blocks())
     if problem is not None:
         raise problem
     return outcome.exit_code

@@ -123,8 +123,7 @@ class OutputTargets:
     def write(self, document: bytes) -> None:
         """Write a JSON document to --json: a file or standard output."""
         if self.json == "-":
-            with ignore_broken_pipe():
-                print_document(document)
+            print_document(document)
         elif self.json:
             codec.write(Path(self.json), document)
 

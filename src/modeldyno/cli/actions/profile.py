@@ -105,11 +105,7 @@ def profile_against_baseline(
     problem = (targets if code == OK else gate_options.without_baseline_tags(targets)).keep(
         outcome, further=_gate_files(report, outcome, options)
     )
-    if not targets.silent:
-        gate_options.print_verdict(report, quiet=options["quiet"])
-        targets.print_saved(problem)
-    if problem is not None:
-        raise problem
+    gate_options.print_verdict(report, targets, quiet=options["quiet"], problem=problem)
     return code
 
 

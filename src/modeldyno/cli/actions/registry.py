@@ -9,7 +9,8 @@ import click
 
 from modeldyno import codec, plugins
 from modeldyno.cli.actions import worker as worker_action
-from modeldyno.cli.actions.printing import print_blocks, print_document
+from modeldyno.cli.actions.output_options import OutputTargets
+from modeldyno.cli.actions.printing import print_blocks
 from modeldyno.core.registry.answer import AnswerState
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import DEFAULT
@@ -344,11 +345,6 @@ def _print_aliases(aliases: Mapping[str, int], model: str) -> None:
 
 def _write_json(document: object, path: str | None) -> bool:
     """Write a document as JSON if asked to; return whether it was printed instead of anything else."""
-    if path is None:
-        return False
-    data = codec.encode_document(document)
-    if path == "-":
-        print_document(data)
-        return True
-    codec.write(Path(path), data)
-    return False
+    targets = OutputTargets(json=path, store=False)
+    targets.write(codec.encode_document(document))
+    return targets.silent

@@ -9,13 +9,7 @@ import click
 
 from modeldyno import codec, plugins
 from modeldyno.cli.actions.options import split_list
-from modeldyno.cli.actions.printing import (
-    ignore_broken_pipe,
-    print_blocks,
-    print_costs,
-    print_document,
-    print_result,
-)
+from modeldyno.cli.actions.printing import print_blocks, print_document, print_result
 from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.load_curve import LoadCurve
 from modeldyno.core.metrics.measurement import Interval
@@ -74,25 +68,20 @@ def _print_result(document: Result, planned: CostOptions, options: dict[str, Any
         judgements = tuple(bound.judge(document.measurements) for bound in constraints)
         provided = _cost_answer(document, planned, constraints)
         derived = {"judgements": judgements} if judgements else {}
-        with ignore_broken_pipe():
-            print_document(codec.encode(document, **derived, **provided.derived()))
+        print_document(codec.encode(document, **derived, **provided.derived()))
     elif options["as_findings"]:
-        with ignore_broken_pipe():
-            print_blocks(*findings_of(document, plugins.knobs(document.job.backend)))
+        print_blocks(*findings_of(document, plugins.knobs(document.job.backend)))
     elif planned.is_set:
-        print_costs(_cost_answer(document, planned, constraints))
+        print_blocks(*_cost_answer(document, planned, constraints).blocks())
     elif options["baseline"] is not None:
-        changed = memory_diff_blocks(find(options["baseline"]), document)
-        with ignore_broken_pipe():
-            print_blocks(*changed)
+        print_blocks(*memory_diff_blocks(find(options["baseline"]), document))
     else:
         outcome = judge_result(document, constraints)
         verbose = options["verbose"]
         view_options = ViewOptions(
             depth=options["depth"], sort=options["sort"], filter=options["filter"], verbose=verbose
         )
-        with ignore_broken_pipe():
-            print_result(outcome.result, outcome.judgements, view_options, verbose=verbose)
+        print_result(outcome.result, outcome.judgements, view_options, verbose=verbose)
         return outcome.exit_code if constraints else None
     return None
 
@@ -124,16 +113,15 @@ def _print_other(document: Stored, planned: CostOptions, options: dict[str, Any]
         instead = _INSTEAD.get(noun, "show one of its results")
         raise RequestError(f"{', '.join(refused)} applies to a result, and this is a {noun}; {instead}.")
     provided = planned.of_document(document) if isinstance(document, LoadCurve | Capacity) else CostAnswer()
-    with ignore_broken_pipe():
-        if options["as_json"]:
-            print_document(kind.encode(document, **provided.derived()))
-        else:
-            view_options = ViewOptions(
-                verbose=options["verbose"],
-                configurations=split_list(",".join(options["configurations"])),
-                load_result=caching_reader(),
-            )
-            print_blocks(*kind.blocks(document, view_options), *provided.blocks())
+    if options["as_json"]:
+        print_document(kind.encode(document, **provided.derived()))
+    else:
+        view_options = ViewOptions(
+            verbose=options["verbose"],
+            configurations=split_list(",".join(options["configurations"])),
+            load_result=caching_reader(),
+        )
+        print_blocks(*kind.blocks(document, view_options), *provided.blocks())
 
 
 _INSTEAD = {"study": "use modeldyno sweep --rerank, or show the result of a trial"}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modeldyno.cli.actions import sweep_dry_run, sweep_study
-from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks, print_document
+from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
 from modeldyno.codec import json_array
 from modeldyno.codec import study as codec_study
 from modeldyno.core.report.blocks import Heading
@@ -27,6 +27,7 @@ from modeldyno.views.study.tables import models_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from modeldyno.cli.actions.output_options import OutputTargets
     from modeldyno.core.study.study import Study
     from modeldyno.documents.yaml_file import FileConfig
 
@@ -48,8 +49,7 @@ def begin(configs: Sequence[FileConfig], options: dict[str, Any]) -> int:
     for study, _ in built:
         share = share_of_budget(study.budget, time.monotonic() - started, done, len(built))
         if not targets.silent:
-            with ignore_broken_pipe():
-                print_blocks(Heading(title=study.name))
+            print_blocks(Heading(title=study.name))
         with Progress(quiet=options["quiet"]) as progress:
             swept, interrupted = run_study(
                 replace(study, budget=share), store=targets.store, watch=progress.watch
@@ -58,23 +58,18 @@ def begin(configs: Sequence[FileConfig], options: dict[str, Any]) -> int:
         sweep_study.report_study(swept, own, options, quiet=targets.silent)
         if interrupted:
             return INTERRUPTED
-    _report_all(done, options)
+    _report_all(done, targets, options)
     codes = [sweep_study.exit_code(ranking(study)) for study in done]
     return OK if OK in codes else codes[0]
 
 
-def _report_all(studies: Sequence[Study], options: dict[str, Any]) -> None:
+def _report_all(studies: Sequence[Study], targets: OutputTargets, options: dict[str, Any]) -> None:
     """Write and print what was found over all models."""
     rows = rank_models(studies, options["top_models"])
-    if options["output"]:
-        write_several(studies, Path(options["output"]))
-    if options["json_path"]:
-        documents = [codec_study.encode(study, ranking=ranking(study)) for study in studies]
-        if options["json_path"] == "-":
-            print_document(json_array(documents))
-            return
-        Path(options["json_path"]).write_bytes(json_array(documents))
-    if rows:
+    if targets.report:
+        write_several(studies, Path(targets.report))
+    targets.write(json_array([codec_study.encode(study, ranking=ranking(study)) for study in studies]))
+    if rows and not targets.silent:
         with ignore_broken_pipe():
             print_blocks(Heading(title="All models"), models_table(rows, len(studies)))
             number = rows[0].row.configuration.rpartition("_")[2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import click
 from modeldyno import plugins
 from modeldyno.cli.actions import sweep_dry_run
 from modeldyno.cli.actions.output_options import OutputTargets
-from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
+from modeldyno.cli.actions.printing import print_blocks
 from modeldyno.codec import study as codec_study
 from modeldyno.core.load import multi_model
 from modeldyno.core.metrics.constraints import Verdict
@@ -48,10 +49,9 @@ def begin(config: FileConfig, options: dict[str, Any]) -> int:
     targets = check_targets(options)
     loop.check_study(study)  # find mistakes before printing or storing anything
     if not targets.silent and not options["quiet"]:
-        with ignore_broken_pipe():
-            print_blocks(
-                Notice(severity=Severity.NOTE, text=_describe_start(study, chosen_axes, stored=targets.store))
-            )
+        print_blocks(
+            Notice(severity=Severity.NOTE, text=_describe_start(study, chosen_axes, stored=targets.store))
+        )
     return _run_study(study, targets, options)
 
 
@@ -122,16 +122,14 @@ def report_study(
         if options["export_configs"]
         else ()
     )
-    if not targets.silent and not quiet:
+    if not quiet:
         view_options = ViewOptions(top=options["top"], stored=targets.store)
-        with ignore_broken_pipe():
-            blocks = list(study_blocks.blocks(study, view_options, study_ranking))
-            print_blocks(*(blocks[:1] if options["quiet"] else blocks))
-            for line in (*written, *(() if options["quiet"] else _next_commands(study, targets))):
-                click.echo(line)
-            targets.print_saved(problem)
-    if problem is not None:
-        raise problem
+        blocks = study_blocks.blocks(study, view_options, study_ranking)
+        targets.print_report(
+            islice(blocks, 1 if options["quiet"] else None),
+            hints=(*written, *(() if options["quiet"] else _next_commands(study, targets))),
+            problem=problem,
+        )
     return exit_code(study_ranking)
 
 
