@@ -54,8 +54,9 @@ COMMANDS = {
 """Command to its summary; with this table ``--help`` need not import the commands."""
 
 _TOGETHER = {
-    "documents": "check comment export import reconcile verify show report list tag rm",
+    "documents": "check comment export import reconcile verify show report list tag rm trend schema",
     "machine": "devices serve servers engine plugins ui",
+    "registry": "registry worker",
 }
 """Modules that declare several commands; each of the others has a module of its own."""
 _MEASURING = frozenset(

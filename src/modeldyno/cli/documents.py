@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from modeldyno.cli import gate_options
+from modeldyno.cli import defaults, gate_options, quantity_callback
 from modeldyno.cli import options as cli_options
 from modeldyno.cli.declare import declare
 from modeldyno.cli.output_options import JSON, MODULE_VIEW, QUIET, RESULT_OUTPUT
@@ -194,3 +194,53 @@ def rm_command() -> None:
 
     A tag must belong to one result. Removing a comparison or a load series keeps its results.
     """
+
+
+@declare("trend")
+@click.argument("model")
+@click.option("--metric", metavar="QUERY", help="Such as latency.p99; by default the typical latency.")
+@click.option("--backend", help="Only results of this backend.")
+@cli_options.KNOBS
+@click.option(
+    "--limit",
+    type=click.IntRange(1, defaults.LONGEST_TREND),
+    default=defaults.LONGEST_TREND,
+    show_default=True,
+    help="Number of newest results to use.",
+)
+@click.option(
+    "--smallest",
+    default="3%",
+    show_default=True,
+    callback=quantity_callback("1"),
+    help="Smallest change that matters.",
+)
+@click.option("--fail-on-regression", is_flag=True, help="Exit 1 if a regression persists.")
+@click.option(
+    "--exec",
+    "hook",
+    metavar="COMMAND",
+    help="Run COMMAND on a regression, with the JSON document on its standard input.",
+)
+@JSON
+@click.option(
+    "-o", "--output", metavar="FILE", help="Write a report with its chart: .html .pdf .md .csv .json"
+)
+@QUIET
+def trend_command() -> None:
+    """Show the history of a metric of MODEL over the stored results: its levels and the steps between them.
+
+    MODEL is a name of `modeldyno list`. A step that coincides with a change of the environment is not counted
+    as a regression of the model.
+    """
+
+
+_SCHEMAS = tuple(dict.fromkeys((*defaults.SCHEMAS, *defaults.JOB_COMMANDS)))
+
+
+@declare("schema")
+@click.argument(
+    "document", type=click.Choice(_SCHEMAS), default="result", metavar="[result|sweep|job|COMMAND]"
+)
+def schema_command() -> None:
+    """Print a JSON Schema: of a result, a sweep file, a file of jobs, or a job of a COMMAND."""

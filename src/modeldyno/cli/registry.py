@@ -1,4 +1,4 @@
-"""``modeldyno registry``."""
+"""``modeldyno registry`` and its ``worker``."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from modeldyno.cli.output_options import JSON
 
 
 @click.group(name="registry", no_args_is_help=True)
-def command() -> None:
+def registry_command() -> None:
     """Register models once: they are converted, checked, measured by workers, and asked for."""
 
 
-@declare("add", within=command)
+@declare("add", within=registry_command)
 @click.argument("model", required=False)
 @click.option("-f", "--file", metavar="FILE", help="Read MODEL and options from a YAML file.")
 @click.option("--name", help="Name of the model; by default that of its file.")
@@ -46,7 +46,7 @@ def _add() -> None:
     """
 
 
-@declare("list", "registry.list_models", within=command)
+@declare("list", "registry.list_models", within=registry_command)
 @click.argument("text", default="")
 @click.option("--framework", default="", help="Only models of this framework.")
 @click.option("--task", default="", help="Only models with this task.")
@@ -56,21 +56,21 @@ def _list() -> None:
     """List registered models, those whose name contains TEXT."""
 
 
-@declare("show", within=command)
+@declare("show", within=registry_command)
 @click.argument("name")
 @JSON
 def _show() -> None:
     """Show a version: NAME (the newest), NAME/3 or NAME@alias."""
 
 
-@declare("get", within=command)
+@declare("get", within=registry_command)
 @click.argument("name")
 @click.argument("folder")
 def _get() -> None:
     """Copy the files of version NAME to a new FOLDER."""
 
 
-@declare("push", within=command)
+@declare("push", within=registry_command)
 @click.argument("name")
 @click.option("--to", metavar="mlflow:URI|DIR", help="Store to write to.  [default: MLFLOW_TRACKING_URI]")
 @JSON
@@ -78,7 +78,7 @@ def _push() -> None:
     """Write the fresh figures and the aliases of version NAME to MLflow's registry, as tags."""
 
 
-@declare("update", within=command)
+@declare("update", within=registry_command)
 @click.argument("name")
 @click.option("--task", help="What it does.")
 @click.option("--dataset", help="What it was trained on.")
@@ -89,13 +89,13 @@ def _update() -> None:
     """Change what is said of version NAME; metrics and labels are added."""
 
 
-@declare("rm", "registry.remove", within=command)
+@declare("rm", "registry.remove", within=registry_command)
 @click.argument("name")
 def _rm() -> None:
     """Remove version NAME/N with its variants and figures; its number is not given again."""
 
 
-@declare("alias", within=command)
+@declare("alias", within=registry_command)
 @click.argument("name")
 @click.argument("alias", required=False)
 @click.option("--remove", is_flag=True, help="Remove the alias.")
@@ -104,7 +104,7 @@ def _alias() -> None:
     """Let ALIAS name version NAME/N; without ALIAS, list the aliases of NAME and their moves."""
 
 
-@declare("history", within=command)
+@declare("history", within=registry_command)
 @click.argument("name", required=False)
 @click.option("--verify", is_flag=True, help="Check that no event was changed or left out.")
 @LIST_LIMIT
@@ -113,7 +113,7 @@ def _history() -> None:
     """Show who did what, with NAME or with all models, the newest last."""
 
 
-@declare("answer", within=command)
+@declare("answer", within=registry_command)
 @click.argument("name")
 @repeatable("--require", "require", "BOUND", "A bound, such as 'latency.p99 <= 20ms'.")
 @click.option("--demand", metavar="RATE", help="Requests per second to serve, such as 200/s.")
@@ -131,14 +131,14 @@ def _answer() -> None:
     """Say which version, variant and configuration holds the bounds at the least cost."""
 
 
-@declare("policy", within=command)
+@declare("policy", within=registry_command)
 @click.argument("name", required=False)
 @click.option("-f", "--file", metavar="FILE", help="Store the policy of a YAML file.")
 def _policy() -> None:
     """Show the policies, or the policy NAME; with -f, store one."""
 
 
-@declare("tasks", within=command)
+@declare("tasks", within=registry_command)
 @click.argument("name", required=False)
 @click.option("--all", "ended", is_flag=True, help="Also those that have ended.")
 @click.option("--cancel", type=int, multiple=True, metavar="TASK", help="Cancel a task.")
@@ -154,7 +154,7 @@ def _tasks() -> None:
     """List what is to be done, with NAME or with all models, and the workers."""
 
 
-@declare("webhook", within=command)
+@declare("webhook", within=registry_command)
 @click.argument("url", required=False)
 @click.option("--secret", default="", help="Sign messages with this text (HMAC-SHA256).")
 @repeatable("--kind", "kinds", "PATTERN", "Kinds of events, such as 'alias.*'.  [default: all]")
@@ -163,3 +163,40 @@ def _tasks() -> None:
 @click.option("--send", is_flag=True, help="Send now what is due; a worker does it by itself.")
 def _webhook() -> None:
     """Tell URL, or a worker's command hook:NAME, of events; without URL, list what is to be told."""
+
+
+@declare("worker")
+@click.option("--device", default="cpu", show_default=True, help="Device to measure on: cpu, or cuda:0.")
+@click.option("--name", metavar="TEXT", help="Name of this target, if it is new.  [default: the host's]")
+@click.option(
+    "--ray", metavar="ADDRESS",
+    help="Let the machines of a Ray cluster do it: ray://head:10001, head:6379, auto, or local.",
+)  # fmt: skip
+@click.option("--once", is_flag=True, help="End when nothing is left that can be done now.")
+@click.option(
+    "--idle-cpu", metavar="SHARE", default="2%", show_default=True,
+    help="Share of the cores that others may use for the device to count as idle; 100%: whatever they use.",
+)  # fmt: skip
+@click.option(
+    "--idle-utilization", metavar="SHARE", default="5%", show_default=True, help="The same of a GPU."
+)
+@click.option(
+    "--idle-memory", metavar="BYTES", default="500MiB", show_default=True,
+    help="Memory of a GPU that others may hold.",
+)  # fmt: skip
+@click.option(
+    "--for", "idle_for", metavar="TIME", default="5s", show_default=True, help="How long it must be idle."
+)
+@repeatable(
+    "--window", "windows", "BEGIN-END",
+    "Work only at this time of day, such as 22:00-06:00; repeatable.  [default: always]",
+)  # fmt: skip
+@repeatable("--never-on", "never_on", "DEVICE", "Never use this device, such as gpu:0; repeatable.")
+@repeatable(
+    "--hook", "hooks", "NAME=COMMAND", "Command that registry webhook hook:NAME sends events to; repeatable."
+)
+@click.option(
+    "--poll", metavar="TIME", default="2s", show_default=True, help="Time between two looks for a task."
+)
+def worker_command() -> None:
+    """Do what the registry has queued, while the device is idle, until Ctrl-C."""

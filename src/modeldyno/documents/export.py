@@ -59,12 +59,12 @@ def export_to(document: Document | str, places: Sequence[str]) -> Iterator[str]:
     """
     for place in places:
         resolve_target(place)
-    found = find_any(document) if isinstance(document, str) else document
-    if not isinstance(found, Result | Study):
-        named = document if isinstance(document, str) else getattr(found, "id", "") or "it"
-        raise RequestError(f"'{named}' is a {kind_of(found).name}; export its results by their ids.")
+    exported = find_any(document) if isinstance(document, str) else document
+    if not isinstance(exported, Result | Study):
+        named = document if isinstance(document, str) else getattr(exported, "id", "") or "it"
+        raise RequestError(f"'{named}' is a {kind_of(exported).name}; export its results by their ids.")
     for place in places:
-        yield export(found, place, stored_result)
+        yield export(exported, place, stored_result)
 
 
 def resolve_target(to: str) -> tuple[Exporter, str]:

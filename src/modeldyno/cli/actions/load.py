@@ -31,8 +31,8 @@ from modeldyno.documents.live_loads import show_loads
 from modeldyno.documents.write import check_format
 from modeldyno.errors import RequestError
 from modeldyno.kinds import kind_of
+from modeldyno.loadtest import series as loads
 from modeldyno.loadtest.replicas import CostAnswer, CostOptions
-from modeldyno.loadtest.series import begin_curve, begin_search, headers_in_environment, measure_loads
 from modeldyno.options import LOAD
 from modeldyno.profiling import request
 from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED, run_request
@@ -51,7 +51,7 @@ def run(**options: Any) -> int:
     ctx = click.get_current_context()
     targets = OutputTargets.of(options)
     planned = CostOptions.parse(options["demand"], options["price"])
-    ctx.with_resource(headers_in_environment(_read_headers(options["headers"])))
+    ctx.with_resource(loads.headers_in_environment(_read_headers(options["headers"])))
     if options["resume"] is not None or options["rerank"] is not None:
         return _go_on(ctx, targets, planned, options)
     if options["model"] is None:
@@ -70,9 +70,11 @@ def run(**options: Any) -> int:
             raise RequestError("--records holds the requests of one load; drop it, or measure one load.")
         limits = {name: options[name] for name in ("most", "measurements")}
         series: LoadCurve | Capacity = (
-            begin_search(model_request, **limits)
+            loads.begin_search(model_request, **limits)
             if options["find_load"]
-            else begin_curve(model_request, steps, until_plateau=ends_at_plateau(options["concurrency"]))
+            else loads.begin_curve(
+                model_request, steps, until_plateau=ends_at_plateau(options["concurrency"])
+            )
         )
         return _measure_series(series, targets, planned, options)
     with show_loads(enabled=targets.store) as live:
@@ -153,7 +155,7 @@ def _measure_series(
     if next_load(series) is not None and not (targets.silent or options["quiet"]):
         click.echo(_describe_duration(series))
     with Progress(quiet=options["quiet"]) as progress, show_loads(enabled=targets.store) as live:
-        for outcome, latest in measure_loads(
+        for outcome, latest in loads.measure_loads(
             series, watch=live.follow(progress.watch), force=options["force"], emission=emission
         ):
             targets.store_only(outcome)
