@@ -24,9 +24,9 @@ from modeldyno.core.spec.knob import BATCH_SIZE, KnobValue, configure
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.spec.probe_options import (
     EVALUATION,
-    EVALUATIONS,
     RECORD_FORMATS,
     Observation,
+    check_evaluations,
     evaluation_name,
     is_evaluation,
 )
@@ -201,12 +201,8 @@ class Request:
 
     def _check_evaluation(self) -> None:
         """Refuse to evaluate what is unknown, and data that nothing evaluates or that have no labels."""
-        for name in self.observation.evaluate:
-            if not is_evaluation(name):
-                raise UnknownName.among("evaluation", name, EVALUATIONS)
-        if self.observation.data and not self.observation.evaluate:
-            raise RequestError("`data` has no effect without `evaluate`; add that, such as accuracy.")
         data = self.observation.data
+        check_evaluations(self.observation.evaluate, needed=bool(data))
         if data and not any(Path(text).expanduser().is_file() for text in (data, data.rpartition(":")[0])):
             raise RequestError(f"There are no labelled samples at {data}; check the path given to `data`.")
         sources = (spec.source for spec in map(_input, self.inputs) if spec.source)
