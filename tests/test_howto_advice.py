@@ -14,7 +14,7 @@ import pytest
 import modeldyno
 from modeldyno.cli import advise as advise_command
 from modeldyno.cli import cli, main
-from modeldyno.cli import trend as trend_command
+from modeldyno.cli.documents import trend_command
 from modeldyno.core.advice.advice import Advice
 from modeldyno.core.advice.rules import RULES
 from modeldyno.core.metrics.measurement_plan import Plan
@@ -139,7 +139,7 @@ def test_the_words_of_trend_are_known() -> None:
     """Each command of the page is one that the command line takes."""
     for arguments in commands("follow-a-model.md"):
         assert arguments[0] == "trend"
-        trend_command.command.make_context("trend", arguments[1:], **cli.context_settings)
+        trend_command.make_context("trend", arguments[1:], **cli.context_settings)
 
 
 @pytest.fixture(scope="module")

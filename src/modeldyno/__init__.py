@@ -10,103 +10,132 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.presentation import use_presentation
 
-if TYPE_CHECKING:
-    from modeldyno.api.advise import advise, trend
-    from modeldyno.api.benchmark import Benchmark
-    from modeldyno.api.compare import compare, read_comparison, save_comparison
-    from modeldyno.api.convert import convert
-    from modeldyno.api.decorators import Profiled, Schedule, check_time, profiled
-    from modeldyno.api.devices import devices
-    from modeldyno.api.documents import (
-        comment,
-        export,
-        findings,
-        import_results,
-        list_plugins,
-        list_results,
-        reconcile,
-        replicas,
-        report,
-        rm,
-        save_verdict,
-        schema,
-        show,
-        tag,
-        verify,
-    )
-    from modeldyno.api.explain import explain
-    from modeldyno.api.gate import Regressions, check, detect_regressions, doctor, gate, load_baseline
-    from modeldyno.api.idle import idle_devices
-    from modeldyno.api.inspectors import (
-        BaseModelInspector,
-        CVONNXClient,
-        CVTFSClient,
-        CVTorchClient,
-        CVTRTClient,
-        OpenAIInspector,
-        ServerInspector,
-        TensorFlowGrpcInspector,
-        TensorFlowInspector,
-        TorchServeInspector,
-        TritonGrpcInspector,
-        TritonInspector,
-    )
-    from modeldyno.api.jobs import job_of, run_jobs
-    from modeldyno.api.load import find_load, load, load_curve, rerank_load
-    from modeldyno.api.metrics import register_metric
-    from modeldyno.api.model_profiler import ModelProfiler
-    from modeldyno.api.profile import BoundBroken, inspect, profile, read, read_all, save, store
-    from modeldyno.api.registry import (
-        answer,
-        get_model,
-        list_models,
-        move_alias,
-        push,
-        register,
-        registry_history,
-        registry_policy,
-        registry_tasks,
-        registry_webhook,
-        retrieve,
-        show_model,
-        unregister,
-        update,
-        work,
-    )
-    from modeldyno.api.result_dict import Figures
-    from modeldyno.api.serve import Server, list_containers, list_servers, serve, stop_server
-    from modeldyno.api.server_profiler import Diagnosis, Profiler
-    from modeldyno.api.sweep import export_configs, read_study, rerank, sweep
-    from modeldyno.api.sweep_models import from_model_analyzer, rank_models, sweep_models
-    from modeldyno.api.ui import ui
-    from modeldyno.api.watch import watch
-    from modeldyno.core.agreement.conversion import Conversion
-    from modeldyno.core.comparison.comparison import Comparison
-    from modeldyno.core.comparison.gate_report import GateReport
-    from modeldyno.core.comparison.trend import Trend
-    from modeldyno.core.load.capacity import Capacity
-    from modeldyno.core.load.explanation import Explanation
-    from modeldyno.core.load.load_curve import LoadCurve
-    from modeldyno.core.load.reconciliation import Reconciliation
-    from modeldyno.core.metrics.constraints import Constraint, Verdict
-    from modeldyno.core.metrics.measurement import Distribution
-    from modeldyno.core.metrics.measurement_plan import Plan
-    from modeldyno.core.recompute.checks import Recomputation
-    from modeldyno.core.result.result import Result
-    from modeldyno.core.spec.input_spec import InputSpec
-    from modeldyno.core.study.ranking import ranking
-    from modeldyno.core.study.study import Study
-    from modeldyno.core.trace.memory_diff import MemoryChange, memory_change
-    from modeldyno.environment.device_state import DeviceState
-    from modeldyno.errors import ModelDynoError, NotStoredWarning, UncertifiedWarning, UndecidedWarning
-    from modeldyno.loadtest.replicas import CostAnswer
+if TYPE_CHECKING:  # for type checkers, which do not know what `__getattr__` gives
+    from modeldyno.api.advise import advise as advise
+    from modeldyno.api.advise import trend as trend
+    from modeldyno.api.benchmark import Benchmark as Benchmark
+    from modeldyno.api.compare import compare as compare
+    from modeldyno.api.compare import read_comparison as read_comparison
+    from modeldyno.api.compare import save_comparison as save_comparison
+    from modeldyno.api.convert import convert as convert
+    from modeldyno.api.devices import devices as devices
+    from modeldyno.api.documents import comment as comment
+    from modeldyno.api.documents import export as export
+    from modeldyno.api.documents import findings as findings
+    from modeldyno.api.documents import import_results as import_results
+    from modeldyno.api.documents import list_plugins as list_plugins
+    from modeldyno.api.documents import list_results as list_results
+    from modeldyno.api.documents import reconcile as reconcile
+    from modeldyno.api.documents import replicas as replicas
+    from modeldyno.api.documents import report as report
+    from modeldyno.api.documents import rm as rm
+    from modeldyno.api.documents import save_verdict as save_verdict
+    from modeldyno.api.documents import schema as schema
+    from modeldyno.api.documents import show as show
+    from modeldyno.api.documents import tag as tag
+    from modeldyno.api.documents import verify as verify
+    from modeldyno.api.explain import explain as explain
+    from modeldyno.api.gate import Regressions as Regressions
+    from modeldyno.api.gate import check as check
+    from modeldyno.api.gate import detect_regressions as detect_regressions
+    from modeldyno.api.gate import doctor as doctor
+    from modeldyno.api.gate import gate as gate
+    from modeldyno.api.gate import load_baseline as load_baseline
+    from modeldyno.api.idle import idle_devices as idle_devices
+    from modeldyno.api.inspectors import BaseModelInspector as BaseModelInspector
+    from modeldyno.api.inspectors import CVONNXClient as CVONNXClient
+    from modeldyno.api.inspectors import CVTFSClient as CVTFSClient
+    from modeldyno.api.inspectors import CVTorchClient as CVTorchClient
+    from modeldyno.api.inspectors import CVTRTClient as CVTRTClient
+    from modeldyno.api.inspectors import OpenAIInspector as OpenAIInspector
+    from modeldyno.api.inspectors import ServerInspector as ServerInspector
+    from modeldyno.api.inspectors import TensorFlowGrpcInspector as TensorFlowGrpcInspector
+    from modeldyno.api.inspectors import TensorFlowInspector as TensorFlowInspector
+    from modeldyno.api.inspectors import TorchServeInspector as TorchServeInspector
+    from modeldyno.api.inspectors import TritonGrpcInspector as TritonGrpcInspector
+    from modeldyno.api.inspectors import TritonInspector as TritonInspector
+    from modeldyno.api.jobs import job_of as job_of
+    from modeldyno.api.jobs import run_jobs as run_jobs
+    from modeldyno.api.load import find_load as find_load
+    from modeldyno.api.load import load as load
+    from modeldyno.api.load import load_curve as load_curve
+    from modeldyno.api.load import rerank_load as rerank_load
+    from modeldyno.api.metrics import register_metric as register_metric
+    from modeldyno.api.model_profiler import ModelProfiler as ModelProfiler
+    from modeldyno.api.profile import BoundBroken as BoundBroken
+    from modeldyno.api.profile import inspect as inspect
+    from modeldyno.api.profile import profile as profile
+    from modeldyno.api.profile import read as read
+    from modeldyno.api.profile import read_all as read_all
+    from modeldyno.api.profile import save as save
+    from modeldyno.api.profile import store as store
+    from modeldyno.api.registry import answer as answer
+    from modeldyno.api.registry import get_model as get_model
+    from modeldyno.api.registry import list_models as list_models
+    from modeldyno.api.registry import move_alias as move_alias
+    from modeldyno.api.registry import push as push
+    from modeldyno.api.registry import register as register
+    from modeldyno.api.registry import registry_history as registry_history
+    from modeldyno.api.registry import registry_policy as registry_policy
+    from modeldyno.api.registry import registry_tasks as registry_tasks
+    from modeldyno.api.registry import registry_webhook as registry_webhook
+    from modeldyno.api.registry import retrieve as retrieve
+    from modeldyno.api.registry import show_model as show_model
+    from modeldyno.api.registry import unregister as unregister
+    from modeldyno.api.registry import update as update
+    from modeldyno.api.registry import work as work
+    from modeldyno.api.result_dict import Figures as Figures
+    from modeldyno.api.serve import Server as Server
+    from modeldyno.api.serve import list_containers as list_containers
+    from modeldyno.api.serve import list_servers as list_servers
+    from modeldyno.api.serve import serve as serve
+    from modeldyno.api.serve import stop_server as stop_server
+    from modeldyno.api.server_profiler import Diagnosis as Diagnosis
+    from modeldyno.api.server_profiler import Profiler as Profiler
+    from modeldyno.api.sweep import export_configs as export_configs
+    from modeldyno.api.sweep import read_study as read_study
+    from modeldyno.api.sweep import rerank as rerank
+    from modeldyno.api.sweep import sweep as sweep
+    from modeldyno.api.sweep_models import from_model_analyzer as from_model_analyzer
+    from modeldyno.api.sweep_models import rank_models as rank_models
+    from modeldyno.api.sweep_models import sweep_models as sweep_models
+    from modeldyno.api.ui import ui as ui
+    from modeldyno.api.watch import watch as watch
+    from modeldyno.core.agreement.conversion import Conversion as Conversion
+    from modeldyno.core.comparison.comparison import Comparison as Comparison
+    from modeldyno.core.comparison.gate_report import GateReport as GateReport
+    from modeldyno.core.comparison.trend import Trend as Trend
+    from modeldyno.core.load.capacity import Capacity as Capacity
+    from modeldyno.core.load.explanation import Explanation as Explanation
+    from modeldyno.core.load.load_curve import LoadCurve as LoadCurve
+    from modeldyno.core.load.reconciliation import Reconciliation as Reconciliation
+    from modeldyno.core.metrics.constraints import Constraint as Constraint
+    from modeldyno.core.metrics.constraints import Verdict as Verdict
+    from modeldyno.core.metrics.measurement import Distribution as Distribution
+    from modeldyno.core.metrics.measurement_plan import Plan as Plan
+    from modeldyno.core.recompute.checks import Recomputation as Recomputation
+    from modeldyno.core.result.result import Result as Result
+    from modeldyno.core.spec.input_spec import InputSpec as InputSpec
+    from modeldyno.core.study.ranking import ranking as ranking
+    from modeldyno.core.study.study import Study as Study
+    from modeldyno.core.trace.memory_diff import MemoryChange as MemoryChange
+    from modeldyno.core.trace.memory_diff import memory_change as memory_change
+    from modeldyno.core.trace.regions import Schedule as Schedule
+    from modeldyno.environment.device_state import DeviceState as DeviceState
+    from modeldyno.errors import ModelDynoError as ModelDynoError
+    from modeldyno.errors import NotStoredWarning as NotStoredWarning
+    from modeldyno.errors import UncertifiedWarning as UncertifiedWarning
+    from modeldyno.errors import UndecidedWarning as UndecidedWarning
+    from modeldyno.loadtest.replicas import CostAnswer as CostAnswer
+    from modeldyno.regions.recorder import Profiled as Profiled
+    from modeldyno.regions.recorder import check_time as check_time
+    from modeldyno.regions.recorder import profiled as profiled
 
 _NAMES = {
     "api.advise": "advise trend",
     "api.benchmark": "Benchmark",
     "api.compare": "compare read_comparison save_comparison",
     "api.convert": "convert",
-    "api.decorators": "Profiled Schedule check_time profiled",
     "api.devices": "devices",
     "api.documents": """
         comment export findings import_results list_plugins list_results reconcile replicas report rm
@@ -153,134 +182,16 @@ _NAMES = {
     "core.study.ranking": "ranking",
     "core.study.study": "Study",
     "core.trace.memory_diff": "MemoryChange memory_change",
+    "core.trace.regions": "Schedule",
     "environment.device_state": "DeviceState",
     "errors": "ModelDynoError NotStoredWarning UncertifiedWarning UndecidedWarning",
     "loadtest.replicas": "CostAnswer",
+    "regions.recorder": "Profiled check_time profiled",
 }
 """Module to the names that it has."""
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = [
-    "BaseModelInspector",
-    "Benchmark",
-    "BoundBroken",
-    "CVONNXClient",
-    "CVTFSClient",
-    "CVTRTClient",
-    "CVTorchClient",
-    "Capacity",
-    "Comparison",
-    "Constraint",
-    "Conversion",
-    "CostAnswer",
-    "DeviceState",
-    "Diagnosis",
-    "Distribution",
-    "Explanation",
-    "Figures",
-    "GateReport",
-    "InputSpec",
-    "LoadCurve",
-    "MemoryChange",
-    "ModelDynoError",
-    "ModelProfiler",
-    "NotStoredWarning",
-    "OpenAIInspector",
-    "Plan",
-    "Profiled",
-    "Profiler",
-    "Recomputation",
-    "Reconciliation",
-    "Regressions",
-    "Result",
-    "Schedule",
-    "Server",
-    "ServerInspector",
-    "Study",
-    "TensorFlowGrpcInspector",
-    "TensorFlowInspector",
-    "TorchServeInspector",
-    "Trend",
-    "TritonGrpcInspector",
-    "TritonInspector",
-    "UncertifiedWarning",
-    "UndecidedWarning",
-    "Verdict",
-    "advise",
-    "answer",
-    "check",
-    "check_time",
-    "comment",
-    "compare",
-    "convert",
-    "detect_regressions",
-    "devices",
-    "doctor",
-    "explain",
-    "export",
-    "export_configs",
-    "find_load",
-    "findings",
-    "from_model_analyzer",
-    "gate",
-    "get_model",
-    "idle_devices",
-    "import_results",
-    "inspect",
-    "job_of",
-    "list_containers",
-    "list_models",
-    "list_plugins",
-    "list_results",
-    "list_servers",
-    "load",
-    "load_baseline",
-    "load_curve",
-    "memory_change",
-    "move_alias",
-    "profile",
-    "profiled",
-    "push",
-    "rank_models",
-    "ranking",
-    "read",
-    "read_all",
-    "read_comparison",
-    "read_study",
-    "reconcile",
-    "register",
-    "register_metric",
-    "registry_history",
-    "registry_policy",
-    "registry_tasks",
-    "registry_webhook",
-    "replicas",
-    "report",
-    "rerank",
-    "rerank_load",
-    "retrieve",
-    "rm",
-    "run_jobs",
-    "save",
-    "save_comparison",
-    "save_verdict",
-    "schema",
-    "serve",
-    "show",
-    "show_model",
-    "stop_server",
-    "store",
-    "sweep",
-    "sweep_models",
-    "tag",
-    "trend",
-    "ui",
-    "unregister",
-    "update",
-    "verify",
-    "watch",
-    "work",
-]
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - of the table
 
 
 def __getattr__(name: str) -> Any:

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from modeldyno import Profiled, profiled
-from modeldyno.api.decorators import MOST_REGIONS, OTHERS
 from modeldyno.core.trace import regions as trace_regions
 from modeldyno.environment import process_tree
 from modeldyno.errors import RequestError
-from modeldyno.regions.recorder import AtExit
+from modeldyno.regions.recorder import MOST_REGIONS, OTHERS, AtExit
 from modeldyno.regions.summary import recording_cost
 
 if TYPE_CHECKING:

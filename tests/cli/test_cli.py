@@ -567,7 +567,7 @@ def test_versions_that_matter_are_told(modeldyno: Callable[..., CommandResult]) 
 
 def test_progress_is_one_line() -> None:
     """Stage, samples, value with its precision, time left."""
-    from modeldyno.cli.actions.progress import line
+    from modeldyno.progress import line
 
     event = Progressed(stage="latency: steady", runs=1200, value=0.0123, precision=0.031, left=4.2)
 
@@ -578,7 +578,7 @@ def test_without_a_terminal_a_line_says_every_while_where_it_stands(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Lines have the elapsed time; with quiet there are none."""
-    from modeldyno.cli.actions.progress import Progress
+    from modeldyno.progress import Progress
 
     with Progress(every=0.01) as progress:
         progress.announce("5 rounds")
@@ -634,7 +634,7 @@ def test_words_of_other_tools_are_answered_with_ours(
 
 def test_a_line_of_progress_keeps_the_time_left() -> None:
     """In a narrow terminal the stage is truncated, but not the time left."""
-    from modeldyno.cli.actions.progress import line
+    from modeldyno.progress import line
 
     event = Progressed(stage="trial 7 (best so far 400/s): batch_size=2, threads=4", left=300.0)
 

@@ -10,7 +10,7 @@ from tests.support.sample_registry import a_variant
 from modeldyno.core.registry.policy import DEFAULT
 from modeldyno.core.registry.records import TaskState, VariantState
 from modeldyno.registry import worker as worker_module
-from modeldyno.registry.first_look import tasks_missing_on
+from modeldyno.registry.policies import tasks_missing_on
 from modeldyno.registry.register import Registration, register
 from modeldyno.registry.targets import target_here
 from modeldyno.registry.worker import run_worker

@@ -8,47 +8,26 @@ from __future__ import annotations
 from typing import Any
 
 _METRIC_PROFILER = {
-    "status_metrics": (
-        "Comparative",
-        "DynamicEvalMetric",
-        "EvalMetric",
-        "ExecutionTime",
-        "Flops",
-        "InferenceTime",
-        "LayerwiseData",
-        "LayerwiseSummary",
-        "MemoryFootprint",
-        "Metric",
-        "ModelSize",
-        "NumberWithInterval",
-        "StatusKey",
-        "TotalParams",
-    ),
-    "evaluation_functions": (
-        "ComputeEvalMetric",
-        "EvalLossFunction",
-        "EvaluationFunction",
-        "get_accuracy",
-        "get_missclass",
-        "get_topk",
-    ),
-    "profiler_functions": ("ExternalProfilerFunction", "ProfilerFunction"),
-    "profiler": ("MetricProfiler",),
-    "device_name": ("Device",),
-    "forward_pass": ("DataLoader", "ForwardPass", "ModelInputPattern", "TensorSampler"),
-    "layer_table": ("LayerRow", "LayerTable"),
-    "cost_functions": (
-        "ComputeComplexity",
-        "ComputeExecutionTime",
-        "ComputeFlops",
-        "ComputeLayerwiseSummary",
-        "ComputeParams",
-        "ComputeSize",
-    ),
-    "framework_profilers": ("KerasProfiler", "TFLiteProfiler", "TFProfiler", "TorchProfiler"),
-    "status_table": ("DefaultDisplay", "StatusComparison", "getLogger", "setLogger"),
+    "status_metrics": """
+        Comparative DynamicEvalMetric EvalMetric ExecutionTime Flops InferenceTime LayerwiseData
+        LayerwiseSummary MemoryFootprint Metric ModelSize NumberWithInterval StatusKey TotalParams
+    """,
+    "evaluation_functions": """
+        ComputeEvalMetric EvalLossFunction EvaluationFunction get_accuracy get_missclass get_topk
+    """,
+    "profiler_functions": "ExternalProfilerFunction ProfilerFunction",
+    "profiler": "MetricProfiler",
+    "device_name": "Device",
+    "forward_pass": "DataLoader ForwardPass ModelInputPattern TensorSampler",
+    "layer_table": "LayerRow LayerTable",
+    "cost_functions": """
+        ComputeComplexity ComputeExecutionTime ComputeFlops ComputeLayerwiseSummary ComputeParams ComputeSize
+    """,
+    "framework_profilers": "KerasProfiler TFLiteProfiler TFProfiler TorchProfiler",
+    "status_table": "DefaultDisplay StatusComparison getLogger setLogger",
 }
-_HOMES = {name: module for module, names in _METRIC_PROFILER.items() for name in names}
+"""Module to the names that it has."""
+_HOMES = {name: module for module, names in _METRIC_PROFILER.items() for name in names.split()}
 __all__ = sorted(_HOMES.keys() - {"DataLoader"})  # noqa: PLE0605 - for scripts that were written for deeplite-profiler
 """What ``from modeldyno.api import *`` gives; not the name that torch has for something else."""
 

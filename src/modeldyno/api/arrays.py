@@ -68,37 +68,28 @@ def to_array(value: Any) -> ndarray:
     return result
 
 
-def save_arrays(arrays: Mapping[str, ndarray], folder: Path) -> Iterator[InputSpec]:
-    """Write each array to a file, and yield its InputSpec."""
-    import numpy as np  # noqa: PLC0415 - slow at start-up
-
-    for index, (name, values) in enumerate(arrays.items()):
-        path = folder / f"{index}.npy"
-        np.save(path, values, allow_pickle=False)
-        yield InputSpec(name=name, source=str(path))
-
-
 _PREFIX = "modeldyno-"
 _IN_MEMORY = "an array given in Python"
 
 
 @contextmanager
-def array_folder() -> Iterator[Path]:
-    """Yield a temporary directory for arrays that another process reads."""
+def arrays_in_files(arrays: Mapping[str, ndarray]) -> Iterator[tuple[InputSpec, ...]]:
+    """Yield arrays as files for another process; errors do not name these, as the caller gave arrays."""
+    import numpy as np  # noqa: PLC0415 - slow at start-up
+
     with TemporaryDirectory(prefix=_PREFIX) as folder:
-        yield Path(folder)
-
-
-@contextmanager
-def without_paths(folder: Path) -> Iterator[None]:
-    """Leave the names of files in the folder out of errors, as the caller gave arrays."""
-    try:
-        yield
-    except RequestError as error:
-        text = re.sub(rf"{re.escape(str(folder))}/\d+\.npy: ", "", str(error))
-        if text == str(error):
-            raise
-        raise type(error)(text[0].upper() + text[1:]) from error
+        paths = [Path(folder) / f"{index}.npy" for index in range(len(arrays))]
+        for path, values in zip(paths, arrays.values(), strict=True):
+            np.save(path, values, allow_pickle=False)
+        try:
+            yield tuple(
+                InputSpec(name=name, source=str(path)) for name, path in zip(arrays, paths, strict=True)
+            )
+        except RequestError as error:
+            text = re.sub(rf"{re.escape(folder)}/\d+\.npy: ", "", str(error))
+            if text == str(error):
+                raise
+            raise type(error)(text[0].upper() + text[1:]) from error
 
 
 def without_files(result: Result) -> Result:

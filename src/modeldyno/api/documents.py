@@ -20,8 +20,8 @@ from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.result.result import Result
 from modeldyno.core.trace.carbon import Emission, with_carbon
 from modeldyno.documents import catalog
-from modeldyno.documents import export as documents_export
 from modeldyno.documents import import_ as documents_import
+from modeldyno.documents.export import export_to
 from modeldyno.documents.import_ import reconcile as reconcile_file
 from modeldyno.documents.lookup import find_any
 from modeldyno.documents.verdict import render_comment, write_verdict
@@ -135,13 +135,8 @@ def export(document: Result | Study | str | Path, to: str | Sequence[str]) -> tu
         RequestError: there is no such document or tool, or it cannot be written there.
         MissingExtra: the package of the tool is not installed.
     """
-    places = as_tuple(to, "to")
-    for place in places:
-        documents_export.resolve_target(place)  # a mistake here is told before one in the document
-    name = str(document) if isinstance(document, str | Path) else ""
-    stored = find_any(name) if name else document
-    assert not isinstance(stored, str | Path)
-    return tuple(documents_export.export_to(stored, places, name))
+    named = str(document) if isinstance(document, Path) else document
+    return tuple(export_to(named, as_tuple(to, "to")))
 
 
 @reword_errors

@@ -15,9 +15,9 @@ from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Interval, Measurement
 from modeldyno.core.metrics.metric import METRICS, Better, MetricRow
-from modeldyno.core.spec.probe_options import EVALUATIONS, evaluation_name, is_evaluation
+from modeldyno.core.spec.probe_options import check_evaluations, evaluation_name
 from modeldyno.core.stats.units import COUNT
-from modeldyno.errors import RequestError, UnknownName
+from modeldyno.errors import RequestError
 from modeldyno.profiling.run import JudgedResult, judge_result
 
 if TYPE_CHECKING:
@@ -57,11 +57,7 @@ class LiveEvaluation:
             )
         texts = (text.strip() for each in criteria if not callable(each) for text in str(each).split(","))
         names = [evaluation_name(text) for text in texts if text]
-        for name in names:
-            if not is_evaluation(name):
-                raise UnknownName.among("evaluation", name, EVALUATIONS)
-        if not (names or functions):
-            raise RequestError("`data` has no effect without `evaluate`; add that, such as accuracy.")
+        check_evaluations(names, needed=not functions)
         evaluated = {*names, *(_register(_name(function)) for function in functions)}
         bounds = (text for text in require if Constraint.parse(text).query.metric in evaluated)
         return cls(metrics=tuple(names), functions=functions, data=data, bounds=tuple(bounds))

@@ -12,15 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec, plugins
-from modeldyno.api.arrays import (
-    array_folder,
-    is_array,
-    save_arrays,
-    to_array,
-    to_host,
-    without_files,
-    without_paths,
-)
+from modeldyno.api.arrays import arrays_in_files, is_array, to_array, to_host, without_files
 from modeldyno.api.benchmark import Benchmark
 from modeldyno.api.compare import compare
 from modeldyno.api.profile import profile, store_if
@@ -111,7 +103,7 @@ class ModelProfiler:
         """All measurements, with the names of their methods; reports and exports include all of them."""
         self._trust, self._store, self._progress = trust, store, progress
         self._plan = Plan(max_time=max_time, min_time=0.0, seed=seed, precision=_ANY_PRECISION)
-        self._processes = _at_least_one("processes", processes)
+        self._processes = _whole_number("processes", processes)
         self._input: Any = None
         self._declared: tuple[str, ...] = ()
         self._stored_precision: str | None = None
@@ -145,12 +137,12 @@ class ModelProfiler:
         Raises:
             RequestError: the request is wrong.
         """
-        _check_not_negative("warmup_runs", warmup_runs)
+        _whole_number("warmup_runs", warmup_runs, least=0)
         raw, prepared = input_data, self._stages.prepare(input_data)
         details = tuple(
             name for name in _DETAIL_PROBES if detailed_analysis and name in plugins.names("probe")
         )
-        count = self._processes if processes is None else _at_least_one("processes", processes)
+        count = self._processes if processes is None else _whole_number("processes", processes)
         with self._use_inputs(prepared):
             figures = self._measure(
                 DEFAULT_PROBES, optional=details, num_runs=num_runs, warmup_runs=warmup_runs, processes=count
@@ -412,10 +404,7 @@ class ModelProfiler:
         """
         if self._stored_precision is None:
             try:
-                result = profile(
-                    self.model, backend=self.backend, probes="static", trust=self._trust, store=False,
-                    progress=self._progress,
-                )  # fmt: skip
+                result = self._run("static")
             except RequestError:  # code of which nothing is known before it runs
                 self._stored_precision = ""
             else:
@@ -482,35 +471,31 @@ class ModelProfiler:
         """Measure; drop optional probes that the backend does not support."""
         merged = {**self._settings, **(settings or {})}
         plan = replace(_with_run_counts(self._plan, num_runs, warmup_runs), processes=processes)
+        supported = list(optional)
         with self._input_arguments(merged) as arguments:
-            try:
-                result = profile(
-                    self.model,
-                    backend=self.backend,
-                    probes=(*probes, *optional),
-                    plan=plan,
-                    layers=layers,
-                    trust=self._trust,
-                    store=False,
-                    progress=self._progress,
-                    **arguments,
-                )
-            except ProbeUnsupported as error:
-                if error.probe not in optional:
-                    raise
-                supported = tuple(name for name in optional if name != error.probe)
-                return self._measure(
-                    probes,
-                    num_runs=num_runs,
-                    warmup_runs=warmup_runs,
-                    processes=processes,
-                    optional=supported,
-                    settings=settings,
-                    layers=layers,
-                )
+            while True:
+                try:
+                    result = self._run((*probes, *supported), plan=plan, layers=layers, **arguments)
+                    break
+                except ProbeUnsupported as error:
+                    if error.probe not in supported:
+                        raise
+                    supported.remove(error.probe)
         result = without_files(result)
         store_if(result, condition=self._store)
         return Figures(result)
+
+    def _run(self, probes: str | Sequence[str], **options: Any) -> Result:
+        """Profile the model as this profiler was told to; the Result is not stored yet."""
+        return profile(
+            self.model,
+            backend=self.backend,
+            probes=probes,
+            trust=self._trust,
+            store=False,
+            progress=self._progress,
+            **options,
+        )
 
     @contextmanager
     def _input_arguments(self, settings: dict[str, KnobValue]) -> Iterator[dict[str, Any]]:
@@ -527,8 +512,8 @@ class ModelProfiler:
             rows = {array.shape[0] for array in arrays.values() if array.ndim}
             if len(rows) == 1 and not {"batch_size", "batch"} & settings.keys():
                 settings = {**settings, "batch_size": rows.pop()}
-            with array_folder() as folder, without_paths(folder):
-                yield {**settings, "inputs": tuple(save_arrays(arrays, folder))}
+            with arrays_in_files(arrays) as specs:
+                yield {**settings, "inputs": specs}
 
     def _name_arrays(self, data: Any) -> dict[str, ndarray]:
         """Map arrays to the input names, in the order in which the model declares them."""
@@ -554,15 +539,7 @@ class ModelProfiler:
                 loaded.append(event)
 
         try:
-            result = profile(
-                self.model,
-                backend=self.backend,
-                probes="static",
-                trust=self._trust,
-                watch=watch,
-                store=False,
-                progress=self._progress,
-            )
+            result = self._run("static", watch=watch)
         except RequestError:
             if not loaded:  # for plain code, only the inputs are known before it runs
                 raise
@@ -621,15 +598,7 @@ def _with_run_counts(plan: Plan, num_runs: int, warmup_runs: int) -> Plan:
         raise RequestError(f"num_runs takes a whole number from 1, not {num_runs!r}.") from None
 
 
-def _at_least_one(name: str, number: Any) -> int:
-    return _whole_number(name, number, least=1)
-
-
-def _check_not_negative(name: str, number: Any) -> None:
-    _whole_number(name, number, least=0)
-
-
-def _whole_number(name: str, number: Any, *, least: int) -> int:
+def _whole_number(name: str, number: Any, *, least: int = 1) -> int:
     """Check that a value is a whole number (of Python or NumPy), and return it."""
     if isinstance(number, bool) or not hasattr(number, "__index__") or index(number) < least:
         raise RequestError(f"{name} takes a whole number from {least}, not {number!r}.")

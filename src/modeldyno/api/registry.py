@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,36 +98,30 @@ def register(  # noqa: PLR0913 - one parameter per option
         TrustRequired: its file runs code, and `trust` was not given.
         StoreError: the store cannot be written.
     """
-    if not isinstance(model, str | Path):
-        with tempfile.TemporaryDirectory(prefix="modeldyno-register-") as folder:
-            named = {"class": f"{type(model).__module__}.{type(model).__qualname__}", **(labels or {})}
-            options: dict[str, Any] = {
-                "version": version, "task": task, "dataset": dataset, "metrics": metrics, "labels": named,
-                "evaluate": evaluate, "data": data, "parent": parent, "policy": policy, "convert": convert,
-                "profile": profile, "wait": wait,
-                "trust": True,  # it was written here
-            }  # fmt: skip
-            path = _save_live_object(model, example, Path(folder))
-            return register(path, name=name or type(model).__name__, **options)
-    request = Registration(
-        model=str(model),
-        name=name,
-        number=version,
-        task=task,
-        dataset=dataset,
-        metrics=metrics or {},
-        labels=labels or {},
-        evaluate=named_metrics(evaluate),
-        data=str(data or ""),
-        parent=parent,
-        policy=policy,
-        copy=copy,
-        convert=convert,
-        profile=profile,
-        trust=trust,
-    )
-    with plugins.store() as store:
-        registered = register_model(request, store.registry)
+    with ExitStack() as stack:
+        if not isinstance(model, str | Path):
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="modeldyno-register-"))
+            labels = {"class": f"{type(model).__module__}.{type(model).__qualname__}", **(labels or {})}
+            name, copy, trust = name or type(model).__name__, True, True  # it is written here
+            model = _save_live_object(model, example, Path(folder))
+        request = Registration(
+            model=str(model),
+            name=name,
+            number=version,
+            task=task,
+            dataset=dataset,
+            metrics=metrics or {},
+            labels=labels or {},
+            evaluate=named_metrics(evaluate),
+            data=str(data or ""),
+            parent=parent,
+            policy=policy,
+            copy=copy,
+            convert=convert,
+            profile=profile,
+            trust=trust,
+        )
+        registered = register_model(request, stack.enter_context(plugins.store()).registry)
     if wait:
         run_worker(WorkerOptions(once=True, waits=True, idle=IdleRule(samples=0)))
     return registered.version

@@ -226,13 +226,12 @@ class Profiler:
             MissingExtra: the engine is not installed.
             RunFailed: the server does not start, or does not answer.
         """
-        inspector, engine = self.inspector, self._engine()
+        inspector = self.inspector
         if not self._path or not isinstance(inspector, ServerInspector):
             raise RequestError("To serve a model here, give its path in model_info, and no server.")
-        if engine not in _SERVED_BY:
-            raise UnknownName.among("engine that can be started here", engine, _SERVED_BY)
+        backend = self._serving_backend()
         began = time.monotonic()
-        server = serve(self._path, backend=_SERVED_BY[engine], device=device)
+        server = serve(self._path, backend=backend, device=device)
         self._init_latency = time.monotonic() - began
         interface = "grpc" if inspector.protocol.endswith("grpc") else "http"
         inspector.endpoint = replace(self._endpoint(server.url), port=server.record.ports[interface])
@@ -443,24 +442,72 @@ class Profiler:
         if not self._path or not isinstance(inspector, ServerInspector):
             return None
         inspector.set_batch_size(size)
+        served = {"model": self._path, "backend": self._serving_backend(), "device": device}
+        result = self._measure_with_load_generator(inspector, served)
+        return self._diagnosis(result, device, stages={})  # its server is gone
+
+    def _measure_with_load_generator(
+        self, inspector: ServerInspector, served: Mapping[str, str] | None = None
+    ) -> Result:
+        """Measure with the built-in load generator, which has the lowest overhead per request.
+
+        With `served`, the model, backend and device of a server that is started for it.
+        """
+        import numpy as np  # noqa: PLC0415 - slow at start-up
+
+        item = None if inspector.raw_data is None else inspector.data_preprocess(inspector.raw_data)
+        target: dict[str, Any] = dict(served or {"model": _url_of(inspector)})
+        with tempfile.TemporaryDirectory(prefix="modeldyno-") as folder:
+            path: Path | None = Path(folder) / "item.npz"
+            assert path is not None
+            inputs: tuple[str, ...] = ()
+            if item is None:
+                path, inputs = None, () if served else inspector.known_inputs()
+            elif isinstance(item, Mapping):
+                np.savez(
+                    path, **{name: _repeated(values, inspector.batch_size) for name, values in item.items()}
+                )
+            elif served:  # its only input
+                path = path.with_suffix(".npy")
+                np.save(path, _repeated(item, inspector.batch_size))
+            else:
+                np.savez(path, **{inspector.input_name(): _repeated(item, inspector.batch_size)})
+            try:
+                return load(
+                    **target,
+                    inputs=inputs if path is None else [str(path)],
+                    probes=["load"],
+                    concurrency=inspector.concurrency,
+                    requests=inspector.batch_num,
+                    plan=self._plan,
+                    store=self.store,
+                    progress=self.progress,
+                    batch_size=inspector.batch_size,
+                )
+            except RequestError as error:
+                if item is not None:
+                    raise
+                raise RequestError(
+                    f"Without data random values are sent, which is not possible here; give data=. {error}"
+                ) from error
+
+    def _serving_backend(self) -> str:
         engine = self._engine()
         if engine not in _SERVED_BY:
             raise UnknownName.among("engine that can be started here", engine, _SERVED_BY)
-        served = {"model": self._path, "backend": _SERVED_BY[engine], "device": device}
-        plan = Plan(max_time=self.max_time, min_time=0.0)
-        result = _measure_with_load_generator(
-            inspector, plan, store=self.store, progress=self.progress, served=served
-        )
-        return self._diagnosis(result, device, stages={})  # its server is gone
+        return _SERVED_BY[engine]
+
+    @property
+    def _plan(self) -> Plan:
+        return Plan(max_time=self.max_time, min_time=0.0)
 
     def _engine(self) -> str:
         return self._read_info("engine").lower().rpartition(".")[2]
 
     def _result(self) -> Result:
         inspector = self.inspector
-        plan = Plan(max_time=self.max_time, min_time=0.0)
         if isinstance(inspector, ServerInspector) and type(inspector).infer is ServerInspector.infer:
-            return _measure_with_load_generator(inspector, plan, store=self.store, progress=self.progress)
+            return self._measure_with_load_generator(inspector)
         endpoint = self._server()
         pid = None if endpoint is None else serving_process(endpoint.host, endpoint.port)
         inspector.server_pid = None if pid == os.getpid() else pid
@@ -470,7 +517,7 @@ class Profiler:
             settings={},
             probes=("load",),
             load=Load(concurrency=inspector.concurrency, requests=inspector.batch_num),
-            plan=plan,
+            plan=self._plan,
             name=self._read_info("name", "architecture") or None,
         )
         with showing_progress(progress=self.progress) as on_event:
@@ -492,11 +539,9 @@ class Profiler:
         """Return the endpoint: from the URL, or from the host and the conventional port for the device."""
         name = self._read_info("name", "architecture")
         address = server or (self.model_info if isinstance(self.model_info, str) else "") or LOOPBACK
-        if (url := _find_server(address)) is not None:  # it knows under which name it serves the model
+        url = address if "://" in address else _find_server(address)
+        if url is not None:  # it may know under which name it serves the model
             endpoint, _ = parse_endpoint(url)
-            return replace(endpoint, model=endpoint.model or name)
-        if "://" in address:
-            endpoint, _ = parse_endpoint(address)
             return replace(endpoint, model=endpoint.model or name)
         assert isinstance(self.inspector, ServerInspector)
         engine = self._engine()
@@ -535,55 +580,6 @@ def _wait_until_ready(inspector: BaseModelInspector, timeout: float) -> None:
             raise RunFailed(f"The {model} was not ready within {timeout:g} s; {hint}")
         time.sleep(min(remaining, pause * random.uniform(0.5, 1)))  # noqa: S311 - no secret
         pause = min(2 * pause, _LONGEST)
-
-
-def _measure_with_load_generator(
-    inspector: ServerInspector,
-    plan: Plan,
-    *,
-    store: bool,
-    progress: bool,
-    served: Mapping[str, str] | None = None,
-) -> Result:
-    """Measure with the built-in load generator, which has the lowest overhead per request.
-
-    With `served`, the model, backend and device of a server that is started for it.
-    """
-    import numpy as np  # noqa: PLC0415 - slow at start-up
-
-    item = None if inspector.raw_data is None else inspector.data_preprocess(inspector.raw_data)
-    target: dict[str, Any] = dict(served or {"model": _url_of(inspector)})
-    with tempfile.TemporaryDirectory(prefix="modeldyno-") as folder:
-        path: Path | None = Path(folder) / "item.npz"
-        assert path is not None
-        inputs: tuple[str, ...] = ()
-        if item is None:
-            path, inputs = None, () if served else inspector.known_inputs()
-        elif isinstance(item, Mapping):
-            np.savez(path, **{name: _repeated(values, inspector.batch_size) for name, values in item.items()})
-        elif served:  # its only input
-            path = path.with_suffix(".npy")
-            np.save(path, _repeated(item, inspector.batch_size))
-        else:
-            np.savez(path, **{inspector.input_name(): _repeated(item, inspector.batch_size)})
-        try:
-            return load(
-                **target,
-                inputs=inputs if path is None else [str(path)],
-                probes=["load"],
-                concurrency=inspector.concurrency,
-                requests=inspector.batch_num,
-                plan=plan,
-                store=store,
-                progress=progress,
-                batch_size=inspector.batch_size,
-            )
-        except RequestError as error:
-            if item is not None:
-                raise
-            raise RequestError(
-                f"Without data random values are sent, which is not possible here; give data=. {error}"
-            ) from error
 
 
 def _repeated(values: Any, times: int) -> Any:
@@ -635,7 +631,8 @@ def _measure_sections(
 def _measure_gpu(result: Result) -> dict[str, float | None]:
     """Sum the memory of the server's devices, and average their utilization."""
     total, used, own = (
-        _sum(_means(result, metric)) for metric in ("device_total", "device_used", "device_memory")
+        sum(means) if (means := _means(result, metric)) else None
+        for metric in ("device_total", "device_used", "device_memory")
     )
     busy = _means(result, "gpu_utilization")
     return {
@@ -692,10 +689,6 @@ def _means(result: Result, metric: str) -> list[float]:
         for m in result.measurements
         if m.metric == metric and not m.scope.endswith(" baseline")
     ]
-
-
-def _sum(values: Sequence[float]) -> float | None:
-    return sum(values) if values else None
 
 
 def _section(times: Distribution, *names: str) -> Section:

@@ -58,12 +58,7 @@ def sweep_models(
         own = dict(model) if isinstance(model, Mapping) else {"model": model}
         if name is not None:
             own.setdefault("name", name)
-        share = share_of_budget(
-            budget,
-            spent=time.monotonic() - started,
-            trials=sum(len(study.measured) for study in studies),
-            left=len(models) - len(studies),
-        )
+        share = share_of_budget(budget, time.monotonic() - started, studies, len(models))
         arguments = {"max_time": share.max_time, "max_trials": share.max_trials, **options, **own}
         studies.append(sweep(arguments.pop("model"), **arguments))
     return tuple(studies)

@@ -1,4 +1,4 @@
-"""The command line: one module per command, imported only when that command is run.
+"""The command line: a command is imported only when it is run or its help is asked for.
 
 The modules here declare the commands; ``modeldyno.cli.actions`` has what they do.
 """
@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from modeldyno.errors import ModelDynoError, RequestError, RunFailed, UnknownName
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from modeldyno.errors import ModelDynoError
-
 COMMANDS = {
     "inspect": "Count what a model costs without running it: parameters, MACs, memory.",
     "profile": "Measure a model in a process: latency, throughput, memory.",
@@ -54,8 +53,12 @@ COMMANDS = {
 }
 """Command to its summary; with this table ``--help`` need not import the commands."""
 
-_MODULE_NAMES = {"list": "list_", "import": "import_"}
-"""Commands whose module has another name: ``list`` would shadow the built-in, ``import`` is a keyword."""
+_TOGETHER = {
+    "documents": "check comment export import reconcile verify show report list tag rm trend schema",
+    "machine": "devices serve servers engine plugins ui",
+    "registry": "registry worker",
+}
+"""Modules that declare several commands; each of the others has a module of its own."""
 _MEASURING = frozenset(
     {"profile", "load", "sweep", "compare", "advise", "doctor", "explain", "convert", "worker", "registry"}
 )
@@ -80,7 +83,9 @@ class _Commands(click.Group):
 
         from modeldyno.cli.help_pages import complete_help  # noqa: PLC0415 - the list of commands needs none
 
-        command = import_module(f"modeldyno.cli.{_MODULE_NAMES.get(name, name)}").command
+        together = next((module for module, names in _TOGETHER.items() if name in names.split()), None)
+        module = import_module(f"modeldyno.cli.{together or name}")
+        command = getattr(module, f"{name}_command" if together else "command")
         assert isinstance(command, click.Command)
         complete_help(command)
         return command
@@ -90,7 +95,6 @@ class _Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from modeldyno.cli import suggestions  # noqa: PLC0415 - only on errors
-            from modeldyno.errors import RequestError, UnknownName  # noqa: PLC0415
 
             if instead := _suggest_for_model_analyzer(args) or suggestions.instead_of_command(args[0]):
                 raise RequestError(instead)
@@ -106,8 +110,6 @@ class _Commands(click.Group):
         return name, command, arguments
 
     def invoke(self, ctx: click.Context) -> Any:
-        from modeldyno.errors import RequestError  # noqa: PLC0415 - slow at start-up
-
         try:
             return super().invoke(ctx)
         except RequestError as error:
@@ -138,8 +140,6 @@ def _check_values(command: click.Command, arguments: Sequence[str]) -> None:
         if option == "--":
             return
         if taking.get(option) and after.partition("=")[0] in taking:
-            from modeldyno.errors import RequestError  # noqa: PLC0415 - slow at start-up
-
             raise RequestError(f"{option} needs a value, before {after}.")
 
 
@@ -254,7 +254,6 @@ def run_command(arguments: Sequence[str], made: list[Any] | None = None) -> Any:
 def _hold_device(command: str) -> Iterator[None]:
     """Hold the lock of this machine's processor, so that a worker waits; say it if a worker measures now."""
     from modeldyno.environment.device_lock import device_lock  # noqa: PLC0415 - only measuring needs it
-    from modeldyno.errors import RequestError  # noqa: PLC0415
 
     with ExitStack() as stack:
         if command in _HOLDING:
@@ -284,8 +283,6 @@ def _own_word_count(arguments: Sequence[str]) -> int:
 
 def print_error(error: Exception, arguments: Sequence[str] = ()) -> int:
     """Print an error as one sentence; return the exit code."""
-    from modeldyno.errors import ModelDynoError  # noqa: PLC0415 - only on errors
-
     match error:
         case ModelDynoError():
             text, code = _error_text(error), error.exit_code
@@ -318,7 +315,6 @@ def print_error(error: Exception, arguments: Sequence[str] = ()) -> int:
 
 def _error_text(error: ModelDynoError) -> str:
     """Return the message of an error; one about a request or a run names fields, which are options here."""
-    from modeldyno.errors import RequestError, RunFailed  # noqa: PLC0415 - only on errors
     from modeldyno.option_spelling import spell_for_command_line  # noqa: PLC0415
 
     return spell_for_command_line(str(error)) if isinstance(error, RequestError | RunFailed) else str(error)
@@ -386,7 +382,6 @@ def quantity_callback(
             parse_bound,
             parse_quantity,
         )
-        from modeldyno.errors import RequestError  # noqa: PLC0415
 
         if value is None:
             return None

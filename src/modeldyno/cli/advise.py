@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from modeldyno.cli import actions, defaults, quantity_callback
+from modeldyno.cli import defaults, quantity_callback
 from modeldyno.cli import options as cli_options
-from modeldyno.cli.help_pages import HelpCommand
+from modeldyno.cli.declare import declare
 from modeldyno.cli.output_options import JSON, QUIET
 
 
-@click.command(name="advise", cls=HelpCommand)
+@declare("advise")
 @click.argument("model")
 @cli_options.BACKEND
-@cli_options.knob_options
+@cli_options.KNOBS
 @cli_options.INPUTS
-@cli_options.evaluation_options
+@cli_options.EVALUATION
 @click.option(
     "--metric", default="throughput", show_default=True, help="What to improve: throughput, latency.p50."
 )
-@click.option(
-    "--max-time",
-    default="3m",
-    show_default=True,
-    callback=quantity_callback("s"),
-    help="Time limit of the whole command, loading included.",
-)
+@cli_options.time_option("--max-time", "3m", "Time limit of the whole command, loading included.")
 @cli_options.run_time_option("2s")
 @click.option(
     "--tolerance", default=defaults.TOLERANCE, show_default=True, callback=quantity_callback("1", zero=True),
@@ -39,12 +31,10 @@ from modeldyno.cli.output_options import JSON, QUIET
 @cli_options.TRUST
 @JSON
 @QUIET
-@click.pass_context
-def command(ctx: click.Context, /, **options: Any) -> None:
+def command() -> None:
     """Try optimizations of MODEL and report what helped, how surely, and how the outputs change.
 
     The model is profiled first. Each setting that a finding suggests, and each usual one of its backend, is
     then measured in turns with the unchanged model, in fresh processes; those that help are combined and
     measured together.
     """
-    actions.advise.run(ctx, options)

@@ -18,24 +18,18 @@ FILE = "modeldyno.toml"
 
 
 def read_defaults(
-    command: str | None,
-    options: Mapping[str, str | None],
-    commands: Sequence[str],
-    directory: Path | None = None,
+    command: str | None, options: Mapping[str, str | None], commands: Sequence[str]
 ) -> dict[str, Any]:
-    """Read a command's table from ``modeldyno.toml`` in the directory or its nearest parent that has one.
+    """Read a command's table from ``modeldyno.toml`` in this directory or its nearest parent that has one.
 
-    Args:
-        command: the command.
-        options: allowed keys, each with the parameter that it sets.
-        commands: allowed tables.
-        directory: where to start; the current directory by default.
+    Allowed are the tables of the `commands`, and as keys the `options`, each with the parameter that it sets.
 
     Raises:
         UnknownName: a table or a key is unknown.
         RequestError: the file cannot be read, or has a key outside a table.
     """
-    path = _find_file(directory or Path.cwd())
+    folders = (Path.cwd(), *Path.cwd().parents)
+    path = next((folder / FILE for folder in folders if (folder / FILE).is_file()), None)
     if path is None:
         return {}
     import tomllib  # noqa: PLC0415 - slow at start-up, and often there is no file
@@ -56,11 +50,3 @@ def read_defaults(
         if key not in options:
             raise UnknownName.among(f"option of [{command}], in {path},", key, options)
     return {str(options[key]): value for key, value in table.items()}
-
-
-def _find_file(directory: Path) -> Path | None:
-    for folder in (directory, *directory.parents):
-        path = folder / FILE
-        if path.is_file():
-            return path
-    return None

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from modeldyno.cli import actions, quantity_callback
 from modeldyno.cli import options as cli_options
+from modeldyno.cli import quantity_callback
+from modeldyno.cli.declare import declare
 from modeldyno.cli.output_options import JSON, NO_STORE, QUIET
 
 
-@click.command(name="convert")
+@declare("convert")
 @click.argument("model")
 @click.option(
     "--to",
@@ -31,13 +30,7 @@ from modeldyno.cli.output_options import JSON, NO_STORE, QUIET
     metavar="NAME,...",
     help="Metrics of labelled samples, --data FILE[:LABELS], that int8 and fp16 must keep: accuracy,f1.",
 )
-@click.option(
-    "--timeout",
-    default="600s",
-    show_default=True,
-    callback=quantity_callback("s"),
-    help="Time that each form may take.",
-)
+@cli_options.time_option("--timeout", "600s", "Time that each form may take.")
 @click.option(
     "--tolerance",
     metavar="SHARE",
@@ -51,11 +44,9 @@ from modeldyno.cli.output_options import JSON, NO_STORE, QUIET
 @NO_STORE
 @QUIET
 @click.option("-v", "--verbose", is_flag=True, help="Print every output, and the logs of failures.")
-@click.pass_context
-def command(ctx: click.Context, /, **options: Any) -> None:
+def command() -> None:
     """Convert MODEL into other forms, and judge whether each is still the model.
 
     Every form is run beside MODEL on the same inputs. Exit code 1: one failed, or its outputs differ; such a
     file is kept as FILE.unchecked.
     """
-    actions.convert.run(ctx, options)

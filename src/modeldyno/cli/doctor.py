@@ -2,43 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from modeldyno.cli import actions, quantity_callback
 from modeldyno.cli import options as cli_options
-from modeldyno.cli.help_pages import HelpCommand
-from modeldyno.cli.output_options import result_output_options
+from modeldyno.cli.declare import declare
+from modeldyno.cli.output_options import RESULT_OUTPUT
 
 
-@click.command(name="doctor", cls=HelpCommand)
+@declare("doctor")
 @click.argument("model", required=False)
-@click.option(
-    "--budget",
-    default="2m",
-    show_default=True,
-    callback=quantity_callback("s"),
-    help="Time budget of a gate, in which twelve processes must fit.",
-)
-@click.option(
-    "--max-regression",
-    "regressions",
-    multiple=True,
-    metavar="[METRIC=]SIZE",
-    help="Largest allowed regression of a candidate, such as 5%; 3% by default.",
-)
+@cli_options.time_option("--budget", "2m", "Time budget of a gate, in which twelve processes must fit.")
+@cli_options.repeatable(
+    "--max-regression", "regressions", "[METRIC=]SIZE",
+    "Largest allowed regression of a candidate, such as 5%; 3% by default.",
+)  # fmt: skip
 @cli_options.BACKEND
-@cli_options.knob_options
+@cli_options.KNOBS
 @cli_options.INPUTS
 @cli_options.NAME
 @cli_options.TRUST
-@result_output_options
-@click.pass_context
-def command(ctx: click.Context, /, **options: Any) -> None:
+@RESULT_OUTPUT
+def command() -> None:
     """Run MODEL against itself to see how often a gate would be wrong here, and what it can detect.
 
     Without MODEL, a small built-in network is used. The result is stored with the tag doctor; modeldyno
     profile --baseline quotes its figures.
     """
-    actions.doctor.run(ctx, options)

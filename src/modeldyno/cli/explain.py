@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from modeldyno.cli import actions, defaults, quantity_callback
+from modeldyno.cli import defaults, quantity_callback
 from modeldyno.cli import options as cli_options
-from modeldyno.cli.output_options import result_output_options
+from modeldyno.cli.declare import declare
+from modeldyno.cli.output_options import RESULT_OUTPUT
 
 
-@click.command(name="explain")
+@declare("explain")
 @click.argument("model")
 @click.argument("candidate", required=False)
 @click.option("--baseline", metavar="ID|FILE", help="Explain what changed from this result or explanation.")
 @click.option("--backend", help="What serves MODEL, such as triton; without it only the call is explained.")
-@cli_options.knob_options
+@cli_options.KNOBS
 @cli_options.INPUTS
 @click.option(
     "--concurrency", "-c", type=click.IntRange(1),
@@ -40,13 +39,11 @@ from modeldyno.cli.output_options import result_output_options
 )  # fmt: skip
 @cli_options.NAME
 @cli_options.TRUST
-@result_output_options
+@RESULT_OUTPUT
 @click.option("-v", "--verbose", is_flag=True, help="Print how each hop was measured.")
-@click.pass_context
-def command(ctx: click.Context, /, **options: Any) -> None:
+def command() -> None:
     """Explain the latency of MODEL: from the bound of the hardware to a request under load, hop by hop.
 
     MODEL is what `modeldyno profile` takes, or the URL of a running server. Or MODEL is a result that was
     measured before: it is explained, or with a CANDIDATE what changed from it to that.
     """
-    actions.explain.run(ctx, options)

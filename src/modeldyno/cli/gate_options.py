@@ -6,35 +6,33 @@ from typing import TYPE_CHECKING
 
 import click
 
-from modeldyno.cli import actions, quantity_callback
-from modeldyno.cli import options as cli_options
+from modeldyno.cli.declare import load_action
 from modeldyno.cli.help_pages import HelpCommand
+from modeldyno.cli.options import combine_options, repeatable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def gate_options(command: cli_options.Command) -> cli_options.Command:
-    """Add the options of the baseline, the allowed regressions and the verdict files."""
-    return cli_options.combine_options(
-        click.option(
-            "--baseline", metavar="RESULT",
-            help="Compare with this result: a file, an id, a tag, or @branch.",
-        ),
-        click.option(
-            "--max-regression", "regressions", multiple=True, metavar="[METRIC=]SIZE",
-            help="Largest allowed regression, such as 5% or latency=10%; 3% by default.",
-        ),
-        click.option(
-            "--metric", "metrics", multiple=True, metavar="METRIC,...",
-            help="Metrics that must not get worse; by default latency and memory.",
-        ),
-        click.option("--force", is_flag=True, help="Judge even if hardware or inputs differ."),
-        click.option("--junit", metavar="FILE", help="Write the verdict as JUnit XML."),
-        click.option("--sarif", metavar="FILE", help="Write the failed checks as SARIF."),
-        click.option("--markdown", metavar="FILE", help="Write the verdict as a pull-request comment."),
-        click.option("--github", is_flag=True, help="Write GitHub Actions annotations and the job summary."),
-    )(command)  # fmt: skip
+GATE = combine_options(
+    click.option(
+        "--baseline", metavar="RESULT",
+        help="Compare with this result: a file, an id, a tag, or @branch.",
+    ),
+    repeatable(
+        "--max-regression", "regressions", "[METRIC=]SIZE",
+        "Largest allowed regression, such as 5% or latency=10%; 3% by default.",
+    ),
+    repeatable(
+        "--metric", "metrics", "METRIC,...", "Metrics that must not get worse; by default latency and memory."
+    ),
+    click.option("--force", is_flag=True, help="Judge even if hardware or inputs differ."),
+    click.option("--junit", metavar="FILE", help="Write the verdict as JUnit XML."),
+    click.option("--sarif", metavar="FILE", help="Write the failed checks as SARIF."),
+    click.option("--markdown", metavar="FILE", help="Write the verdict as a pull-request comment."),
+    click.option("--github", is_flag=True, help="Write GitHub Actions annotations and the job summary."),
+)  # fmt: skip
+"""The baseline, the allowed regressions and the verdict files."""
 
 
 class BoundsCommand(HelpCommand):
@@ -57,7 +55,7 @@ def repeat_bound_flags(arguments: Sequence[str]) -> list[str]:
         if word.startswith("--"):
             flag = word if word in BOUND_FLAGS else ""
         elif flag and expanded[-1] != flag:
-            if actions.gate_options.is_bound(word):
+            if load_action("gate_options.is_bound")(word):
                 expanded.append(flag)
             else:
                 flag = ""
@@ -66,20 +64,3 @@ def repeat_bound_flags(arguments: Sequence[str]) -> list[str]:
 
 
 BOUND_FLAGS = ("--require", "--sla", "--threshold", "--subject-to")
-
-
-# --- only for profile --------------------------------------------------------------------------------
-
-
-def gate_run_options(command: cli_options.Command) -> cli_options.Command:
-    """Add the options of a gate that measures."""
-    return cli_options.combine_options(
-        click.option(
-            "--budget", default="10m", show_default=True, callback=quantity_callback("s"),
-            help="With --baseline: time limit of all rounds; --max-time then defaults to 5s.",
-        ),
-        click.option(
-            "--save-as-baseline", "branch", metavar="BRANCH",
-            help="Store the result as the baseline @BRANCH if it passes.",
-        ),
-    )(command)  # fmt: skip

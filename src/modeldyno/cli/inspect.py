@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from modeldyno.cli import actions, defaults, quantity_callback
+from modeldyno.cli import defaults, quantity_callback
 from modeldyno.cli import options as cli_options
+from modeldyno.cli.declare import declare
 from modeldyno.cli.help_pages import HelpCommand
-from modeldyno.cli.output_options import module_view_options, result_output_options
+from modeldyno.cli.output_options import MODULE_VIEW, RESULT_OUTPUT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -40,7 +41,7 @@ def _repeat_vary(arguments: Iterable[str]) -> Iterator[str]:
         yield word
 
 
-@click.command(name="inspect", cls=_Command)
+@declare("inspect", cls=_Command)
 @click.argument("model")
 @click.option(
     "--mode", type=click.Choice(defaults.MODES), default="inference", show_default=True,
@@ -50,35 +51,31 @@ def _repeat_vary(arguments: Iterable[str]) -> Iterator[str]:
     "--optimizer", type=click.Choice(defaults.OPTIMIZERS), default="adamw", show_default=True,
     help="Optimizer whose state and step count in training.",
 )  # fmt: skip
-@click.option(
-    "--vary", multiple=True, metavar="DIM=SIZES",
-    help="Also compute costs at other sizes: batch=1..256 (doubling) seq=128,512.",
-)  # fmt: skip
-@click.option("--input", "inputs", multiple=True, metavar="INPUT", help="name=8x128:int64, or a file.")
-@cli_options.knob_options
-@click.option(
-    "--device", "devices", multiple=True, metavar="NAME", help="Estimate lower time bounds on this device."
+@cli_options.repeatable(
+    "--vary", "vary", "DIM=SIZES", "Also compute costs at other sizes: batch=1..256 (doubling) seq=128,512."
 )
+@cli_options.repeatable("--input", "inputs", "INPUT", "name=8x128:int64, or a file.")
+@cli_options.KNOBS
+@cli_options.repeatable("--device", "devices", "NAME", "Estimate lower time bounds on this device.")
 @click.option(
     "--memory",
     metavar="SIZE",
     callback=quantity_callback("B"),
     help="Find the largest batch that fits: 24GiB.",
 )
-@module_view_options
+@MODULE_VIEW
 @click.option("--compare", "other", metavar="OTHER", help="Compare with another model.")
 @cli_options.side_inputs_option("--baseline-input", "first model")
 @cli_options.side_inputs_option("--candidate-input", "other model")
 @click.option("--table", is_flag=True, help="Print the five-row table of model-compression reports.")
 @cli_options.NAME
 @cli_options.TRUST
-@cli_options.limit_options
-@result_output_options
+@cli_options.CHILD_LIMITS
+@RESULT_OUTPUT
 @click.option(
     "-v", "--verbose", is_flag=True, help="Print every operator, and the numbers of the whole model."
 )
-@click.pass_context
-def command(ctx: click.Context, /, **options: Any) -> None:
+def command() -> None:
     """Count what MODEL costs without running it: parameters, MACs, memory, by module and operator.
 
     MODEL is a path (model.onnx, a directory with config.json and safetensors) or scheme:locator, such as
@@ -86,4 +83,3 @@ def command(ctx: click.Context, /, **options: Any) -> None:
 
     With --compare, a comparison is stored, and written by --json and -o, as by modeldyno compare.
     """
-    actions.inspect.run(ctx, options)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from modeldyno.cli import actions
 from modeldyno.cli import options as cli_options
-from modeldyno.cli.help_pages import HelpCommand
-from modeldyno.cli.output_options import result_output_options
+from modeldyno.cli.declare import declare
+from modeldyno.cli.output_options import RESULT_OUTPUT
 
 
-@click.command(name="load", cls=HelpCommand)
+@declare("load")
 @click.argument("model", required=False)
 @click.option("--backend", help="What serves the model: triton by default; not needed for a URL.")
-@cli_options.knob_options
+@cli_options.KNOBS
 @cli_options.INPUTS
 @click.option(
     "--concurrency", "-c", metavar="N|N,N,...|N:M",
@@ -45,7 +42,7 @@ from modeldyno.cli.output_options import result_output_options
     "--demand", help="Compute the number of replicas for this request rate within the bounds: 1000/s."
 )
 @click.option("--price", help="Price of a replica, such as 1.20/h or '876 EUR/month': compute the costs.")
-@cli_options.carbon_options
+@cli_options.CARBON
 @click.option(
     "--header",
     "headers",
@@ -53,19 +50,17 @@ from modeldyno.cli.output_options import result_output_options
     help="'Name: value'; environment variables ($VARIABLE) are expanded.",
 )
 @click.option("--records", type=click.Path(dir_okay=False), help="Write every request: .csv .jsonl .npz")
-@click.option("--probe", "probes_", multiple=True, metavar="PROBE,...", help="By default static,load.")
+@cli_options.repeatable("--probe", "probes_", "PROBE,...", "By default static,load.")
 @cli_options.require_option()
 @cli_options.plan_options()
 @cli_options.BESIDE
 @cli_options.NAME
 @cli_options.TRUST
-@result_output_options
+@RESULT_OUTPUT
 @click.option("-v", "--verbose", is_flag=True, help="Print every measurement.")
-@click.pass_context
-def command(ctx: click.Context, /, **options: Any) -> None:
+def command() -> None:
     """Load-test MODEL behind a server: latency, throughput, and where a request spends its time.
 
     MODEL is what `modeldyno profile` takes, served during the measurement, or the URL of a running server:
     http://host:8000#model.
     """
-    actions.load.run(ctx, options)

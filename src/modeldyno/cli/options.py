@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno.cli import actions, defaults, quantity_callback
+from modeldyno.cli import defaults, quantity_callback
+from modeldyno.cli.declare import load_action
 from modeldyno.errors import RequestError
 from modeldyno.options import (
     BYTES,
@@ -33,42 +34,83 @@ Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
 Callback = Callable[[click.Context, click.Parameter, Any], Any]
 
-INPUTS = click.option(
-    "--input", "inputs", multiple=True, metavar="INPUT",
-    help="Input: name=8x128:int64:0..30521, or a file: .npz .jsonl .txt",
-)  # fmt: skip
+
+def combine_options(*options: Decorator) -> Decorator:
+    """Combine decorators into one, in the order of the help."""
+
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
 
 
-def side_inputs_option(flag: str, whose: str) -> Decorator:
-    """Return the option of the inputs of one side of a comparison."""
-    return click.option(flag, multiple=True, metavar="INPUT", help=f"Like --input, for the {whose} only.")
+def repeatable(flag: str, name: str, metavar: str, sentence: str) -> Decorator:
+    """Return an option that may be given several times; `name` is that of its values together."""
+    return click.option(flag, name, multiple=True, metavar=metavar, help=sentence)
 
 
+def time_option(flag: str, default: str, sentence: str) -> Decorator:
+    """Return an option that takes a time."""
+    return click.option(
+        flag, default=default, show_default=True, callback=quantity_callback("s"), help=sentence
+    )
+
+
+INPUTS = repeatable(
+    "--input", "inputs", "INPUT", "Input: name=8x128:int64:0..30521, or a file: .npz .jsonl .txt"
+)
 BACKEND = click.option("--backend", help="What runs the model; see `modeldyno plugins`.")
-BESIDE = click.option(
-    "--beside", multiple=True, metavar="'MODEL WORD=VALUE ...'",
-    help="Another model on the same server at the same time: 'b.onnx concurrency=4 instances=2'.",
+BESIDE = repeatable(
+    "--beside", "beside", "'MODEL WORD=VALUE ...'",
+    "Another model on the same server at the same time: 'b.onnx concurrency=4 instances=2'.",
 )  # fmt: skip
 NAME = click.option("--name", help="Name of the model in results.")
 TRUST = click.option(
     "--trust", is_flag=True, allow_from_autoenv=False,
     help="Load files that run code when loaded (in the child process).",
 )  # fmt: skip
+LIST_LIMIT = click.option(
+    "-n", "--limit", type=click.IntRange(1), default=20, show_default=True, help="Maximum number to list."
+)
+CARBON = combine_options(
+    click.option("--carbon", metavar="INTENSITY", help="CO2 of 1,000 inferences on such a grid: 400g/kWh."),
+    click.option("--power", help="Power to assume for --carbon where none can be read, such as 65W."),
+)
+MODE = combine_options(
+    click.option(
+        "--mode", default="inference", show_default=True, type=click.Choice(defaults.MODES),
+        help="Measure calls, or training steps.",
+    ),
+    click.option(
+        "--optimizer", default="adamw", show_default=True, type=click.Choice(defaults.OPTIMIZERS),
+        help="Optimizer for --mode train.",
+    ),
+)  # fmt: skip
+EVALUATION = combine_options(
+    click.option("--evaluate", metavar="NAME,...", help="Measure on labelled samples: accuracy,f1."),
+    click.option(
+        "--data", metavar="FILE", help="Labelled samples: test.npz[:labels]; by default those of --input."
+    ),
+)
+"""An evaluation on labelled samples."""
+FUNCTIONS = combine_options(
+    click.option(
+        "--pre", metavar="FUNCTION",
+        help="Time a function before the model, which gets --input: file.py:clean.",
+    ),
+    click.option(
+        "--post", metavar="FUNCTION",
+        help="Time a function after it, which gets the outputs: file.py:decode.",
+    ),
+)  # fmt: skip
+"""The functions around a model."""
 
 
-def carbon_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of the carbon of an inference."""
-    options = (
-        click.option(
-            "--carbon",
-            metavar="INTENSITY",
-            help="CO2 of 1,000 inferences on such a grid: 400g/kWh.",
-        ),
-        click.option("--power", help="Power to assume for --carbon where none can be read, such as 65W."),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+def side_inputs_option(flag: str, whose: str) -> Decorator:
+    """Return the option of the inputs of one side of a comparison."""
+    return click.option(flag, multiple=True, metavar="INPUT", help=f"Like --input, for the {whose} only.")
 
 
 def require_option(
@@ -81,34 +123,7 @@ def require_option(
     )  # fmt: skip
 
 
-def mode_options(command: Command) -> Command:
-    """Add ``--mode`` and its ``--optimizer``."""
-    return combine_options(
-        click.option(
-            "--mode", default="inference", show_default=True, type=click.Choice(defaults.MODES),
-            help="Measure calls, or training steps.",
-        ),
-        click.option(
-            "--optimizer", default="adamw", show_default=True, type=click.Choice(defaults.OPTIMIZERS),
-            help="Optimizer for --mode train.",
-        ),
-    )(command)  # fmt: skip
-
-
-def knob_options(command: Command) -> Command:
-    """Add ``--set``, and ``--batch-size`` as a shortcut for its most common knob."""
-    return combine_options(
-        click.option(
-            "--set", "settings", multiple=True, metavar="KNOB=VALUE", callback=_append_batch_size,
-            help="Set a knob, such as threads=2; `modeldyno plugins BACKEND` lists them.",
-        ),
-        click.option(
-            "-b", "--batch-size", type=click.IntRange(1), metavar="N", expose_value=False, is_eager=True,
-            callback=_remember_batch_size,
-            help="Samples in one call; the same as --set batch_size=N.",
-        ),
-    )(command)  # fmt: skip
-
+# --- knobs -------------------------------------------------------------------------------------------
 
 _BATCH_SIZE_KEY = "modeldyno.batch_size"
 
@@ -124,28 +139,18 @@ def _append_batch_size(
     return value if size is None else (*value, f"batch_size={size}")
 
 
-def evaluation_options(command: Command) -> Command:
-    """Add the options of an evaluation on labelled samples."""
-    return combine_options(
-        click.option("--evaluate", metavar="NAME,...", help="Measure on labelled samples: accuracy,f1."),
-        click.option(
-            "--data", metavar="FILE", help="Labelled samples: test.npz[:labels]; by default those of --input."
-        ),
-    )(command)
-
-
-def function_options(command: Command) -> Command:
-    """Add the options of the functions around a model."""
-    return combine_options(
-        click.option(
-            "--pre", metavar="FUNCTION",
-            help="Time a function before the model, which gets --input: file.py:clean.",
-        ),
-        click.option(
-            "--post", metavar="FUNCTION",
-            help="Time a function after it, which gets the outputs: file.py:decode.",
-        ),
-    )(command)  # fmt: skip
+KNOBS = combine_options(
+    click.option(
+        "--set", "settings", multiple=True, metavar="KNOB=VALUE", callback=_append_batch_size,
+        help="Set a knob, such as threads=2; `modeldyno plugins BACKEND` lists them.",
+    ),
+    click.option(
+        "-b", "--batch-size", type=click.IntRange(1), metavar="N", expose_value=False, is_eager=True,
+        callback=_remember_batch_size,
+        help="Samples in one call; the same as --set batch_size=N.",
+    ),
+)  # fmt: skip
+"""``--set``, and ``--batch-size`` as a shortcut for its most common knob."""
 
 
 # --- options from the table --------------------------------------------------------------------------
@@ -159,11 +164,6 @@ def load_options(*, with_defaults: bool) -> Decorator:
 def plan_options(*without: str, **defaults: str) -> Decorator:
     """Add the options of the measurement plan, but for some fields, and with a command's own defaults."""
     return _table_options((row for row in PLAN if row.field not in without), defaults)
-
-
-def limit_options(command: Command) -> Command:
-    """Add the options that limit a child process."""
-    return _table_options(LIMITS, {})(command)
 
 
 def run_time_option(default: str) -> Decorator:
@@ -195,8 +195,8 @@ def _reading(row: Option) -> dict[str, Any]:
 
 
 def _parsed_by(function: str) -> Callback:
-    """Return what reads a value by a function of `actions.options`, which is imported when there is one."""
-    return lambda _ctx, _parameter, value: getattr(actions.options, function)(value)
+    """Return what reads a value by a function that `modeldyno.cli.actions.options` has."""
+    return lambda _ctx, _parameter, value: load_action(f"options.{function}")(value)
 
 
 _LEAST_MEMORY = 64 * 2**20
@@ -214,18 +214,11 @@ def _parse_memory(ctx: click.Context, parameter: click.Parameter, value: str | N
 
 _CALLBACKS: dict[str, Callback] = {
     CORES: _parsed_by("parse_cores"),
-    STATISTIC: _parsed_by("parse_statistic"),
+    STATISTIC: _parsed_by("canonical_statistic"),
     BYTES: _parse_memory,
     SEQUENCE: _parsed_by("parse_sequence"),
 }
 
 
-def combine_options(*options: Decorator) -> Decorator:
-    """Combine decorators into one, in the order of the help."""
-
-    def add(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
+CHILD_LIMITS = _table_options(LIMITS, {})
+"""The options that limit a child process."""

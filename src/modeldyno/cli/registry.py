@@ -1,33 +1,28 @@
-"""``modeldyno registry``."""
+"""``modeldyno registry`` and its ``worker``."""
 
 from __future__ import annotations
 
 import click
 
-from modeldyno.cli import actions
+from modeldyno.cli.declare import declare
+from modeldyno.cli.options import LIST_LIMIT, repeatable
 from modeldyno.cli.output_options import JSON
-
-_LIMIT = click.option(
-    "-n", "--limit", type=click.IntRange(1), default=20, show_default=True, help="Maximum number to list."
-)
 
 
 @click.group(name="registry", no_args_is_help=True)
-def command() -> None:
+def registry_command() -> None:
     """Register models once: they are converted, checked, measured by workers, and asked for."""
 
 
-@command.command(name="add")
+@declare("add", within=registry_command)
 @click.argument("model", required=False)
 @click.option("-f", "--file", metavar="FILE", help="Read MODEL and options from a YAML file.")
 @click.option("--name", help="Name of the model; by default that of its file.")
 @click.option("--version", "number", type=click.IntRange(1), help="Number; by default the next one.")
 @click.option("--task", help="What it does, such as 'image classification'.")
 @click.option("--dataset", help="What it was trained on.")
-@click.option(
-    "--metric", "metrics", multiple=True, metavar="NAME=VALUE", help="What you say of it: accuracy=0.76."
-)
-@click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="Any label.")
+@repeatable("--metric", "metrics", "NAME=VALUE", "What you say of it: accuracy=0.76.")
+@repeatable("--label", "labels", "NAME=TEXT", "Any label.")
 @click.option(
     "--evaluate",
     metavar="NAME,...",
@@ -44,92 +39,83 @@ def command() -> None:
 @click.option("--wait", is_flag=True, help="Work in this terminal until its figures are there.")
 @click.option("--trust", is_flag=True, help="Allow its file to run code when it is loaded.")
 @JSON
-def _add(**options: object) -> None:
+def _add() -> None:
     """Register MODEL: keep it, give it a version, and queue what is to be done with it.
 
     MODEL is a file, or a version of MLflow's registry: models:/name/3, models:/name@alias.
     """
-    actions.registry.add(options)
 
 
-@command.command(name="list")
+@declare("list", "registry.list_models", within=registry_command)
 @click.argument("text", default="")
 @click.option("--framework", default="", help="Only models of this framework.")
 @click.option("--task", default="", help="Only models with this task.")
-@_LIMIT
+@LIST_LIMIT
 @JSON
-def _list(text: str, framework: str, task: str, limit: int, json_path: str | None) -> None:
+def _list() -> None:
     """List registered models, those whose name contains TEXT."""
-    actions.registry.list_models(text, framework, task, limit, json_path)
 
 
-@command.command(name="show")
+@declare("show", within=registry_command)
 @click.argument("name")
 @JSON
-def _show(name: str, json_path: str | None) -> None:
+def _show() -> None:
     """Show a version: NAME (the newest), NAME/3 or NAME@alias."""
-    actions.registry.show(name, json_path)
 
 
-@command.command(name="get")
+@declare("get", within=registry_command)
 @click.argument("name")
 @click.argument("folder")
-def _get(name: str, folder: str) -> None:
+def _get() -> None:
     """Copy the files of version NAME to a new FOLDER."""
-    actions.registry.get(name, folder)
 
 
-@command.command(name="push")
+@declare("push", within=registry_command)
 @click.argument("name")
 @click.option("--to", metavar="mlflow:URI|DIR", help="Store to write to.  [default: MLFLOW_TRACKING_URI]")
 @JSON
-def _push(name: str, to: str | None, json_path: str | None) -> None:
+def _push() -> None:
     """Write the fresh figures and the aliases of version NAME to MLflow's registry, as tags."""
-    actions.registry.push(name, to, json_path)
 
 
-@command.command(name="update")
+@declare("update", within=registry_command)
 @click.argument("name")
 @click.option("--task", help="What it does.")
 @click.option("--dataset", help="What it was trained on.")
-@click.option("--metric", "metrics", multiple=True, metavar="NAME=VALUE", help="What you say of it.")
-@click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="Any label.")
+@repeatable("--metric", "metrics", "NAME=VALUE", "What you say of it.")
+@repeatable("--label", "labels", "NAME=TEXT", "Any label.")
 @click.option("--policy", metavar="NAME", help="What is done with it by itself.")
-def _update(**options: object) -> None:
+def _update() -> None:
     """Change what is said of version NAME; metrics and labels are added."""
-    actions.registry.update(options)
 
 
-@command.command(name="rm")
+@declare("rm", "registry.remove", within=registry_command)
 @click.argument("name")
-def _rm(name: str) -> None:
+def _rm() -> None:
     """Remove version NAME/N with its variants and figures; its number is not given again."""
-    actions.registry.remove(name)
 
 
-@command.command(name="alias")
+@declare("alias", within=registry_command)
 @click.argument("name")
 @click.argument("alias", required=False)
 @click.option("--remove", is_flag=True, help="Remove the alias.")
 @click.option("--rollback", is_flag=True, help="Let it name what it named before its last move.")
-def _alias(name: str, alias: str | None, remove: bool, rollback: bool) -> None:
+def _alias() -> None:
     """Let ALIAS name version NAME/N; without ALIAS, list the aliases of NAME and their moves."""
-    actions.registry.alias(name, alias, remove=remove, rollback=rollback)
 
 
-@command.command(name="history")
+@declare("history", within=registry_command)
 @click.argument("name", required=False)
 @click.option("--verify", is_flag=True, help="Check that no event was changed or left out.")
-@_LIMIT
+@LIST_LIMIT
 @JSON
-def _history(name: str | None, verify: bool, limit: int, json_path: str | None) -> None:
+def _history() -> None:
     """Show who did what, with NAME or with all models, the newest last."""
-    actions.registry.history(name, verify, limit, json_path)
 
 
-@command.command(name="answer")
+@declare("answer", within=registry_command)
 @click.argument("name")
-@click.option("--require", multiple=True, metavar="BOUND", help="A bound, such as 'latency.p99 <= 20ms'.")
+@repeatable("--require", "require", "BOUND", "A bound, such as 'latency.p99 <= 20ms'.")
 @click.option("--demand", metavar="RATE", help="Requests per second to serve, such as 200/s.")
 @click.option("--price", metavar="PRICE", help="Price of a replica, such as 1.2/h.")
 @click.option("--on", metavar="TARGET", help="Only figures of this target.")
@@ -141,20 +127,18 @@ def _history(name: str | None, verify: bool, limit: int, json_path: str | None) 
 @click.option("-o", "--output", metavar="DIR", help="Folder of the deployment.  [default: deployment]")
 @click.option("--storage", metavar="URI", help="Where KServe will find the repository: s3://bucket/models.")
 @JSON
-def _answer(**options: object) -> None:
+def _answer() -> None:
     """Say which version, variant and configuration holds the bounds at the least cost."""
-    actions.registry.answer(options)
 
 
-@command.command(name="policy")
+@declare("policy", within=registry_command)
 @click.argument("name", required=False)
 @click.option("-f", "--file", metavar="FILE", help="Store the policy of a YAML file.")
-def _policy(name: str | None, file: str | None) -> None:
+def _policy() -> None:
     """Show the policies, or the policy NAME; with -f, store one."""
-    actions.registry.policy(name, file)
 
 
-@command.command(name="tasks")
+@declare("tasks", within=registry_command)
 @click.argument("name", required=False)
 @click.option("--all", "ended", is_flag=True, help="Also those that have ended.")
 @click.option("--cancel", type=int, multiple=True, metavar="TASK", help="Cancel a task.")
@@ -165,27 +149,54 @@ def _policy(name: str | None, file: str | None) -> None:
     metavar="TASK",
     help="Queue a task again that ended, or now if it was put off.",
 )
-@_LIMIT
-def _tasks(
-    name: str | None, ended: bool, cancel: tuple[int, ...], retry: tuple[int, ...], limit: int
-) -> None:
+@LIST_LIMIT
+def _tasks() -> None:
     """List what is to be done, with NAME or with all models, and the workers."""
-    actions.registry.tasks(name, ended=ended, cancel=cancel, retry=retry, limit=limit)
 
 
-@command.command(name="webhook")
+@declare("webhook", within=registry_command)
 @click.argument("url", required=False)
 @click.option("--secret", default="", help="Sign messages with this text (HMAC-SHA256).")
-@click.option(
-    "--kind",
-    "kinds",
-    multiple=True,
-    metavar="PATTERN",
-    help="Kinds of events, such as 'alias.*'.  [default: all]",
-)
+@repeatable("--kind", "kinds", "PATTERN", "Kinds of events, such as 'alias.*'.  [default: all]")
 @click.option("--model", default="", metavar="NAME", help="Only events of this model.")
 @click.option("--remove", type=int, metavar="ID", help="Remove a webhook.")
 @click.option("--send", is_flag=True, help="Send now what is due; a worker does it by itself.")
-def _webhook(**options: object) -> None:
+def _webhook() -> None:
     """Tell URL, or a worker's command hook:NAME, of events; without URL, list what is to be told."""
-    actions.registry.webhook(options)
+
+
+@declare("worker")
+@click.option("--device", default="cpu", show_default=True, help="Device to measure on: cpu, or cuda:0.")
+@click.option("--name", metavar="TEXT", help="Name of this target, if it is new.  [default: the host's]")
+@click.option(
+    "--ray", metavar="ADDRESS",
+    help="Let the machines of a Ray cluster do it: ray://head:10001, head:6379, auto, or local.",
+)  # fmt: skip
+@click.option("--once", is_flag=True, help="End when nothing is left that can be done now.")
+@click.option(
+    "--idle-cpu", metavar="SHARE", default="2%", show_default=True,
+    help="Share of the cores that others may use for the device to count as idle; 100%: whatever they use.",
+)  # fmt: skip
+@click.option(
+    "--idle-utilization", metavar="SHARE", default="5%", show_default=True, help="The same of a GPU."
+)
+@click.option(
+    "--idle-memory", metavar="BYTES", default="500MiB", show_default=True,
+    help="Memory of a GPU that others may hold.",
+)  # fmt: skip
+@click.option(
+    "--for", "idle_for", metavar="TIME", default="5s", show_default=True, help="How long it must be idle."
+)
+@repeatable(
+    "--window", "windows", "BEGIN-END",
+    "Work only at this time of day, such as 22:00-06:00; repeatable.  [default: always]",
+)  # fmt: skip
+@repeatable("--never-on", "never_on", "DEVICE", "Never use this device, such as gpu:0; repeatable.")
+@repeatable(
+    "--hook", "hooks", "NAME=COMMAND", "Command that registry webhook hook:NAME sends events to; repeatable."
+)
+@click.option(
+    "--poll", metavar="TIME", default="2s", show_default=True, help="Time between two looks for a task."
+)
+def worker_command() -> None:
+    """Do what the registry has queued, while the device is idle, until Ctrl-C."""

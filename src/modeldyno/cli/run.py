@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from modeldyno.cli import actions
+from modeldyno.cli.declare import declare
 
 
-@click.command(name="run", context_settings={"allow_interspersed_args": False})
+@declare("run", context_settings={"allow_interspersed_args": False})
 @click.option(
     "--json",
     "json_path",
@@ -16,7 +16,7 @@ from modeldyno.cli import actions
 )
 @click.argument("script", metavar="SCRIPT|JOBS.yaml [ARGS]...")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="")
-def command(script: str, arguments: tuple[str, ...], json_path: str | None) -> None:
+def command() -> None:
     """Run SCRIPT as Python would, and report time and memory of its @profiled functions at the end.
 
     The script's own output, exit code and errors are unchanged; the tables go to standard error.
@@ -24,4 +24,3 @@ def command(script: str, arguments: tuple[str, ...], json_path: str | None) -> N
     Of a file JOBS.yaml each job is run, with the options that follow it. JOBS.yaml#2 is its second job,
     JOBS.yaml#3- are all from the third.
     """
-    actions.run.run(script, arguments, json_path)

@@ -101,10 +101,7 @@ def instead_of_command(name: str) -> str:
 def instead_of_option(option: str, arguments: Sequence[str], command: click.Command) -> str:
     """Return the sentence about an option of another tool, or about a knob; empty if it is neither.
 
-    Args:
-        option: as it was typed, without its value.
-        arguments: the command line.
-        command: the command that does not know it.
+    The option is as it was typed in the arguments, without its value, to a command that does not know it.
     """
     value = _typed_value(option, arguments)
     table = _LOAD_OPTIONS if command.name == "load" else _OPTIONS

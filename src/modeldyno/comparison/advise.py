@@ -77,12 +77,7 @@ def advise(job: Job, wish: AdviseOptions, campaign: RunSession) -> Iterator[Advi
     once, which shows whether it works and what it does to the outputs; those not far worse are measured in
     turns with the baseline. What helped is combined and measured again, which avoids the selection bias of
     quoting the best of several measurements. No stage starts anything that would not end in time, except the
-    first run of the baseline.
-
-    Args:
-        job: the baseline.
-        wish: what to improve, and within what time.
-        campaign: runs the Jobs; after an interruption, what was measured by then is kept.
+    first run of the baseline. After an interruption, what was measured by then is kept.
 
     Raises:
         RequestError: the model cannot be tried like this, or the metric cannot be improved.
@@ -90,20 +85,17 @@ def advise(job: Job, wish: AdviseOptions, campaign: RunSession) -> Iterator[Advi
         OutOfTime: the time limit ended the baseline before what is improved was measured.
     """
     _check(job, wish)
+    share = max(_MIN_PROBE_TIME, _PROBE_SHARE * wish.max_time)  # leaves time for several candidates
+    plan = replace(job.plan, processes=1, max_time=min(job.plan.max_time, share))
     with tempfile.TemporaryDirectory() as folder:
         trial = AdviseSession(
-            job=replace(job, plan=replace(job.plan, processes=1, max_time=_probe_time(job, wish))),
+            job=replace(job, plan=plan),
             wish=wish,
             campaign=campaign,
             folder=Path(folder),
             begun=time.monotonic(),
         )
         yield from _run_stages(trial)
-
-
-def _probe_time(job: Job, wish: AdviseOptions) -> float:
-    """Return how many seconds a probe may measure, so that there is time for several candidates."""
-    return min(job.plan.max_time, max(_MIN_PROBE_TIME, _PROBE_SHARE * wish.max_time))
 
 
 def _run_stages(trial: AdviseSession) -> Iterator[Advice]:
@@ -119,7 +111,8 @@ def _run_stages(trial: AdviseSession) -> Iterator[Advice]:
     measured = trial.in_turns(
         worth_rounds(looked), _CANDIDATE_ROUNDS, trial.left - (1 - _ROUNDS_SHARE) * remaining
     )
-    advice = replace(advice, tried=_merge_measured(looked, measured))
+    in_rounds = {id(tried.candidate): tried for tried in measured}
+    advice = replace(advice, tried=tuple(in_rounds.get(id(tried.candidate), tried) for tried in looked))
     yield advice
     finalists = final_candidates(which_helped(advice.tried, trial.wish.tolerance))
     if not measured:  # there was no time for both: confirm the most promising candidate at once
@@ -263,14 +256,6 @@ def _first_looks(
             return tuple(looked), all_candidates[number:]
         looked.append(tried)
     return tuple(looked), ()
-
-
-def _merge_measured(
-    looked: Sequence[TriedSetting], measured: Sequence[TriedSetting]
-) -> tuple[TriedSetting, ...]:
-    """Replace first looks by measurements in rounds where there are any."""
-    by_candidate = {id(tried.candidate): tried for tried in measured}
-    return tuple(by_candidate.get(id(tried.candidate), tried) for tried in looked)
 
 
 def _measure_finalists(

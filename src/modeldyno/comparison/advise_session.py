@@ -122,11 +122,7 @@ class AdviseSession:
     ) -> TriedSetting:
         """Run a candidate once, to see whether it works, about how fast, and what it does to the outputs.
 
-        Args:
-            baseline: the first run of the unchanged model.
-            candidate: what to try.
-            name: stem of the file of its outputs.
-            label: label of the progress line.
+        The baseline is the first run of the unchanged model; name and label are those of `run_once`.
         """
         try:
             timeout = max(_MIN_TIMEOUT, min(self.patience, self.left))

@@ -58,9 +58,7 @@ _SEARCH_LIMIT, _LISTED_NAMES = 500, 6
 def find_baseline(word: str, *names: str) -> Result:
     """Find a baseline: a file, an id, a tag; after ``@`` the newest that was stored for a branch.
 
-    Args:
-        word: the user's name for it.
-        names: possible names of the model, which select among several models stored for a branch.
+    Possible names of the model select among several models stored for a branch.
 
     Raises:
         RequestError: there is none, or it is ambiguous.
@@ -320,15 +318,7 @@ def run_gate(
     """Measure a candidate against a baseline until there is a verdict or time is up.
 
     The baseline's model is run in turns with it if it can be run here and is unchanged; otherwise the stored
-    baseline is used.
-
-    Args:
-        baseline: the Result to compare with.
-        job: the Job of the candidate.
-        question: what to judge.
-        rule: the decision rule of the gate.
-        campaign: runs the rounds.
-        max_time: seconds after which no further round starts.
+    baseline is used. No further round starts after `max_time` seconds.
 
     Raises:
         RequestError: the hardware differs, or a metric cannot be judged.

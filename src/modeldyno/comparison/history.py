@@ -95,21 +95,21 @@ def trend_of_entries(
     smallest: float = SMALLEST_EFFECT,
     read: Callable[[Store, str, Query | None], StoredReading] | None = None,
 ) -> Trend:
-    """Find levels and steps in results that are stored, as far as they are of the setup of the newest one.
+    """Find levels and steps in stored results of a model, as far as they are of the setup of the newest one.
 
-    Args:
-        store: that has them.
-        name: of the model.
-        entries: of results that have not failed, the newest first.
-        query: the metric; by default the typical latency.
-        smallest: relative change that matters.
-        read: reads one result; by default `read_stored`. Results do not change, so it may remember them.
+    The entries are of results that have not failed, the newest first. Their metric is the typical latency
+    without a query. One result is read by `read`, by default `read_stored`; it may remember what it has read,
+    as results do not change.
 
     Raises:
         RequestError: none of them has the metric.
     """
     read = read or read_stored
-    newest, first = _newest_with_metric(store, entries, query, read)
+    stored = ((entry, read(store, entry.id, query)) for entry in entries)
+    with_metric = (
+        (entry, one) for entry, one in stored if one.reading is not None
+    )  # an inspection has no times
+    newest, first = next(with_metric, None) or (entries[0], read(store, entries[0].id, query))
     requested = query or first.query
     same_config = [e for e in entries if (e.backend, e.config) == (newest.backend, newest.config)]
     stored_readings = [
@@ -185,18 +185,6 @@ def _find_entries(store: Store, model: str, limit: int) -> tuple[str, Sequence[E
         f"The store has no results of '{model}'; modeldyno list shows its names, and modeldyno profile "
         "MODEL adds a result."
     )
-
-
-def _newest_with_metric(
-    store: Store,
-    entries: Sequence[Entry],
-    query: Query | None,
-    read: Callable[[Store, str, Query | None], StoredReading],
-) -> tuple[Entry, StoredReading]:
-    """Return the newest result that has the metric: an inspection, say, has no times."""
-    stored_readings = ((entry, read(store, entry.id, query)) for entry in entries)
-    with_metric = ((entry, one) for entry, one in stored_readings if one.reading is not None)
-    return next(with_metric, None) or (entries[0], read(store, entries[0].id, query))
 
 
 def _matches(entry: Entry, backend: str | None, settings: Mapping[str, KnobValue]) -> bool:

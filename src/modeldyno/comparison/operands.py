@@ -31,9 +31,7 @@ Operand = Request | Stored
 def resolve_operands(given_operands: Sequence[Operand], *, run: bool) -> tuple[Job, ...] | tuple[Result, ...]:
     """Return a Job for each operand, if all are models, or a Result for each, if all were measured.
 
-    Args:
-        given_operands: baseline and candidates.
-        run: make Jobs of measured operands, too, to run them again.
+    The baseline is the first. With `run`, measured operands become Jobs, too, to be run again.
 
     Raises:
         RequestError: there is only one, models and results are mixed, or one cannot be found.

@@ -119,7 +119,8 @@ def run_rounds(
             if number >= end:
                 continue
             label = f"round {number + 1} of {describe_rounds(turns)}"
-            labelled = _labelled(label, later_jobs if number else jobs, turn_order)
+            round_jobs = later_jobs if number else jobs
+            labelled = [(f"{label}, {side_label(side, len(jobs))}", round_jobs[side]) for side in turn_order]
             results = _run_in_time(campaign, labelled, first=not all(runs))
             too_late = results is None
             if results is None:
@@ -159,11 +160,6 @@ def _run_in_time(
         if first:
             raise
         return None
-
-
-def _labelled(label: str, jobs: Sequence[Job], order: Sequence[int]) -> list[tuple[str, Job]]:
-    """Return the Job of each side in a round, with its label for the progress line."""
-    return [(f"{label}, {side_label(side, len(jobs))}", jobs[side]) for side in order]
 
 
 def _uninterrupted(

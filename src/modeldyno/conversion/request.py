@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from modeldyno import plugins
 from modeldyno.core.agreement.rule import Tolerance
 from modeldyno.core.spec.input_spec import InputSpec, parse_input
-from modeldyno.core.spec.probe_options import EVALUATIONS, evaluation_name, is_evaluation
+from modeldyno.core.spec.probe_options import check_evaluations, evaluation_name
 from modeldyno.data import labelled_samples
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import actor
@@ -77,9 +77,7 @@ class ConversionRequest:
 
     def _check_data(self) -> None:
         """Check the file of samples, and its labels if something is evaluated."""
-        for name in self.evaluate:
-            if not is_evaluation(evaluation_name(name)):
-                raise UnknownName.among("evaluation", name, EVALUATIONS)
+        check_evaluations(self.metrics())
         labelled = self.evaluated_on or self.data
         if self.evaluate and labelled is None:
             raise RequestError("`evaluate` needs labelled samples; name them with `data`, such as test.npz.")

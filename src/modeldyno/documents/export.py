@@ -8,6 +8,7 @@ from modeldyno import plugins
 from modeldyno.core.result.result import Result
 from modeldyno.core.study.study import Study
 from modeldyno.documents.catalog import stored_result
+from modeldyno.documents.lookup import find_any
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.exchange import ExportsStudies
 from modeldyno.kinds import kind_of
@@ -45,13 +46,12 @@ def export(document: Result | Study, to: str, results: Callable[[str], Result | 
     return exporter.export_study(document, stored, target)
 
 
-def export_to(document: Document, places: Sequence[str], name: str = "") -> Iterator[str]:
-    """Export a document to each place, and yield where it is; all places are checked before the first.
+def export_to(document: Document | str, places: Sequence[str]) -> Iterator[str]:
+    """Export a document to each place, and yield where it is; all places are checked before anything else.
 
     Args:
-        document: the Result or Study; its trials are taken from the store.
+        document: the Result or Study, or what it is found by; its trials are taken from the store.
         places: ``EXPORTER:TARGET`` for each.
-        name: the user's name for the document, for an error.
 
     Raises:
         RequestError: it is of another kind, or as `export` does.
@@ -59,11 +59,12 @@ def export_to(document: Document, places: Sequence[str], name: str = "") -> Iter
     """
     for place in places:
         resolve_target(place)
-    if not isinstance(document, Result | Study):
-        named = name or getattr(document, "id", "") or "it"
-        raise RequestError(f"'{named}' is a {kind_of(document).name}; export its results by their ids.")
+    exported = find_any(document) if isinstance(document, str) else document
+    if not isinstance(exported, Result | Study):
+        named = document if isinstance(document, str) else getattr(exported, "id", "") or "it"
+        raise RequestError(f"'{named}' is a {kind_of(exported).name}; export its results by their ids.")
     for place in places:
-        yield export(document, place, stored_result)
+        yield export(exported, place, stored_result)
 
 
 def resolve_target(to: str) -> tuple[Exporter, str]:

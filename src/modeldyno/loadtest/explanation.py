@@ -373,18 +373,17 @@ class _Rounds:
         """Call the model in process: its first time with the analysis, and if it is served, its outputs."""
         first = RunLevel.IN_PROCESS not in self.results
         if not first:
-            job = replace(job, probes=tuple(probe for probe in job.probes if probe != STATIC))
+            job = _without_probe(job, STATIC)
         if first and self.needs_echo:
             observation = Observation(outputs=str(self._outputs))
             job = replace(job, probes=(*job.probes, OUTPUTS), observation=observation)
         in_process = self.results.get(RunLevel.IN_PROCESS, [])
         if in_process and not in_process[0].find("unwatched_time", OPERATORS):
-            job = replace(job, probes=tuple(probe for probe in job.probes if probe != OPERATORS))
+            job = _without_probe(job, OPERATORS)
         try:
             return self._without_outputs(self.call(job, watch=tell))
         except ProbeUnsupported as error:
-            left = tuple(probe for probe in job.probes if probe != error.probe)
-            return self._without_outputs(self.call(replace(job, probes=left), watch=tell))
+            return self._without_outputs(self.call(_without_probe(job, error.probe), watch=tell))
 
     @property
     def _outputs(self) -> Path:
@@ -392,11 +391,7 @@ class _Rounds:
 
     def _without_outputs(self, result: Result) -> Result:
         """Return a Result whose job is that of every round: without the file of its outputs."""
-        job = replace(
-            result.job,
-            probes=tuple(probe for probe in result.job.probes if probe != OUTPUTS),
-            observation=Observation(),
-        )
+        job = replace(_without_probe(result.job, OUTPUTS), observation=Observation())
         artifacts = tuple(artifact for artifact in result.artifacts if artifact.path != str(self._outputs))
         return replace(result, job=job, artifacts=artifacts)
 
@@ -405,17 +400,15 @@ class _Rounds:
             if self.echo is None:
                 self.echo = self._echo_job()
             result = self.serve_echo(self.echo, watch=tell)
+            if result.failure is not None:
+                raise RunFailed(result.failure.message)
         except OutOfTime:
             raise
         except (ModelDynoError, OSError, ImportError, ValueError) as error:
             self.failed.add(ECHO)
             self.missing[ECHO] = f"it could not be served: {error}".rstrip(".")
-            return
-        if result.failure is not None:
-            self.missing[ECHO] = f"it could not be served: {result.failure.message}".rstrip(".")
-            self.failed.add(ECHO)
-            return
-        self._keep(ECHO, result)
+        else:
+            self._keep(ECHO, result)
 
     def _echo_job(self) -> Job:
         """Write the echo, and return the job that serves it."""
@@ -427,6 +420,10 @@ class _Rounds:
         request = self.planned.echo
         settings = {name: value for name, value in request.settings.items() if name != BATCH_SIZE.name}
         return replace(request, model=f"onnx:{path}", settings=settings, trust=False).job()
+
+
+def _without_probe(job: Job, name: str) -> Job:
+    return replace(job, probes=tuple(probe for probe in job.probes if probe != name))
 
 
 # --- documents ---------------------------------------------------------------------------------------

@@ -55,11 +55,7 @@ def find_series(source: str) -> LoadCurve | Capacity:
 
 
 def check_changes(options: Iterable[str], *, search: bool) -> None:
-    """Refuse what a resumed series cannot change.
-
-    Args:
-        options: the options given, such as ``--backend``.
-        search: whether it goes on as a search, rather than as a load curve.
+    """Refuse options, such as ``--backend``, of what a resumed search or load curve cannot change.
 
     Raises:
         RequestError: one of them cannot change.

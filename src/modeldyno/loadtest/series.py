@@ -41,12 +41,7 @@ if TYPE_CHECKING:
 
 
 def begin_curve(request: Request, loads: Sequence[int], *, until_plateau: bool = False) -> LoadCurve:
-    """Return a load curve that is not measured yet.
-
-    Args:
-        request: what to measure under each load.
-        loads: rising concurrencies.
-        until_plateau: end once more load brings no more throughput.
+    """Return a load curve that is not measured yet: of rising concurrencies, perhaps only to the plateau.
 
     Raises:
         RequestError: the request is wrong.

@@ -24,9 +24,9 @@ from modeldyno.core.spec.knob import BATCH_SIZE, KnobValue, configure
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.spec.probe_options import (
     EVALUATION,
-    EVALUATIONS,
     RECORD_FORMATS,
     Observation,
+    check_evaluations,
     evaluation_name,
     is_evaluation,
 )
@@ -109,7 +109,6 @@ class Request:
             self._check_unused_knobs(backend.knobs)
         self._check_batch(config)
         self._check_output_paths()
-        self._check_records()
         self._check_evaluation()
         self._check_mode()
         self._check_stages(name)
@@ -181,27 +180,18 @@ class Request:
             )
 
     def _check_output_paths(self) -> None:
-        """Refuse files of the second pass that could not be written, before anything is measured."""
-        for kind, path in (("trace", self.observation.trace), ("outputs", self.observation.outputs)):
-            if path and not Path(path).parent.is_dir():
+        """Refuse files that could not be written, before anything is measured."""
+        for kind in ("trace", "outputs", "records"):
+            path = Path(getattr(self.observation, kind) or "")
+            if kind == "records" and path.name and path.suffix not in RECORD_FORMATS:
                 raise RequestError(
-                    f"There is no directory '{Path(path).parent}' for the {kind}; create it, or name another."
+                    f"The records cannot be written as '{path.suffix or path.name}'; known formats: "
+                    f"{', '.join(RECORD_FORMATS)}."
                 )
-
-    def _check_records(self) -> None:
-        """Refuse a request log that could not be written, before anything is measured."""
-        path = Path(self.observation.records) if self.observation.records else None
-        if path is None:
-            return
-        if path.suffix not in RECORD_FORMATS:
-            raise RequestError(
-                f"The records cannot be written as '{path.suffix or path.name}'; known formats: "
-                f"{', '.join(RECORD_FORMATS)}."
-            )
-        if not path.parent.is_dir():
-            raise RequestError(
-                f"There is no directory '{path.parent}' for the records; create it, or name another."
-            )
+            if path.name and not path.parent.is_dir():
+                raise RequestError(
+                    f"There is no directory '{path.parent}' for the {kind}; create it, or name another."
+                )
 
     def _evaluated_metrics(self) -> tuple[str, ...]:
         """Return the metrics that are evaluated, by their own names: those asked for and those bounded."""
@@ -211,12 +201,8 @@ class Request:
 
     def _check_evaluation(self) -> None:
         """Refuse to evaluate what is unknown, and data that nothing evaluates or that have no labels."""
-        for name in self.observation.evaluate:
-            if not is_evaluation(name):
-                raise UnknownName.among("evaluation", name, EVALUATIONS)
-        if self.observation.data and not self.observation.evaluate:
-            raise RequestError("`data` has no effect without `evaluate`; add that, such as accuracy.")
         data = self.observation.data
+        check_evaluations(self.observation.evaluate, needed=bool(data))
         if data and not any(Path(text).expanduser().is_file() for text in (data, data.rpartition(":")[0])):
             raise RequestError(f"There are no labelled samples at {data}; check the path given to `data`.")
         sources = (spec.source for spec in map(_input, self.inputs) if spec.source)

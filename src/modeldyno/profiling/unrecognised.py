@@ -24,12 +24,7 @@ _HEADER_OPS = {"PROTO", "FRAME", "MEMOIZE"}
 
 
 def explain_unrecognised(path: Path, schemes: Iterable[str]) -> str:
-    """Explain why, and what to write instead, as the end of a sentence that begins with the path.
-
-    Args:
-        path: the path that no loader claims.
-        schemes: the known loader schemes.
-    """
+    """Explain why, and what to write instead, as the end of a sentence that begins with the path."""
     if path.name == _GRAPH and path.is_file():
         return _SAVED_MODEL.format(path.parent)
     if path.is_dir():

@@ -49,7 +49,8 @@ def check_machine(
     Raises:
         DeviceInUse: the guard, which is entered around what is measured, says so.
     """
-    earlier = _readings(store, target)
+    entries = store.find(tag=reading_tag(target), limit=_READINGS)
+    earlier = [_reading(store.get(entry.id)) for entry in reversed(entries)]
     results = [_measure(interrupts, guard)]
     if machine_change(earlier, [_reading(results[0])] * 2) is not None:
         results.append(_measure(interrupts, guard))
@@ -80,11 +81,6 @@ def _measure(interrupts: Sized | None, guard: Region | None) -> Result:
         name=_NAME,
     )
     return run_request(request, interrupts=interrupts, guard=guard).result
-
-
-def _readings(store: Store, target: str) -> list[CanaryReading]:
-    entries = store.find(tag=reading_tag(target), limit=_READINGS)
-    return [_reading(store.get(entry.id)) for entry in reversed(entries)]
 
 
 def _reading(result: Result) -> CanaryReading:

@@ -14,8 +14,7 @@ from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import actor
 from modeldyno.registry import weights
 from modeldyno.registry.execute import usable_variant
-from modeldyno.registry.first_look import current_versions
-from modeldyno.registry.policies import find_policy
+from modeldyno.registry.policies import current_versions, find_policy
 from modeldyno.registry.register import first_tasks
 
 if TYPE_CHECKING:
@@ -38,14 +37,7 @@ def update_version(
     """Change what is said of a version; metrics and labels are added to those that it has.
 
     What another policy wants is queued, and what only the one before wanted is cancelled, unless it is being
-    done.
-
-    Args:
-        registry: that has it.
-        name: of the version.
-        texts: ``task``, ``dataset`` and ``policy``; None leaves one as it is.
-        metrics: to be added.
-        labels: to be added.
+    done. The texts are ``task``, ``dataset`` and ``policy``; None leaves one as it is.
 
     Raises:
         RequestError: there is no such version or policy, or nothing is to be changed.
@@ -189,12 +181,7 @@ def queue_measurement(
 ) -> tuple[Task, bool]:
     """Queue a measurement of a variant, before everything else; return the task, and whether it is new.
 
-    Args:
-        registry: that has the version.
-        version: its name.
-        recipe: of the variant.
-        target: id of where it is measured.
-        measure: what is measured.
+    The version is given by its name, the target by its id.
 
     Raises:
         RequestError: there is no such version, usable variant or target.
@@ -209,11 +196,7 @@ def queue_comparison(
 ) -> tuple[Task, bool]:
     """Queue a comparison of variants in turns with the first; return the task, and whether it is new.
 
-    Args:
-        registry: that has the versions.
-        variants: name of the version and recipe of each, two to five.
-        target: id of where they are measured.
-        measure: what is measured of each.
+    Each of the two to five is given by the name of its version and its recipe, the target by its id.
 
     Raises:
         RequestError: there are too few or too many, or there is no such version, usable variant or target.

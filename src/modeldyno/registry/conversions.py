@@ -131,9 +131,7 @@ def located(variant: Variant, registry: Registry) -> ModelRef:
 def measured_inputs(variant: Variant, ref: ModelRef) -> tuple[InputSpec, ...]:
     """Return the inputs that a variant is measured with: those of its source, as its conversion noted them.
 
-    Args:
-        variant: nothing is returned for the source, which is measured with its own.
-        ref: where it is on this machine.
+    Nothing is returned for the source, which is measured with its own.
     """
     if not variant.conversion:
         return ()

@@ -84,14 +84,10 @@ def write_deployment(
     output: str | Path | None = None,
     storage: str | None = None,
 ) -> Deployment:
-    """Write what an answer names as a folder for Triton, or for KServe.
+    """Write the best candidate of an answer, as it was measured, for ``triton`` or ``kserve``.
 
-    Args:
-        registry: that has answered.
-        answer: what was found; its best candidate is written, in the configuration that was measured.
-        export: ``triton`` or ``kserve``.
-        output: the folder, which is new or empty; by default ``deployment``.
-        storage: the URI from which KServe fetches the model repository.
+    The folder is new or empty, by default ``deployment``; from the URI `storage` KServe fetches the model
+    repository.
 
     Raises:
         RequestError: there is no answer, the variant has a form that Triton cannot load, it was measured in a

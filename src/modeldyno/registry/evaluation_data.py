@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno.core.registry.records import EvaluationData
-from modeldyno.core.spec.probe_options import EVALUATIONS, evaluation_name, is_evaluation
+from modeldyno.core.spec.probe_options import check_evaluations, evaluation_name
 from modeldyno.data import labelled_samples
-from modeldyno.errors import RequestError, UnknownName
+from modeldyno.errors import RequestError
 from modeldyno.registry import weights
 
 if TYPE_CHECKING:
@@ -24,13 +24,9 @@ def check(metrics: Sequence[str], data: str) -> None:
     Raises:
         RequestError: a metric is unknown, or one of the two is missing; or the file has no labels.
     """
-    for name in metrics:
-        if not is_evaluation(evaluation_name(name)):
-            raise UnknownName.among("evaluation", name, EVALUATIONS)
+    check_evaluations([*map(evaluation_name, metrics)], needed=bool(data))
     if metrics and not data:
         raise RequestError("`evaluate` needs labelled samples; name them with `data`, such as test.npz.")
-    if data and not metrics:
-        raise RequestError("`data` has no effect without `evaluate`; add that, such as accuracy.")
     if data:
         labelled_samples.read_labels(data)
 

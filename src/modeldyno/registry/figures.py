@@ -14,9 +14,9 @@ from modeldyno.registry.policies import find_policy
 from modeldyno.registry.targets import decisive, engine_versions, software_here, target_here
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
-    from modeldyno.core.registry.records import Fact, Task, Version
+    from modeldyno.core.registry.records import Fact, Task
     from modeldyno.core.result.result import Result
     from modeldyno.interfaces.registry import Registry
 
@@ -70,15 +70,11 @@ def repeat_tasks(registry: Registry, target: str) -> Iterator[Task]:
     for model in sorted(models):
         current_figures(registry, model)
     for figure in registry.figures_on(target, FigureState.STALE):
-        variants = {v.recipe: v for v in registry.variants(_version_of(registry, figure))}
+        version = registry.version(VersionName(model=figure.model, number=figure.number))
+        variants = {v.recipe: v for v in registry.variants(version)}
         variant = variants.get(figure.recipe)
         if variant is not None and variant.usable:
             yield profile_task(variant, figure.measure, target, priority=REPEATS)
-
-
-def _version_of(registry: Registry, figure: VariantFigure) -> Version:
-
-    return registry.version(VersionName(model=figure.model, number=figure.number))
 
 
 def _checked(
@@ -103,13 +99,9 @@ def _ages(registry: Registry, numbers: set[int], model: str) -> dict[int, float]
     """Return the greatest age of a figure by the number of its version."""
     ages: dict[int, float] = {}
     policies: dict[str, float] = {}
-    for version in _versions(registry, model, numbers):
+    for number in sorted(numbers):
+        version = registry.version(VersionName(model=model, number=number))
         if version.policy not in policies:
             policies[version.policy] = find_policy(registry, version.policy).max_age
         ages[version.number] = policies[version.policy]
     return ages
-
-
-def _versions(registry: Registry, model: str, numbers: set[int]) -> Sequence[Version]:
-
-    return [registry.version(VersionName(model=model, number=number)) for number in sorted(numbers)]

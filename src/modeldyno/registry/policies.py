@@ -1,4 +1,4 @@
-"""Policies: built in, stored, or read from a YAML file."""
+"""Policies: built in, stored, or read from a YAML file; and what they want that was never queued."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from modeldyno import plugins
 from modeldyno.conversion.request import check_tolerance
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.registry.names import VersionName, check_model_name
-from modeldyno.core.registry.policy import DEFAULT, Policy
+from modeldyno.core.registry.policy import DEFAULT, Policy, profile_tasks
 from modeldyno.core.registry.windows import Window
 from modeldyno.core.stats.units import SECONDS, parse_quantity
 from modeldyno.documents import yaml_file
@@ -17,13 +17,15 @@ from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import actor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from modeldyno.core.registry.records import Task
+    from modeldyno.core.registry.records import Task, Version
     from modeldyno.interfaces.registry import Registry
 
 _DAY = 86400.0
+_PAGE = 500
+"""Models that are read at once."""
 
 
 def find_policy(registry: Registry, name: str) -> Policy:
@@ -52,6 +54,36 @@ def policy_of(registry: Registry, task: Task) -> Policy:
     """
     version = registry.version(VersionName(model=task.model, number=task.number))
     return find_policy(registry, version.policy)
+
+
+def tasks_missing_on(registry: Registry, target: str) -> Iterator[Task]:
+    """Yield the measurements that the policies want on a target and that were never queued for it.
+
+    Of each model, the newest version and those with an alias are wanted, unless they were registered without
+    measurements.
+    """
+    queued = registry.asked_for(target)
+    policies: dict[str, Policy] = {}
+    for version in current_versions(registry):
+        if (version.model, version.number) not in queued.versions:
+            continue
+        if version.policy not in policies:
+            policies[version.policy] = find_policy(registry, version.policy)
+        for variant in registry.variants(version):
+            if variant.usable:
+                tasks = profile_tasks(variant, policies[version.policy], target, version)
+                yield from (task for task in tasks if task.key not in queued.keys)
+
+
+def current_versions(registry: Registry) -> Iterator[Version]:
+    """Yield of each model the newest version and those with an alias."""
+    before = ""
+    while entries := registry.models(limit=_PAGE, before=before):
+        for entry in entries:
+            yield entry.newest
+            for number in sorted({*entry.aliases.values()} - {entry.newest.number}):
+                yield registry.version(VersionName(model=entry.name, number=number))
+        before = entries[-1].mark
 
 
 def read_policy(path: Path) -> Policy:

@@ -58,12 +58,8 @@ def push_version(registry: Registry, name: str, *, to: str | None = None) -> Pus
     """Write the fresh figures of a version to MLflow: of each target, the variant of the highest rate.
 
     A version that came from MLflow is found by where it came from, another by its digest; else a version is
-    made of the same name, whose source names ours. Tags of earlier figures are replaced.
-
-    Args:
-        registry: with the figures.
-        name: of the version.
-        to: ``mlflow:URI`` or ``mlflow:DIR``; by default the store of MLFLOW_TRACKING_URI.
+    made of the same name, whose source names ours. Tags of earlier figures are replaced. The store is
+    ``mlflow:URI`` or ``mlflow:DIR``, by default that of MLFLOW_TRACKING_URI.
 
     Raises:
         RequestError: there is no such version, or MLflow cannot use the store.

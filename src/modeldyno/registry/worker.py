@@ -23,8 +23,7 @@ from modeldyno.identity import new_identity
 from modeldyno.interfaces.registry import Outcome
 from modeldyno.registry import canary, execute, webhooks
 from modeldyno.registry.figures import repeat_tasks
-from modeldyno.registry.first_look import tasks_missing_on
-from modeldyno.registry.policies import policy_of
+from modeldyno.registry.policies import policy_of, tasks_missing_on
 from modeldyno.registry.targets import CPU, devices_here, software_here, target_here
 from modeldyno.runtime.interrupts import counted_interrupts
 

@@ -90,14 +90,8 @@ def default_point(
 ) -> Point:
     """Return the point that others are compared with: the settings, or else the backend's defaults.
 
-    An axis without a known default is left out, and so are loads.
-
-    Args:
-        space: the axes.
-        backend: its name.
-        knobs: those of the backend.
-        settings: what was set.
-        check: raises RequestError where knobs exclude each other, so that one is not what it usually is.
+    An axis without a known default is left out, and so are loads. `check` raises RequestError where knobs
+    exclude each other, so that one is not what it usually is.
     """
     table = {knob.name: knob for knob in knobs}
     values: Point = {}

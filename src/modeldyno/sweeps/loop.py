@@ -364,12 +364,7 @@ def run_study(
 ) -> tuple[Study, bool]:
     """Run a study to its end or an interruption; return it, and whether it was interrupted.
 
-    Args:
-        study: new, or resumed.
-        store: whether the study and the Results are saved.
-        watch: called with every event.
-        force: continue although the model or the hardware has changed.
-        rooms: returns the executor of a Job; child processes by default.
+    The arguments are those of `run_trials`; with `store` the study and the Results are saved.
 
     Raises:
         RequestError, MissingExtra, StaleStudy, RunFailed: as `loop.run_trials` does.

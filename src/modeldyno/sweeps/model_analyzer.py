@@ -44,11 +44,7 @@ OWN = frozenset(
 
 
 def read_model_analyzer(path: Path, model: str = "") -> TranslatedSweep:
-    """Translate a configuration file of Model Analyzer.
-
-    Args:
-        path: the file.
-        model: the model to sweep instead of those that it names.
+    """Translate a configuration file of Model Analyzer; `model` is swept instead of those that it names.
 
     Raises:
         RequestError: it cannot be read, has a key that Model Analyzer does not know, or names no model.
@@ -83,11 +79,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def translate(config: Mapping[str, Any], *, model: str = "") -> TranslatedSweep:
-    """Translate a configuration of Model Analyzer, as its YAML is read.
-
-    Args:
-        config: key to value.
-        model: the model to sweep instead of those that it names.
+    """Translate the keys of a configuration of Model Analyzer; `model` is swept instead of those in it.
 
     Raises:
         RequestError: it has a key that Model Analyzer does not know, or names no model.

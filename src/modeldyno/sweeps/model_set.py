@@ -11,9 +11,9 @@ from modeldyno.errors import RequestError, UnknownName
 from modeldyno.sweeps.schema import KEYS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from modeldyno.core.study.study import Budget
+    from modeldyno.core.study.study import Budget, Study
 
 MODELS = "models"
 """The key of a sweep file, and what it may not stand beside."""
@@ -64,15 +64,12 @@ def _of_model(config: FileConfig, common: FileConfig, name: str, below: Mapping[
     return FileConfig(tree=dict(below), lines=lines, origin=config.origin).over(common)
 
 
-def share_of_budget(budget: Budget, *, spent: float, trials: int, left: int) -> Budget:
-    """Return the budget of the next model: an equal share of what is left.
+def share_of_budget(budget: Budget, spent: float, done: Sequence[Study], number: int) -> Budget:
+    """Return the budget of the next of so many models: an equal share of what is left.
 
-    Args:
-        budget: of all models.
-        spent: seconds so far.
-        trials: measurements so far.
-        left: models that are still to be swept, the next one included.
+    That is what the seconds spent and the measurements of the studies that are done leave of the budget.
     """
+    trials, left = sum(len(study.measured) for study in done), number - len(done)
     time = None if budget.max_time is None else max(1.0, (budget.max_time - spent) / left)
     most = None if budget.max_trials is None else max(1, math.ceil((budget.max_trials - trials) / left))
     return replace(budget, max_time=time, max_trials=most)

@@ -199,9 +199,12 @@ def canonical_name(name: str, knobs: Iterable[Knob]) -> str:
 
 
 def _parse_size(axis: str, value: KnobValue) -> int:
-    """Return a dimension's size, checked."""
+    return _whole_number(f"dimension {axis} of the inputs", value)
+
+
+def _whole_number(what: str, value: KnobValue) -> int:
     if isinstance(value, bool | str) or value < 1 or value != int(value):
-        raise RequestError(f"The dimension {axis} of the inputs takes whole numbers from 1, not {value}.")
+        raise RequestError(f"The {what} takes whole numbers from 1, not {value}.")
     return int(value)
 
 
@@ -229,14 +232,8 @@ def _load_at(load: Load | None, backend: str, point: Mapping[str, KnobValue]) ->
         )
         result = replace(result, arrivals=arrivals, rate=float(rate), trace=None)
     if "concurrency" in requested:
-        result = replace(result, concurrency=_parse_concurrency(requested["concurrency"]))
+        result = replace(result, concurrency=_whole_number("axis concurrency", requested["concurrency"]))
     return result
-
-
-def _parse_concurrency(value: KnobValue) -> int:
-    if isinstance(value, bool | str) or value < 1 or value != int(value):
-        raise RequestError(f"The axis concurrency takes whole numbers from 1, not {value}.")
-    return int(value)
 
 
 def _probes_for(job: Job, backend: str) -> tuple[str, ...]:

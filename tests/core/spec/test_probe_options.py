@@ -1,6 +1,14 @@
 from __future__ import annotations
 
-from modeldyno.core.spec.probe_options import Observation, evaluation_name, is_evaluation
+import pytest
+
+from modeldyno.core.spec.probe_options import (
+    Observation,
+    check_evaluations,
+    evaluation_name,
+    is_evaluation,
+)
+from modeldyno.errors import RequestError
 
 
 def test_names_that_no_module_has_are_found() -> None:
@@ -22,3 +30,13 @@ def test_the_label_may_be_looked_for_among_any_number_of_outputs() -> None:
     assert [is_evaluation(name) for name in ("top_3", "top_5", "f1", "top_1", "top_0", "top_x")] == [
         True, True, True, False, False, False,
     ]  # fmt: skip
+
+
+def test_an_unknown_evaluation_and_data_that_nothing_evaluates_are_refused() -> None:
+    """Data need the name of an evaluation; a name needs no data here."""
+    check_evaluations(("accuracy", "top_3"))
+    check_evaluations((), needed=False)
+    with pytest.raises(RequestError, match=r"evaluation 'accurazy'.*accuracy"):
+        check_evaluations(("accurazy",))
+    with pytest.raises(RequestError, match="`data` has no effect without `evaluate`"):
+        check_evaluations((), needed=True)

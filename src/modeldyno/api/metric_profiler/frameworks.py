@@ -74,10 +74,6 @@ def _class_name(model: Any, package: str, name: str) -> bool:
     )
 
 
-def _device_setting(device: Device) -> dict[str, Any]:
-    return {"device": str(device)}
-
-
 def class_numbers(labels: Any, outputs: Any) -> Any:
     """Return labels as numbers of classes, (samples,).
 
@@ -234,16 +230,11 @@ def _file_settings(device: Device) -> dict[str, Any]:
     return {}
 
 
-def _file_buffers(path: Any, example: Any) -> Callable[[str], float]:
-    del example
-    return _described_buffers(load_file(path))
-
-
 TORCH = Framework(
     claims=lambda model: _class_name(model, "torch", "Module"),
     evaluating=_torch_evaluation,
     call=_plain_call,
-    settings=_device_setting,
+    settings=lambda device: {"device": str(device)},
     buffer_bytes=_torch_buffers,
 )
 KERAS = Framework(
@@ -258,7 +249,7 @@ FILE = Framework(
     evaluating=_opened_file,
     call=_file_call,
     settings=_file_settings,
-    buffer_bytes=_file_buffers,
+    buffer_bytes=lambda path, _: _described_buffers(load_file(path)),
 )
 _FRAMEWORKS = (KERAS, TORCH, FILE)  # a layer of Keras on PyTorch is a module, too
 _CALLABLE = Framework(

@@ -107,12 +107,11 @@ class Metric(StatusKey):
         return self.value
 
 
-class _BuiltIn(Metric):
-    """A metric whose words stand in class attributes."""
+class _Described(Metric):
+    """A metric whose words stand in an attribute."""
 
-    _texts: ClassVar[tuple[str, str]]
-    _scales: ClassVar[tuple[tuple[float, str], ...]] = ((1, ""),)
-    """Divisors from the largest one, each with its unit; the last one serves smaller values."""
+    _texts: tuple[str, str]
+    """Its name for people, and what it is."""
 
     def description(self) -> str:
         """Return what it is, in a sentence."""
@@ -121,6 +120,13 @@ class _BuiltIn(Metric):
     def friendly_name(self) -> str:
         """Return its name for people."""
         return self._texts[0]
+
+
+class _BuiltIn(_Described):
+    """A metric of which fewer is better, shown in a unit of its size."""
+
+    _scales: ClassVar[tuple[tuple[float, str], ...]] = ((1, ""),)
+    """Divisors from the largest one, each with its unit; the last one serves smaller values."""
 
     def get_comparative(self) -> Comparative | str:
         """Return how two values are compared."""
@@ -202,22 +208,15 @@ class LayerwiseData(StatusKey):
     NAME = "layerwise_data"
 
 
-class EvalMetric(Metric):
+class EvalMetric(_Described):
     """What an evaluation function returned."""
 
     NAME = "eval_metric"
+    _texts = ("Evaluation Metric", "What the evaluation of the model on the data gave")
 
     def __init__(self, unit_name: str = "", comparative: Comparative | str = Comparative.DIFF) -> None:
         super().__init__()
         self._unit, self._comparative = unit_name, Comparative.parse(comparative)
-
-    def description(self) -> str:
-        """Return what it is, in a sentence."""
-        return "What the evaluation of the model on the data gave"
-
-    def friendly_name(self) -> str:
-        """Return its name for people."""
-        return "Evaluation Metric"
 
     def get_units(self) -> str:
         """Return the unit of `get_value`."""
@@ -240,12 +239,4 @@ class DynamicEvalMetric(EvalMetric):
     ) -> None:
         super().__init__(unit_name, comparative)
         self.NAME = name  # type: ignore[misc]  # an instance stands for a class of its own
-        self._description = description
-
-    def description(self) -> str:
-        """Return what it is, in a sentence."""
-        return self._description or f"{self.NAME} of the model on the data"
-
-    def friendly_name(self) -> str:
-        """Return its name for people."""
-        return self.NAME
+        self._texts = (name, description or f"{name} of the model on the data")

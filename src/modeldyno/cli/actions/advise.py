@@ -10,13 +10,11 @@ import click
 from modeldyno import codec
 from modeldyno.cli.actions import options as cli_options
 from modeldyno.cli.actions.output_options import OutputTargets, first_error
-from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
-from modeldyno.cli.actions.progress import Progress
 from modeldyno.comparison.advise import AdviseOptions, advise
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.spec.probe_options import Observation
-from modeldyno.profiling import request
 from modeldyno.profiling.run import INTERRUPTED, OK
+from modeldyno.progress import Progress
 from modeldyno.runtime.session import open_run_session
 from modeldyno.runtime.time_limit import TimeLimit
 from modeldyno.views.advice.blocks import advice, sentence
@@ -27,8 +25,8 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.job import Job
 
 
-def run(ctx: click.Context, options: dict[str, Any]) -> None:
-    """Try optimizations of a model, and report them; exit with the code."""
+def run(**options: Any) -> int:
+    """Try optimizations of a model, and report them; return the exit code."""
     limit = TimeLimit.begin(options["max_time"])
     advise_options = AdviseOptions(
         query=Query.parse(options["metric"]),
@@ -36,31 +34,19 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         tolerance=options["tolerance"],
         space=not options["findings_only"],
     )
-    model_request = request.Request(
-        model=options["model"],
-        backend=options["backend"],
-        settings=request.parse_settings(options["settings"]),
-        inputs=options["inputs"],
+    model_request = cli_options.request_from_options(
+        options,
         plan=cli_options.plan_from_options({**options, "max_time": options["run_time"]}),
         observation=Observation(**cli_options.evaluation_from_options(options)),
-        name=options["name"],
-        trust=options["trust"],
     )
     targets = OutputTargets(json=options["json_path"], store=False)
     result, interrupted = _run_advice(model_request.job(), advise_options, limit, quiet=options["quiet"])
     problem = first_error(partial(targets.write, codec.encode_document(result)))
-    if not targets.silent:
-        with ignore_broken_pipe():
-            if options["quiet"]:
-                click.echo(sentence(result))
-            else:
-                print_blocks(*advice(result))
-            targets.print_saved(problem)
-            if interrupted:
-                click.echo("Interrupted; these are the measurements so far.")
-    if problem is not None:
-        raise problem
-    ctx.exit(INTERRUPTED if interrupted else OK)
+    headline = sentence(result) if options["quiet"] else ""
+    targets.print_report(advice(result), headline, problem=problem)
+    if interrupted and not targets.silent:
+        click.echo("Interrupted; these are the measurements so far.")
+    return INTERRUPTED if interrupted else OK
 
 
 def _run_advice(

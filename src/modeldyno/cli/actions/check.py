@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from modeldyno.cli.actions import gate_options
+from modeldyno.cli.actions.output_options import OutputTargets
 from modeldyno.comparison.gate import check_result, find_baseline, find_result
 
-if TYPE_CHECKING:
-    import click
 
-
-def run(ctx: click.Context, options: dict[str, Any]) -> None:
-    """Judge a saved result, and report it; exit with the code."""
+def run(**options: Any) -> int:
+    """Judge a saved result, and report it; return the exit code."""
     required, notes = gate_options.expand_bounds(options["require"])
-    gate_options.check_baseline(ctx)
+    gate_options.check_baseline()
     gate_options.check_output_paths(options)
     question = gate_options.compare_options_from(options)
     candidate = find_result(options["result"])
@@ -22,5 +20,5 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
     baseline = options["baseline"] and find_baseline(options["baseline"], candidate.name)
     report = check_result(candidate, constraints, question, baseline).with_notes(*notes)
     gate_options.write_verdict(report, options)
-    gate_options.print_verdict(report, quiet=options["quiet"])
-    ctx.exit(gate_options.exit_code(report))
+    gate_options.print_verdict(report, OutputTargets(store=False), quiet=options["quiet"])
+    return gate_options.exit_code(report)

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import inf
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from modeldyno.cli.actions import options as cli_options
-from modeldyno.cli.actions.output_options import OutputTargets, requested_optimizer
-from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
-from modeldyno.cli.actions.progress import Progress
+from modeldyno.cli.actions.output_options import OutputTargets, report_hint, requested_optimizer
 from modeldyno.codec import comparison as codec_comparison
 from modeldyno.comparison.explain import run_comparison
 from modeldyno.comparison.operands import resolve_operands
@@ -22,10 +17,10 @@ from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.comparison.schedule import RoundSchedule
 from modeldyno.core.result.result import Result
 from modeldyno.core.spec.probe_options import Observation
-from modeldyno.documents.write import check_format
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.profiling import request
 from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED, JudgedResult
+from modeldyno.progress import Progress
 from modeldyno.runtime.session import open_run_session
 from modeldyno.runtime.time_limit import TimeLimit
 from modeldyno.views import ViewOptions
@@ -33,15 +28,15 @@ from modeldyno.views.comparison import blocks as comparison_blocks
 from modeldyno.views.text import format_rough_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from modeldyno.core.comparison.comparison import Comparison
     from modeldyno.core.spec.job import Job
     from modeldyno.core.spec.knob import KnobValue
 
 
-def run(ctx: click.Context, options: dict[str, Any]) -> None:
-    """Compare models or results, and report it; exit with the code."""
+def run(**options: Any) -> int:
+    """Compare models or results, and report it; return the exit code."""
     limit = TimeLimit.begin(options["max_time"])
     question = CompareOptions(
         metrics=cli_options.split_names(options["metrics"]),
@@ -50,8 +45,8 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         why=not options["no_why"],
     )
     cli_options.check_order(options, "min_rounds", "max_rounds")
-    operands = resolve_operands(_requests(ctx, options), run=options["run"])
-    targets = _output_targets(options)
+    operands = resolve_operands(_requests(options), run=options["run"])
+    targets = OutputTargets.of(options, of_results=False)
     turns = RoundSchedule(
         side_count=len(operands),
         first=min(options["min_rounds"], options["max_rounds"]),
@@ -70,29 +65,24 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
     report_comparison(
         comparison_result, targets, everything=options["everything"], quiet=options["quiet"], kept=is_stored
     )
-    ctx.exit(INTERRUPTED if interrupted else exit_code(comparison_result, options["fail_on"]))
+    return INTERRUPTED if interrupted else exit_code(comparison_result, options["fail_on"])
 
 
-def _requests(ctx: click.Context, options: dict[str, Any]) -> list[request.Request]:
+def _requests(options: dict[str, Any]) -> list[request.Request]:
     """Build one request per side; they differ only in the model, its own knobs and its own inputs."""
     plan = {**options, "max_time": options["run_time"]}
-    shared = request.Request(
+    shared = cli_options.request_from_options(
+        options,
         model="",
-        backend=options["backend"],
-        settings={},
-        inputs=options["inputs"],
         probes=cli_options.split_names(options["probes"]),
-        percentiles=options["percentiles"],
         plan=cli_options.plan_from_options(plan),
         inspection=request.make_inspection(
-            mode=options["mode"], optimizer=requested_optimizer(ctx), modules=False
+            mode=options["mode"], optimizer=requested_optimizer(), modules=False
         ),
         observation=Observation(
             **cli_options.functions_from_options(options), **cli_options.evaluation_from_options(options)
         ),
-        trust=options["trust"],
     )
-    shared_settings = request.parse_settings(options["settings"])
     own_settings = [request.parse_settings(options[name]) for name in ("baseline_set", "candidate_set")]
     own_inputs = [options[name] for name in ("baseline_input", "candidate_input")]
     models = (options["baseline"], options["candidate"], *options["more"])
@@ -100,25 +90,17 @@ def _requests(ctx: click.Context, options: dict[str, Any]) -> list[request.Reque
         replace(
             shared,
             model=model,
-            settings=_merge_settings(shared_settings, own_settings[min(index, 1)]),
+            settings=_merge_settings(shared.settings, own_settings[min(index, 1)]),
             inputs=(*options["inputs"], *own_inputs[min(index, 1)]),
         )
         for index, model in enumerate(models)
     ]
 
 
-def _merge_settings(shared: dict[str, KnobValue], own: dict[str, KnobValue]) -> dict[str, KnobValue]:
+def _merge_settings(shared: Mapping[str, KnobValue], own: Mapping[str, KnobValue]) -> dict[str, KnobValue]:
     if duplicates := shared.keys() & own.keys():
         raise RequestError(f"{min(duplicates)} is set for both sides and for one of them; remove one.")
     return {**shared, **own}
-
-
-def _output_targets(options: dict[str, Any]) -> OutputTargets:
-    """Check before measuring that the outputs can be stored and written."""
-    targets = OutputTargets.of(options)
-    if targets.report:
-        check_format(Path(targets.report))
-    return targets
 
 
 def _run(
@@ -164,25 +146,8 @@ def store_comparison(comparison: Comparison, targets: OutputTargets) -> None:
 def report_comparison(
     comparison: Comparison, targets: OutputTargets, *, everything: bool, quiet: bool, kept: bool
 ) -> None:
-    """Write and print a comparison.
-
-    Args:
-        comparison: the comparison.
-        targets: where its document and its report go.
-        everything: also show what is equal in both.
-        quiet: print only the verdict.
-        kept: whether it is in the store.
-    """
+    """Write and print a comparison, with `everything` also what is equal in both; `kept` is in the store."""
     problem = targets.write_both(comparison, codec_comparison.encode(comparison))
-    if not targets.silent:
-        with ignore_broken_pipe():
-            blocks = comparison_blocks.blocks(comparison, ViewOptions(verbose=everything))
-            print_blocks(*(blocks[:1] if quiet else blocks))
-            if kept and not quiet:
-                click.echo(
-                    f"Stored as {comparison.id}; for a report: "
-                    f"modeldyno report {comparison.id[:6]} -o compared.html"
-                )
-            targets.print_saved(problem)
-    if problem is not None:
-        raise problem
+    blocks = comparison_blocks.blocks(comparison, ViewOptions(verbose=everything))
+    hints = [report_hint(comparison, "compared.html")] if kept and not quiet else []
+    targets.print_report(blocks[:1] if quiet else blocks, hints=hints, problem=problem)

@@ -6,14 +6,13 @@ import sys
 import time
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from modeldyno import codec, plugins
 from modeldyno.cli.actions.output_options import OutputTargets
-from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
+from modeldyno.cli.actions.printing import ignore_broken_pipe
 from modeldyno.environment.devices import read_devices
 from modeldyno.errors import RequestError
 from modeldyno.views import devices as view
@@ -32,15 +31,10 @@ def run(period: float | None, json_path: str | None) -> None:
     if period is not None:
         _watch(period, json_path)
         return
-    targets = OutputTargets(json=json_path, store=False)
-    if json_path not in {None, "-"}:
-        codec.check_directory(Path(str(json_path)))
+    targets = OutputTargets.of_document(json_path)
     reading = read_devices()
     targets.write(codec.encode_document(_document(reading)))
-    if not targets.silent:
-        with ignore_broken_pipe():
-            print_blocks(*view.blocks(reading))
-            targets.print_saved()
+    targets.print_report(view.blocks(reading))
 
 
 def _watch(period: float, json_path: str | None) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import Any
 
+from modeldyno.cli.actions.options import request_from_options
 from modeldyno.cli.actions.output_options import OutputTargets
-from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
-from modeldyno.cli.actions.progress import Progress
 from modeldyno.comparison.calibrate import (
     FEWEST_PROCESSES,
     PLAN,
@@ -16,29 +16,19 @@ from modeldyno.comparison.calibrate import (
     run_against_itself,
 )
 from modeldyno.core.comparison.build import parse_max_regressions
-from modeldyno.profiling import request
 from modeldyno.profiling.run import JudgedResult
+from modeldyno.progress import Progress
 from modeldyno.runtime.session import open_run_session
 from modeldyno.runtime.time_limit import TimeLimit
 from modeldyno.views.text import format_rough_duration
 
-if TYPE_CHECKING:
-    import click
 
-
-def run(ctx: click.Context, options: dict[str, Any]) -> None:
+def run(**options: Any) -> None:
     """Run a model against itself, and report how often a gate errs here."""
     limit = TimeLimit.begin(options["budget"], "budget")
     smallest = parse_max_regressions(options["regressions"])
-    job = request.Request(
-        model=options["model"] or SPECIMEN,
-        backend=options["backend"],
-        settings=request.parse_settings(options["settings"]),
-        inputs=options["inputs"],
-        probes=("latency",),
-        plan=PLAN,
-        name=options["name"],
-        trust=options["trust"],
+    job = request_from_options(
+        options, model=options["model"] or SPECIMEN, probes=("latency",), plan=PLAN
     ).job()
     options["tags"] = (*options["tags"], TAG)
     targets = OutputTargets.of(options)
@@ -50,11 +40,4 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         result = run_against_itself(job, bench, budget=options["budget"])
     problem = targets.keep(JudgedResult(result=result))
     checkup = check_machine(result, smallest=smallest)
-    if not targets.silent:
-        head, *rest = checkup.blocks()
-        with ignore_broken_pipe():
-            print_blocks(head, *([] if options["quiet"] else rest))
-            targets.print_saved(problem)
-    if problem is not None:
-        raise problem
-    ctx.exit(0)
+    targets.print_report(islice(checkup.blocks(), 1 if options["quiet"] else None), problem=problem)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from modeldyno.cli.actions.output_options import OutputTargets
-from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
-from modeldyno.cli.actions.progress import Progress
+from modeldyno.cli.actions.options import request_from_options
+from modeldyno.cli.actions.output_options import OutputTargets, report_hint
 from modeldyno.codec import explanation as codec_explanation
 from modeldyno.core.load.explanation import ECHO
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.documents.lookup import find_any
-from modeldyno.documents.write import check_format
 from modeldyno.errors import RequestError
 from modeldyno.loadtest.explanation import (
     ExplainOptions,
@@ -25,9 +21,9 @@ from modeldyno.loadtest.explanation import (
     plan_explanation,
     results_of,
 )
-from modeldyno.profiling.request import Request, parse_settings
 from modeldyno.profiling.resolve_model import names_model
 from modeldyno.profiling.run import FAILED, INTERRUPTED, OK, JudgedResult
+from modeldyno.progress import Progress
 from modeldyno.views import ViewOptions
 from modeldyno.views.load import explanation as view
 from modeldyno.views.text import format_rough_duration
@@ -37,11 +33,9 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
 
 
-def run(ctx: click.Context, options: dict[str, Any]) -> None:
-    """Explain a model, a result or two, and report it; exit with the code."""
-    targets = OutputTargets.of(options)
-    if targets.report:
-        check_format(Path(targets.report))
+def run(**options: Any) -> int:
+    """Explain a model, a result or two, and report it; return the exit code."""
+    targets = OutputTargets.of(options, of_results=False)
     model, candidate = options["model"], options["candidate"]
     measured = names_model(model)
     if measured and candidate is not None:
@@ -58,21 +52,20 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         if candidate is not None:
             baseline, results = results, results_of(find_any(candidate))
         explanation = explain_results(results, baseline, statistic=options["statistic"])
-    _report(explanation, targets, options, kept=measured and targets.store)
-    ctx.exit(INTERRUPTED if explanation.interrupted else FAILED if explanation.failures else OK)
+    problem = targets.write_both(explanation, codec_explanation.encode(explanation))
+    blocks = view.blocks(explanation, ViewOptions(verbose=options["verbose"]))
+    kept = measured and targets.store and not options["quiet"]
+    targets.print_report(
+        islice(blocks, 1 if options["quiet"] else None),
+        hints=[report_hint(explanation, "explained.html")] if kept else [],
+        problem=problem,
+    )
+    return INTERRUPTED if explanation.interrupted else FAILED if explanation.failures else OK
 
 
 def _measure(options: dict[str, Any], targets: OutputTargets, baseline: dict[str, Result]) -> Explanation:
     planned = plan_explanation(
-        Request(
-            model=options["model"],
-            backend=options["backend"],
-            settings=parse_settings(options["settings"]),
-            inputs=options["inputs"],
-            plan=Plan(),
-            name=options["name"],
-            trust=options["trust"],
-        ),
+        request_from_options(options, plan=Plan()),
         ExplainOptions(
             load=load_of(options["concurrency"], options["rate"]),
             rounds=options["rounds"],
@@ -89,19 +82,3 @@ def _measure(options: dict[str, Any], targets: OutputTargets, baseline: dict[str
             targets.store_only(JudgedResult(result=result))
     targets.store_conclusion(explanation)
     return explanation
-
-
-def _report(explanation: Explanation, targets: OutputTargets, options: dict[str, Any], *, kept: bool) -> None:
-    problem = targets.write_both(explanation, codec_explanation.encode(explanation))
-    if not targets.silent:
-        with ignore_broken_pipe():
-            blocks = list(view.blocks(explanation, ViewOptions(verbose=options["verbose"])))
-            print_blocks(*(blocks[:1] if options["quiet"] else blocks))
-            if kept and not options["quiet"]:
-                click.echo(
-                    f"Stored as {explanation.id}; for a report: "
-                    f"modeldyno report {explanation.id[:6]} -o explained.html"
-                )
-            targets.print_saved(problem)
-    if problem is not None:
-        raise problem

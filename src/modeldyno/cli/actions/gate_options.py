@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from modeldyno import codec, plugins
 from modeldyno.cli.actions import options as cli_options
-from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
+from modeldyno.cli.actions.printing import ignore_broken_pipe
 from modeldyno.comparison.calibrate import describe_stored_calibration, find_calibration_run
 from modeldyno.core.comparison.build import CompareOptions, parse_max_regressions
 from modeldyno.core.metrics.constraints import Verdict
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from modeldyno.cli.actions.output_options import OutputTargets
     from modeldyno.core.comparison.gate_report import GateReport
+    from modeldyno.errors import ModelDynoError
     from modeldyno.profiling.run import JudgedResult
 
 CODES = {Verdict.HELD: OK, Verdict.BROKEN: BROKEN, Verdict.UNDECIDED: UNDECIDED}
@@ -80,12 +81,13 @@ _BASELINE_ONLY = {"metrics": "--metric", "regressions": "--max-regression"}
 """Options that only apply with a baseline."""
 
 
-def check_baseline(ctx: click.Context) -> None:
+def check_baseline() -> None:
     """Refuse options that have no effect without a baseline.
 
     Raises:
         RequestError: such an option was given without --baseline.
     """
+    ctx = click.get_current_context()
     for name, flag in _BASELINE_ONLY.items():
         if ctx.params["baseline"] is None and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise RequestError(f"{flag} needs a baseline to compare with; name one with --baseline.")
@@ -130,23 +132,16 @@ def write_verdict(report: GateReport, options: Mapping[str, Any]) -> None:
                 stream.write(render_comment(report))
 
 
-def print_verdict(report: GateReport, *, quiet: bool) -> None:
-    """Print the verdict."""
-    with ignore_broken_pipe():
-        if quiet:
-            click.echo(gate.sentence(report))
-        else:
-            print_blocks(*gate.blocks(report))
+def print_verdict(
+    report: GateReport, targets: OutputTargets, *, quiet: bool, problem: ModelDynoError | None = None
+) -> None:
+    """Print the verdict; a problem with the targets is raised at the end."""
+    targets.print_report(gate.blocks(report), gate.sentence(report) if quiet else "", problem=problem)
 
 
 def exit_code(report: GateReport) -> int:
     """Return the exit code of a gate."""
     return FAILED if report.result.failures else CODES[report.verdict]
-
-
-def with_judgements(report: GateReport, outcome: JudgedResult) -> GateReport:
-    """Add the judgements of the requested bounds, and their doubts."""
-    return replace(report, result=outcome.result, judgements=outcome.judgements)
 
 
 def selected_model(options: Mapping[str, Any]) -> str:

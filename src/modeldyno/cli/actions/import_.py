@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
-
 from modeldyno.cli.actions.output_options import OutputTargets, verdict_line
-from modeldyno.cli.actions.printing import ignore_broken_pipe, print_result
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.documents import import_
 from modeldyno.profiling.run import judge_result
+from modeldyno.views import ViewOptions, overview
 
 
-def run(ctx: click.Context, options: dict[str, Any]) -> None:
-    """Import the measurements of a file, and report them; exit with the code."""
+def run(**options: Any) -> int:
+    """Import the measurements of a file, and report them; return the exit code."""
     constraints = tuple(map(Constraint.parse, options["require"]))
     targets = OutputTargets.of(options)
     outcomes = [
@@ -23,14 +21,8 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
     if len(outcomes) > 1:
         targets.refuse_report(f"{options['file']} has {len(outcomes)} loads, and a report shows one")
     problem = targets.keep(*outcomes)
-    if not targets.silent:
-        with ignore_broken_pipe():
-            if options["quiet"] or len(outcomes) > 1:
-                for outcome in outcomes:
-                    click.echo(f"{outcome.result.id}  {verdict_line(outcome)}")
-            else:
-                print_result(outcomes[0].result, outcomes[0].judgements)
-            targets.print_saved(problem)
-    if problem is not None:
-        raise problem
-    ctx.exit(max(outcome.exit_code for outcome in outcomes))
+    brief = options["quiet"] or len(outcomes) > 1
+    lines = (f"{outcome.result.id}  {verdict_line(outcome)}" for outcome in outcomes)
+    blocks = overview(outcomes[0].result, ViewOptions(judgements=outcomes[0].judgements))
+    targets.print_report(blocks, "\n".join(lines) if brief else "", problem=problem)
+    return max(outcome.exit_code for outcome in outcomes)

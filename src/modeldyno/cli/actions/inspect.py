@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modeldyno import views
+from modeldyno.cli.actions.options import request_from_options
 from modeldyno.cli.actions.output_options import OutputTargets, requested_optimizer, verdict_line
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks, print_result
-from modeldyno.cli.actions.progress import Progress
 from modeldyno.core.comparison.shared_inputs import name_refusing_side
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.errors import InputRefused, RequestError
-from modeldyno.profiling import request
+from modeldyno.profiling.request import make_inspection
 from modeldyno.profiling.run import INTERRUPTED, run_request
+from modeldyno.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -22,12 +23,13 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
     from modeldyno.core.spec.job import Job
     from modeldyno.errors import ModelDynoError
+    from modeldyno.profiling.request import Request
     from modeldyno.profiling.run import JudgedResult
 
 
-def run(ctx: click.Context, options: dict[str, Any]) -> None:
-    """Analyse a model or two, and report it; exit with the code."""
-    options["optimizer"] = requested_optimizer(ctx)
+def run(**options: Any) -> int:
+    """Analyse a model or two, and report it; return the exit code."""
+    options["optimizer"] = requested_optimizer()
     own_inputs = [options["baseline_input"], options["candidate_input"]]
     if any(own_inputs) and options["other"] is None:
         raise RequestError(
@@ -43,25 +45,23 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
     code = max(outcome.exit_code for outcome in outcomes)
     if len(outcomes) > 1 and not options["table"]:
         _compare([outcome.result for outcome in outcomes], targets, options)
-        ctx.exit(code)
+        return code
     problem = targets.keep(*outcomes)
     with ignore_broken_pipe():
         _print_outcomes(outcomes, targets, options, problem)
     if problem is not None:
         raise problem
-    ctx.exit(code)
+    return code
 
 
-def _request(
-    options: dict[str, Any], model: str, name: str | None, own_inputs: tuple[str, ...]
-) -> request.Request:
-    return request.Request(
+def _request(options: dict[str, Any], model: str, name: str | None, own_inputs: tuple[str, ...]) -> Request:
+    return request_from_options(
+        options,
         model=model,
-        settings=request.parse_settings(options["settings"]),
         inputs=(*options["inputs"], *own_inputs),
         probes=("static",),
         plan=Plan(timeout=options["timeout"], memory_limit=options["memory_limit"]),
-        inspection=request.make_inspection(
+        inspection=make_inspection(
             mode=options["mode"],
             optimizer=options["optimizer"],
             vary=options["vary"],
@@ -69,12 +69,11 @@ def _request(
             memory=options["memory"],
         ),
         name=name,
-        trust=options["trust"],
     )
 
 
 def _measure_all(
-    requests: Iterable[request.Request], jobs: Sequence[Job], progress: Progress
+    requests: Iterable[Request], jobs: Sequence[Job], progress: Progress
 ) -> Iterator[JudgedResult]:
     for side, model_request in enumerate(requests):
         try:

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +14,9 @@ import click
 from click.core import ParameterSource
 
 from modeldyno.cli.actions import options as cli_options
-from modeldyno.cli.actions.output_options import OutputTargets
-from modeldyno.cli.actions.printing import ignore_broken_pipe, print_costs
+from modeldyno.cli.actions.output_options import OutputTargets, report_hint
+from modeldyno.cli.actions.printing import print_blocks
 from modeldyno.cli.actions.profile import print_outcome
-from modeldyno.cli.actions.progress import Progress
 from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.capacity_steps import SearchEnd
 from modeldyno.core.load.endpoint_url import parse_headers
@@ -31,11 +31,12 @@ from modeldyno.documents.live_loads import show_loads
 from modeldyno.documents.write import check_format
 from modeldyno.errors import RequestError
 from modeldyno.kinds import kind_of
+from modeldyno.loadtest import series as loads
 from modeldyno.loadtest.replicas import CostAnswer, CostOptions
-from modeldyno.loadtest.series import headers_in_environment
 from modeldyno.options import LOAD
 from modeldyno.profiling import request
 from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED, run_request
+from modeldyno.progress import Progress
 from modeldyno.views.load import page as load_page
 from modeldyno.views.text import count, format_rough_duration
 
@@ -45,16 +46,17 @@ if TYPE_CHECKING:
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
 
 
-def run(ctx: click.Context, options: dict[str, Any]) -> None:
-    """Load-test a model at one load or several, and report it; exit with the code."""
+def run(**options: Any) -> int:
+    """Load-test a model at one load or several, and report it; return the exit code."""
+    ctx = click.get_current_context()
     targets = OutputTargets.of(options)
     planned = CostOptions.parse(options["demand"], options["price"])
-    ctx.with_resource(headers_in_environment(_read_headers(options["headers"])))
+    ctx.with_resource(loads.headers_in_environment(_read_headers(options["headers"])))
     if options["resume"] is not None or options["rerank"] is not None:
-        ctx.exit(_go_on(ctx, targets, planned, options))
+        return _go_on(ctx, targets, planned, options)
     if options["model"] is None:
         raise RequestError("A load needs a MODEL; see modeldyno load --help.")
-    steps = _parse_concurrency(options["concurrency"])
+    steps = parse_ladder(options["concurrency"]) if options["concurrency"] else ()
     model_request = _request(options, steps[0] if steps else None)
     if len(steps) > 1 and options["find_load"]:
         raise RequestError(
@@ -66,7 +68,15 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
             check_format(Path(targets.report))
         if options["records"]:
             raise RequestError("--records holds the requests of one load; drop it, or measure one load.")
-        ctx.exit(_measure_series(_begin(model_request, steps, options), targets, planned, options))
+        limits = {name: options[name] for name in ("most", "measurements")}
+        series: LoadCurve | Capacity = (
+            loads.begin_search(model_request, **limits)
+            if options["find_load"]
+            else loads.begin_curve(
+                model_request, steps, until_plateau=ends_at_plateau(options["concurrency"])
+            )
+        )
+        return _measure_series(series, targets, planned, options)
     with show_loads(enabled=targets.store) as live:
         with Progress(quiet=options["quiet"]) as progress:
             outcome = run_request(model_request, watch=live.follow(progress.watch))
@@ -75,20 +85,10 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         live.end(outcome.result)
     print_outcome(outcome, targets, options, problem)
     if not (targets.silent or options["quiet"]):
-        print_costs(provided)
+        print_blocks(*provided.blocks())
     if problem is not None:
         raise problem
-    ctx.exit(outcome.exit_code)
-
-
-def _begin(
-    model_request: request.Request, steps: tuple[int, ...], options: dict[str, Any]
-) -> LoadCurve | Capacity:
-    from modeldyno.loadtest import series as loads  # noqa: PLC0415 - one load needs none of it
-
-    if options["find_load"]:
-        return loads.begin_search(model_request, most=options["most"], measurements=options["measurements"])
-    return loads.begin_curve(model_request, steps, until_plateau=ends_at_plateau(options["concurrency"]))
+    return outcome.exit_code
 
 
 # --- several loads ---------------------------------------------------------------------------------
@@ -151,13 +151,11 @@ def _measure_series(
     series: LoadCurve | Capacity, targets: OutputTargets, planned: CostOptions, options: dict[str, Any]
 ) -> int:
     """Measure the loads of a new or resumed series, and store each before the next; return the exit code."""
-    from modeldyno.loadtest.series import measure_loads  # noqa: PLC0415 - one load needs none of it
-
     begun, emission = series, Emission.parse(options["carbon"], options["power"])
     if next_load(series) is not None and not (targets.silent or options["quiet"]):
         click.echo(_describe_duration(series))
     with Progress(quiet=options["quiet"]) as progress, show_loads(enabled=targets.store) as live:
-        for outcome, latest in measure_loads(
+        for outcome, latest in loads.measure_loads(
             series, watch=live.follow(progress.watch), force=options["force"], emission=emission
         ):
             targets.store_only(outcome)
@@ -228,19 +226,9 @@ def _report_series(
 ) -> None:
     """Write and print a load series, with replicas and costs."""
     problem = targets.write_both(series, kind_of(series).encode(series, **provided.derived()))
-    if not targets.silent:
-        with ignore_broken_pipe():
-            from modeldyno.cli.actions.printing import print_blocks  # noqa: PLC0415 - only printing needs rich
-
-            blocks = [*load_page.blocks(series), *provided.blocks()]
-            print_blocks(*(filter(_is_verdict, blocks) if quiet else blocks))
-            if targets.store and not quiet:
-                click.echo(
-                    f"Stored as {series.id}; for a report: modeldyno report {series.id[:6]} -o loads.html"
-                )
-            targets.print_saved(problem)
-    if problem is not None:
-        raise problem
+    blocks = chain(load_page.blocks(series), provided.blocks())
+    hints = [report_hint(series, "loads.html")] if targets.store and not quiet else []
+    targets.print_report(filter(_is_verdict, blocks) if quiet else blocks, hints=hints, problem=problem)
 
 
 def _is_verdict(block: Block) -> bool:
@@ -249,26 +237,14 @@ def _is_verdict(block: Block) -> bool:
     return isinstance(block, Notice) and block.severity in deciding
 
 
-def _parse_concurrency(text: str | None) -> tuple[int, ...]:
-    """Parse one concurrency, or several."""
-    return parse_ladder(text) if text else ()
-
-
 def _request(options: dict[str, Any], concurrency: int | None) -> request.Request:
-    return request.Request(
-        model=options["model"],
+    return cli_options.request_from_options(
+        options,
         backend=options["backend"] or request.server_for(options["model"]),
-        settings=request.parse_settings(options["settings"]),
-        inputs=options["inputs"],
         probes=cli_options.split_names(options["probes_"]),
         load=_load(options, concurrency),
-        require=options["require"],
-        percentiles=options["percentiles"],
         plan=cli_options.plan_from_options(options),
         observation=Observation(records=options["records"] and str(Path(options["records"]).absolute())),
-        name=options["name"],
-        trust=options["trust"],
-        beside=options["beside"],
         emission=Emission.parse(options["carbon"], options["power"]),
     )
 

@@ -10,10 +10,11 @@ import click
 from click.core import ParameterSource
 
 from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.metrics.metric import canonical_statistic
-from modeldyno.core.spec import load_spec
+from modeldyno.core.metrics.metric import canonical_statistic as canonical_statistic  # noqa: PLC0414 - by name
+from modeldyno.core.spec.load_spec import parse_sequence as parse_sequence  # noqa: PLC0414 - as above
 from modeldyno.errors import RequestError
 from modeldyno.profiling import request
+from modeldyno.profiling.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,20 +27,10 @@ def parse_cores(text: str | None) -> tuple[int, ...]:
     return request.parse_cores(text or "")
 
 
-def parse_statistic(text: str) -> str:
-    """Parse the statistic of ``--target``."""
-    return canonical_statistic(text)
-
-
 def parse_percentiles(texts: tuple[str, ...]) -> tuple[str, ...]:
     """Parse each ``--percentile``: p99, several separated by commas, or a bare number."""
     names = (f"p{name}" if name[:1].isdigit() else name for name in split_names(texts))
     return tuple(dict.fromkeys(names))
-
-
-def parse_sequence(text: str | None) -> tuple[int, int] | None:
-    """Parse the length of ``--sequence``."""
-    return load_spec.parse_sequence(text)
 
 
 def plan_from_options(options: Mapping[str, Any]) -> Plan:
@@ -53,6 +44,16 @@ def plan_from_options(options: Mapping[str, Any]) -> Plan:
         return Plan(**{name: options[name] for name in _PLAN_DEFAULTS if options.get(name) is not None})
     except ValueError as error:
         raise RequestError(f"{error}.") from None
+
+
+def request_from_options(options: Mapping[str, Any], **values: Any) -> Request:
+    """Build a Request of the options that are fields of it, and of values that follow from others."""
+    same = {name: options[name] for name in _SAME_AS_FIELD if name in options}
+    return Request(**{"settings": request.parse_settings(options["settings"]), **same, **values})
+
+
+_SAME_AS_FIELD = ("model", "backend", "inputs", "require", "percentiles", "name", "trust", "beside")
+"""Options that are fields of a Request as they are."""
 
 
 def evaluation_from_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,6 +83,11 @@ def check_order(options: Mapping[str, Any], fewest: str, most: str) -> None:
     if was_given and options[fewest] > options[most]:
         low, high = (f"--{name.replace('_', '-')} {options[name]}" for name in (fewest, most))
         raise RequestError(f"{low} is more than {high}; lower the first or raise the second.")
+
+
+def split_list(text: str | None) -> tuple[str, ...]:
+    """Split text at its commas; nothing of None."""
+    return tuple(part.strip() for part in (text or "").split(",") if part.strip())
 
 
 def split_names(texts: tuple[str, ...]) -> tuple[str, ...]:

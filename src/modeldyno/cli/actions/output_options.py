@@ -15,14 +15,15 @@ import click
 from click.core import ParameterSource
 
 from modeldyno import codec, plugins
-from modeldyno.cli.actions.printing import ignore_broken_pipe, print_document
+from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks, print_document
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.errors import ModelDynoError, RequestError, StoreError
 from modeldyno.views.result.headline import headline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from modeldyno.core.report.blocks import Block
     from modeldyno.interfaces.store import Conclusion
     from modeldyno.kinds import Document
     from modeldyno.profiling.run import JudgedResult
@@ -41,8 +42,18 @@ class OutputTargets:
     """Derived data for the document of one Result, such as the replicas that a demand takes."""
 
     @classmethod
-    def of(cls, options: dict[str, Any]) -> Self:
-        """Read the options, and check before measuring that results can be stored and written."""
+    def of_document(cls, path: str | None) -> Self:
+        """Return the target of a document that is not stored, after a check that it can be written."""
+        if path not in {None, "-"}:
+            codec.check_directory(Path(str(path)))
+        return cls(json=path, store=False)
+
+    @classmethod
+    def of(cls, options: dict[str, Any], *, of_results: bool = True) -> Self:
+        """Read the options, and check before measuring that documents can be stored and written.
+
+        Fewer formats hold those that are not `of_results`.
+        """
         targets = cls(
             json=options["json_path"],
             report=options["output"],
@@ -53,7 +64,9 @@ class OutputTargets:
             if path != "-":
                 codec.check_directory(Path(path))
         if targets.report:
-            plugins.reporter_for(Path(targets.report))
+            from modeldyno.documents.write import check_format  # noqa: PLC0415 - as above
+
+            (plugins.reporter_for if of_results else check_format)(Path(targets.report))
         if targets.store:
             from modeldyno.documents.catalog import store_results  # noqa: PLC0415 - as above
 
@@ -110,17 +123,17 @@ class OutputTargets:
     def write(self, document: bytes) -> None:
         """Write a JSON document to --json: a file or standard output."""
         if self.json == "-":
-            with ignore_broken_pipe():
-                print_document(document)
+            print_document(document)
         elif self.json:
             codec.write(Path(self.json), document)
 
     def _to_json(self, outcomes: Sequence[JudgedResult]) -> None:
         """Write one Result with its derived data, or several as an array."""
+        judged = {"judgements": outcomes[0].judgements} if outcomes[0].judgements else {}
         self.write(
             codec.encode_several([outcome.result for outcome in outcomes])
             if len(outcomes) > 1
-            else codec.encode(outcomes[0].result, **_judgements(outcomes[0]), **self.derived)
+            else codec.encode(outcomes[0].result, **judged, **self.derived)
         )
 
     def _to_report(self, outcomes: Sequence[JudgedResult]) -> None:
@@ -144,6 +157,36 @@ class OutputTargets:
             if self.tags:
                 raise
             warn_not_stored(error)
+
+    def print_report(
+        self,
+        blocks: Iterable[Block],
+        headline: str = "",
+        *,
+        hints: Iterable[str] = (),
+        problem: ModelDynoError | None = None,
+    ) -> None:
+        """Print blocks, or in their place a headline, then hints and where the document was saved.
+
+        Nothing is printed where standard output is for the document.
+
+        Args:
+            blocks: the report.
+            headline: printed in its place unless empty.
+            hints: further lines.
+            problem: what kept it from being stored or written; it is raised at the end.
+        """
+        if not self.silent:
+            with ignore_broken_pipe():
+                if headline:
+                    click.echo(headline)
+                else:
+                    print_blocks(*blocks)
+                for line in hints:
+                    click.echo(line)
+                self.print_saved(problem)
+        if problem is not None:
+            raise problem
 
     def print_saved(self, problem: ModelDynoError | None = None) -> None:
         """Print where the document was saved, unless a problem kept it from that."""
@@ -175,12 +218,14 @@ def warn_not_stored(error: StoreError) -> None:
     click.echo(f"modeldyno: warning: {text}", err=True)
 
 
-def _judgements(outcome: JudgedResult) -> dict[str, Any]:
-    return {"judgements": outcome.judgements} if outcome.judgements else {}
+def report_hint(conclusion: Conclusion, file: str) -> str:
+    """Say under which id a conclusion is stored, and how it becomes a report."""
+    return f"Stored as {conclusion.id}; for a report: modeldyno report {conclusion.id[:6]} -o {file}"
 
 
-def requested_optimizer(ctx: click.Context) -> str | None:
+def requested_optimizer() -> str | None:
     """Return the requested optimizer; outside training, only if it was typed on the command line."""
+    ctx = click.get_current_context()
     typed = ctx.get_parameter_source("optimizer") is ParameterSource.COMMANDLINE
     requested: str = ctx.params["optimizer"]
     return requested if typed or ctx.params["mode"] == Mode.TRAIN else None

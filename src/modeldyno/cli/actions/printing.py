@@ -22,19 +22,6 @@ if TYPE_CHECKING:
     from modeldyno.core.metrics.constraints import Judgement
     from modeldyno.core.report.blocks import Block
     from modeldyno.core.result.result import Result
-    from modeldyno.loadtest.replicas import CostAnswer
-
-
-def print_costs(answer: CostAnswer) -> None:
-    """Print replicas and costs."""
-    with ignore_broken_pipe():
-        print_blocks(*answer.blocks())
-
-
-def print_document(data: bytes) -> None:
-    """Print a document, with terminal control characters escaped."""
-    sys.stdout.buffer.write(escape_json(data))
-    sys.stdout.buffer.flush()
 
 
 @contextmanager
@@ -45,6 +32,12 @@ def ignore_broken_pipe() -> Iterator[None]:
         sys.stdout.flush()
     except BrokenPipeError:
         silence_stdout()
+
+
+@ignore_broken_pipe()
+def print_document(data: bytes) -> None:
+    """Print a document, with terminal control characters escaped."""
+    sys.stdout.buffer.write(escape_json(data))
 
 
 def print_result(
@@ -62,6 +55,7 @@ def print_result(
         print_blocks(drop_empty_columns(numbers))
 
 
+@ignore_broken_pipe()
 def print_blocks(*blocks: Block) -> None:
     """Print report blocks."""
     plugins.terminal().print_blocks(blocks, console=_console())

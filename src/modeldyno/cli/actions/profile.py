@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,7 @@ from click.core import ParameterSource
 from modeldyno.cli.actions import gate_options
 from modeldyno.cli.actions import options as cli_options
 from modeldyno.cli.actions.output_options import OutputTargets, requested_optimizer, verdict_line
-from modeldyno.cli.actions.printing import ignore_broken_pipe, print_hint
-from modeldyno.cli.actions.progress import Progress
+from modeldyno.cli.actions.printing import ignore_broken_pipe, print_hint, print_result
 from modeldyno.comparison.gate import find_baseline, possible_names
 from modeldyno.comparison.gate import run_gate as measure_gate
 from modeldyno.core.comparison.gate_report import GateReport
@@ -24,6 +24,7 @@ from modeldyno.core.trace.carbon import Emission
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.profiling import request
 from modeldyno.profiling.run import INTERRUPTED, OK, JudgedResult, judge_result, run_request
+from modeldyno.progress import Progress
 from modeldyno.runtime.session import open_run_session
 from modeldyno.runtime.time_limit import TimeLimit
 from modeldyno.views.text import format_rough_duration
@@ -32,26 +33,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def run(ctx: click.Context, options: dict[str, Any]) -> None:
-    """Measure a model, perhaps against a baseline, and report it; exit with the code."""
+def run(**options: Any) -> int:
+    """Measure a model, perhaps against a baseline, and report it; return the exit code."""
+    ctx = click.get_current_context()
     model = gate_options.selected_model(options)
     if options["baseline"] and ctx.get_parameter_source("max_time") is ParameterSource.DEFAULT:
         options["max_time"] = PLAN.max_time
     require, notes = gate_options.expand_bounds(options["require"])
-    model_request = request.Request(
+    model_request = cli_options.request_from_options(
+        options,
         model=model,
-        backend=options["backend"],
-        settings=request.parse_settings(options["settings"]),
-        inputs=options["inputs"],
         probes=cli_options.split_names(options["probes"]),
         require=require,
-        percentiles=options["percentiles"],
         plan=cli_options.plan_from_options(options),
         inspection=request.make_inspection(
-            mode=options["mode"], optimizer=requested_optimizer(ctx), modules=False
+            mode=options["mode"], optimizer=requested_optimizer(), modules=False
         ),
         observation=Observation(
-            layers=tuple(part.strip() for part in (options["layers"] or "").split(",") if part.strip()),
+            layers=cli_options.split_list(options["layers"]),
             prompts=parse_token_counts(options["prompt"], "--prompt"),
             generated=parse_token_counts(options["generate"], "--generate"),
             trace=options["trace"] and str(Path(options["trace"]).absolute()),
@@ -59,19 +58,16 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
             **cli_options.functions_from_options(options),
             **cli_options.evaluation_from_options(options),
         ),
-        name=options["name"],
-        trust=options["trust"],
-        beside=options["beside"],
         emission=Emission.parse(options["carbon"], options["power"]),
     )
     if model_request.emission is not None and options["baseline"] is not None:
         raise RequestError("--carbon is of one result; drop it, or --baseline.")
-    gate_options.check_baseline(ctx)
+    gate_options.check_baseline()
     gate_options.check_output_paths(options)
     options["tags"] = (*options["tags"], *gate_options.baseline_tags(options))
     targets = OutputTargets.of(options)
     if options["baseline"] is not None:
-        ctx.exit(profile_against_baseline(model_request, targets, options, notes))
+        return profile_against_baseline(model_request, targets, options, notes)
     with Progress(quiet=options["quiet"]) as progress:
         outcome = run_request(model_request, in_process=options["inline"], watch=progress.watch)
     report = GateReport(result=outcome.result, judgements=outcome.judgements)
@@ -79,7 +75,7 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
     print_outcome(outcome, targets, options, problem, notes)
     if problem is not None:
         raise problem
-    ctx.exit(outcome.exit_code)
+    return outcome.exit_code
 
 
 def profile_against_baseline(
@@ -102,18 +98,14 @@ def profile_against_baseline(
         )
         report = measure_gate(baseline, job, question, GateRule(), bench, max_time=options["budget"])
     outcome = judge_result(report.result, constraints)
-    report = gate_options.with_judgements(report, outcome).with_notes(
+    report = replace(report, result=outcome.result, judgements=outcome.judgements).with_notes(
         *notes, *gate_options.error_rate_notes(report)
     )
     code = INTERRUPTED if bench.interrupted() else gate_options.exit_code(report)
     problem = (targets if code == OK else gate_options.without_baseline_tags(targets)).keep(
         outcome, further=_gate_files(report, outcome, options)
     )
-    if not targets.silent:
-        gate_options.print_verdict(report, quiet=options["quiet"])
-        targets.print_saved(problem)
-    if problem is not None:
-        raise problem
+    gate_options.print_verdict(report, targets, quiet=options["quiet"], problem=problem)
     return code
 
 
@@ -143,8 +135,6 @@ def print_outcome(
         if options["quiet"]:
             click.echo(verdict_line(outcome))
             return
-        from modeldyno.cli.actions.printing import print_result  # noqa: PLC0415 - only printing needs rich
-
         print_result(outcome.result, outcome.judgements, verbose=options["verbose"])
         print_hint(outcome.result)
         targets.print_saved(problem)

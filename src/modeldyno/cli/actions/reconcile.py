@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from modeldyno.core.load.reconciliation import Reconciliation
 
 
-def run(ctx: click.Context, options: dict[str, Any]) -> None:
+def run(**options: Any) -> None:
     """Print where each file differs from the result, and why."""
-    del ctx
     ours = find(options["result"])
     targets = OutputTargets(json=options["json_path"], store=False)
     reconciliations = [each for path in options["files"] for each in reconcile(ours, path, options["tool"])]

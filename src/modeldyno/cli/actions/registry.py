@@ -9,7 +9,8 @@ import click
 
 from modeldyno import codec, plugins
 from modeldyno.cli.actions import worker as worker_action
-from modeldyno.cli.actions.printing import print_blocks, print_document
+from modeldyno.cli.actions.output_options import OutputTargets
+from modeldyno.cli.actions.printing import print_blocks
 from modeldyno.core.registry.answer import AnswerState
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import DEFAULT
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 _STATES = {AnswerState.FOUND: OK, AnswerState.NOTHING_HOLDS: BROKEN, AnswerState.UNKNOWN: UNDECIDED}
 
 
-def add(options: Mapping[str, Any]) -> None:
+def add(**options: Any) -> None:
     """Register a model, and with ``--wait`` do what it needs."""
     request = _registration(options)
     with plugins.store() as store:
@@ -115,15 +116,11 @@ def push(name: str, to: str | None, json_path: str | None) -> None:
         )
 
 
-def update(options: Mapping[str, Any]) -> None:
+def update(name: str, metrics: Sequence[str], labels: Sequence[str], **texts: str | None) -> None:
     """Change what is said of a version."""
     with plugins.store() as store:
         version = changes.update_version(
-            store.registry,
-            options["name"],
-            texts={key: options[key] for key in ("task", "dataset", "policy")},
-            metrics=parse_metrics(options["metrics"]),
-            labels=parse_labels(options["labels"]),
+            store.registry, name, texts=texts, metrics=parse_metrics(metrics), labels=parse_labels(labels)
         )
     click.echo(clean(f"{version.name} is changed"))
 
@@ -138,24 +135,24 @@ def remove(name: str) -> None:
     click.echo(clean(f"{version.name} is removed{named}; its results stay in the store"))
 
 
-def alias(name: str, word: str | None, *, remove: bool, rollback: bool) -> None:
+def alias(name: str, alias: str | None, *, remove: bool, rollback: bool) -> None:
     """Move an alias, or list the aliases."""
     with plugins.store() as store:
         registry = store.registry
         model = registry.version(VersionName.parse(name)).model
-        if word is None:
+        if alias is None:
             _print_aliases(registry.aliases(model), model)
             moves = registry.alias_moves(model)
             print_blocks(*([lists.alias_moves(moves)] if moves else []))
             return
-        move = changes.change_alias(registry, name, word, remove=remove, rollback=rollback)
+        move = changes.change_alias(registry, name, alias, remove=remove, rollback=rollback)
     before = "" if move.before is None else f"; before, it named {model}/{move.before}"
     after = "names nothing now" if move.after is None else f"names {model}/{move.after}"
-    click.echo(clean(f"{model}@{word} {after}{before}"))
+    click.echo(clean(f"{model}@{alias} {after}{before}"))
 
 
-def history(name: str | None, verify: bool, limit: int, json_path: str | None) -> None:
-    """Show events."""
+def history(name: str | None, verify: bool, limit: int, json_path: str | None) -> int:
+    """Show events; return the exit code."""
     with plugins.store() as store:
         events = store.registry.events(subject=name, newest=limit + 1)
         broken = store.registry.first_broken_event() if verify else None
@@ -168,27 +165,33 @@ def history(name: str | None, verify: bool, limit: int, json_path: str | None) -
     if verify:
         if broken is not None:
             click.echo(f"Event {broken} was changed, or one before it is missing.", err=True)
-            raise SystemExit(BROKEN)
+            return BROKEN
         click.echo("No event was changed or left out.", err=json_path == "-")
+    return OK
 
 
-def answer(options: Mapping[str, Any]) -> None:
-    """Answer the registry's question."""
-    cost = CostOptions.parse(options["demand"], options["price"])
-    place = {key: options[key] for key in ("export", "output", "storage")}
+def answer(
+    name: str,
+    require: Sequence[str],
+    demand: str | None,
+    price: str | None,
+    on: str | None,
+    json_path: str | None,
+    **place: Any,
+) -> int:
+    """Answer the registry's question; return the exit code."""
+    cost = CostOptions.parse(demand, price)
     deployment.check_deployment(**place)
     with plugins.store() as store:
-        answered = answering.answer(
-            store.registry, options["name"], require=options["require"], cost=cost, on=options["on"]
-        )
-        if not _write_json(answered, options["json_path"]):
+        answered = answering.answer(store.registry, name, require=require, cost=cost, on=on)
+        if not _write_json(answered, json_path):
             print_blocks(*answer_view.blocks(answered))
-        if options["export"] is not None and answered.best is None:
+        if place["export"] is not None and answered.best is None:
             click.echo("Nothing is written, as no variant is known to hold.", err=True)
-        elif options["export"] is not None:
+        elif place["export"] is not None:
             for line in deployment.write_deployment(store.registry, answered, **place).lines():
-                click.echo(clean(line), err=options["json_path"] == "-")
-    raise SystemExit(_STATES[answered.state])
+                click.echo(clean(line), err=json_path == "-")
+    return _STATES[answered.state]
 
 
 def policy(name: str | None, file: str | None) -> None:
@@ -214,29 +217,23 @@ def policy(name: str | None, file: str | None) -> None:
     print_blocks(*(lists.policy(one) for one in named))
 
 
-def webhook(options: Mapping[str, Any]) -> None:
+def webhook(url: str | None, remove: int | None, send: bool, **of_added: Any) -> None:
     """Add or remove a webhook, send what is due, or list webhooks."""
     with plugins.store() as store:
         registry = store.registry
-        if options["url"]:
-            added = changes.add_webhook(
-                registry,
-                options["url"],
-                secret=options["secret"],
-                kinds=options["kinds"],
-                model=options["model"],
-            )
+        if url:
+            added = changes.add_webhook(registry, url, **of_added)
             click.echo(clean(f"Webhook {added.id} is told of {', '.join(added.kinds)}"))
-        if options["remove"] is not None:
-            registry.remove_webhook(options["remove"], actor())
-            click.echo(f"Webhook {options['remove']} is removed")
-        if options["send"]:
+        if remove is not None:
+            registry.remove_webhook(remove, actor())
+            click.echo(f"Webhook {remove} is removed")
+        if send:
             arrived, missed = webhooks.send_due(registry)
             click.echo(f"{count(arrived, 'message')} arrived, {missed} did not")
         registered, waiting = registry.webhooks(), registry.deliveries()
     if registered:
         print_blocks(lists.webhooks(registered, waiting))
-    elif not options["url"] and options["remove"] is None:
+    elif not url and remove is None:
         click.echo("There is no webhook; modeldyno registry webhook https://host/path adds one.")
 
 
@@ -354,11 +351,6 @@ def _print_aliases(aliases: Mapping[str, int], model: str) -> None:
 
 def _write_json(document: object, path: str | None) -> bool:
     """Write a document as JSON if asked to; return whether it was printed instead of anything else."""
-    if path is None:
-        return False
-    data = codec.encode_document(document)
-    if path == "-":
-        print_document(data)
-        return True
-    codec.write(Path(path), data)
-    return False
+    targets = OutputTargets(json=path, store=False)
+    targets.write(codec.encode_document(document))
+    return targets.silent

@@ -11,7 +11,7 @@ from modeldyno.documents.lookup import find_any
 from modeldyno.documents.write import write_report
 
 
-def run(options: dict[str, Any]) -> None:
+def run(**options: Any) -> None:
     """Write documents as a report."""
     pictures = options["pictures"]
     write_report(

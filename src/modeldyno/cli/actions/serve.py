@@ -23,21 +23,11 @@ _LOOK = 0.25
 """Seconds between two looks whether the server still runs."""
 
 
-def run(options: dict[str, Any]) -> None:
+def run(**options: Any) -> None:
     """Start a server, say how it is used, and wait for its end unless it is detached."""
     if sys.stderr.isatty():
         click.echo(f"starting a server for {clean(options['model'])} ...", err=True)
-    server = serve_model(
-        options["model"],
-        backend=options["backend"],
-        settings=parse_settings(options["settings"]),
-        device=options["device"],
-        ports=options["ports"],
-        inputs=options["inputs"],
-        name=options["name"],
-        trust=options["trust"],
-        detach=options["detach"],
-    )
+    server = serve_model(**{**options, "settings": parse_settings(options["settings"])})
     click.echo(clean(f"{server.name} is served by {server.backend}: {server.url}"))
     click.echo(f"  load it: modeldyno load {server.name} -c 16")
     click.echo(f"  stop it: modeldyno servers stop {server.name}{'' if server.detached else ', or Ctrl-C'}")

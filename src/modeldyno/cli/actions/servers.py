@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 
 import click
 
 from modeldyno import codec
 from modeldyno.cli.actions.output_options import OutputTargets
-from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
 from modeldyno.environment import running_servers as running
 from modeldyno.environment.server_usage import read_usage
 from modeldyno.views import servers as view
@@ -17,9 +15,7 @@ from modeldyno.views import servers as view
 
 def list_servers(json_path: str | None, *, stats: bool) -> None:
     """List the servers that run."""
-    targets = OutputTargets(json=json_path, store=False)
-    if json_path not in {None, "-"}:
-        codec.check_directory(Path(str(json_path)))
+    targets = OutputTargets.of_document(json_path)
     servers = running.list_running()
     containers = running.list_other_containers(servers)
     usage = read_usage((*servers, *containers)) if stats else ()
@@ -39,10 +35,7 @@ def list_servers(json_path: str | None, *, stats: bool) -> None:
     for entry, use in zip((*documents, *others), usage, strict=False):
         entry["usage"] = asdict(use)
     targets.write(codec.encode_document({"servers": documents, "containers": others}))
-    if not targets.silent:
-        with ignore_broken_pipe():
-            print_blocks(*view.blocks(servers, containers, usage))
-            targets.print_saved()
+    targets.print_report(view.blocks(servers, containers, usage))
 
 
 def stop(names: tuple[str, ...], *, all_servers: bool) -> None:

@@ -8,13 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modeldyno import codec, plugins
-from modeldyno.cli.actions.printing import (
-    ignore_broken_pipe,
-    print_blocks,
-    print_costs,
-    print_document,
-    print_result,
-)
+from modeldyno.cli.actions.options import split_list
+from modeldyno.cli.actions.printing import print_blocks, print_document, print_result
 from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.load_curve import LoadCurve
 from modeldyno.core.metrics.measurement import Interval
@@ -40,25 +35,25 @@ if TYPE_CHECKING:
     from modeldyno.kinds import Stored
 
 
-def run(ctx: click.Context, options: dict[str, Any]) -> None:
-    """Show a document or a part of it; exit with the code of its bounds."""
+def run(**options: Any) -> int | None:
+    """Show a document or a part of it; return the exit code of its bounds."""
     if options["baseline"] is not None and (options["query"] or options["require"] or options["as_json"]):
         raise RequestError("--baseline cannot be combined with --get, --require or --json; give one of them.")
     document = _find(options)
     planned = CostOptions.parse(options["demand"], options["price"])
-    _check_configurations(document, options)
+    if options["configurations"] and not isinstance(document, Study):
+        raise RequestError("--configuration applies to a study; STUDY#3 is the result of one configuration.")
     if options["as_job"]:
         click.echo(job_text(document, options["require"]), nl=False)
     elif isinstance(document, Result):
-        _print_result(ctx, document, planned, options)
+        return _print_result(document, planned, options)
     else:
         _print_other(document, planned, options)
+    return None
 
 
-def _print_result(
-    ctx: click.Context, document: Result, planned: CostOptions, options: dict[str, Any]
-) -> None:
-    """Print a result or a part of it; exit with the code of its bounds."""
+def _print_result(document: Result, planned: CostOptions, options: dict[str, Any]) -> int | None:
+    """Print a result or a part of it; return the exit code of its bounds."""
     query = options["query"]
     constraints = tuple(map(document.read_bound, options["require"]))
     if query is not None:
@@ -73,31 +68,22 @@ def _print_result(
         judgements = tuple(bound.judge(document.measurements) for bound in constraints)
         provided = _cost_answer(document, planned, constraints)
         derived = {"judgements": judgements} if judgements else {}
-        with ignore_broken_pipe():
-            print_document(codec.encode(document, **derived, **provided.derived()))
+        print_document(codec.encode(document, **derived, **provided.derived()))
     elif options["as_findings"]:
-        with ignore_broken_pipe():
-            print_blocks(*findings_of(document, plugins.knobs(document.job.backend)))
+        print_blocks(*findings_of(document, plugins.knobs(document.job.backend)))
     elif planned.is_set:
-        print_costs(_cost_answer(document, planned, constraints))
+        print_blocks(*_cost_answer(document, planned, constraints).blocks())
     elif options["baseline"] is not None:
-        changed = memory_diff_blocks(find(options["baseline"]), document)
-        with ignore_broken_pipe():
-            print_blocks(*changed)
+        print_blocks(*memory_diff_blocks(find(options["baseline"]), document))
     else:
         outcome = judge_result(document, constraints)
         verbose = options["verbose"]
         view_options = ViewOptions(
             depth=options["depth"], sort=options["sort"], filter=options["filter"], verbose=verbose
         )
-        with ignore_broken_pipe():
-            print_result(outcome.result, outcome.judgements, view_options, verbose=verbose)
-        ctx.exit(outcome.exit_code if constraints else 0)
-
-
-def _check_configurations(document: Stored, options: dict[str, Any]) -> None:
-    if options["configurations"] and not isinstance(document, Study):
-        raise RequestError("--configuration applies to a study; STUDY#3 is the result of one configuration.")
+        print_result(outcome.result, outcome.judgements, view_options, verbose=verbose)
+        return outcome.exit_code if constraints else None
+    return None
 
 
 def _find(options: dict[str, Any]) -> Stored:
@@ -127,18 +113,15 @@ def _print_other(document: Stored, planned: CostOptions, options: dict[str, Any]
         instead = _INSTEAD.get(noun, "show one of its results")
         raise RequestError(f"{', '.join(refused)} applies to a result, and this is a {noun}; {instead}.")
     provided = planned.of_document(document) if isinstance(document, LoadCurve | Capacity) else CostAnswer()
-    with ignore_broken_pipe():
-        if options["as_json"]:
-            print_document(kind.encode(document, **provided.derived()))
-        else:
-            view_options = ViewOptions(
-                verbose=options["verbose"],
-                configurations=tuple(
-                    name for text in options["configurations"] for name in text.split(",") if name.strip()
-                ),
-                load_result=caching_reader(),
-            )
-            print_blocks(*kind.blocks(document, view_options), *provided.blocks())
+    if options["as_json"]:
+        print_document(kind.encode(document, **provided.derived()))
+    else:
+        view_options = ViewOptions(
+            verbose=options["verbose"],
+            configurations=split_list(",".join(options["configurations"])),
+            load_result=caching_reader(),
+        )
+        print_blocks(*kind.blocks(document, view_options), *provided.blocks())
 
 
 _INSTEAD = {"study": "use modeldyno sweep --rerank, or show the result of a trial"}

@@ -14,6 +14,7 @@ from modeldyno.documents.job_file import is_job_address, read_job
 from modeldyno.documents.yaml_file import FileConfig, Tree
 from modeldyno.errors import RequestError
 from modeldyno.options import LOAD, PLAN
+from modeldyno.profiling.run import OK
 from modeldyno.sweeps.model_analyzer import read_model_analyzer
 from modeldyno.sweeps.model_set import MODELS, split_models
 from modeldyno.sweeps.schema import AIMS, GOALS
@@ -32,11 +33,12 @@ _SECTIONS = {
 """Options that have another name in a sweep file: section, option, name in the section."""
 
 
-def run(ctx: click.Context, options: dict[str, Any]) -> None:
-    """Begin, resume or rerank a study, or translate one; exit with its code."""
+def run(**options: Any) -> int:
+    """Begin, resume or rerank a study, or translate one; return the exit code."""
+    ctx = click.get_current_context()
     if options["from_model_analyzer"] is not None:
         _print_translation(ctx, options)
-        return
+        return OK
     exclusive = [name for name in ("resume", "rerank") if options[name] is not None]
     if len(exclusive) > 1 or (exclusive and options["dry_run"]):
         raise RequestError("--resume, --rerank and --dry-run exclude each other; give one of them.")
@@ -44,22 +46,22 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         raise RequestError(
             f"--{exclusive[0]} uses a stored study, which has its model; drop {options['model']}."
         )
-    typed = {name: value for name, value in options.items() if _is_typed(ctx, name)}
+    typed, _ = _split_given(ctx, options)
     if options["rerank"] is not None:  # modeldyno.toml only applies to new sweeps
-        ctx.exit(sweep_study.rerank(merge_config(ctx, typed), options))
+        return sweep_study.rerank(merge_config(ctx, typed), options)
     if options["resume"] is not None:
-        ctx.exit(sweep_study.resume(merge_config(ctx, typed), options))
+        return sweep_study.resume(merge_config(ctx, typed), options)
     if options["model"] is None:
         raise RequestError("A sweep needs a MODEL or a file SWEEP.yaml; see modeldyno sweep --help.")
     config = merge_config(ctx, options)
     if several := split_models(config):
-        ctx.exit(sweep_models.begin(several, options))
-    ctx.exit(sweep_study.begin(config, options))
+        return sweep_models.begin(several, options)
+    return sweep_study.begin(config, options)
 
 
 def _print_translation(ctx: click.Context, options: dict[str, Any]) -> None:
     """Print the sweep file that a configuration of Model Analyzer means."""
-    typed = [name for name, value in options.items() if _is_given(ctx, name, value) and _is_typed(ctx, name)]
+    typed, _ = _split_given(ctx, options)
     if unused := set(typed) - {"from_model_analyzer", "model"}:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(unused))
         raise RequestError(
@@ -82,40 +84,36 @@ def check_certainty(text: str) -> None:
 
 def merge_config(ctx: click.Context, options: dict[str, Any]) -> FileConfig:
     """Merge the sweep file and the options: typed options override the file, defaults do not."""
+    typed, from_defaults = _split_given(ctx, options)
     address = options.get("model") or ""
     if not is_job_address(address):
-        tree = _to_tree(options, (name for name, value in options.items() if _is_given(ctx, name, value)))
+        tree = _to_tree({**from_defaults, **typed})
         also = [str(model) for model in options.get("also") or ()]
         model = {"model": options["model"]} if options.get("model") else {}
         return FileConfig(tree={**({MODELS: [options["model"], *also]} if also else model), **tree})
     file = read_job(address, "sweep").options
-    defaulted = (
-        name for name, value in options.items() if _is_given(ctx, name, value) and not _is_typed(ctx, name)
-    )
-    typed = [name for name, value in options.items() if _is_given(ctx, name, value) and _is_typed(ctx, name)]
     tree = file.tree
-    if AIMS.keys() & set(typed):  # a typed aim replaces those of the file
+    if AIMS.keys() & typed.keys():  # a typed aim replaces those of the file
         tree = {name: value for name, value in tree.items() if name not in AIMS}
     merged = FileConfig(tree=tree, lines=file.lines, origin=file.origin).over(
-        FileConfig(tree=_to_tree(options, defaulted))
+        FileConfig(tree=_to_tree(from_defaults))
     )
-    return FileConfig(tree=_to_tree(options, typed)).over(merged)
+    return FileConfig(tree=_to_tree(typed)).over(merged)
 
 
-def _is_given(ctx: click.Context, name: str, value: Any) -> bool:
-    """Check whether an option was given, rather than its default; ``-b`` gives settings without ``--set``."""
-    is_typed = name == "settings" or ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
-    return value not in (None, ()) and is_typed
+def _split_given(ctx: click.Context, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the options that were typed, and those that modeldyno.toml gives; ``-b`` gives settings, too."""
+    typed: dict[str, Any] = {}
+    from_defaults: dict[str, Any] = {}
+    for name, value in options.items():
+        source = ctx.get_parameter_source(name)
+        if value not in (None, ()) and (name == "settings" or source is not ParameterSource.DEFAULT):
+            (from_defaults if source is ParameterSource.DEFAULT_MAP else typed)[name] = value
+    return typed, from_defaults
 
 
-def _is_typed(ctx: click.Context, name: str) -> bool:
-    """Check whether an option was typed, rather than read from modeldyno.toml."""
-    return ctx.get_parameter_source(name) is not ParameterSource.DEFAULT_MAP
-
-
-def _to_tree(options: dict[str, Any], names: Iterable[str]) -> Tree:
+def _to_tree(values: dict[str, Any]) -> Tree:
     """Convert options to the tree of a sweep file."""
-    values = {name: options[name] for name in names}
     tree: Tree = {name: _as_list(values[name]) for name in _SAME_NAME if name in values}
     for title, renamed in _SECTIONS.items():
         section = {file_name: values[name] for name, file_name in renamed.items() if name in values}

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
-from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
+from modeldyno.cli.actions.printing import print_blocks
 from modeldyno.core.report.blocks import Notice, Severity, Table, make_columns, shorten
 from modeldyno.core.study import trial_effort
 from modeldyno.core.study.default_baseline import MOST as DEFAULT_LOADS
@@ -43,8 +43,7 @@ def print_plan(study: Study, chosen: tuple[Axis, ...]) -> int:
         RequestError: the study is invalid.
     """
     check_study(study)
-    with ignore_broken_pipe():
-        print_blocks(*_blocks(study, chosen))
+    print_blocks(*_blocks(study, chosen))
     return 0
 
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modeldyno.cli.actions import sweep_dry_run, sweep_study
-from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks, print_document
-from modeldyno.cli.actions.progress import Progress
+from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
 from modeldyno.codec import json_array
 from modeldyno.codec import study as codec_study
 from modeldyno.core.report.blocks import Heading
@@ -19,6 +18,7 @@ from modeldyno.core.study.model_ranking import rank_models
 from modeldyno.core.study.ranking import ranking
 from modeldyno.documents.write import write_several
 from modeldyno.profiling.run import INTERRUPTED, OK
+from modeldyno.progress import Progress
 from modeldyno.sweeps import build, loop
 from modeldyno.sweeps.loop import run_study
 from modeldyno.sweeps.model_set import share_of_budget
@@ -27,6 +27,7 @@ from modeldyno.views.study.tables import models_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from modeldyno.cli.actions.output_options import OutputTargets
     from modeldyno.core.study.study import Study
     from modeldyno.documents.yaml_file import FileConfig
 
@@ -45,16 +46,10 @@ def begin(configs: Sequence[FileConfig], options: dict[str, Any]) -> int:
     started = time.monotonic()
     done: list[Study] = []
     own = replace(targets, json=None, report=None)
-    for number, (study, _) in enumerate(built):
-        share = share_of_budget(
-            study.budget,
-            spent=time.monotonic() - started,
-            trials=sum(len(other.measured) for other in done),
-            left=len(built) - number,
-        )
+    for study, _ in built:
+        share = share_of_budget(study.budget, time.monotonic() - started, done, len(built))
         if not targets.silent:
-            with ignore_broken_pipe():
-                print_blocks(Heading(title=study.name))
+            print_blocks(Heading(title=study.name))
         with Progress(quiet=options["quiet"]) as progress:
             swept, interrupted = run_study(
                 replace(study, budget=share), store=targets.store, watch=progress.watch
@@ -63,27 +58,19 @@ def begin(configs: Sequence[FileConfig], options: dict[str, Any]) -> int:
         sweep_study.report_study(swept, own, options, quiet=targets.silent)
         if interrupted:
             return INTERRUPTED
-    _report_all(done, options)
+    _report_all(done, targets, options)
     codes = [sweep_study.exit_code(ranking(study)) for study in done]
     return OK if OK in codes else codes[0]
 
 
-def _report_all(studies: Sequence[Study], options: dict[str, Any]) -> None:
+def _report_all(studies: Sequence[Study], targets: OutputTargets, options: dict[str, Any]) -> None:
     """Write and print what was found over all models."""
     rows = rank_models(studies, options["top_models"])
-    if options["output"]:
-        write_several(studies, Path(options["output"]))
-    if options["json_path"]:
-        documents = [codec_study.encode(study, ranking=ranking(study)) for study in studies]
-        if options["json_path"] == "-":
-            print_document(json_array(documents))
-            return
-        Path(options["json_path"]).write_bytes(json_array(documents))
-    if rows:
+    if targets.report:
+        write_several(studies, Path(targets.report))
+    targets.write(json_array([codec_study.encode(study, ranking=ranking(study)) for study in studies]))
+    if rows and not targets.silent:
         with ignore_broken_pipe():
             print_blocks(Heading(title="All models"), models_table(rows, len(studies)))
-            click.echo(f"One of them: modeldyno show {rows[0].study.id[:6]}{_tag(rows[0].row.configuration)}")
-
-
-def _tag(configuration: str) -> str:
-    return f"#{configuration.rpartition('_')[2]}"
+            number = rows[0].row.configuration.rpartition("_")[2]
+            click.echo(f"One of them: modeldyno show {rows[0].study.id[:6]}#{number}")

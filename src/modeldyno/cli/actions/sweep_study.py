@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,7 @@ import click
 from modeldyno import plugins
 from modeldyno.cli.actions import sweep_dry_run
 from modeldyno.cli.actions.output_options import OutputTargets
-from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
-from modeldyno.cli.actions.progress import Progress
+from modeldyno.cli.actions.printing import print_blocks
 from modeldyno.codec import study as codec_study
 from modeldyno.core.load import multi_model
 from modeldyno.core.metrics.constraints import Verdict
@@ -23,9 +23,9 @@ from modeldyno.core.study import resume_guard
 from modeldyno.core.study.goal import Rank
 from modeldyno.core.study.ranking import Ranking, ranking
 from modeldyno.documents.lookup import find_study
-from modeldyno.documents.write import check_format
 from modeldyno.errors import RequestError
 from modeldyno.profiling.run import BROKEN, FAILED, INTERRUPTED, OK, UNDECIDED
+from modeldyno.progress import Progress
 from modeldyno.sweeps import build, export_configs, loop
 from modeldyno.sweeps.loop import run_study
 from modeldyno.sweeps.resume import check_rerank, check_resume, rerank_stored, resume_study
@@ -49,10 +49,9 @@ def begin(config: FileConfig, options: dict[str, Any]) -> int:
     targets = check_targets(options)
     loop.check_study(study)  # find mistakes before printing or storing anything
     if not targets.silent and not options["quiet"]:
-        with ignore_broken_pipe():
-            print_blocks(
-                Notice(severity=Severity.NOTE, text=_describe_start(study, chosen_axes, stored=targets.store))
-            )
+        print_blocks(
+            Notice(severity=Severity.NOTE, text=_describe_start(study, chosen_axes, stored=targets.store))
+        )
     return _run_study(study, targets, options)
 
 
@@ -123,16 +122,14 @@ def report_study(
         if options["export_configs"]
         else ()
     )
-    if not targets.silent and not quiet:
+    if not quiet:
         view_options = ViewOptions(top=options["top"], stored=targets.store)
-        with ignore_broken_pipe():
-            blocks = list(study_blocks.blocks(study, view_options, study_ranking))
-            print_blocks(*(blocks[:1] if options["quiet"] else blocks))
-            for line in (*written, *(() if options["quiet"] else _next_commands(study, targets))):
-                click.echo(line)
-            targets.print_saved(problem)
-    if problem is not None:
-        raise problem
+        blocks = study_blocks.blocks(study, view_options, study_ranking)
+        targets.print_report(
+            islice(blocks, 1 if options["quiet"] else None),
+            hints=(*written, *(() if options["quiet"] else _next_commands(study, targets))),
+            problem=problem,
+        )
     return exit_code(study_ranking)
 
 
@@ -151,11 +148,9 @@ def exit_code(ranked: Ranking) -> int:
 
 def check_targets(options: dict[str, Any]) -> OutputTargets:
     """Check before measuring that the outputs can be stored and written."""
-    targets = OutputTargets.of(options)
+    targets = OutputTargets.of(options, of_results=False)
     if targets.tags:
         raise RequestError("A study has no tags; drop --tag, and name it with --name.")
-    if targets.report:
-        check_format(Path(targets.report))
     if options["export_configs"]:
         export_configs.check_folder(Path(options["export_configs"]), overwrite=options["overwrite"])
     if options["export_configs"] and not targets.store:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from modeldyno.core.comparison.trend import Trend
 
 
-def run(ctx: click.Context, options: dict[str, Any]) -> None:
-    """Show the history of a metric, and run the hook; exit with the code."""
+def run(**options: Any) -> int:
+    """Show the history of a metric, and run the hook; return the exit code."""
     if not 0 < options["smallest"] < 1:
         raise RequestError("--smallest takes a fraction below 100%, such as 3%.")
     hook = _split_command(options["hook"])
@@ -53,7 +53,7 @@ def run(ctx: click.Context, options: dict[str, Any]) -> None:
         _run_hook(hook, document, history)
     if problem is not None:
         raise problem
-    ctx.exit(BROKEN if history.regressions and options["fail_on_regression"] else OK)
+    return BROKEN if history.regressions and options["fail_on_regression"] else OK
 
 
 def _split_command(text: str | None) -> list[str]:

@@ -19,12 +19,10 @@ from modeldyno.registry.worker import TaskDone, WorkerOptions, run_worker
 from modeldyno.views.text import format_rough_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from modeldyno.core.registry.records import Task
 
 
-def run(options: Mapping[str, Any]) -> None:
+def run(**options: Any) -> None:
     """Work until interrupted."""
     worker_options = WorkerOptions(
         device=named_device(options["device"]),

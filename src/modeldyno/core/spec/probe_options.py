@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from modeldyno.errors import RequestError
+from modeldyno.errors import RequestError, UnknownName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +78,19 @@ def is_evaluation(name: str) -> bool:
     """Return whether a metric is evaluated on labelled samples: one of `EVALUATIONS`, or top_<k>."""
     top = re.fullmatch(r"top_([1-9]\d*)", name)
     return name in EVALUATIONS or (top is not None and int(top[1]) > 1)
+
+
+def check_evaluations(names: Collection[str], *, needed: bool = False) -> None:
+    """Refuse the name of what is no evaluation, and data without a name where one is needed.
+
+    Raises:
+        RequestError: a name is unknown, or none was given for the data.
+    """
+    for name in names:
+        if not is_evaluation(name):
+            raise UnknownName.among("evaluation", name, EVALUATIONS)
+    if needed and not names:
+        raise RequestError("`data` has no effect without `evaluate`; add that, such as accuracy.")
 
 
 RECORD_FORMATS = (".csv", ".jsonl", ".npz")
