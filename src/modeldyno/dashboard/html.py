@@ -14,9 +14,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from modeldyno import plugins
-from modeldyno.dashboard.diagram import write_svg
+from modeldyno.dashboard.diagram import TimeChart, write_chart, write_svg
 from modeldyno.dashboard.page import PageBlocks, PageDiagram, PageForm, PageLink
-from modeldyno.dashboard.time_chart import TimeChart, write_chart
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.report.blocks import Align, Column, Heading, Notice, Severity, Table, clean
 from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
+from modeldyno.dashboard.diagram import TimeChart, TimeLine, TimePanel
 from modeldyno.dashboard.page import DashboardPage, PageBlocks, PageDiagram, PageLink, address
-from modeldyno.dashboard.time_chart import TimeChart, TimeLine, TimePanel
 from modeldyno.interfaces.reporter import TableLinks
 from modeldyno.views.text import count
 

@@ -8,8 +8,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, urlencode
 
 from modeldyno.core.report.blocks import Block, Severity
-from modeldyno.dashboard.diagram import Diagram
-from modeldyno.dashboard.time_chart import TimeChart
+from modeldyno.dashboard.diagram import Diagram, TimeChart
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.reporter import TableLinks
 from modeldyno.interfaces.store import Store

@@ -37,7 +37,7 @@ from modeldyno.registry import changes
 from modeldyno.registry.matrix import newest_speeds, version_speeds
 from modeldyno.registry.overview import version_overview
 from modeldyno.views.registry import answer as answer_view
-from modeldyno.views.registry import lists, matrix
+from modeldyno.views.registry import lists
 from modeldyno.views.registry import version as version_view
 from modeldyno.views.result import network as network_view
 from modeldyno.views.text import count, shorten_ids
@@ -73,7 +73,7 @@ def models(request: PageRequest) -> DashboardPage:
     mark = listed[-1].mark if len(entries) > PAGE else ""
     asks = any(query.values()) or bool(before)
     chosen = request.texts("show")
-    columns = tuple(one for one in matrix.SHOWN if one in chosen) or matrix.SHOWN
+    columns = tuple(one for one in lists.SHOWN if one in chosen) or lists.SHOWN
     return DashboardPage(
         title="Models",
         room="/models",
@@ -95,7 +95,7 @@ def _model_search(query: dict[str, str], columns: Sequence[str]) -> PageForm:
             FormField(name="text", label="Name contains", value=query["text"]),
             FormField(name="framework", label="Framework", value=query["framework"]),
             FormField(name="task", label="Task", value=query["task"]),
-            *(FormField(name="show", label=one, value=one, ticked=one in columns) for one in matrix.SHOWN),
+            *(FormField(name="show", label=one, value=one, ticked=one in columns) for one in lists.SHOWN),
         ),
         buttons=(("", "Show"),),
     )
@@ -120,8 +120,8 @@ def _model_parts(
     )
     blocks: list[Block] = []
     if speeds:
-        blocks += [matrix.by_target(speeds, columns, "The newest version of each model, on each target")]
-        blocks += [matrix.speeds(speeds, "What is fastest, and as what")]
+        blocks += [lists.by_target(speeds, columns, "The newest version of each model, on each target")]
+        blocks += [lists.speeds(speeds, "What is fastest, and as what")]
     blocks += [replace(lists.models(listed), title="All of them")]
     yield PageBlocks(blocks=tuple(blocks), links=links)
     if not speeds:
@@ -145,9 +145,9 @@ def model(request: PageRequest) -> DashboardPage:
     links = TableLinks(links={"version": addresses}, chips=CHIPS)
     compares = tuple(_compare_form(registry, name, versions))
     lineage = find_lineage(registry, versions, aliases)
-    drawn = matrix.over_versions(speeds)
+    drawn = lists.over_versions(speeds)
     blocks: list[Block] = [
-        *((matrix.speeds(speeds, "Speed of each version"),) if speeds else ()),
+        *((lists.speeds(speeds, "Speed of each version"),) if speeds else ()),
         *((drawn,) if drawn is not None else ()),
         lists.versions(versions),
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf, isfinite
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Table, make_columns
+from modeldyno.core.report.blocks import Table, make_table
 from modeldyno.core.report.charts import AxisScale, Bins, Forest, Parallel, Plot, Stack, Tree, Waterfall
 from modeldyno.core.stats.units import KINDS, format_axis, format_change, format_changes, format_quantity
 from modeldyno.views.text import count, estimate_near_zero, share
@@ -55,7 +55,7 @@ def chart_numbers(picture: Picture) -> Table | None:
             return None
     if not 0 < len(rows) <= _MOST:
         return None
-    return Table(title=picture.title, columns=make_columns(*titles), rows=tuple(rows))
+    return make_table(picture.title, titles, rows)
 
 
 def format_on_axis(value: float, scale: AxisScale) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_table, shorten
 from modeldyno.core.report.charts import AxisScale, Plot, Series
 from modeldyno.core.result.result import Result
 from modeldyno.core.spec.knob import BATCH_SIZE
@@ -52,10 +52,10 @@ def summarize(tried: Sequence[ConfigurationRun]) -> str:
 def tabulate(tried: Sequence[ConfigurationRun]) -> Table:
     """Tabulate the configurations in the given order, with point estimates or the failure."""
     titles = (f"{m}.{s}>" if s != "mean" else f"{m}>" for m, s in _COLUMNS)
-    return Table(
-        title="Configurations",
-        columns=make_columns("configuration", *titles, "failure"),
-        rows=tuple(
+    return make_table(
+        "Configurations",
+        ("configuration", *titles, "failure"),
+        (
             (
                 describe(run.configuration),
                 *(_figure(run, metric, statistic) for metric, statistic in _COLUMNS),

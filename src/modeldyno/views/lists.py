@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
 from modeldyno.core.metrics.metric import END_TO_END, METRICS
 from modeldyno.core.metrics.queries import STATISTICS_SHOWN
-from modeldyno.core.report.blocks import Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Table, clean, make_columns, make_table, shorten
 from modeldyno.core.result.result import KINDS, scopes
 from modeldyno.core.spec.knob import BATCH_SIZE
 from modeldyno.core.stats.units import BYTES, COUNT, format_quantity
@@ -57,16 +56,6 @@ def numbers(*results: Result, modules: bool = True) -> Table:
     columns = make_columns(*(name if name in _TEXTS else f"{name}>" for name in names))
     cells = tuple(tuple(row[name] for name in names) for row in rows)
     return Table(title="Numbers", columns=columns, rows=cells)
-
-
-def drop_empty_columns(table: Table) -> Table:
-    """Drop the columns that are empty in every row."""
-    used = [at for at in range(len(table.columns)) if any(row[at] for row in table.rows)]
-    return replace(
-        table,
-        columns=tuple(table.columns[at] for at in used),
-        rows=tuple(tuple(row[at] for at in used) for row in table.rows),
-    )
 
 
 def _own_rows(result: Result, *, modules: bool) -> Iterator[tuple[str, Row]]:
@@ -140,7 +129,7 @@ def _list(
     names = shorten_ids([entry.id for entry in entries])
     times = (format_utc(entry.created)[:16] for entry in entries)
     rows = tuple((name, time, *own) for name, time, own in zip(names, times, cells, strict=True))
-    return Table(title="", columns=make_columns(*titles), rows=rows)
+    return make_table("", titles, rows)
 
 
 def _name_and_headline(entry: StudyEntry | ConclusionEntry) -> tuple[str, str]:

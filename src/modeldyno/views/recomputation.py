@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.recompute.checks import DigestState, is_number
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, note, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity, clean, make_table, note, shorten
 from modeldyno.views.text import NAME_LIMIT, count
 
 if TYPE_CHECKING:
@@ -48,10 +48,10 @@ def blocks(recomputation: Recomputation) -> Iterator[Block]:
     """Lay out the verdict, the wrong figures with both values, and what is kept without what it came from."""
     yield Notice(severity=Severity.VERDICT, text=headline(recomputation))
     if recomputation.wrong:
-        yield Table(
-            title="wrong",
-            columns=make_columns("figure", "written>", "recomputed>", "from"),
-            rows=tuple(
+        yield make_table(
+            "wrong",
+            ("figure", "written>", "recomputed>", "from"),
+            (
                 (check.place, _value(check.written), _value(check.recomputed), check.why)
                 for check in recomputation.wrong[:_SHOWN]
             ),
@@ -60,10 +60,10 @@ def blocks(recomputation: Recomputation) -> Iterator[Block]:
         more = len(recomputation.wrong) - _SHOWN
         yield note(f"And {count(more, 'more wrong figure')}; the JSON has them all.")
     if recomputation.kept:
-        yield Table(
-            title="not recomputable",
-            columns=make_columns("kept as", ">", "figures"),
-            rows=tuple(
+        yield make_table(
+            "not recomputable",
+            ("kept as", ">", "figures"),
+            (
                 (why, f"{len(places):,}", shorten(", ".join(dict.fromkeys(places)), _NAMED))
                 for why, places in recomputation.kept.items()
             ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Block, Table, clean, make_columns, note
+from modeldyno.core.report.blocks import Block, Table, clean, make_table, note
 from modeldyno.core.stats.units import BYTES, format_quantity
 
 if TYPE_CHECKING:
@@ -37,10 +37,10 @@ def blocks(
             "name", "cores>", "memory>", *(("on GPUs>",) if on_device else ()), "threads>", "disk read>",
             "written>", "net received>", "sent>",
         )  # fmt: skip
-        yield Table(
-            title="Use",
-            columns=make_columns(*titles),
-            rows=tuple(
+        yield make_table(
+            "Use",
+            titles,
+            (
                 (clean(server.name), *_figures(use, on_device=on_device))
                 for server, use in zip(listed, usage, strict=True)
             ),
@@ -49,10 +49,10 @@ def blocks(
 
 
 def _servers(servers: Sequence[ServerRecord]) -> Table:
-    return Table(
-        title="Servers",
-        columns=make_columns("name", "model", "backend", "url", "since (UTC)"),
-        rows=tuple(
+    return make_table(
+        "Servers",
+        ("name", "model", "backend", "url", "since (UTC)"),
+        (
             (
                 clean(server.name),
                 clean(server.model.rpartition("/")[2]),
@@ -66,10 +66,10 @@ def _servers(servers: Sequence[ServerRecord]) -> Table:
 
 
 def _containers(containers: Sequence[Container]) -> Table:
-    return Table(
-        title="Containers",
-        columns=make_columns("name", "image", "engine", "url", "since (UTC)"),
-        rows=tuple(
+    return make_table(
+        "Containers",
+        ("name", "image", "engine", "url", "since (UTC)"),
+        (
             (
                 clean(container.name),
                 clean(container.image.rpartition("/")[2]),

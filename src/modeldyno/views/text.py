@@ -35,7 +35,7 @@ def estimate(value: float | None, interval: Interval | None, unit: str) -> tuple
 def marked_median(times: Distribution) -> tuple[str, str]:
     """Format the median in seconds of a table and its interval; ``~`` marks one of too few samples."""
     mark = UNCERTIFIED if times.missing("p50") else ""
-    value, span = estimate(times.statistic("p50"), times.interval("p50"), SECONDS)
+    value, span = format_statistic(times, "p50")
     return f"{mark}{value}", span
 
 
@@ -63,6 +63,22 @@ def estimate_near_zero(value: float, low: float, high: float, unit: str) -> tupl
 
 _FARTHEST = 100
 """Multiple of an estimate up to which its interval is told in its unit."""
+
+
+def format_known(value: float | None, unit: str, digits: int = 3, unknown: str = "—") -> str:
+    """Format a quantity that may be unknown."""
+    return unknown if value is None else format_quantity(value, unit, digits)
+
+
+def format_statistic(samples: Distribution, name: str, unit: str = SECONDS) -> tuple[str, str]:
+    """Format a statistic of samples and its interval."""
+    return estimate(samples.statistic(name), samples.interval(name), unit)
+
+
+def figure(result: Result, metric: str, scope: str = "", missing: str = "") -> str:
+    """Format a figure of a Result without its interval; `missing` if it was not measured."""
+    measurement = result.find(metric, scope)
+    return missing if measurement is None else format_measurement(measurement)
 
 
 def number(measurement: Measurement) -> tuple[float, Interval | None]:

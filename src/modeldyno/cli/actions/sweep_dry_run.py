@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
-from modeldyno.core.report.blocks import Notice, Severity, Table, make_columns, shorten
+from modeldyno.core.report.blocks import Notice, Severity, Table, make_columns, make_table, shorten
 from modeldyno.core.study import trial_effort
 from modeldyno.core.study.default_baseline import MOST as DEFAULT_LOADS
 from modeldyno.core.study.verification import RIVALS, ROUNDS
@@ -18,7 +18,7 @@ from modeldyno.errors import RequestError
 from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.sweeps.loop import check_study
 from modeldyno.sweeps.point_to_job import job_at_point
-from modeldyno.views.study.rows import format_point
+from modeldyno.views.study.tables import format_point
 from modeldyno.views.text import count, format_rough_duration
 
 if TYPE_CHECKING:
@@ -86,10 +86,10 @@ def _blocks(study: Study, chosen: tuple[Axis, ...]) -> Iterator[Block]:
     columns = make_columns("axis", "values", "number>", "")
     yield Table(title="Axes", columns=columns, rows=rows)
     if reasons:
-        yield Table(
-            title="Impossible points, which are skipped",
-            columns=make_columns("points>", "why"),
-            rows=tuple((f"{number:,}", reason) for reason, number in reasons.most_common(6)),
+        yield make_table(
+            "Impossible points, which are skipped",
+            ("points>", "why"),
+            ((f"{number:,}", reason) for reason, number in reasons.most_common(6)),
         )
 
 

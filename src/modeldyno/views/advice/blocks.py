@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.advice.advice import can_be_tried, fixed_batch, format_settings, relative_gain
 from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.metrics.metric import METRICS, Better
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, note, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_table, note, shorten
 from modeldyno.core.spec.input_spec import BATCH
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.views.advice.findings import bottleneck_notices, finding_notice
@@ -109,10 +109,8 @@ def _best_first(tried: Sequence[TriedSetting]) -> list[TriedSetting]:
 
 
 def _table(advice: Advice, title: str, tried: Sequence[TriedSetting]) -> Table:
-    return Table(
-        title=title,
-        columns=make_columns("settings", str(advice.query), "verdict", "latency>", "outputs"),
-        rows=tuple(map(_row, tried)),
+    return make_table(
+        title, ("settings", str(advice.query), "verdict", "latency>", "outputs"), map(_row, tried)
     )
 
 

@@ -9,7 +9,17 @@ from modeldyno.core.comparison.build import unjudged
 from modeldyno.core.comparison.shared_inputs import FIRST_CALL, OWN_INPUTS, share_inputs
 from modeldyno.core.metrics.doubt import CODES
 from modeldyno.core.metrics.metric import METRICS
-from modeldyno.core.report.blocks import Block, Column, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import (
+    Block,
+    Column,
+    Notice,
+    Severity,
+    Table,
+    clean,
+    make_columns,
+    make_table,
+    shorten,
+)
 from modeldyno.core.stats.units import FRACTION, format_quantity
 from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.comparison.causes import explain_cause
@@ -226,14 +236,14 @@ def _how_run_table(comparison: Comparison, names: Sequence[str]) -> Table:
         for place, (result, name) in enumerate(zip(comparison.results, names, strict=True))
     ]
     if not _varies(comparison):
-        return Table(title="", columns=make_columns("", ""), rows=tuple(rows))
+        return make_table("", ("", ""), rows)
     letters = " ".join(_letter(side) for side in comparison.sequence)
     runs = _ORDERS.get(comparison.order, comparison.order) + (f": {letters}" if letters else "")
     level = format_quantity(comparison.level, FRACTION, 3)
-    return Table(
-        title="",
-        columns=make_columns("", ""),
-        rows=(
+    return make_table(
+        "",
+        ("", ""),
+        (
             *rows,
             ("runs", shorten(runs, TEXT_LIMIT)),
             ("intervals", f"{level}, simultaneous for all metrics of a candidate"),

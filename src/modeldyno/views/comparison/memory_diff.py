@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Block, Notice, Table, clean, make_columns, note, shorten
+from modeldyno.core.report.blocks import Block, Notice, clean, make_table, note, shorten
 from modeldyno.core.stats.units import BYTES, format_quantity
 from modeldyno.core.trace.memory_diff import memory_change
 from modeldyno.views.result.memory import curve, group_held, levels
@@ -37,10 +37,10 @@ def memory_table_and_curves(baseline: Result, candidate: Result, names: tuple[st
         RunFailed: one of the two holds no snapshot of memory.
     """
     total, groups = _groups(baseline, candidate)
-    yield Table(
-        title="Memory at the measured peak",
-        columns=make_columns("what", *(f"{name}>" for name in names), "change>"),
-        rows=tuple(map(_row, _rows_shown(total, groups))),
+    yield make_table(
+        "Memory at the measured peak",
+        ("what", *(f"{name}>" for name in names), "change>"),
+        map(_row, _rows_shown(total, groups)),
     )
     yield from _curve_notices(baseline, candidate, names)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.comparison.trend import FEWEST_FOR_A_STEP
-from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, clean, make_table, shorten
 from modeldyno.core.report.charts import AxisScale, Plot, ReferenceLine, Series
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, count, exact_text, format_utc, join_nonempty
@@ -140,7 +140,7 @@ def _readings(history: Trend) -> Table:
         for place, reading in reversed(tuple(enumerate(history.readings)))
     )
     titles = ("measured", "result", f"{history.query}>", "deviation>", "model")
-    return Table(title="", columns=make_columns(*titles), rows=rows)
+    return make_table("", titles, rows)
 
 
 def numbers(history: Trend) -> Table:
@@ -156,7 +156,7 @@ def numbers(history: Trend) -> Table:
         for reading in history.readings
     )
     titles = ("created", "result", f"{history.query}>", "low>", "high>", "digest")
-    return Table(title="History", columns=make_columns(*titles), rows=rows)
+    return make_table("History", titles, rows)
 
 
 # --- sparkline and levels --------------------------------------------------------------------------
@@ -181,10 +181,10 @@ def sparkline(values: Sequence[float], width: int) -> str:
 def _levels(history: Trend) -> Table:
     steps = {step.at: step for step in history.steps}
     titles = ("since", "result", "results>", f"{history.query}>", "change>", "95 % interval>", "")
-    return Table(
-        title="Levels",
-        columns=make_columns(*titles),
-        rows=tuple(
+    return make_table(
+        "Levels",
+        titles,
+        (
             (
                 history.readings[level.first].created[:10],
                 history.readings[level.first].result[:6],

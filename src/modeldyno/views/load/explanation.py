@@ -18,7 +18,17 @@ from modeldyno.core.load.explanation import (
 from modeldyno.core.load.request_stages import STAGE_TIME, UNTRACED
 from modeldyno.core.load.time_estimate import measured_time
 from modeldyno.core.metrics.doubt import noteworthy_doubts
-from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import (
+    Block,
+    Heading,
+    Notice,
+    Severity,
+    Table,
+    clean,
+    make_columns,
+    make_table,
+    shorten,
+)
 from modeldyno.core.report.charts import AxisScale, Waterfall, WaterfallStep
 from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.option_spelling import spell_for_command_line
@@ -314,7 +324,7 @@ def _basis(explanation: Explanation, *, verbose: bool) -> Iterator[Notice]:
 
 def _how_table(explanation: Explanation) -> Table:
     rows = [(hop.label, hop.how) for hop in explanation.hops]
-    return Table(title="", columns=make_columns("hop", "how"), rows=tuple(rows))
+    return make_table("", ("hop", "how"), rows)
 
 
 def _texts(time: TimeEstimate) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from modeldyno.core.report.blocks import (
     Severity,
     Table,
     clean,
-    make_columns,
+    make_table,
     note,
     shorten,
 )
@@ -154,10 +154,10 @@ def headline(document: LoadCurve | Capacity) -> str:
 
 def numbers(document: LoadCurve | Capacity) -> Table:
     """Tabulate every number of every load, in base units and unrounded."""
-    return Table(
-        title="Loads",
-        columns=make_columns(f"{document.knob}>", "query", "value>", "low>", "high>", "failure"),
-        rows=tuple(row for rung in document.rungs for row in _rows(rung)),
+    return make_table(
+        "Loads",
+        (f"{document.knob}>", "query", "value>", "low>", "high>", "failure"),
+        (row for rung in document.rungs for row in _rows(rung)),
     )
 
 
@@ -190,12 +190,10 @@ def load_curve_blocks(curve: LoadCurve) -> Iterator[Block]:
     rungs = curve.by_load
     marks = _marks(curve)
     bounded = any(rung.judgements for rung in rungs)
-    yield Table(
-        title="Throughput and latency under each load; ± is half of the 95 % interval",
-        columns=make_columns(
-            _unit(curve.knob), "requests/s>", "p50>", "p95>", "p99>", *(["bounds"] if bounded else []), ""
-        ),
-        rows=tuple(
+    yield make_table(
+        "Throughput and latency under each load; ± is half of the 95 % interval",
+        (_unit(curve.knob), "requests/s>", "p50>", "p95>", "p99>", *(["bounds"] if bounded else []), ""),
+        (
             (
                 _load(rung.load),
                 _cell(rung.find("request_rate")),
@@ -254,10 +252,10 @@ def _breakdown_table(curve: LoadCurve, rungs: Sequence[LoadPoint]) -> Iterator[T
     cells = {title: [_plain(rung.find(*query)) for rung in rungs] for title, query in queries.items()}
     columns = {title: column for title, column in cells.items() if set(column) != {_NONE}}
     if columns:
-        yield Table(
-            title="Where the time goes; queue and compute are means reported by the server",
-            columns=make_columns(_unit(curve.knob), *(f"{title}>" for title in columns)),
-            rows=tuple(zip((_load(rung.load) for rung in rungs), *columns.values(), strict=True)),
+        yield make_table(
+            "Where the time goes; queue and compute are means reported by the server",
+            (_unit(curve.knob), *(f"{title}>" for title in columns)),
+            zip((_load(rung.load) for rung in rungs), *columns.values(), strict=True),
         )
 
 
@@ -379,10 +377,10 @@ def _measurements(capacity: Capacity) -> Table:
         for number, rung in enumerate(capacity.rungs, 1)
     )
     titles = (f"{bound.query}>" for bound in limits_shown)
-    return Table(
-        title=f"The search for {_bounds(capacity.search)}; ± is half of the 95 % interval",
-        columns=make_columns(">", _unit(capacity.search.knob), "longer>", *titles, "requests/s>", "", ""),
-        rows=rows,
+    return make_table(
+        f"The search for {_bounds(capacity.search)}; ± is half of the 95 % interval",
+        (">", _unit(capacity.search.knob), "longer>", *titles, "requests/s>", "", ""),
+        rows,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.load.reconciliation import NEAREST
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, make_columns, note
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, make_table, note
 from modeldyno.core.stats.units import SECONDS, format_quantity
 
 if TYPE_CHECKING:
@@ -50,10 +50,10 @@ def _table(tool: str, rows: Sequence[DifferenceRow]) -> Table:
     first = rows[0]
     parts = {title: name for title, name in _PARTS.items() if any(getattr(r, name) is not None for r in rows)}
     ours = f"against {first.compared}" if first.compared != first.metric else "against ours"
-    return Table(
-        title=f"{first.metric} of {tool}, {ours}",
-        columns=make_columns("", f"{tool}>", *(f"{title}>" for title in parts), "here>", ""),
-        rows=tuple(
+    return make_table(
+        f"{first.metric} of {tool}, {ours}",
+        ("", f"{tool}>", *(f"{title}>" for title in parts), "here>", ""),
+        (
             (
                 row.statistic,
                 format_quantity(row.theirs, SECONDS, 3),

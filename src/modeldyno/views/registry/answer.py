@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from modeldyno.core.registry.answer import AnswerState
-from modeldyno.core.report.blocks import Notice, Severity, Table, make_columns, shorten
+from modeldyno.core.report.blocks import Notice, Severity, Table, make_columns, make_table, shorten
 from modeldyno.core.stats.units import RATE, format_quantity
 from modeldyno.views.text import count, format_rough_duration
 
@@ -116,7 +116,7 @@ _RANKED = ("rate>", "replicas>", "per hour>")
 
 def _ranking(answer: RegistryAnswer) -> Table:
     rows = tuple(_ranked(answer, candidate) for candidate in answer.others)
-    return Table(title="", columns=make_columns("also holds", *_RANKED), rows=rows)
+    return make_table("", ("also holds", *_RANKED), rows)
 
 
 def _ranked(answer: RegistryAnswer, candidate: AnswerCandidate) -> tuple[str, ...]:
@@ -134,4 +134,4 @@ def _fell_out(answer: RegistryAnswer) -> Table:
     rows += [(f"{v.model}/{v.number} as {v.recipe}", shorten(v.sentence, _OUT)) for v in answer.unusable]
     if len(answer.fell_out) > len(listed):
         rows.append((f"and {len(answer.fell_out) - len(listed)} more", ""))
-    return Table(title="", columns=make_columns("fell out", "because"), rows=tuple(rows))
+    return make_table("", ("fell out", "because"), rows)

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 from modeldyno.core.agreement.conversion import ConversionFailureKind
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.registry.records import SOURCE, FigureState, TaskState, VariantState
-from modeldyno.core.report.blocks import Heading, Notice, Severity, Table, make_columns, note, shorten
+from modeldyno.core.report.blocks import (
+    Heading,
+    Notice,
+    Severity,
+    Table,
+    make_columns,
+    make_table,
+    note,
+    shorten,
+)
 from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
 from modeldyno.views.text import count, format_utc, shorten_ids
 
@@ -36,7 +45,7 @@ def blocks(overview: VersionOverview) -> Iterator[Block]:
     """Yield what is known of a version."""
     yield Notice(severity=Severity.VERDICT, text=headline(overview))
     facts = tuple(_facts(overview))
-    yield Table(title="", columns=make_columns("", ""), rows=facts)
+    yield make_table("", ("", ""), facts)
     yield _variants(overview)
     for target in overview.targets:
         measured = [m for m in overview.figures if m.figure.target == target.id]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.report.charts import AxisScale, Band, Plot, ReferenceLine, Series, Stack, Tree, TreeNode
 from modeldyno.core.stats.statistics import unpack_samples
 from modeldyno.core.stats.units import BYTES, RATE, SECONDS, format_quantity
@@ -12,13 +11,14 @@ from modeldyno.views.result.call_stages import mean_call_stages
 from modeldyno.views.result.layer_tree import build_layer_tree
 from modeldyno.views.result.memory import BEFORE, call_or_step
 from modeldyno.views.result.served import stages
-from modeldyno.views.text import count, number, share, unit_of_work
+from modeldyno.views.text import count, share, unit_of_work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from numpy import ndarray
 
+    from modeldyno.core.metrics.measurement import Distribution
     from modeldyno.core.result.result import Result
     from modeldyno.views.result.layer_tree import LayerNode
 
@@ -71,10 +71,9 @@ _FEWEST_SECONDS = 2
 
 def call_timeline(result: Result) -> Iterator[Plot]:
     """Draw the latency of the calls in order, with the warm-up before them."""
-    latency = result.find("latency")
-    if latency is None or not isinstance(latency.value, Distribution) or len(latency.value) < _FEWEST:
+    value, unit = result.distribution("latency"), unit_of_work(result)
+    if value is None or len(value) < _FEWEST:
         return
-    value, unit = latency.value, unit_of_work(result)
     runs = [run for run in value.arrays() if len(run)]
     longest = max(map(len, runs))
     step = max(1, -(-longest // _POINTS))
@@ -176,10 +175,11 @@ def _own_code(branch: LayerNode, least: float) -> Iterator[TreeNode]:
 def roofline(result: Result) -> Iterator[Plot]:
     """Draw the roofline of the machine with the leaf layers at their arithmetic intensity and FLOP/s."""
     root = build_layer_tree(result)
-    peaks = [result.find(metric, result.peaks_scope) for metric in ("peak_flops", "peak_bandwidth")]
-    if root is None or peaks[0] is None or peaks[1] is None:
+    flops, bandwidth = (
+        result.number(metric, result.peaks_scope) for metric in ("peak_flops", "peak_bandwidth")
+    )
+    if root is None or flops is None or bandwidth is None:
         return
-    flops, bandwidth = (number(peak)[0] for peak in peaks if peak is not None)
     leaves = [leaf for leaf in _leaves(root) if leaf.compute and leaf.memory and leaf.time]
     leaves = sorted(leaves, key=lambda leaf: -leaf.time)[:_LAYERS]
     if not leaves or not flops or not bandwidth:

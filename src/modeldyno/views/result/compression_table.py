@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.report.blocks import Table, make_columns
+from modeldyno.core.report.blocks import Table, make_table
 from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.views.text import amount, number, short_model_names
 
@@ -33,10 +33,10 @@ def summary(results: Sequence[Result]) -> Table:
     two = len(results) == 2  # noqa: PLR2004 - a pair
     names = short_model_names(results)
     titles = (f"{name}>" for name in (*names, *(["Enhancement"] if two else [])))
-    return Table(
-        title="",
-        columns=make_columns("Evaluation metric", *titles),
-        rows=tuple((title, *_row_cells(results, metric, adjectives)) for title, metric, adjectives in rows),
+    return make_table(
+        "",
+        ("Evaluation metric", *titles),
+        ((title, *_row_cells(results, metric, adjectives)) for title, metric, adjectives in rows),
     )
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.metric import ANSWERS, METRICS
 from modeldyno.core.metrics.queries import format_main_figures
 from modeldyno.core.report.blocks import Severity, clean, shorten
 from modeldyno.core.result.result import KINDS
 from modeldyno.core.spec.static_options import Mode
-from modeldyno.core.stats.units import RATE
 from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.result.call_stages import end_to_end_clause
 from modeldyno.views.result.layers import layer_time_clause, slowest_layer_sentence
@@ -30,8 +28,9 @@ from modeldyno.views.text import (
     amount,
     analysed_at,
     count,
-    estimate,
+    figure,
     format_measurement,
+    format_statistic,
     measured_at,
     number,
 )
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from modeldyno.core.metrics.constraints import Judgement
-    from modeldyno.core.metrics.measurement import Measurement
+    from modeldyno.core.metrics.measurement import Distribution, Measurement
     from modeldyno.core.result.result import Failure, Result
 
 
@@ -77,8 +76,8 @@ def _speed(result: Result) -> str:
         return watch_clause(result)
     if served := under_load(result):
         return served
-    latency = result.find("latency")
-    if latency is None or not isinstance(latency.value, Distribution):
+    latency = result.distribution("latency")
+    if latency is None:
         return (
             generation_clause(result)
             or largest_batch_clause(result)
@@ -90,7 +89,7 @@ def _speed(result: Result) -> str:
     at, rate = measured_at(result), _rate(result)
     where = f"{f' at {at}' if at else ''} on {shorten(clean(result.job.backend), NAME_LIMIT)}"
     parts = (f"on average {rate}" if rate else "", end_to_end_clause(result), _evaluation(result))
-    return "; ".join((f"answers in {_median(latency.value)}{where}", *filter(None, parts)))
+    return "; ".join((f"answers in {_median(latency)}{where}", *filter(None, parts)))
 
 
 def _evaluation(result: Result) -> str:
@@ -102,7 +101,7 @@ def _evaluation(result: Result) -> str:
 
 
 def _median(times: Distribution) -> str:
-    value, interval = estimate(times.statistic("p50"), times.interval("p50"), METRICS["latency"].unit)
+    value, interval = format_statistic(times, "p50")
     if times.missing("p50"):
         effective = int(times.effective_size("p50"))
         few = f", equivalent to {count(effective, 'independent call')}" if effective < len(times) else ""
@@ -111,11 +110,7 @@ def _median(times: Distribution) -> str:
 
 
 def _rate(result: Result) -> str:
-    throughput = result.find("throughput")
-    if throughput is None:
-        return ""
-    value, interval = number(throughput)
-    return estimate(value, interval, RATE)[0].replace("/s", " samples/s")
+    return figure(result, "throughput").replace("/s", " samples/s")
 
 
 def _failed(failures: Sequence[Failure], message: str) -> str:
@@ -127,15 +122,17 @@ def _failed(failures: Sequence[Failure], message: str) -> str:
 
 
 def _size(result: Result) -> str:
-    parameters, weights, file = (result.find(m) for m in ("parameters", "weight_bytes", "file_bytes"))
-    if parameters is not None:
-        size = f" ({format_measurement(weights)})" if weights else ""
-        parts = (f"has {format_measurement(parameters)} parameters{size}", _work(result))
+    parameters, weights, file = (
+        figure(result, metric) for metric in ("parameters", "weight_bytes", "file_bytes")
+    )
+    if parameters:
+        size = f" ({weights})" if weights else ""
+        parts = (f"has {parameters} parameters{size}", _work(result))
         return "; ".join(filter(None, (" and ".join(filter(None, parts)), _memory(result))))
     if work := _work(result):
         return "; ".join(filter(None, (work, _memory(result))))
-    if file is not None:
-        return f"takes {format_measurement(file)} on disk"
+    if file:
+        return f"takes {file} on disk"
     further = {row.name for row in METRICS.further(m.metric for m in result.measurements)}
     figures = format_main_figures([m for m in result.measurements if m.metric in further])
     return f"has {', '.join(figures)}" if figures else "was not measured"
@@ -167,11 +164,11 @@ def _counted(measurement: Measurement, noun: str) -> str:
 
 
 def _memory(result: Result) -> str:
-    peak, activations = result.find("memory_peak"), result.find("activation_peak")
-    if peak is None:
-        return f"its activations need {format_measurement(activations)} at the peak" if activations else ""
-    part = f", {format_measurement(activations)} of it activations" if activations else ""
-    return f"it needs {format_measurement(peak)} at the peak{part}"
+    peak, activations = figure(result, "memory_peak"), figure(result, "activation_peak")
+    if not peak:
+        return f"its activations need {activations} at the peak" if activations else ""
+    part = f", {activations} of it activations" if activations else ""
+    return f"it needs {peak} at the peak{part}"
 
 
 def _unmet_bounds(judgements: Sequence[Judgement]) -> Iterator[str]:

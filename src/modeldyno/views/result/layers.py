@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import compress
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Block, Table, clean, make_columns, note, shorten
+from modeldyno.core.report.blocks import Block, clean, make_table, note, shorten
 from modeldyno.core.stats.units import BYTES, COUNT, RATE, SECONDS, format_quantity
 from modeldyno.views.result.layer_tree import LayerNode, build_layer_tree
 from modeldyno.views.result.module_tree import readable_depth
@@ -68,10 +68,10 @@ def _table(root: LayerNode, options: ViewOptions) -> Iterator[Block]:
         "roofline>": roofline,
     }
     cells = ((_name(level, branch), *_cells(branch, root)) for level, branch in listed)
-    yield Table(
-        title="Layers: mean time in the middle half of the calls, measuring overhead subtracted",
-        columns=make_columns(*(title for title, has_values in columns.items() if has_values)),
-        rows=tuple(tuple(compress(row, columns.values())) for row in cells),
+    yield make_table(
+        "Layers: mean time in the middle half of the calls, measuring overhead subtracted",
+        (title for title, has_values in columns.items() if has_values),
+        (tuple(compress(row, columns.values())) for row in cells),
         spare=("own", *(["FLOP/s"] if roofline else [])),
     )
     beyond = dict.fromkeys(

@@ -7,10 +7,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Table, clean, make_columns
+from modeldyno.core.report.blocks import Table, clean, drop_empty_columns, make_columns
 from modeldyno.core.stats.units import COUNT, SECONDS, format_quantity
 from modeldyno.errors import UnknownName
-from modeldyno.views.lists import drop_empty_columns
 from modeldyno.views.result.module_tree import ModuleNode, build_module_tree, walk
 from modeldyno.views.text import number, share
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Block, Table, clean, make_columns, note, shorten
+from modeldyno.core.report.blocks import Block, Table, clean, make_table, note, shorten
 from modeldyno.core.result.trace_data import EventKind, ExecutedOp
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
 from modeldyno.core.trace.op_events import WITHIN
@@ -151,10 +151,10 @@ def _table(
     rows_shown = [
         _cells(group, total, placed=placed, device=device, full=full) for group in groups[:_COSTLIEST]
     ]
-    yield Table(
-        title=f"{title}{f', {len(rows_shown)} of {len(groups):,}' if len(groups) > len(rows_shown) else ''}",
-        columns=make_columns(*titles),
-        rows=tuple(rows_shown),
+    yield make_table(
+        f"{title}{f', {len(rows_shown)} of {len(groups):,}' if len(groups) > len(rows_shown) else ''}",
+        titles,
+        rows_shown,
     )
 
 
@@ -225,10 +225,10 @@ def redundant_ops_blocks(result: Result) -> Iterator[Block]:
     total = sum(waste.time for group in rows for waste in group)
     listed = rows[:_WASTES]
     part = f", {len(listed)} of {len(rows):,}" if len(rows) > len(listed) else ""
-    yield Table(
-        title=f"Unnecessary copies and waits: {format_quantity(total, SECONDS, 3)} of a call{part}",
-        columns=make_columns("in", "what", "calls>", "time>", "bytes>", "why"),
-        rows=tuple(map(_waste_row, listed)),
+    yield make_table(
+        f"Unnecessary copies and waits: {format_quantity(total, SECONDS, 3)} of a call{part}",
+        ("in", "what", "calls>", "time>", "bytes>", "why"),
+        map(_waste_row, listed),
     )
 
 

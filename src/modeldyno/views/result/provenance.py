@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.doubt import EXPECTED
 from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.report.blocks import Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Table, clean, make_table, shorten
 from modeldyno.core.spec.input_spec import format_shape
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.stats.units import BYTES, format_quantity
@@ -53,7 +53,7 @@ def footer(result: Result) -> Table:
         "result": join_nonempty(result.id, format_utc(result.created)),
     }
     rows = tuple((name, shorten(clean(text), TEXT_LIMIT)) for name, text in facts.items() if text)
-    return Table(title="How it was measured", columns=make_columns("", ""), rows=rows)
+    return make_table("How it was measured", ("", ""), rows)
 
 
 def _backend(result: Result) -> str:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from math import inf
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Block, Table, clean, make_columns, note, shorten
+from modeldyno.core.report.blocks import Block, Table, clean, make_table, note, shorten
 from modeldyno.core.static.graph import Role
 from modeldyno.core.stats.units import BYTES, COUNT, format_quantity
 from modeldyno.views.result.module_tree import (
@@ -21,8 +21,7 @@ from modeldyno.views.result.module_tree import (
     sort_nodes,
     walk,
 )
-from modeldyno.views.result.other_sizes import device_bounds, grid
-from modeldyno.views.result.totals import totals
+from modeldyno.views.result.totals import device_bounds, grid, totals
 from modeldyno.views.text import TEXT_LIMIT, count, join_nonempty, keep_ending, share, span
 
 if TYPE_CHECKING:
@@ -90,10 +89,10 @@ def _costliest(root: ModuleNode, options: ViewOptions) -> Iterator[Table]:
         if node.of(metric)
     )
     if rows:
-        yield Table(
-            title=f"Most expensive, by {_TITLES[metric]}",
-            columns=make_columns("module", "class", f"{_TITLES[metric]}>", "share>"),
-            rows=rows,
+        yield make_table(
+            f"Most expensive, by {_TITLES[metric]}",
+            ("module", "class", f"{_TITLES[metric]}>", "share>"),
+            rows,
         )
 
 
@@ -165,7 +164,7 @@ def _module_table(
         for row in rows
     )
     titles = ("module", *(("output",) if outputs else ()), f"{_TITLES[weighed]}>", "MACs>", "share>")
-    return Table(title=title, columns=make_columns(*titles), rows=cells)
+    return make_table(title, titles, cells)
 
 
 def _output(node: ModuleNode) -> str:
@@ -218,11 +217,7 @@ def _peak(outline: StaticReport) -> Iterator[Table]:
     place, operator = (clean(text) for text in (outline.peak_scope, outline.peak_operator))
     where = f", in {keep_ending(place, _NAME)}" if place else ""
     during = f" ({shorten(operator, _KIND)})" if operator else ""
-    yield Table(
-        title=f"Memory at the peak{where}{during}",
-        columns=make_columns("what", "bytes>", "share>"),
-        rows=tuple(listed),
-    )
+    yield make_table(f"Memory at the peak{where}{during}", ("what", "bytes>", "share>"), listed)
 
 
 _ROLES: dict[str, str] = {
@@ -259,9 +254,7 @@ def _operators(outline: StaticReport) -> Iterator[Table]:
         for op in outline.operators
     )
     if rows:
-        yield Table(
-            title="Operators", columns=make_columns("operator", "calls>", "MACs>", "elementwise>"), rows=rows
-        )
+        yield make_table("Operators", ("operator", "calls>", "MACs>", "elementwise>"), rows)
 
 
 def _uncounted(outline: StaticReport, options: ViewOptions) -> Iterator[Table]:
@@ -275,10 +268,10 @@ def _uncounted(outline: StaticReport, options: ViewOptions) -> Iterator[Table]:
         calls = sum(op.calls for op in others)
         rows.append((f"{len(others)} more", f"{calls:,}", span(0, _most(others)), "-v lists them"))
     if rows:
-        yield Table(
-            title=f"Not counted: no formula{', or unknown shapes' if _most(uncounted) == inf else ''}",
-            columns=make_columns("operator", "calls>", "MACs, between>", "shapes of one call"),
-            rows=tuple(rows),
+        yield make_table(
+            f"Not counted: no formula{', or unknown shapes' if _most(uncounted) == inf else ''}",
+            ("operator", "calls>", "MACs, between>", "shapes of one call"),
+            rows,
         )
 
 

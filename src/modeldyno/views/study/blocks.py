@@ -14,7 +14,7 @@ from modeldyno.core.study.goal import Rank
 from modeldyno.core.study.ranking import NEAR, ranking
 from modeldyno.core.study.search_space import key
 from modeldyno.views.study.configurations import configuration_rows, configuration_summary
-from modeldyno.views.study.rows import (
+from modeldyno.views.study.tables import (
     best_by_load_table,
     best_table,
     configuration_load_table,

@@ -11,7 +11,7 @@ from modeldyno.core.metrics.metric import METRICS, Query
 from modeldyno.core.report.charts import AxisScale, Parallel, Picture, Plot, ReferenceLine, Series
 from modeldyno.core.study.pooled_estimate import search_hint
 from modeldyno.core.study.search_space import key
-from modeldyno.views.study.rows import format_point
+from modeldyno.views.study.tables import format_point
 from modeldyno.views.text import count, format_knob_value
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import worst_verdict
 from modeldyno.core.metrics.metric import METRICS, Query, fraction_of
-from modeldyno.core.report.blocks import Heading, Table, make_columns, note
+from modeldyno.core.report.blocks import Heading, Table, make_table, note
 from modeldyno.core.report.charts import AxisScale, Plot, Series
 from modeldyno.core.report.chosen_plot import ChosenPlot
 from modeldyno.core.stats.units import format_quantity
@@ -17,7 +17,7 @@ from modeldyno.core.study.ranking import find_configuration
 from modeldyno.core.study.study import base_name
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.views.study.charts import candidates_by_load
-from modeldyno.views.study.rows import BOUNDS, format_point
+from modeldyno.views.study.tables import BOUNDS, format_point
 from modeldyno.views.text import UNCERTIFIED, format_knob_value
 
 if TYPE_CHECKING:
@@ -101,10 +101,10 @@ def load_table(study: Study, row: RankedConfiguration, options: ViewOptions) -> 
     if not any(map(any, figures.values())):
         return
     bounds = BOUNDS if study.goal.constraints else ()
-    yield Table(
-        title=f"{row.configuration} under each load" if _load_axes(study) else row.configuration,
-        columns=make_columns(*(f"{title}>" for title in (*axes, *filled)), *bounds, ""),
-        rows=tuple(
+    yield make_table(
+        f"{row.configuration} under each load" if _load_axes(study) else row.configuration,
+        (*(f"{title}>" for title in (*axes, *filled)), *bounds, ""),
+        (
             (
                 *(format_knob_value(c.point[name]) if name in c.point else "—" for name in axes),
                 *(column[place] or _MISSING.get(title, "—") for title, column in filled.items()),

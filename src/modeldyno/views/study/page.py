@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.metric import Query
-from modeldyno.core.report.blocks import Block, Heading, Notice, Table, make_columns, note
+from modeldyno.core.report.blocks import Block, Heading, Notice, Table, make_table, note
 from modeldyno.core.report.charts import Parallel, Stack
 from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.core.study.pooled_estimate import search_hint
@@ -21,7 +21,7 @@ from modeldyno.views.result.served import STAGE_NAMES
 from modeldyno.views.study import blocks as study_blocks
 from modeldyno.views.study.charts import best_and_default, candidates_by_load, charts, configuration_name
 from modeldyno.views.study.configurations import configuration_page, configuration_rows, load_table, plots_of
-from modeldyno.views.study.rows import BOUNDS, UNMEASURED, format_point, miss_text
+from modeldyno.views.study.tables import BOUNDS, UNMEASURED, format_point, miss_text
 from modeldyno.views.text import count, format_knob_value
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
@@ -90,15 +90,10 @@ def all_configurations(study: Study, ranked: Ranking) -> Iterator[Block]:
     columns = {name: [_value(study, row, query) for row in rows] for name, query in queries.items()}
     filled = {name: column for name, column in columns.items() if any(column)}
     bounded = bool(study.goal.constraints)
-    yield Table(
-        title="Each at its best load",
-        columns=make_columns(
-            ">",
-            "configuration",
-            *(f"{name}>" for name in (*axes, *filled)),
-            *(BOUNDS if bounded else ()),
-        ),
-        rows=tuple(
+    yield make_table(
+        "Each at its best load",
+        (">", "configuration", *(f"{name}>" for name in (*axes, *filled)), *(BOUNDS if bounded else ())),
+        (
             (
                 str(row.rank),
                 row.configuration,
@@ -219,5 +214,5 @@ def _how_measured(study: Study, ranked: Ranking) -> Iterator[Block]:
         facts["hardware"] = join_facts(study.environment.hardware)
         facts["software"] = join_facts(study.environment.software)
     rows = tuple((name, text) for name, text in facts.items() if text)
-    yield Table(title="", columns=make_columns("", ""), rows=rows)
+    yield make_table("", ("", ""), rows)
     yield result_page.repeat_notice(sweep_command(study))
