@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.registry.records import FigureState, TaskState
-from modeldyno.core.report.blocks import Column, Heading, Notice, Severity, Table, shorten
+from modeldyno.core.report.blocks import Heading, Notice, Severity, make_table, shorten
 from modeldyno.dashboard import document_pages, live_pages
 from modeldyno.dashboard.page import CHIPS, Attention, DashboardPage, PageBlocks, PageText, address
 from modeldyno.dashboard.store_access import live_loads
@@ -145,12 +145,8 @@ def _old_figures(figures: Sequence[VariantFigure], target: str) -> Iterator[Atte
 
 
 def _attention_part(attention: Sequence[Attention]) -> PageBlocks:
-    titles = ("of", "state", "target", "why")
-    table = Table(
-        title="",
-        columns=tuple(Column(title=title) for title in titles),
-        rows=tuple((one.of, one.state, one.target, one.why) for one in attention),
-    )
+    rows = ((one.of, one.state, one.target, one.why) for one in attention)
+    table = make_table("", ("of", "state", "target", "why"), rows)
     links = TableLinks(links={"of": {one.of: one.address for one in attention}}, chips=CHIPS)
     return PageBlocks(blocks=(Heading(title="Needs attention"), table), links=links)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import DEFAULT
 from modeldyno.core.registry.records import OPEN, SOURCE, TaskKind, TaskState
-from modeldyno.core.report.blocks import Column, Notice, Severity, Table
+from modeldyno.core.report.blocks import Notice, Severity, make_table
 from modeldyno.dashboard import network_page, registry_writes
 from modeldyno.dashboard.lineage_part import find_lineage, lineage_part
 from modeldyno.dashboard.page import (
@@ -26,8 +26,10 @@ from modeldyno.dashboard.page import (
     PageText,
     address,
     as_number,
+    cut_page,
     list_data,
     older_links,
+    search_form,
 )
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.reporter import TableLinks
@@ -67,10 +69,8 @@ def models(request: PageRequest) -> DashboardPage:
     """List registered models, and how fast the newest version of each is on each target."""
     query = {word: request.text(word) for word in ("text", "framework", "task")}
     before = request.text("before")
-    entries = request.store.registry.models(**query, limit=PAGE + 1, before=before)
-    listed = entries[:PAGE]
+    listed, mark = cut_page(request.store.registry.models(**query, limit=PAGE + 1, before=before))
     speeds = tuple(newest_speeds(request.store.registry, [entry.name for entry in listed]))
-    mark = listed[-1].mark if len(entries) > PAGE else ""
     asks = any(query.values()) or bool(before)
     chosen = request.texts("show")
     columns = tuple(one for one in lists.SHOWN if one in chosen) or lists.SHOWN
@@ -88,16 +88,12 @@ def models(request: PageRequest) -> DashboardPage:
 
 
 def _model_search(query: dict[str, str], columns: Sequence[str]) -> PageForm:
-    return PageForm(
-        id="search",
-        action="/models",
-        fields=(
-            FormField(name="text", label="Name contains", value=query["text"]),
-            FormField(name="framework", label="Framework", value=query["framework"]),
-            FormField(name="task", label="Task", value=query["task"]),
-            *(FormField(name="show", label=one, value=one, ticked=one in columns) for one in lists.SHOWN),
-        ),
-        buttons=(("", "Show"),),
+    return search_form(
+        "/models",
+        FormField(name="text", label="Name contains", value=query["text"]),
+        FormField(name="framework", label="Framework", value=query["framework"]),
+        FormField(name="task", label="Task", value=query["task"]),
+        *(FormField(name="show", label=one, value=one, ticked=one in columns) for one in lists.SHOWN),
     )
 
 
@@ -511,17 +507,12 @@ def events(request: PageRequest) -> DashboardPage:
     listed = PageBlocks(
         blocks=(lists.events(page_events),), links=TableLinks(links={"of": _subjects(page_events)})
     )
-    search = PageForm(
-        id="search",
-        action="/events",
-        fields=(FormField(name="of", label="Of model or version", value=of, hint="digits/3"),),
-        buttons=(("", "Show"),),
-    )
+    field = FormField(name="of", label="Of model or version", value=of, hint="digits/3")
     return DashboardPage(
         title=f"Events of {of}" if of else "Events",
         room="/events",
         parts=(
-            *((search,) if page_events or of else ()),
+            *((search_form("/events", field),) if page_events or of else ()),
             listed if page_events else PageText(text="Nothing has happened yet."),
             *older_links("events", mark, first=not before, of=of),
         ),
@@ -545,11 +536,8 @@ def settings(request: PageRequest) -> DashboardPage:
     stored = {policy.name: policy for policy in registry.policies()}
     policies = (stored.pop(DEFAULT.name, DEFAULT), *stored.values())
     webhooks, deliveries = registry.webhooks(), registry.deliveries()
-    place = Table(
-        title="Store",
-        columns=(Column(title=""), Column(title="")),
-        rows=(("place", request.store.place), ("models' files", str(registry.weights))),
-    )
+    files = ("models' files", str(registry.weights))
+    place = make_table("Store", ("", ""), (("place", request.store.place), files))
     notice = Notice(
         severity=Severity.NOTE,
         text=f"{count(len(webhooks), 'address', 'addresses')} told of events.",
