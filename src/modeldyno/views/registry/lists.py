@@ -8,10 +8,10 @@ from modeldyno.core.registry.records import FigureState, TaskState
 from modeldyno.core.report.blocks import Table, drop_empty_columns, make_table, shorten
 from modeldyno.core.report.charts import AxisScale, Plot, Series
 from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
-from modeldyno.views.text import format_rough_duration, format_utc
+from modeldyno.views.text import format_known, format_rough_duration, format_utc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from modeldyno.core.registry.overview import SpeedRow, VersionSpeed
     from modeldyno.core.registry.policy import Policy
@@ -89,8 +89,7 @@ def _speed(speed: VersionSpeed, targets: Mapping[str, HardwareTarget]) -> tuple[
     target = targets[speed.target].name if speed.target in targets else speed.target
     if speed.state is not FigureState.FRESH:
         return target, str(speed.state), "", ""
-    p50 = "not certified" if speed.p50 is None else format_quantity(speed.p50, SECONDS, 3)
-    p99 = "not certified" if speed.p99 is None else format_quantity(speed.p99, SECONDS, 3)
+    p50, p99 = (format_known(value, SECONDS, unknown="not certified") for value in (speed.p50, speed.p99))
     return target, p50, p99, format_quantity(speed.rate, RATE, 3) if speed.rate else ""
 
 
@@ -194,7 +193,7 @@ def _note(task: Task) -> str:
     return shorten(task.why, _WHY)
 
 
-def _table(title: str, titles: Sequence[str], rows: tuple[tuple[str, ...], ...]) -> Table:
+def _table(title: str, titles: Sequence[str], rows: Iterable[tuple[str, ...]]) -> Table:
     return drop_empty_columns(make_table(title, titles, rows))
 
 
@@ -217,36 +216,42 @@ def policy(stored: Policy) -> Table:
 # --- how fast models are --------------------------------------------------------------------------
 
 
-_TITLES = (
-    "version", "target", "p50>", "p99>", "lowest latency as", "rate>", "highest rate as", "bounds", "state",
-)  # fmt: skip
-
-
 def speeds(rows: Sequence[SpeedRow], title: str = "") -> Table:
     """List versions on targets: the lowest latency, the highest rate, and what gives them."""
-    cells = tuple(
-        (
-            f"{row.model}/{row.number}",
-            row.target.name,
-            _time(row.speed.p50),
-            _time(row.speed.p99) or ("not certified" if row.speed.p50 is not None else ""),
-            f"{row.figure.recipe}, {row.figure.measure.label}",
-            format_quantity(row.rate, RATE, 3) if row.rate else "",
-            f"{row.most.recipe}, {row.most.measure.label}" if row.rate else "",
-            str(row.speed.bounds or ""),
-            str(row.figure.state),
-        )
-        for row in rows
+    titles = (
+        "version", "target", "p50>", "p99>", "lowest latency as", "rate>", "highest rate as", "bounds?",
+        "state",
+    )  # fmt: skip
+    return make_table(title, titles, map(_speed_row, rows))
+
+
+def _speed_row(row: SpeedRow) -> tuple[str, ...]:
+    texts = _speed_texts(row)
+    return (
+        f"{row.model}/{row.number}",
+        row.target.name,
+        texts["p50"],
+        texts["p99"],
+        f"{row.figure.recipe}, {row.figure.measure.label}",
+        texts["rate"],
+        f"{row.most.recipe}, {row.most.measure.label}" if row.rate else "",
+        str(row.speed.bounds or ""),
+        str(row.figure.state),
     )
-    used = [at for at, name in enumerate(_TITLES) if name != "bounds" or any(row[at] for row in cells)]
-    return make_table(title, (_TITLES[at] for at in used), (tuple(row[at] for at in used) for row in cells))
 
 
 SHOWN = ("p50", "p99", "rate")
 """What a matrix can show of each target."""
 
 
-def by_target(rows: Sequence[SpeedRow], figures: Sequence[str] = SHOWN, title: str = "") -> Table:
+def _speed_texts(row: SpeedRow) -> dict[str, str]:
+    """Format what a matrix can show of a target."""
+    p50 = format_known(row.speed.p50, SECONDS, unknown="")
+    p99 = format_known(row.speed.p99, SECONDS, unknown="not certified" if p50 else "")
+    return {"p50": p50, "p99": p99, "rate": format_quantity(row.rate, RATE, 3) if row.rate else ""}
+
+
+def by_target(rows: Sequence[SpeedRow], figures: Sequence[str], title: str) -> Table:
     """List models, and beside each how fast its newest version is on each target.
 
     Args:
@@ -256,37 +261,18 @@ def by_target(rows: Sequence[SpeedRow], figures: Sequence[str] = SHOWN, title: s
     """
     targets = {row.target.id: row.target.name for row in rows}
     row_by_place = {(row.model, row.target.id): row for row in rows}
-    cells = {
-        "p50": lambda row: _time(row.speed.p50),
-        "p99": lambda row: _time(row.speed.p99) or ("not certified" if row.speed.p50 is not None else ""),
-        "rate": lambda row: format_quantity(row.rate, RATE, 3) if row.rate else "",
-    }
-    titles = ["model"]
-    for name in targets.values():
-        titles += [*(f"{name}: {one}>" for one in figures), f"{name}: state"]
-    return make_table(
-        title,
-        titles,
-        (
-            (
-                model,
-                *(
-                    text
-                    for target in targets
-                    for row in [row_by_place.get((model, target))]
-                    for text in (
-                        ("",) * len(figures) + ("",)
-                        if row is None
-                        else (
-                            *(cells[one](row) for one in figures),
-                            str(row.speed.bounds or row.figure.state),
-                        )
-                    )
-                ),
-            )
-            for model in dict.fromkeys(row.model for row in rows)
-        ),
-    )
+
+    def cells(model: str) -> Iterator[str]:
+        yield model
+        for target in targets:
+            row = row_by_place.get((model, target))
+            texts = {} if row is None else _speed_texts(row)
+            yield from (texts.get(name, "") for name in figures)
+            yield "" if row is None else str(row.speed.bounds or row.figure.state)
+
+    marked = (*(f"{name}>" for name in figures), "state")
+    titles = (f"{target}: {name}" for target in targets.values() for name in marked)
+    return make_table(title, ("model", *titles), map(cells, dict.fromkeys(row.model for row in rows)))
 
 
 def over_versions(rows: Sequence[SpeedRow]) -> Plot | None:
@@ -317,7 +303,3 @@ def _series(name: str, rows: Sequence[SpeedRow]) -> Series:
         low=tuple(v if end is None else end.low for v, end in zip(values, ends, strict=True)),
         high=tuple(v if end is None else end.high for v, end in zip(values, ends, strict=True)),
     )
-
-
-def _time(value: float | None) -> str:
-    return "" if value is None else format_quantity(value, SECONDS, 3)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Verdict, worst_verdict
 from modeldyno.core.metrics.measurement import Interval
-from modeldyno.core.report.blocks import Column, Table, clean, make_columns, make_table, shorten
+from modeldyno.core.report.blocks import Table, clean, make_table, shorten
 from modeldyno.core.result.result import KINDS, FailureKind
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.core.study.pooled_estimate import estimate as estimated
@@ -70,7 +70,7 @@ def _figures(answer: Answer | None) -> tuple[str, str, str]:
     if answer is None:
         return "", "", ""
     ends = answer.interval
-    value = "" if answer.value is None else exact_text(answer.value)
+    value = exact_text(answer.value)
     return (value, "", "") if ends is None else (value, exact_text(ends.low), exact_text(ends.high))
 
 
@@ -143,9 +143,10 @@ def best_table(study: Study, ranked: Ranking, top: int) -> Table:
     several = f"The best of {count(ranked.configurations, 'configuration')}, and the default"
     title = several if ranked.configurations > 1 else "The configuration at its best load"
     title = f"{title}; ± is half of the 95 % interval"
-    apart, together = (_best(study, ranked, rows, names, together=one) for one in (False, True))
-    columns, cells = apart if _width(*apart) <= _PAGE else together
-    return Table(title=title, columns=columns, rows=tuple(cells))
+    apart, together = (
+        make_table(title, *_best(study, ranked, rows, names, together=one)) for one in (False, True)
+    )
+    return apart if _width(apart) <= _PAGE else together
 
 
 def _best(
@@ -155,14 +156,14 @@ def _best(
     names: Sequence[str],
     *,
     together: bool,
-) -> tuple[tuple[Column, ...], list[tuple[str, ...]]]:
-    """Return the columns and the cells of the best rows."""
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the titles and the cells of the best rows."""
     axes = () if together else tuple(names)
     gains = ("gain",) if any(row.gain is not None for row in rows) else ()
     bounds = BOUNDS if study.goal.constraints else ()
     figures = (f"{title}>" for title in (*axes, *study.goal.queries))
     shares = (f"{title}>" for title in (*gains, "best in"))
-    columns = make_columns(">", "", *figures, *bounds, *shares, "at" if together else "")
+    titles = (">", "", *figures, *bounds, *shares, "at" if together else "")
     cells = [
         (
             str(row.rank),
@@ -176,7 +177,7 @@ def _best(
         )
         for row in rows
     ]
-    return columns, cells
+    return titles, cells
 
 
 def configuration_tag(row: RankedConfiguration) -> str:
@@ -187,12 +188,10 @@ def configuration_tag(row: RankedConfiguration) -> str:
     return "" if row.default or not row.configuration else f"#{row.configuration.rpartition('_')[2]}"
 
 
-def _width(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> int:
+def _width(table: Table) -> int:
     """Return the width of a table without its last column, with two characters between columns."""
-    return sum(
-        2 + max(map(len, column))
-        for column in zip((c.title for c in columns[:-1]), *(c[:-1] for c in cells), strict=True)
-    )
+    lines = ([column.title for column in table.columns], *table.rows)
+    return sum(2 + max(map(len, column)) for column in list(zip(*lines, strict=True))[:-1])
 
 
 def configuration_load_table(study: Study, row: RankedConfiguration) -> Iterator[Table]:
@@ -209,10 +208,7 @@ def configuration_load_table(study: Study, row: RankedConfiguration) -> Iterator
         (*(f"{title}>" for title in (*names, *study.goal.queries)), *bounds, ""),
         (
             (
-                *(
-                    format_knob_value(candidate.point[name]) if name in candidate.point else _NONE
-                    for name in names
-                ),
+                *(_at(candidate, name) for name in names),
                 *(_under(study, candidate, query) for query in study.goal.queries),
                 *(str(worst_verdict(judge_candidate(study, candidate))) for _ in bounds),
                 "best" if candidate.point == row.point else "",
@@ -238,7 +234,7 @@ def best_by_load_table(study: Study, ranked: Ranking) -> Table:
     """Tabulate the best configuration of each load."""
     names = [axis.name for axis in study.space.axes if axis.name in study.loads]
     bounds = BOUNDS if study.goal.constraints else ()
-    cells = tuple(
+    cells = (
         (
             configuration_tag(row),
             *(_at(row, name) for name in names),
@@ -252,11 +248,11 @@ def best_by_load_table(study: Study, ranked: Ranking) -> Table:
         for row in at_load.rows[:1]
     )
     titles = (f"{title}>" for title in (*names, *study.goal.queries))
-    columns = make_columns("", *titles, *bounds, "gain>", "certain>", "configuration")
-    return Table(title="The best at each load", columns=columns, rows=cells)
+    columns = ("", *titles, *bounds, "gain>", "certain>", "configuration")
+    return make_table("The best at each load", columns, cells)
 
 
-def _at(row: RankedConfiguration, name: str) -> str:
+def _at(row: RankedConfiguration | Candidate, name: str) -> str:
     return format_knob_value(row.point[name]) if name in row.point else _NONE
 
 
