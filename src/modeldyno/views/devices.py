@@ -28,7 +28,7 @@ def blocks(reading: DeviceReading) -> Iterator[Block]:
         (
             _label(device),
             str(process.pid),
-            shorten(clean(process.name or _UNKNOWN), _PROCESS_NAME),
+            _UNKNOWN if process.name is None else shorten(clean(process.name), _PROCESS_NAME),
             format_known(process.bytes, BYTES),
         )
         for device in reading.devices

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
 from modeldyno.core.metrics.metric import END_TO_END, METRICS
 from modeldyno.core.metrics.queries import STATISTICS_SHOWN
-from modeldyno.core.report.blocks import Table, clean, make_columns, make_table, shorten
+from modeldyno.core.report.blocks import Table, clean, make_table, shorten
 from modeldyno.core.result.result import KINDS, scopes
 from modeldyno.core.spec.knob import BATCH_SIZE
 from modeldyno.core.stats.units import BYTES, COUNT, format_quantity
@@ -51,11 +51,9 @@ def numbers(*results: Result, modules: bool = True) -> Table:
         for result in results
         for sizes, row in (*_own_rows(result, modules=modules), *_other_size_rows(result))
     ]
-    several, other_sizes = len(results) > 1, any(row[_SIZES] for row in rows)
-    names = (*((_MODEL,) if several else ()), *_FIELDS, *((_SIZES,) if other_sizes else ()))
-    columns = make_columns(*(name if name in _TEXTS else f"{name}>" for name in names))
-    cells = tuple(tuple(row[name] for name in names) for row in rows)
-    return Table(title="Numbers", columns=columns, rows=cells)
+    names = (*((_MODEL,) if len(results) > 1 else ()), *_FIELDS, _SIZES)
+    titles = (name if name in _TEXTS else f"{name}>" for name in names[:-1])
+    return make_table("Numbers", (*titles, f"{_SIZES}?"), ([row[name] for name in names] for row in rows))
 
 
 def _own_rows(result: Result, *, modules: bool) -> Iterator[tuple[str, Row]]:

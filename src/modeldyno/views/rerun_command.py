@@ -76,7 +76,7 @@ def advise_command_line(job: Job, usual_backend: str) -> str:
     command += [
         *_setting_options(job.config),
         *_input_options(job.inputs),
-        *_evaluation_options(job.observation),
+        *_observation_options(job.observation, ("evaluate", "data")),
     ]
     return shlex.join([*command, *_name_and_trust(job)])
 
@@ -172,26 +172,19 @@ def _inspection_options(inspection: Inspection, *, inspected: bool) -> Iterator[
         yield from ("--memory", format_quantity(inspection.memory, BYTES, None).replace(" ", ""))
 
 
-def _observation_options(observation: Observation) -> Iterator[str]:
-    defaults = Observation()
-    if observation.layers:
-        yield from ("--layers", ",".join(observation.layers))
-    if observation.prompts != defaults.prompts:
-        yield from ("--prompt", ",".join(map(str, observation.prompts)))
-    if observation.generated != defaults.generated:
-        yield from ("--generate", ",".join(map(str, observation.generated)))
-    if observation.preprocess:
-        yield from ("--pre", observation.preprocess)
-    if observation.postprocess:
-        yield from ("--post", observation.postprocess)
-    yield from _evaluation_options(observation)
+_OBSERVED = {
+    "layers": "--layers", "prompts": "--prompt", "generated": "--generate", "preprocess": "--pre",
+    "postprocess": "--post", "evaluate": "--evaluate", "data": "--data",
+}  # fmt: skip
+"""Field of what is observed to its option."""
 
 
-def _evaluation_options(observation: Observation) -> Iterator[str]:
-    if observation.evaluate:
-        yield from ("--evaluate", ",".join(observation.evaluate))
-    if observation.data:
-        yield from ("--data", observation.data)
+def _observation_options(observation: Observation, fields: Iterable[str] = _OBSERVED) -> Iterator[str]:
+    """Yield the options of the fields that differ from the defaults."""
+    for name in fields:
+        value = getattr(observation, name)
+        if value != getattr(Observation(), name):
+            yield from (_OBSERVED[name], value if isinstance(value, str) else ",".join(map(str, value)))
 
 
 def _changed_options(settings: Any, defaults: Any, rows: Iterable[Option]) -> Iterator[str]:

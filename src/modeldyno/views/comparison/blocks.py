@@ -235,20 +235,13 @@ def _how_run_table(comparison: Comparison, names: Sequence[str]) -> Table:
         )
         for place, (result, name) in enumerate(zip(comparison.results, names, strict=True))
     ]
-    if not _varies(comparison):
-        return make_table("", ("", ""), rows)
-    letters = " ".join(_letter(side) for side in comparison.sequence)
-    runs = _ORDERS.get(comparison.order, comparison.order) + (f": {letters}" if letters else "")
-    level = format_quantity(comparison.level, FRACTION, 3)
-    return make_table(
-        "",
-        ("", ""),
-        (
-            *rows,
-            ("runs", shorten(runs, TEXT_LIMIT)),
-            ("intervals", f"{level}, simultaneous for all metrics of a candidate"),
-        ),
-    )
+    if _varies(comparison):
+        letters = " ".join(_letter(side) for side in comparison.sequence)
+        runs = _ORDERS.get(comparison.order, comparison.order) + (f": {letters}" if letters else "")
+        level = format_quantity(comparison.level, FRACTION, 3)
+        rows.append(("runs", shorten(runs, TEXT_LIMIT)))
+        rows.append(("intervals", f"{level}, simultaneous for all metrics of a candidate"))
+    return make_table("", ("", ""), rows)
 
 
 def _varies(comparison: Comparison) -> bool:

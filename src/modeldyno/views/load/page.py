@@ -249,13 +249,12 @@ def _breakdown_table(curve: LoadCurve, rungs: Sequence[LoadPoint]) -> Iterator[T
         "client CPU": ("client_cpu", None),
         "CO2e/1,000": ("carbon", None),
     }
-    cells = {title: [_plain(rung.find(*query)) for rung in rungs] for title, query in queries.items()}
-    columns = {title: column for title, column in cells.items() if set(column) != {_NONE}}
-    if columns:
+    rows = [(_load(rung.load), *(_plain(rung.find(*query)) for query in queries.values())) for rung in rungs]
+    if any(set(cells) != {_NONE} for _, *cells in rows):
         yield make_table(
             "Where the time goes; queue and compute are means reported by the server",
-            (_unit(curve.knob), *(f"{title}>" for title in columns)),
-            zip((_load(rung.load) for rung in rungs), *columns.values(), strict=True),
+            (_unit(curve.knob), *(f"{title}>?" for title in queries)),
+            rows,
         )
 
 

@@ -196,17 +196,12 @@ def _merged(alike: Sequence[LayerNode], old: str, new: str, label: str = "") -> 
         first,
         path=new + first.path[len(old) :],
         label=label or first.label,
-        count=sum(one.count for one in alike),
-        calls=sum(one.calls for one in alike),
-        time=sum(one.time for one in alike),
-        own=sum(one.own for one in alike),
-        macs=sum(one.macs for one in alike),
-        flops=sum(one.flops for one in alike),
-        output=sum(one.output for one in alike),
-        compute=sum(one.compute for one in alike),
-        memory=sum(one.memory for one in alike),
+        **{name: sum(getattr(one, name) for one in alike) for name in _SUMMED},
         children=tuple(
             _merged(parts, old, new) for parts in zip(*(one.children for one in alike), strict=True)
         ),
         likeness=f"{first.likeness}x{len(alike)}",
     )
+
+
+_SUMMED = ("count", "calls", "time", "own", "macs", "flops", "output", "compute", "memory")

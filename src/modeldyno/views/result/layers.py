@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import compress
 from typing import TYPE_CHECKING
 
 from modeldyno.core.report.blocks import Block, clean, make_table, note, shorten
@@ -57,21 +56,14 @@ def _table(root: LayerNode, options: ViewOptions) -> Iterator[Block]:
     cut = 0 if options.depth is not None else max(0, len(listed) - _ROWS)
     listed = listed[: len(listed) - cut]
     roofline = any(branch.roofline_place for _, branch in listed)
-    columns = {
-        "layer": True,
-        "time>": True,
-        "share>": True,
-        "own>": True,
-        "MACs>": any(branch.macs for _, branch in listed),
-        "output>": any(branch.output for _, branch in listed),
-        "FLOP/s>": roofline,
-        "roofline>": roofline,
-    }
-    cells = ((_name(level, branch), *_cells(branch, root)) for level, branch in listed)
+    columns = ("layer", "time>", "share>", "own>", "MACs>?", "output>?")
     yield make_table(
         "Layers: mean time in the middle half of the calls, measuring overhead subtracted",
-        (title for title, has_values in columns.items() if has_values),
-        (tuple(compress(row, columns.values())) for row in cells),
+        (*columns, *(("FLOP/s>", "roofline>") if roofline else ())),
+        (
+            (_name(level, branch), *_cells(branch, root), *(_roofline_cells(branch) if roofline else ()))
+            for level, branch in listed
+        ),
         spare=("own", *(["FLOP/s"] if roofline else [])),
     )
     beyond = dict.fromkeys(
@@ -93,17 +85,19 @@ def _walk(branch: LayerNode, level: int = 0) -> Iterator[tuple[int, LayerNode]]:
 
 
 def _cells(branch: LayerNode, root: LayerNode) -> tuple[str, ...]:
-    place = branch.roofline_place
-    rate = format_quantity(branch.flops / branch.time, RATE, 3) if branch.flops and branch.time else "—"
     return (
         _seconds(branch.time),
         share(branch.time, root.time),
         _seconds(branch.own) if branch.own else "—",
         format_quantity(branch.macs, COUNT, 3) if branch.macs else "—",
         format_quantity(branch.output, BYTES, 3) if branch.output else "—",
-        rate.removesuffix("/s").strip(),
-        _reached(place) if place else "—",
     )
+
+
+def _roofline_cells(branch: LayerNode) -> tuple[str, str]:
+    place = branch.roofline_place
+    rate = format_quantity(branch.flops / branch.time, RATE, 3) if branch.flops and branch.time else "—"
+    return rate.removesuffix("/s").strip(), _reached(place) if place else "—"
 
 
 def _reached(place: RooflinePosition) -> str:

@@ -142,43 +142,35 @@ def _table(
         return
     every = [row for _, _, rows in groups for row in rows]
     device = any(row.device_time for row in every)
-    placed = any(place for place, _, _ in groups)
     total = sum(map(_cost(device), every))
-    titles = [
-        *((place,) if placed else ()), "name", "calls>", "own time>",
-        *(("device>",) if device else ()), *(("total>", "memory>") if full else ()), "share>",
-    ]  # fmt: skip
-    rows_shown = [
-        _cells(group, total, placed=placed, device=device, full=full) for group in groups[:_COSTLIEST]
-    ]
+    titles = (
+        f"{place}?", "name", "calls>", "own time>", "device>?", *(("total>", "memory>") if full else ()),
+        "share>",
+    )  # fmt: skip
+    listed = groups[:_COSTLIEST]
+    placed = any(place for place, _, _ in groups)
     yield make_table(
-        f"{title}{f', {len(rows_shown)} of {len(groups):,}' if len(groups) > len(rows_shown) else ''}",
+        f"{title}{f', {len(listed)} of {len(groups):,}' if len(groups) > len(listed) else ''}",
         titles,
-        rows_shown,
+        (_cells(group, total, placed=placed, device=device, full=full) for group in listed),
     )
 
 
 def _cells(group: Group, total: float, *, placed: bool, device: bool, full: bool) -> tuple[str, ...]:
     place, name, rows = group
     own, on_device = sum(row.self_time for row in rows), sum(row.device_time for row in rows)
+    allocated = sum(row.allocated for row in rows)
+    whole = format_quantity(sum(row.total_time for row in rows), SECONDS, 3)
+    memory = format_quantity(allocated, BYTES, 3) if allocated else "—"
     return (
-        *((keep_ending(clean(place), _NAME) or WHOLE,) if placed else ()),
+        (keep_ending(clean(place), _NAME) or WHOLE) if placed else "",
         shorten(clean(name), _KIND),
         _number(sum(row.calls for row in rows)),
         format_quantity(own, SECONDS, 3),
-        *((format_quantity(on_device, SECONDS, 3),) if device else ()),
-        *((_total_time(rows), _format_allocated(rows)) if full else ()),
+        format_quantity(on_device, SECONDS, 3) if device else "",
+        *((whole, memory) if full else ()),
         share(on_device if device else own, total),
     )
-
-
-def _total_time(rows: Sequence[ExecutedOp]) -> str:
-    return format_quantity(sum(row.total_time for row in rows), SECONDS, 3)
-
-
-def _format_allocated(rows: Sequence[ExecutedOp]) -> str:
-    size = sum(row.allocated for row in rows)
-    return format_quantity(size, BYTES, 3) if size else "—"
 
 
 def _number(value: float) -> str:

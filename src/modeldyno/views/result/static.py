@@ -152,19 +152,17 @@ def _module_table(
     root: ModuleNode, rows: Sequence[ModuleRow], title: str, sort: str, *, full_path: bool = False
 ) -> Table:
     weighed = "weight_bytes" if sort == "weight_bytes" else "parameters"
-    outputs = any(row.node.output for row in rows)
-    cells = tuple(
+    cells = (
         (
             _label(row, full_path=full_path),
-            *((_output(row.node),) if outputs else ()),
+            _output(row.node),
             _format_metric(row.node, weighed),
             _format_metric(row.node, "macs"),
             share(row.node.of("macs"), root.of("macs")),
         )
         for row in rows
     )
-    titles = ("module", *(("output",) if outputs else ()), f"{_TITLES[weighed]}>", "MACs>", "share>")
-    return make_table(title, titles, cells)
+    return make_table(title, ("module", "output?", f"{_TITLES[weighed]}>", "MACs>", "share>"), cells)
 
 
 def _output(node: ModuleNode) -> str:

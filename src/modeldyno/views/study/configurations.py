@@ -17,8 +17,8 @@ from modeldyno.core.study.ranking import find_configuration
 from modeldyno.core.study.study import base_name
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.views.study.charts import candidates_by_load
-from modeldyno.views.study.tables import BOUNDS, format_point
-from modeldyno.views.text import UNCERTIFIED, format_knob_value
+from modeldyno.views.study.tables import BOUNDS, format_point, format_setting
+from modeldyno.views.text import UNCERTIFIED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,7 +41,6 @@ _COLUMNS = (
 """Columns of the loads of a configuration: title and query. A column without figures is left out."""
 _OF_SERVERS = ("instances", "memory", "device memory", "device use", "power")
 """Columns that a server under load always has."""
-_MISSING = dict.fromkeys(_OF_SERVERS, "unknown")
 USUAL_PLOTS = (
     ChosenPlot(x="latency.p99", y="throughput", title="Throughput against p99 latency"),
     ChosenPlot(x="LOAD", y="latency.p99", title="p99 latency by load"),
@@ -92,26 +91,24 @@ def load_table(study: Study, row: RankedConfiguration, options: ViewOptions) -> 
     """Tabulate everything that was measured of a configuration, one row for each of its loads."""
     candidates = [candidate for candidate in candidates_by_load(study, row) if not candidate.failed]
     axes = _load_axes(study) or _batch_axes(study)
-    figures = {title: [_figure(study, c, query, options) for c in candidates] for title, query in _COLUMNS}
-    filled = {
-        title: column
-        for title, column in figures.items()
-        if any(column) or (title in _OF_SERVERS and _load_axes(study))
-    }
-    if not any(map(any, figures.values())):
+    figures = [[_figure(study, c, query, options) for _, query in _COLUMNS] for c in candidates]
+    if not any(map(any, figures)):
         return
     bounds = BOUNDS if study.goal.constraints else ()
+    shown = _OF_SERVERS if _load_axes(study) else ()
+    titles = [f"{title}>{'' if title in shown else '?'}" for title, _ in _COLUMNS]
+    missing = ["unknown" if title in _OF_SERVERS else "—" for title, _ in _COLUMNS]
     yield make_table(
         f"{row.configuration} under each load" if _load_axes(study) else row.configuration,
-        (*(f"{title}>" for title in (*axes, *filled)), *bounds, ""),
+        (*(f"{title}>" for title in axes), *titles, *bounds, ""),
         (
             (
-                *(format_knob_value(c.point[name]) if name in c.point else "—" for name in axes),
-                *(column[place] or _MISSING.get(title, "—") for title, column in filled.items()),
+                *(format_setting(c.point, name) for name in axes),
+                *(figure or blank for figure, blank in zip(cells, missing, strict=True)),
                 *(str(worst_verdict(judge_candidate(study, c))) for _ in bounds),
                 "best" if c.point == row.point and len(candidates) > 1 else "",
             )
-            for place, c in enumerate(candidates)
+            for c, cells in zip(candidates, figures, strict=True)
         ),
     )
 

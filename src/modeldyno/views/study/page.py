@@ -21,8 +21,8 @@ from modeldyno.views.result.served import STAGE_NAMES
 from modeldyno.views.study import blocks as study_blocks
 from modeldyno.views.study.charts import best_and_default, candidates_by_load, charts, configuration_name
 from modeldyno.views.study.configurations import configuration_page, configuration_rows, load_table, plots_of
-from modeldyno.views.study.tables import BOUNDS, UNMEASURED, format_point, miss_text
-from modeldyno.views.text import count, format_knob_value
+from modeldyno.views.study.tables import BOUNDS, UNMEASURED, format_point, format_setting, miss_text
+from modeldyno.views.text import count, format_known
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
@@ -87,21 +87,19 @@ def all_configurations(study: Study, ranked: Ranking) -> Iterator[Block]:
     queries = goal_queries | {
         name: query for name, query in _EXTRA_QUERIES.items() if query not in goal_queries.values()
     }
-    columns = {name: [_value(study, row, query) for row in rows] for name, query in queries.items()}
-    filled = {name: column for name, column in columns.items() if any(column)}
-    bounded = bool(study.goal.constraints)
+    bounds = BOUNDS if study.goal.constraints else ()
     yield make_table(
         "Each at its best load",
-        (">", "configuration", *(f"{name}>" for name in (*axes, *filled)), *(BOUNDS if bounded else ())),
+        (">", "configuration", *(f"{name}>" for name in axes), *(f"{name}>?" for name in queries), *bounds),
         (
             (
                 str(row.rank),
                 row.configuration,
-                *(format_knob_value(row.point[name]) if name in row.point else "—" for name in axes),
-                *(column[place] or "—" for column in filled.values()),
-                *((_bounds_text(row),) if bounded else ()),
+                *(format_setting(row.point, name) for name in axes),
+                *(_value(study, row, query) for query in queries.values()),
+                *(_bounds_text(row) for _ in bounds),
             )
-            for place, row in enumerate(rows)
+            for row in rows
         ),
     )
     if more := len(ranked.rows) - len(rows):
@@ -109,8 +107,7 @@ def all_configurations(study: Study, ranked: Ranking) -> Iterator[Block]:
 
 
 def _value(study: Study, row: RankedConfiguration, query: Query) -> str:
-    value = search_hint(study.candidates[key(row.point)], query)
-    return "" if value is None else format_quantity(value, query.unit, 3)
+    return format_known(search_hint(study.candidates[key(row.point)], query), query.unit)
 
 
 def _bounds_text(row: RankedConfiguration) -> str:

@@ -138,7 +138,7 @@ def best_table(study: Study, ranked: Ranking, top: int) -> Table:
     names = [
         axis.name
         for axis in study.space.axes
-        if axis.name in study.loads or len({_at(row, axis.name) for row in rows}) > 1
+        if axis.name in study.loads or len({format_setting(row.point, axis.name) for row in rows}) > 1
     ]
     several = f"The best of {count(ranked.configurations, 'configuration')}, and the default"
     title = several if ranked.configurations > 1 else "The configuration at its best load"
@@ -168,7 +168,7 @@ def _best(
         (
             str(row.rank),
             configuration_tag(row),
-            *(_at(row, name) for name in axes),
+            *(format_setting(row.point, name) for name in axes),
             *(format_figure(study, row, query) for query in study.goal.queries),
             *(str(row.verdict) for _ in bounds),
             *(_gain(row) for _ in gains),
@@ -208,7 +208,7 @@ def configuration_load_table(study: Study, row: RankedConfiguration) -> Iterator
         (*(f"{title}>" for title in (*names, *study.goal.queries)), *bounds, ""),
         (
             (
-                *(_at(candidate, name) for name in names),
+                *(format_setting(candidate.point, name) for name in names),
                 *(_under(study, candidate, query) for query in study.goal.queries),
                 *(str(worst_verdict(judge_candidate(study, candidate))) for _ in bounds),
                 "best" if candidate.point == row.point else "",
@@ -237,7 +237,7 @@ def best_by_load_table(study: Study, ranked: Ranking) -> Table:
     cells = (
         (
             configuration_tag(row),
-            *(_at(row, name) for name in names),
+            *(format_setting(row.point, name) for name in names),
             *(format_figure(study, row, query) for query in study.goal.queries),
             *(str(row.verdict) for _ in bounds),
             _gain(row),
@@ -252,8 +252,9 @@ def best_by_load_table(study: Study, ranked: Ranking) -> Table:
     return make_table("The best at each load", columns, cells)
 
 
-def _at(row: RankedConfiguration | Candidate, name: str) -> str:
-    return format_knob_value(row.point[name]) if name in row.point else _NONE
+def format_setting(point: Mapping[str, KnobValue], name: str) -> str:
+    """Format the value of a knob in a point, if it has one."""
+    return format_knob_value(point[name]) if name in point else _NONE
 
 
 def _row_text(row: RankedConfiguration, names: Sequence[str], remark: str) -> str:
