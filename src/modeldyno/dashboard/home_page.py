@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.registry.records import FigureState, TaskState
-from modeldyno.core.report.blocks import Heading, Notice, Severity, make_table, shorten
+from modeldyno.core.report.blocks import Heading, Notice, Severity, make_table, note, shorten
 from modeldyno.dashboard import document_pages, live_pages
 from modeldyno.dashboard.page import CHIPS, Attention, DashboardPage, PageBlocks, PageText, address
 from modeldyno.dashboard.store_access import live_loads
@@ -96,7 +96,7 @@ def _calm_part(worse: Sequence[Attention] | None, attention: Sequence[Attention]
     """Say that nothing needs attention, or that nobody knows yet whether something has become worse."""
     if worse is None:
         text = "Histories are being read: models that have become worse will stand here."
-        yield PageBlocks(blocks=(Notice(severity=Severity.NOTE, text=text),))
+        yield PageBlocks(blocks=(note(text),))
     elif not attention:
         text = "Nothing needs attention: nothing became worse or failed, and no figure is stale."
         yield PageBlocks(blocks=(Notice(severity=Severity.HELD, text=text),))
@@ -160,11 +160,7 @@ def _work_part(
     advice = "" if workers or not queued else "no worker is running: start one with modeldyno worker"
     blocks = [
         Heading(title="Going on"),
-        Notice(
-            severity=Severity.NOTE,
-            text=f"{says}; {len(running)} being done.",
-            advice=advice,
-        ),
+        note(f"{says}; {len(running)} being done.", advice=advice),
         *((registry_lists.workers(workers, by_id),) if workers else ()),
     ]
     return PageBlocks(blocks=tuple(blocks), links=TableLinks(chips=CHIPS))

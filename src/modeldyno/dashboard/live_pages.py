@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Heading, Notice, Severity, clean, make_table
+from modeldyno.core.report.blocks import Heading, Notice, Severity, clean, make_table, note
 from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
 from modeldyno.dashboard.diagram import TimeChart, TimeLine, TimePanel
 from modeldyno.dashboard.page import DashboardPage, PageBlocks, PageDiagram, PageLink, address
@@ -69,7 +69,7 @@ def _parts(load: LiveLoad) -> Iterator[Part]:
     notices = [Notice(severity=Severity.UNDECIDED, text=says, advice=_PROVISIONAL)]
     if load.ended:
         says = "It has ended; its Result is being stored." if load.result else "It ended without a Result."
-        notices.append(Notice(severity=Severity.NOTE, text=says))
+        notices.append(note(says))
     elif load.silent > _QUIET:
         silent = count(round(load.silent), "second")
         notices.append(

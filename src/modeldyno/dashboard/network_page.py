@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from modeldyno.core.report.blocks import clean
 from modeldyno.core.stats.units import COUNT, SECONDS, format_quantity
 from modeldyno.dashboard.diagram import Arrow, Box, Diagram
-from modeldyno.dashboard.page import (
-    DashboardPage,
-    PageDiagram,
-    PageLink,
-    PageText,
-    address,
-)
+from modeldyno.dashboard.page import DashboardPage, PageDiagram, PageLink, PageText, address
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.reporter import TableLinks
 from modeldyno.views.result import network as network_view

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import DEFAULT
 from modeldyno.core.registry.records import OPEN, SOURCE, TaskKind, TaskState
-from modeldyno.core.report.blocks import Notice, Severity, make_table
+from modeldyno.core.report.blocks import Notice, Severity, make_table, note
 from modeldyno.dashboard import network_page, registry_writes
 from modeldyno.dashboard.lineage_part import find_lineage, lineage_part
 from modeldyno.dashboard.page import (
@@ -538,9 +538,8 @@ def settings(request: PageRequest) -> DashboardPage:
     webhooks, deliveries = registry.webhooks(), registry.deliveries()
     files = ("models' files", str(registry.weights))
     place = make_table("Store", ("", ""), (("place", request.store.place), files))
-    notice = Notice(
-        severity=Severity.NOTE,
-        text=f"{count(len(webhooks), 'address', 'addresses')} told of events.",
+    notice = note(
+        f"{count(len(webhooks), 'address', 'addresses')} told of events.",
         advice="" if webhooks else "modeldyno registry webhook https://host/path adds one",
     )
     return DashboardPage(

@@ -12,14 +12,7 @@ from modeldyno.core.load.load_seconds import LiveLoad
 from modeldyno.core.registry.answer import RegistryAnswer
 from modeldyno.core.registry.overview import SpeedRow, VersionOverview
 from modeldyno.core.registry.policy import Policy
-from modeldyno.core.registry.records import (
-    AliasMove,
-    HardwareTarget,
-    RegistryEvent,
-    Task,
-    Version,
-    Worker,
-)
+from modeldyno.core.registry.records import AliasMove, HardwareTarget, RegistryEvent, Task, Version, Worker
 from modeldyno.core.registry.webhooks import Webhook
 from modeldyno.core.result.result import Result
 from modeldyno.interfaces.registry import ModelEntry

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_table, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, make_table
 from modeldyno.core.report.charts import AxisScale, Plot, Series
 from modeldyno.core.result.result import Result
 from modeldyno.core.spec.knob import BATCH_SIZE
 from modeldyno.core.stats.units import format_quantity
-from modeldyno.views.text import TEXT_LIMIT, count
+from modeldyno.views.text import count, shorten_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -59,7 +59,7 @@ def tabulate(tried: Sequence[ConfigurationRun]) -> Table:
             (
                 describe(run.configuration),
                 *(_figure(run, metric, statistic) for metric, statistic in _COLUMNS),
-                shorten(clean(run.failure), TEXT_LIMIT),
+                shorten_text(run.failure),
             )
             for run in tried
         ),

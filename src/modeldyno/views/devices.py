@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Block, clean, make_table, note, shorten
+from modeldyno.core.report.blocks import Block, make_table, note
 from modeldyno.core.stats.units import BYTES, CELSIUS, FRACTION, HERTZ, WATTS
-from modeldyno.views.text import format_known
+from modeldyno.views.text import format_known, shorten_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ def blocks(reading: DeviceReading) -> Iterator[Block]:
         (
             _label(device),
             str(process.pid),
-            _UNKNOWN if process.name is None else shorten(clean(process.name), _PROCESS_NAME),
+            _UNKNOWN if process.name is None else shorten_text(process.name, _PROCESS_NAME),
             format_known(process.bytes, BYTES),
         )
         for device in reading.devices
@@ -53,7 +53,7 @@ def _in_brief(device: DeviceState) -> str:
 def _figures(device: DeviceState) -> tuple[str, ...]:
     return (
         _label(device),
-        shorten(clean(device.name.removeprefix("NVIDIA ")), _NAME),
+        shorten_text(device.name.removeprefix("NVIDIA "), _NAME),
         format_known(device.utilization, FRACTION, 2),
         _part_of(device.memory_used, device.memory_total, BYTES),
         _part_of(device.power, device.power_limit, WATTS),

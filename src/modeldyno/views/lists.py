@@ -20,6 +20,7 @@ from modeldyno.views.text import (
     join_nonempty,
     number,
     shorten_ids,
+    shorten_text,
 )
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def _list(
 
 
 def _name_and_headline(entry: StudyEntry | ConclusionEntry) -> tuple[str, str]:
-    return shorten(clean(entry.name), _NAME_CHARS), shorten(clean(entry.headline), _SUMMARY_CHARS)
+    return shorten_text(entry.name, _NAME_CHARS), shorten_text(entry.headline, _SUMMARY_CHARS)
 
 
 _KINDS = {"capacity": "search"}
@@ -141,7 +142,7 @@ _NAME_CHARS, _SUMMARY_CHARS = 18, 72
 
 def _name_with_tags(entry: Entry) -> str:
     tags = f" ({clean(', '.join(entry.tags))})" if entry.tags else ""
-    return shorten(clean(entry.name), _NAME_CHARS) + tags
+    return shorten_text(entry.name, _NAME_CHARS) + tags
 
 
 def _without_name(entry: Entry) -> str:

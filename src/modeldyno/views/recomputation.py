@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.recompute.checks import DigestState, is_number
-from modeldyno.core.report.blocks import Block, Notice, Severity, clean, make_table, note, shorten
-from modeldyno.views.text import NAME_LIMIT, count
+from modeldyno.core.report.blocks import Block, Notice, Severity, make_table, note, shorten
+from modeldyno.views.text import count, shorten_name, shorten_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ _DIGEST = {
 def headline(recomputation: Recomputation) -> str:
     """Say in one sentence whether the document holds."""
     checked = recomputation.verified + len(recomputation.wrong)
-    name = shorten(clean(recomputation.name), NAME_LIMIT)
+    name = shorten_name(recomputation.name)
     subject = f"The {recomputation.kind} {recomputation.id[:6]} of {name}"
     if recomputation.wrong:
         wrong = len(recomputation.wrong)
@@ -73,4 +73,4 @@ def blocks(recomputation: Recomputation) -> Iterator[Block]:
 def _value(value: Plain) -> str:
     if value is None:
         return "none"
-    return f"{value:.10g}" if is_number(value) else shorten(clean(str(value)), _TEXT)
+    return f"{value:.10g}" if is_number(value) else shorten_text(str(value), _TEXT)

@@ -11,6 +11,7 @@ from modeldyno.core.report.blocks import clean, shorten
 from modeldyno.core.spec.input_spec import BATCH
 from modeldyno.core.spec.knob import BATCH_SIZE
 from modeldyno.core.stats.units import COUNT, SECONDS, format_estimate, format_quantity
+from modeldyno.option_spelling import spell_for_command_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -63,6 +64,21 @@ def estimate_near_zero(value: float, low: float, high: float, unit: str) -> tupl
 
 _FARTHEST = 100
 """Multiple of an estimate up to which its interval is told in its unit."""
+
+
+def shorten_text(text: str, limit: int = TEXT_LIMIT) -> str:
+    """Make text from outside printable on one line of at most `limit` characters."""
+    return shorten(clean(text), limit)
+
+
+def shorten_name(name: str) -> str:
+    """Make a name from outside printable, and short enough for a sentence or a cell."""
+    return shorten_text(name, NAME_LIMIT)
+
+
+def shorten_message(message: str, limit: int = TEXT_LIMIT) -> str:
+    """Make a message of a document printable and short, with the options of the command line in it."""
+    return shorten_text(spell_for_command_line(message), limit)
 
 
 def format_known(value: float | None, unit: str, digits: int = 3, unknown: str = "—") -> str:

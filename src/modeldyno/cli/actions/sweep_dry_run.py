@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
-from modeldyno.core.report.blocks import Notice, Severity, Table, make_columns, make_table, shorten
+from modeldyno.core.report.blocks import Notice, Severity, Table, make_columns, make_table, note, shorten
 from modeldyno.core.study import trial_effort
 from modeldyno.core.study.default_baseline import MOST as DEFAULT_LOADS
 from modeldyno.core.study.verification import RIVALS, ROUNDS
@@ -67,12 +67,8 @@ def _blocks(study: Study, chosen: tuple[Axis, ...]) -> Iterator[Block]:
         f"{format_rough_duration(most)}, or more if the model loads slowly. Nothing was measured.",
     )
     goal = (*map(str, study.goal.objectives), *(f"require {bound}" for bound in study.goal.constraints))
-    yield Notice(severity=Severity.NOTE, code="goal", text="; ".join(goal))
-    yield Notice(
-        severity=Severity.NOTE,
-        code="default",
-        text=format_point(study.default) or "the backend's own settings",
-    )
+    yield note("; ".join(goal), code="goal")
+    yield note(format_point(study.default) or "the backend's own settings", code="default")
     names = {axis.name for axis in chosen}
     rows = tuple(
         (

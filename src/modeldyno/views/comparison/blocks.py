@@ -15,9 +15,9 @@ from modeldyno.core.report.blocks import (
     Notice,
     Severity,
     Table,
-    clean,
     make_columns,
     make_table,
+    note,
     shorten,
 )
 from modeldyno.core.stats.units import FRACTION, format_quantity
@@ -32,7 +32,15 @@ from modeldyno.views.comparison.changes import (
     undecided_notices,
 )
 from modeldyno.views.comparison.memory_diff import memory_blocks, memory_sentence, memory_table_and_curves
-from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, count, format_utc, short_model_names
+from modeldyno.views.text import (
+    TEXT_LIMIT,
+    count,
+    format_utc,
+    short_model_names,
+    shorten_message,
+    shorten_name,
+    shorten_text,
+)
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
@@ -119,7 +127,7 @@ def _conclusion(comparison: Comparison, contrast: CandidateComparison, names: tu
     pair = comparison.baseline, contrast.candidate
     for result, name in zip(pair, names, strict=True):
         if result.failure:
-            message = shorten(clean(spell_for_command_line(result.failure.message)), _FAILURE).rstrip(".")
+            message = shorten_message(result.failure.message, _FAILURE).rstrip(".")
             advice = _failure_advice(result.failure, pair)
             how = f"; {advice}" if advice else ""
             return f"{name} failed in {result.failure.where}, so it is not judged: {message}{how}."
@@ -165,20 +173,20 @@ def _differences_table(
     )
     if more := len(rows) - len(rows_shown):
         differ = "differs; --all shows it" if more == 1 else "differ; --all shows them"
-        yield Notice(severity=Severity.NOTE, text=f"{count(more, 'more setting')} {differ}")
+        yield note(f"{count(more, 'more setting')} {differ}")
 
 
 def _fact_row(difference: SettingDiff) -> tuple[str, str, str]:
-    return shorten(clean(difference.name), _VALUE), _fact(difference.baseline), _fact(difference.candidate)
+    return shorten_text(difference.name, _VALUE), _fact(difference.baseline), _fact(difference.candidate)
 
 
 def _fact(value: Fact | None) -> str:
-    return "—" if value is None else shorten(clean(str(value)), _VALUE)
+    return "—" if value is None else shorten_text(str(value), _VALUE)
 
 
 def _agreements(agreements: Sequence[Agreement]) -> Iterator[Notice]:
     for agreement in agreements:
-        name = shorten(clean(agreement.output), NAME_LIMIT)
+        name = shorten_name(agreement.output)
         if not agreement.largest:
             text = f"the output '{name}' is identical in both"
         else:
@@ -189,7 +197,7 @@ def _agreements(agreements: Sequence[Agreement]) -> Iterator[Notice]:
             text = (
                 f"the output '{name}' differs by at most {largest}{relative}, cosine {agreement.cosine:.6f}"
             )
-        yield Notice(severity=Severity.NOTE, text=text)
+        yield note(text)
 
 
 # --- doubts, and how it was run ----------------------------------------------------------------------
@@ -198,8 +206,8 @@ def _agreements(agreements: Sequence[Agreement]) -> Iterator[Notice]:
 def _failures(results: Sequence[Result], names: Sequence[str]) -> Iterator[Notice]:
     for result, name in zip(results, names, strict=True):
         for failure in result.failures[:1]:
-            text = shorten(clean(spell_for_command_line(failure.message)), TEXT_LIMIT)
-            code = f"{name}: {shorten(clean(failure.where), NAME_LIMIT)}"
+            text = shorten_message(failure.message)
+            code = f"{name}: {shorten_name(failure.where)}"
             advice = _failure_advice(failure, results)
             yield Notice(severity=Severity.FAILURE, code=code, text=text, advice=advice, log=failure.log)
 

@@ -14,7 +14,7 @@ from modeldyno.core.comparison.comparison import (
 )
 from modeldyno.core.comparison.default_metrics import metric_family
 from modeldyno.core.metrics.metric import METRICS, Query
-from modeldyno.core.report.blocks import Block, Column, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Block, Column, Notice, Severity, Table, make_columns, note, shorten
 from modeldyno.core.stats.units import (
     FARTHEST,
     NOT_BOUNDED,
@@ -25,7 +25,7 @@ from modeldyno.core.stats.units import (
     format_percent,
     format_quantity,
 )
-from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, interruption_prefix
+from modeldyno.views.text import TEXT_LIMIT, interruption_prefix, shorten_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -229,7 +229,7 @@ def change_tables(
             f"unchanged: {', '.join(equal)}" if equal else "",
             f"undecided: {', '.join(undecided)}" if undecided else "",
         )
-        yield Notice(severity=Severity.NOTE, text=shorten("; ".join(filter(None, parts)), TEXT_LIMIT))
+        yield note(shorten("; ".join(filter(None, parts)), TEXT_LIMIT))
 
 
 _SIDE = 11
@@ -259,7 +259,7 @@ def _has_own_row(change: Change, contrast: CandidateComparison) -> bool:
 
 def _row(change: Change) -> tuple[str, ...]:
     return (
-        shorten(clean(str(change.query)), NAME_LIMIT),
+        shorten_name(str(change.query)),
         *figures(change),
         format_relative_change(change),
         str(change.outcome),

@@ -21,7 +21,7 @@ from modeldyno.core.report.blocks import (
 )
 from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.result.provenance import join_facts
-from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, count, interruption_prefix
+from modeldyno.views.text import count, interruption_prefix, shorten_name, shorten_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -71,7 +71,7 @@ def _verdict_sentence(report: GateReport) -> str:
 
 def gate_model_name(result: Result) -> str:
     """Return the shortened name of a model."""
-    return shorten(clean(result.name), NAME_LIMIT)
+    return shorten_name(result.name)
 
 
 def _checks_text(checks: Iterable[Check]) -> str:
@@ -133,7 +133,7 @@ def _environment(result: Result) -> Table:
         "conditions": join_facts(result.environment.conditions),
         "doubts": ", ".join(sorted({doubt.code for doubt in result.doubts})),
     }
-    rows = tuple((name, shorten(clean(text), TEXT_LIMIT)) for name, text in facts.items() if text)
+    rows = tuple((name, shorten_text(text)) for name, text in facts.items() if text)
     return make_table("Environment", ("", ""), rows)
 
 

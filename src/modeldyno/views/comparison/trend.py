@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.comparison.trend import FEWEST_FOR_A_STEP
-from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, clean, make_table, shorten
+from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, make_table, note, shorten
 from modeldyno.core.report.charts import AxisScale, Plot, ReferenceLine, Series
 from modeldyno.core.stats.units import format_quantity
-from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, count, exact_text, format_utc, join_nonempty
+from modeldyno.views.text import count, exact_text, format_utc, join_nonempty, shorten_name, shorten_text
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
@@ -31,14 +31,14 @@ def blocks(history: Trend, options: ViewOptions = PLAIN) -> Iterator[Block]:
     """Lay out a history; no option applies."""
     del options
     yield Notice(severity=Severity.VERDICT, text=headline(history))
-    yield Notice(severity=Severity.NOTE, code="trend", text=_sparkline_text(history))
+    yield note(_sparkline_text(history), code="trend")
     if len(history.levels) > 1:
         yield _levels(history)
     for step in history.steps:
         yield _step(history, step)
     yield from _outlier_notice(history)
     yield from _other_marks(history)
-    yield Notice(severity=Severity.NOTE, code="history", text=_basis(history))
+    yield note(_basis(history), code="history")
 
 
 def page(history: Trend, options: ViewOptions = PLAIN) -> Iterator[Block]:
@@ -58,7 +58,7 @@ def page(history: Trend, options: ViewOptions = PLAIN) -> Iterator[Block]:
 
 def headline(history: Trend) -> str:
     """Describe the current state of the history in one sentence."""
-    name, now = shorten(clean(history.name), NAME_LIMIT), _value(history, history.levels[-1].value)
+    name, now = shorten_name(history.name), _value(history, history.levels[-1].value)
     if len(history.readings) < FEWEST_FOR_A_STEP:
         results = count(len(history.readings), "result")
         return f"{name}: {history.query} is {now}; only {results}, and a step needs at least six."
@@ -85,7 +85,7 @@ def picture(history: Trend) -> Plot:
     ends = [_interval_ends(reading) for reading in history.readings]
     marks = [mark for mark in history.marks if mark.environment]
     return Plot(
-        title=f"{history.query} of {shorten(clean(history.name), NAME_LIMIT)}",
+        title=f"{history.query} of {shorten_name(history.name)}",
         x=AxisScale(label="result, oldest first"),
         y=AxisScale(label=str(history.query), unit=unit),
         series=(
@@ -228,7 +228,7 @@ def _what_changed(mark: HistoryMark) -> str:
 def _environment(mark: HistoryMark) -> str:
     names = [_fact(difference) for difference in (*mark.hardware, *mark.software)]
     more = f" and {len(names) - _MARKS} more" if len(names) > _MARKS else ""
-    return shorten(clean(", ".join(names[:_MARKS]) + more), TEXT_LIMIT)
+    return shorten_text(", ".join(names[:_MARKS]) + more)
 
 
 def _fact(difference: SettingDiff) -> str:
@@ -257,7 +257,7 @@ def _other_marks(history: Trend) -> Iterator[Notice]:
     unexplained = [mark for mark in history.marks if mark.environment and mark.at not in explained]
     for mark in unexplained[-_MARKS:]:
         text = f"{_when(history, mark.at)}: {_environment(mark)}; no step in the metric"
-        yield Notice(severity=Severity.NOTE, code="environment", text=text)
+        yield note(text, code="environment")
 
 
 def _basis(history: Trend) -> str:

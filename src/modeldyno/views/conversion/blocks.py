@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno.core.agreement.rule import Sameness
-from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, make_columns
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
-from modeldyno.views.text import NAME_LIMIT, count
+from modeldyno.views.text import count, shorten_name
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def brief(conversion: Conversion) -> str:
 
 def title(conversion: Conversion) -> str:
     """Return the name of the model."""
-    return shorten(clean(conversion.name), NAME_LIMIT)
+    return shorten_name(conversion.name)
 
 
 def blocks(conversion: Conversion, options: ViewOptions = PLAIN) -> Iterator[Block]:

@@ -24,15 +24,14 @@ from modeldyno.core.report.blocks import (
     Notice,
     Severity,
     Table,
-    clean,
     make_columns,
     make_table,
-    shorten,
+    note,
 )
 from modeldyno.core.report.charts import AxisScale, Waterfall, WaterfallStep
 from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.option_spelling import spell_for_command_line
-from modeldyno.views.text import NAME_LIMIT, count, estimate, estimate_near_zero, share
+from modeldyno.views.text import count, estimate, estimate_near_zero, share, shorten_name
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ _TAIL = "p99"
 
 def title(explanation: Explanation) -> str:
     """Return the name of the model."""
-    return shorten(clean(explanation.name), NAME_LIMIT)
+    return shorten_name(explanation.name)
 
 
 def headline(explanation: Explanation) -> str:
@@ -218,7 +217,7 @@ def _notices(explanation: Explanation, *, verbose: bool) -> Iterator[Notice]:
     yield from _tail_notices(explanation)
     for name, reason in explanation.missing.items():
         text = spell_for_command_line(f"{reason.rstrip('.')}.")
-        yield Notice(severity=Severity.NOTE, code=_MISSING_NAMES.get(name, name), text=text)
+        yield note(text, code=_MISSING_NAMES.get(name, name))
     own = tuple(explanation_doubts(explanation.levels))
     for doubt in own:
         yield Notice(
@@ -254,7 +253,7 @@ def _sum_notices(explanation: Explanation) -> Iterator[Notice]:
     text = f"the rests are {share(unexplained, 1)} of the whole"
     if noise:
         text += f"; within its interval 0: {', '.join(noise)}"
-    yield Notice(severity=Severity.NOTE, code="sum", text=f"{text}.")
+    yield note(f"{text}.", code="sum")
 
 
 def _trace_notices(explanation: Explanation) -> Iterator[Notice]:
@@ -272,7 +271,7 @@ def _trace_notices(explanation: Explanation) -> Iterator[Notice]:
     ]
     if parts:
         text = f"requests that the server stamped took {', '.join(parts)} than all, taken off in proportion."
-        yield Notice(severity=Severity.NOTE, code="time stamps", text=text)
+        yield note(text, code="time stamps")
 
 
 _NANO = 1e-9
@@ -303,7 +302,7 @@ def _tail_notices(explanation: Explanation) -> Iterator[Notice]:
             f"wait for the client by {format_quantity(now.waited - before.waited, SECONDS, 2)}, the time at "
             f"the server by {format_quantity(now.served - before.served, SECONDS, 2)}{means}"
         )
-    yield Notice(severity=Severity.NOTE, code="slowest requests", text=f"{text}.")
+    yield note(f"{text}.", code="slowest requests")
 
 
 def _basis(explanation: Explanation, *, verbose: bool) -> Iterator[Notice]:
@@ -314,9 +313,9 @@ def _basis(explanation: Explanation, *, verbose: bool) -> Iterator[Notice]:
             continue
         at = "" if result.job.load is None else f" at {result.job.load}"
         rounds = count(max(1, result.processes), "round")
-        described.append(f"{name} on {shorten(clean(result.job.backend), NAME_LIMIT)}{at} ({rounds})")
+        described.append(f"{name} on {shorten_name(result.job.backend)}{at} ({rounds})")
     if described:
-        yield Notice(severity=Severity.NOTE, code="measured", text=f"{'; '.join(described)}.")
+        yield note(f"{'; '.join(described)}.", code="measured")
 
 
 # --- tables ------------------------------------------------------------------------------------------

@@ -11,23 +11,13 @@ from modeldyno.core.load.latency_breakdown import STAGES
 from modeldyno.core.load.sla_fit import judge_loads, limits_load
 from modeldyno.core.metrics.constraints import Answer, Verdict, worst_verdict
 from modeldyno.core.metrics.measurement import CLIENT_LIMITED, INTERRUPTED, SATURATED
-from modeldyno.core.report.blocks import (
-    Block,
-    Heading,
-    Notice,
-    Severity,
-    Table,
-    clean,
-    make_table,
-    note,
-    shorten,
-)
+from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, make_table, note
 from modeldyno.core.report.charts import AxisScale, Plot, ReferenceLine, Series, Stack
 from modeldyno.core.stats.units import RATE as PER_SECOND
 from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.views.result.charts import draw_request_stages
 from modeldyno.views.result.served import STAGE_NAMES
-from modeldyno.views.text import TEXT_LIMIT, count, estimate, exact_text, join_nonempty
+from modeldyno.views.text import count, estimate, exact_text, join_nonempty, shorten_text
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
@@ -302,7 +292,7 @@ def describe_capacity(capacity: Capacity) -> str:
 def _broken_bound(capacity: Capacity) -> str:
     if not capacity.broke:
         rung = next(rung for rung in capacity.rungs if rung.load == capacity.failed)
-        return f"it ({shorten(clean(rung.failure), TEXT_LIMIT) or SATURATED})"
+        return f"it ({shorten_text(rung.failure) or SATURATED})"
     first = capacity.broke[0]
     share = relative_excess(first)
     value = _plain(first.answer)
@@ -423,7 +413,7 @@ def _bounds(spec: CapacitySearch) -> str:
 def _failures(rungs: Sequence[LoadPoint]) -> Iterator[Notice]:
     for rung in rungs:
         if rung.failure:
-            text = f"under {_load(rung.load)}: {shorten(clean(rung.failure), TEXT_LIMIT)}"
+            text = f"under {_load(rung.load)}: {shorten_text(rung.failure)}"
             yield Notice(severity=Severity.FAILURE, text=text)
 
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.doubt import noteworthy_doubts
 from modeldyno.core.metrics.histogram import Histogram, histogram
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, note, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, note, shorten
 from modeldyno.core.report.charts import AxisScale, Bins, ReferenceLine
 from modeldyno.core.result.result import KINDS, FailureKind
 from modeldyno.core.spec.knob import BATCH_SIZE
 from modeldyno.core.stats.units import SECONDS, format_quantity
-from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.result.call_stages import call_stage_table
 from modeldyno.views.result.devices import devices
 from modeldyno.views.result.headline import verdict
@@ -29,10 +28,11 @@ from modeldyno.views.result.totals import is_inspection
 from modeldyno.views.text import (
     LOG_LINES,
     NAME_LIMIT,
-    TEXT_LIMIT,
     amount,
     figure,
     join_nonempty,
+    shorten_message,
+    shorten_text,
     unit_of_work,
 )
 from modeldyno.views.view_options import PLAIN, ViewOptions
@@ -82,8 +82,8 @@ def doubts(result: Result) -> Iterator[Notice]:
         yield Notice(
             severity=Severity.DOUBT,
             code=shorten(doubt.code, NAME_LIMIT),
-            text=shorten(clean(spell_for_command_line(doubt.seen)), TEXT_LIMIT),
-            advice=shorten(clean(spell_for_command_line(doubt.advice)), TEXT_LIMIT),
+            text=shorten_message(doubt.seen),
+            advice=shorten_message(doubt.advice),
         )
 
 
@@ -111,7 +111,7 @@ def _measured(result: Result, options: ViewOptions) -> Iterator[Block]:
 
 def _judgement(judgement: Judgement) -> Notice:
     severity = Severity(judgement.verdict.value)
-    return Notice(severity=severity, text=shorten(clean(judgement.sentence()), TEXT_LIMIT))
+    return Notice(severity=severity, text=shorten_text(judgement.sentence()))
 
 
 def _failure(failure: Failure, advice: str) -> Notice:
@@ -119,7 +119,7 @@ def _failure(failure: Failure, advice: str) -> Notice:
     return Notice(
         severity=Severity.FAILURE,
         code=f"{shorten(failure.where, NAME_LIMIT)}: {KINDS[failure.kind]}",
-        text=shorten(clean(spell_for_command_line(failure.message)), TEXT_LIMIT),
+        text=shorten_message(failure.message),
         advice=advice,
         log=log,
     )
@@ -241,6 +241,6 @@ def _doubts(result: Result) -> Iterator[Notice]:
         yield Notice(
             severity=Severity.DOUBT,
             code=shorten(doubt.code, NAME_LIMIT),
-            text=shorten(clean(spell_for_command_line(doubt.seen)), _DOUBT),
+            text=shorten_message(doubt.seen, _DOUBT),
             advice="-v shows what to do about it, and all figures" if last else "",
         )

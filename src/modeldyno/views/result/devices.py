@@ -5,10 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.metric import METRICS
-from modeldyno.core.report.blocks import Block, Notice, clean, make_table, note, shorten
+from modeldyno.core.report.blocks import Block, Notice, make_table, note
 from modeldyno.core.stats.units import BYTES, format_quantity
 from modeldyno.views.result.regions import is_watched_block
-from modeldyno.views.text import count, figure, format_known, format_measurement, join_nonempty, number
+from modeldyno.views.text import (
+    count,
+    figure,
+    format_known,
+    format_measurement,
+    join_nonempty,
+    number,
+    shorten_text,
+)
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
@@ -49,7 +57,7 @@ def _device_row(result: Result, name: str) -> tuple[str, ...]:
         for metric in ("gpu_utilization", "clock", "temperature")
     )
     power, idle, energy = (figure(result, metric, name, "—") for metric in ("power", "idle_power", "energy"))
-    device = shorten(clean(name), _NAME)
+    device = shorten_text(name, _NAME)
     return device, busy, _memory(result, name) or "—", clock, temperature, power, idle, energy
 
 

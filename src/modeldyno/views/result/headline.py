@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.metric import ANSWERS, METRICS
 from modeldyno.core.metrics.queries import format_main_figures
-from modeldyno.core.report.blocks import Severity, clean, shorten
+from modeldyno.core.report.blocks import Severity, clean
 from modeldyno.core.result.result import KINDS
 from modeldyno.core.spec.static_options import Mode
-from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.result.call_stages import end_to_end_clause
 from modeldyno.views.result.layers import layer_time_clause, slowest_layer_sentence
 from modeldyno.views.result.memory import largest_batch_clause, training_step_clause
@@ -24,7 +23,6 @@ from modeldyno.views.result.regions import (
 from modeldyno.views.result.served import server_clause as under_load
 from modeldyno.views.result.tokens import generation_clause
 from modeldyno.views.text import (
-    NAME_LIMIT,
     amount,
     analysed_at,
     count,
@@ -33,6 +31,8 @@ from modeldyno.views.text import (
     format_statistic,
     measured_at,
     number,
+    shorten_message,
+    shorten_name,
 )
 
 if TYPE_CHECKING:
@@ -45,17 +45,13 @@ if TYPE_CHECKING:
 
 def headline(result: Result, judgements: Sequence[Judgement] = ()) -> str:
     """Return the verdict in one sentence, followed by the bounds that are broken or undecided."""
-    message = (
-        shorten(clean(spell_for_command_line(result.failure.message)), 160).rstrip(".")
-        if result.failure
-        else ""
-    )
+    message = shorten_message(result.failure.message, 160).rstrip(".") if result.failure else ""
     return verdict(result, judgements, f": {message}" if message else "")
 
 
 def verdict(result: Result, judgements: Sequence[Judgement], message: str) -> str:
     """Return the verdict, with `message` after the failure if there is one."""
-    name = shorten(clean(result.name), NAME_LIMIT) or "The model"
+    name = shorten_name(result.name) or "The model"
     parts = ", but ".join(filter(None, (_speed(result), _failed(result.failures, message))))
     return " ".join((f"{name} {parts or _size(result)}.", *_highlights(result), *_unmet_bounds(judgements)))
 
@@ -87,7 +83,7 @@ def _speed(result: Result) -> str:
             or end_to_end_clause(result)
         )
     at, rate = measured_at(result), _rate(result)
-    where = f"{f' at {at}' if at else ''} on {shorten(clean(result.job.backend), NAME_LIMIT)}"
+    where = f"{f' at {at}' if at else ''} on {shorten_name(result.job.backend)}"
     parts = (f"on average {rate}" if rate else "", end_to_end_clause(result), _evaluation(result))
     return "; ".join((f"answers in {_median(latency)}{where}", *filter(None, parts)))
 
@@ -118,7 +114,7 @@ def _failed(failures: Sequence[Failure], message: str) -> str:
         return ""
     first = failures[0]
     more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
-    return f"failed in {shorten(clean(first.where), NAME_LIMIT)} ({KINDS[first.kind]}{more}){message}"
+    return f"failed in {shorten_name(first.where)} ({KINDS[first.kind]}{more}){message}"
 
 
 def _size(result: Result) -> str:

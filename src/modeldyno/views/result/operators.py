@@ -6,13 +6,13 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Block, Table, clean, make_table, note, shorten
+from modeldyno.core.report.blocks import Block, Table, clean, make_table, note
 from modeldyno.core.result.trace_data import EventKind, ExecutedOp
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
 from modeldyno.core.trace.op_events import WITHIN
 from modeldyno.views.result.module_tree import name_range, pattern
 from modeldyno.views.result.regions import is_region_profile
-from modeldyno.views.text import TEXT_LIMIT, count, keep_ending, number, share
+from modeldyno.views.text import count, keep_ending, number, share, shorten_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -58,9 +58,7 @@ def operations(result: Result) -> Iterator[Block]:
     yield from redundant_ops_blocks(result)
     for artifact in result.artifacts:
         if artifact.name == "trace":
-            yield note(
-                f"the trace is in {shorten(clean(artifact.path), TEXT_LIMIT)}; open it at ui.perfetto.dev"
-            )
+            yield note(f"the trace is in {shorten_text(artifact.path)}; open it at ui.perfetto.dev")
 
 
 def _of_region(row: ExecutedOp) -> ExecutedOp:
@@ -89,7 +87,7 @@ def _operators_sentence(result: Result, executed: Sequence[ExecutedOp]) -> str:
     if total and groups:
         costs = {name: sum(map(_cost(on_device), rows)) for _, name, rows in groups}
         costliest = max(costs, key=costs.__getitem__)
-        text += f"; {shorten(clean(costliest), _KIND)} has {share(costs[costliest], total)}"
+        text += f"; {shorten_text(costliest, _KIND)} has {share(costs[costliest], total)}"
     overhead = result.find("pass_overhead", "ops")
     if overhead is not None:
         ratio = number(overhead)[0]
@@ -164,7 +162,7 @@ def _cells(group: Group, total: float, *, placed: bool, device: bool, full: bool
     memory = format_quantity(allocated, BYTES, 3) if allocated else "—"
     return (
         (keep_ending(clean(place), _NAME) or WHOLE) if placed else "",
-        shorten(clean(name), _KIND),
+        shorten_text(name, _KIND),
         _number(sum(row.calls for row in rows)),
         format_quantity(own, SECONDS, 3),
         format_quantity(on_device, SECONDS, 3) if device else "",
@@ -197,7 +195,7 @@ def redundant_ops_clause(result: Result) -> str:
     lead = "" if len(costs) == 1 else "most of it "
     return (
         f"unnecessary copies and waits take {format_quantity(time, SECONDS, 3)} of a call, {lead}"
-        f"{shorten(clean(name), _KIND)}{place}"
+        f"{shorten_text(name, _KIND)}{place}"
     )
 
 
@@ -228,9 +226,9 @@ def _waste_row(group: Sequence[RedundantOp]) -> tuple[str, ...]:
     first = group[0]
     return (
         keep_ending(clean(name_range([waste.scope for waste in group])), _NAME) or WHOLE,
-        f"{first.kind}, {shorten(clean(first.name), _KIND)}",
+        f"{first.kind}, {shorten_text(first.name, _KIND)}",
         _number(sum(waste.calls for waste in group)),
         format_quantity(sum(waste.time for waste in group), SECONDS, 3),
         format_quantity(sum(waste.bytes for waste in group), BYTES, 3),
-        shorten(clean(f"{first.line}: {first.reason}" if first.line else first.reason), TEXT_LIMIT),
+        shorten_text(f"{first.line}: {first.reason}" if first.line else first.reason),
     )

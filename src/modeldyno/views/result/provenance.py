@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.doubt import EXPECTED
 from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.report.blocks import Table, clean, make_table, shorten
+from modeldyno.core.report.blocks import Table, make_table, shorten
 from modeldyno.core.spec.input_spec import format_shape
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.stats.units import BYTES, format_quantity
@@ -15,12 +15,12 @@ from modeldyno.views.result.totals import is_inspection
 from modeldyno.views.text import (
     NAME_LIMIT,
     NOISE,
-    TEXT_LIMIT,
     analysed_at,
     count,
     format_measurement,
     format_utc,
     join_nonempty,
+    shorten_text,
     unit_of_work,
 )
 
@@ -52,7 +52,7 @@ def footer(result: Result) -> Table:
         "conditions": "" if inspected else join_facts(environment.conditions),
         "result": join_nonempty(result.id, format_utc(result.created)),
     }
-    rows = tuple((name, shorten(clean(text), TEXT_LIMIT)) for name, text in facts.items() if text)
+    rows = tuple((name, shorten_text(text)) for name, text in facts.items() if text)
     return make_table("How it was measured", ("", ""), rows)
 
 

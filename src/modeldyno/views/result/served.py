@@ -9,10 +9,9 @@ from modeldyno.core.load import multi_model
 from modeldyno.core.load.latency_breakdown import STAGES
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.metric import METRICS, ReportSection
-from modeldyno.core.report.blocks import Block, Table, clean, make_table, note, shorten
+from modeldyno.core.report.blocks import Block, Table, make_table, note
 from modeldyno.core.stats.units import CORES, RATE, SECONDS, format_quantity
 from modeldyno.views.text import (
-    NAME_LIMIT,
     count,
     estimate,
     figure,
@@ -21,6 +20,7 @@ from modeldyno.views.text import (
     join_nonempty,
     number,
     share,
+    shorten_name,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def server_clause(result: Result) -> str:
         rate = result.find("throughput")
     if rate is None:
         return ""
-    backend = shorten(clean(result.job.backend), NAME_LIMIT)
+    backend = shorten_name(result.job.backend)
     at = f"at {result.job.load}" if result.job.load else "under load"
     value, interval = number(rate)
     counted = "requests" if rate.metric == "request_rate" else "samples"
@@ -138,7 +138,7 @@ def composing_models(result: Result) -> Iterator[Block]:
         yield make_table(
             "The mean time of a request in each model, as the server reports it",
             ("model", *(f"{title}>?" for title in _OF_A_MODEL.values())),
-            ((shorten(clean(name), NAME_LIMIT), *cells) for name, cells in zip(names, rows, strict=True)),
+            ((shorten_name(name), *cells) for name, cells in zip(names, rows, strict=True)),
         )
 
 
@@ -223,7 +223,7 @@ def cohosted_table(result: Result) -> Iterator[Table]:
         "The models of the server, under load at the same time",
         ("model", "load", *(f"{title}>" for title in _COLUMNS)),
         (
-            (shorten(clean(name), NAME_LIMIT), str(load or ""), *_figures(measurements))
+            (shorten_name(name), str(load or ""), *_figures(measurements))
             for name, load, measurements in parts
         ),
     )

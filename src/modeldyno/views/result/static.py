@@ -22,7 +22,7 @@ from modeldyno.views.result.module_tree import (
     walk,
 )
 from modeldyno.views.result.totals import device_bounds, grid, totals
-from modeldyno.views.text import TEXT_LIMIT, count, join_nonempty, keep_ending, share, span
+from modeldyno.views.text import count, join_nonempty, keep_ending, share, shorten_text, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -64,7 +64,7 @@ def reservations(result: Result, options: ViewOptions) -> Iterator[Block]:
         yield from _uncounted(result.outline, options)
         doubted = {doubt.seen for doubt in result.doubts}
         for text in (text for text in result.outline.assumptions if text not in doubted):
-            yield note(shorten(clean(text), TEXT_LIMIT).rstrip("."), code="assumed")
+            yield note(shorten_text(text).rstrip("."), code="assumed")
 
 
 # --- modules -----------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ def _held_cells(role: str, group: Sequence[MemoryItem]) -> tuple[str, str]:
     if role == Role.ACTIVATION:
         scope = clean(name_range([held.scope for held in group]))
         what = f"activations of {keep_ending(scope, _NAME)}" if scope else "activations"
-    return what or shorten(clean(role), _NAME), format_quantity(_bytes(group), BYTES, 3)
+    return what or shorten_text(role, _NAME), format_quantity(_bytes(group), BYTES, 3)
 
 
 # --- operators ---------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ def _held_cells(role: str, group: Sequence[MemoryItem]) -> tuple[str, str]:
 def _operators(outline: StaticReport) -> Iterator[Table]:
     rows = tuple(
         (
-            shorten(clean(op.kind), _NAME),
+            shorten_text(op.kind, _NAME),
             f"{op.calls:,}",
             format_quantity(op.macs, COUNT, 3) if op.counted else span(op.macs, _most([op])),
             format_quantity(op.elementwise, COUNT, 3) if op.counted else "—",
@@ -260,7 +260,7 @@ def _uncounted(outline: StaticReport, options: ViewOptions) -> Iterator[Table]:
     uncounted = [op for op in outline.operators if not op.counted]
     listed = uncounted if options.verbose else uncounted[:_UNCOUNTED]
     rows = [
-        (shorten(clean(op.kind), _NAME), f"{op.calls:,}", span(0, _most([op])), _where(op)) for op in listed
+        (shorten_text(op.kind, _NAME), f"{op.calls:,}", span(0, _most([op])), _where(op)) for op in listed
     ]
     if others := uncounted[len(listed) :]:
         calls = sum(op.calls for op in others)
@@ -278,5 +278,5 @@ def _most(operators: Iterable[Operator]) -> float:
 
 
 def _where(op: Operator) -> str:
-    place = f"in {shorten(clean(op.scope), _NAME)}" if op.scope else ""
-    return join_nonempty(shorten(clean(op.shapes), 120), place)
+    place = f"in {shorten_text(op.scope, _NAME)}" if op.scope else ""
+    return join_nonempty(shorten_text(op.shapes, 120), place)

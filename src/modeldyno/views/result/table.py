@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
 from modeldyno.core.metrics.metric import CALL_SCOPES, METRICS, Query, ReportSection
-from modeldyno.core.report.blocks import Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Table, make_columns
 from modeldyno.core.result.result import scopes
 from modeldyno.core.stats.units import BYTES, FRACTION, RATE, SECONDS, format_quantity
 from modeldyno.core.trace.carbon import ASSUMED
 from modeldyno.views.result.served import redundant_metrics
 from modeldyno.views.result.totals import describe_total, drop_open_range
 from modeldyno.views.text import (
-    NAME_LIMIT,
     count,
     estimate,
     format_measurement,
     join_nonempty,
     number,
+    shorten_name,
     unit_of_work,
 )
 
@@ -234,9 +234,9 @@ def _parts(result: Result, metric: str) -> str:
     parts = [m for m in result.measurements if m.metric == metric and m.scope]
     parts = [m for m in parts if m.scope not in modules]
     if len(parts) == 1:
-        return shorten(clean(parts[0].scope), NAME_LIMIT)
+        return shorten_name(parts[0].scope)
     parts.sort(key=lambda m: -number(m)[0])
-    return ", ".join(f"{shorten(clean(m.scope), NAME_LIMIT)} {format_measurement(m)}" for m in parts)
+    return ", ".join(f"{shorten_name(m.scope)} {format_measurement(m)}" for m in parts)
 
 
 def _query_name(measurement: Measurement, statistic: str | None = None) -> str:
@@ -245,6 +245,6 @@ def _query_name(measurement: Measurement, statistic: str | None = None) -> str:
         Query(
             metric=measurement.metric,
             statistic=statistic,
-            scope=shorten(clean(measurement.scope), NAME_LIMIT),
+            scope=shorten_name(measurement.scope),
         )
     )

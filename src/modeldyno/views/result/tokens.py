@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Block, Notice, Table, clean, make_table, note, shorten
+from modeldyno.core.report.blocks import Block, Notice, Table, make_table, note
 from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.core.trace.token_metrics import DECODE, GenerationLength, TokenBand, split_into_bands
 from modeldyno.views.text import (
-    NAME_LIMIT,
     UNCERTIFIED,
     count,
     figure,
@@ -17,6 +16,7 @@ from modeldyno.views.text import (
     format_statistic,
     number,
     share,
+    shorten_name,
 )
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def generation_clause(result: Result) -> str:
     if not extents:
         return ""
     extent = extents[0]
-    backend = shorten(clean(result.job.backend), NAME_LIMIT)
+    backend = shorten_name(result.job.backend)
     first = _statistic_text(result, "time_to_first_token", extent)
     gap = _statistic_text(result, "time_per_output_token", extent)
     rate = figure(result, "token_rate", extent.scope)
@@ -67,7 +67,7 @@ def _prompt_text(extent: GenerationLength) -> str:
 
 
 def _batch(result: Result) -> str:
-    return shorten(clean(str(result.job.config.get("batch_size", 1))), NAME_LIMIT)
+    return shorten_name(str(result.job.config.get("batch_size", 1)))
 
 
 def _statistic_text(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.core.metrics.metric import METRICS
-from modeldyno.core.report.blocks import Block, Table, clean, make_table, note, shorten
+from modeldyno.core.report.blocks import Block, Table, clean, make_table, note
 from modeldyno.core.result.result import scopes
 from modeldyno.core.spec.devices import DEVICES
 from modeldyno.core.spec.static_options import Mode
@@ -15,8 +15,6 @@ from modeldyno.core.static.graph import Phase
 from modeldyno.core.static.roofline import Bound, limiting_resource
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
 from modeldyno.views.text import (
-    NAME_LIMIT,
-    TEXT_LIMIT,
     amount,
     analysed_at,
     batch_first,
@@ -24,6 +22,8 @@ from modeldyno.views.text import (
     format_measurement,
     join_nonempty,
     number,
+    shorten_name,
+    shorten_text,
     span,
 )
 
@@ -119,7 +119,7 @@ def _dtypes(result: Result, measurement: Measurement) -> str:
         if m.metric == measurement.metric and m.scope and m.scope not in modules
     ]
     parts.sort(key=lambda m: -number(m)[0])
-    names = [shorten(clean(m.scope), NAME_LIMIT) for m in parts]
+    names = [shorten_name(m.scope) for m in parts]
     if len(parts) == 1:
         return names[0]
     return ", ".join(f"{name} {format_measurement(m)}" for name, m in zip(names, parts, strict=True))
@@ -178,7 +178,7 @@ def grid(result: Result) -> Iterator[Block]:
         return
     names = batch_first(dict.fromkeys(name for point in outline.points for name in point.sizes))
     metrics = _metrics(outline)[: max(2, _COLUMNS - len(names))]
-    titles = [*(shorten(clean(name), NAME_LIMIT) for name in names), *map(_title, metrics)]
+    titles = [*(shorten_name(name) for name in names), *map(_title, metrics)]
     yield make_table(
         "At other sizes",
         (f"{title}>" for title in titles),
@@ -205,7 +205,7 @@ def _metrics(outline: StaticReport) -> list[str]:
 
 def _title(metric: str) -> str:
     name, _, device = metric.partition("@")
-    return " ".join(filter(None, (shorten(clean(device), 12), _TITLES.get(name, name))))
+    return " ".join(filter(None, (shorten_text(device, 12), _TITLES.get(name, name))))
 
 
 def _point_value(result: Result, point: SizePoint, metric: str) -> str:
@@ -221,14 +221,12 @@ def _point_value(result: Result, point: SizePoint, metric: str) -> str:
 
 def _formulas(outline: StaticReport) -> Iterator[Block]:
     rows = tuple(
-        (shorten(clean(metric), NAME_LIMIT), shorten(clean(text), TEXT_LIMIT))
-        for metric, text in outline.formulas.items()
-        if text
+        (shorten_name(metric), shorten_text(text)) for metric, text in outline.formulas.items() if text
     )
     if rows:
         yield make_table("Formulas", ("", ""), rows)
         if outline.domain:
-            text = f"the formulas hold for {shorten(clean(outline.domain), TEXT_LIMIT)}"
+            text = f"the formulas hold for {shorten_text(outline.domain)}"
             yield note(text)
     elif outline.traced:
         text = "no polynomial fits all of these sizes, so each was traced separately"
@@ -265,4 +263,4 @@ def _device(result: Result, name: str) -> tuple[str, ...]:
     if seconds := bounds[0]:
         limit = _ROOFS[limiting_resource(2 * macs / flops if flops else 0.0, seconds)]
     texts = ("—" if bound is None else f"≥ {format_quantity(bound, SECONDS, 3)}" for bound in bounds)
-    return shorten(clean(name), 20), *texts, limit, peaks
+    return shorten_text(name, 20), *texts, limit, peaks

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.doubt import CODES
-from modeldyno.core.report.blocks import Block, Notice, Severity, clean, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity
 from modeldyno.core.stats.units import format_estimate, format_quantity
 from modeldyno.core.study.goal import Rank
 from modeldyno.core.study.ranking import NEAR, ranking
@@ -23,7 +23,7 @@ from modeldyno.views.study.tables import (
     format_point,
     trial_failure,
 )
-from modeldyno.views.text import TEXT_LIMIT, count, join_nonempty
+from modeldyno.views.text import count, join_nonempty, shorten_text
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
@@ -91,9 +91,7 @@ def headline(study: Study, ranked: Ranking | None = None) -> str:
     if not ranked.measurements:
         return f"Nothing was measured{_why_nothing(study)}."
     if all(row.failure for row in ranked.rows):
-        return (
-            f"{made}, and all failed: {shorten(clean(next(row.failure for row in ranked.rows)), TEXT_LIMIT)}"
-        )
+        return f"{made}, and all failed: {shorten_text(next(row.failure for row in ranked.rows))}"
     if ranked.best is None:
         return f"{made}: {_nearest(study, ranked)}."
     return f"{made}: {_answer(study, ranked, ranked.best)}."
@@ -262,7 +260,7 @@ def _why_nothing(study: Study) -> str:
     if not study.skipped:
         return ""
     first = next(iter(study.skipped.values()))
-    return f": none of the configurations is possible ({shorten(clean(trial_failure(first)), TEXT_LIMIT)})"
+    return f": none of the configurations is possible ({shorten_text(trial_failure(first))})"
 
 
 def _unverified(ranked: Ranking, *, stored: bool) -> Iterator[Notice]:

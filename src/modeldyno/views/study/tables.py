@@ -16,7 +16,7 @@ from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.search_space import key
 from modeldyno.core.study.study import TrialState, configuration_label
 from modeldyno.option_spelling import spell_for_command_line
-from modeldyno.views.text import count, estimate, exact_text, format_knob_value, join_nonempty
+from modeldyno.views.text import count, estimate, exact_text, format_knob_value, join_nonempty, shorten_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -339,9 +339,9 @@ def failure_tables(study: Study) -> Iterator[Table]:
     groups: dict[tuple[str, str], list[Trial]] = {}
     for trial in study.trials:
         if trial.state is not TrialState.DONE:
-            groups.setdefault(
-                (_failure_kind(trial), shorten(clean(trial_failure(trial)), _REASON)), []
-            ).append(trial)
+            groups.setdefault((_failure_kind(trial), shorten_text(trial_failure(trial), _REASON)), []).append(
+                trial
+            )
     rows = [
         (str(len(trials)), how, f"{why} ({'such as' if len(trials) > 1 else 'at'} {_trial_point(trials[0])})")
         for (how, why), trials in sorted(groups.items(), key=lambda item: -len(item[1]))
