@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
 from modeldyno.core.stats.units import format_quantity
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Box:
     """A box, its words, and what it leads to."""
 
@@ -20,6 +20,7 @@ class Box:
     y: float
     width: float
     height: float
+    _: KW_ONLY
     title: str
     kind: str = ""
     """Beside the title."""

@@ -45,7 +45,7 @@ from modeldyno.views.result import network as network_view
 from modeldyno.views.text import count, shorten_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from modeldyno.core.registry.overview import SpeedRow, VersionOverview
     from modeldyno.core.registry.records import RegistryEvent, Task, Version, Worker
@@ -110,7 +110,7 @@ def _model_parts(
     links = TableLinks(
         links={
             "model": {entry.name: address("models", entry.name) for entry in listed},
-            **_version_links(speeds),
+            "version": {f"{s.model}/{s.number}": address("models", s.model, s.number) for s in speeds},
         },
         chips=CHIPS,
     )
@@ -122,12 +122,6 @@ def _model_parts(
     yield PageBlocks(blocks=tuple(blocks), links=links)
     if not speeds:
         yield PageText(text="Nothing was measured yet; a worker does it.", commands=("modeldyno worker",))
-
-
-def _version_links(rows: Iterable[SpeedRow]) -> dict[str, dict[str, str]]:
-    return {
-        "version": {f"{row.model}/{row.number}": address("models", row.model, row.number) for row in rows}
-    }
 
 
 def model(request: PageRequest) -> DashboardPage:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
 from modeldyno.core.metrics.metric import METRICS, ReportSection
-from modeldyno.core.report.blocks import clean, shorten
+from modeldyno.core.report.blocks import Table, clean, make_table, shorten
 from modeldyno.core.spec.input_spec import BATCH
 from modeldyno.core.spec.knob import BATCH_SIZE
 from modeldyno.core.stats.units import COUNT, SECONDS, format_estimate, format_quantity
@@ -271,3 +271,8 @@ def format_rough_duration(seconds: float) -> str:
         return f"{whole_minutes} min {remaining} s" if remaining else f"{whole_minutes} min"
     minutes = seconds / 60
     return f"{minutes:.0f} min" if minutes < 100 else f"{round(minutes / 60, 1):g} h"  # noqa: PLR2004
+
+
+def facts_table(title: str, facts: Mapping[str, str]) -> Table:
+    """Tabulate facts by name; one without a text is left out."""
+    return make_table(title, ("", ""), ((name, shorten_text(text)) for name, text in facts.items() if text))

@@ -287,9 +287,10 @@ def _plot(axes: Axes, picture: Plot) -> None:
         + [rule.at for rule in picture.rules if rule.vertical]
         + [band.low for band in picture.bands]
     )
-    heights = _totals(picture.series) if picture.stacked else [
-        y for one in picture.series for y in (*one.y, *one.high)
-    ]  # fmt: skip
+    if picture.stacked:
+        heights = [sum(values) for values in zip(*(one.y for one in picture.series), strict=False)]
+    else:
+        heights = [y for one in picture.series for y in (*one.y, *one.high)]
     ys = _finite([*heights, *(rule.at for rule in picture.rules if not rule.vertical)])
     (x_size, x_label), (y_size, y_label) = _unit(picture.x, xs), _unit(picture.y, ys)
     axes.grid(visible=True, axis="y", color=_SHADE)
@@ -314,10 +315,6 @@ def _plot(axes: Axes, picture: Plot) -> None:
         else:
             _horizontal_rule(axes, rule, y_size)
     _write_legend(axes, handles, [one.name for one in picture.series])
-
-
-def _totals(series: Sequence[Series]) -> list[float]:
-    return [sum(values) for values in zip(*(one.y for one in series), strict=False)]
 
 
 def _series(axes: Axes, one: Series, place: int, x_size: float, y_size: float) -> Any:

@@ -46,7 +46,7 @@ from modeldyno.views.view_options import PLAIN, ViewOptions
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.comparison.comparison import Agreement, CandidateComparison, Comparison, SettingDiff
+    from modeldyno.core.comparison.comparison import Agreement, CandidateComparison, Comparison
     from modeldyno.core.result.result import Fact, Failure, Result
 
 _VALUE, _DOUBTS, _SETTINGS, _FAILURE = 26, 3, 14, 160
@@ -169,15 +169,14 @@ def _differences_table(
     yield Table(
         title="Other differences",
         columns=tuple(Column(title=title) for title in ("kind", "what", *names)),
-        rows=tuple((kind, *_fact_row(difference)) for kind, difference in rows_shown),
+        rows=tuple(
+            (kind, shorten_text(diff.name, _VALUE), _fact(diff.baseline), _fact(diff.candidate))
+            for kind, diff in rows_shown
+        ),
     )
     if more := len(rows) - len(rows_shown):
         differ = "differs; --all shows it" if more == 1 else "differ; --all shows them"
         yield note(f"{count(more, 'more setting')} {differ}")
-
-
-def _fact_row(difference: SettingDiff) -> tuple[str, str, str]:
-    return shorten_text(difference.name, _VALUE), _fact(difference.baseline), _fact(difference.candidate)
 
 
 def _fact(value: Fact | None) -> str:
@@ -239,7 +238,13 @@ def _how_run_table(comparison: Comparison, names: Sequence[str]) -> Table:
     rows = [
         (
             "baseline" if not place else "candidate",
-            ", ".join((f"{name}: {result.id}", _processes(result), format_utc(result.created))),
+            ", ".join(
+                (
+                    f"{name}: {result.id}",
+                    count(result.processes, "process", "processes"),
+                    format_utc(result.created),
+                )
+            ),
         )
         for place, (result, name) in enumerate(zip(comparison.results, names, strict=True))
     ]
@@ -256,10 +261,6 @@ def _varies(comparison: Comparison) -> bool:
     """Whether anything compared is not an exact count; runs and intervals mean nothing for exact counts."""
     spans = (change.interval for contrast in comparison.contrasts for change in contrast.changes)
     return comparison.order != "stored" or any(span is not None and span.low < span.high for span in spans)
-
-
-def _processes(result: Result) -> str:
-    return count(result.processes, "process", "processes")
 
 
 def _letter(side: int) -> str:

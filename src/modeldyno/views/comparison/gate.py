@@ -9,19 +9,10 @@ from xml.etree import ElementTree as ET
 
 from modeldyno.core.comparison.gate_report import BOUND, CHANGE, FAILURE
 from modeldyno.core.metrics.constraints import Verdict
-from modeldyno.core.report.blocks import (
-    Block,
-    Notice,
-    Severity,
-    Table,
-    clean,
-    make_columns,
-    make_table,
-    shorten,
-)
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
 from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.result.provenance import join_facts
-from modeldyno.views.text import count, interruption_prefix, shorten_name, shorten_text
+from modeldyno.views.text import count, facts_table, interruption_prefix, shorten_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -39,7 +30,11 @@ def blocks(report: GateReport) -> tuple[Block, ...]:
     """Lay out all checks."""
     return (
         Notice(severity=Severity.VERDICT, text=sentence(report)),
-        *(_notice(check) for verdict in _WORST_FIRST for check in report.of(verdict)),
+        *(
+            Notice(severity=Severity(verdict), text=f"{check.name}: {check.text}")
+            for verdict in _WORST_FIRST
+            for check in report.of(verdict)
+        ),
         *_notes(report),
     )
 
@@ -79,10 +74,6 @@ def _checks_text(checks: Iterable[Check]) -> str:
 
 
 _WORST_FIRST = (Verdict.BROKEN, Verdict.UNDECIDED, Verdict.HELD)
-
-
-def _notice(check: Check) -> Notice:
-    return Notice(severity=Severity(check.verdict), text=f"{check.name}: {check.text}")
 
 
 def _notes(report: GateReport) -> Iterator[Notice]:
@@ -133,8 +124,7 @@ def _environment(result: Result) -> Table:
         "conditions": join_facts(result.environment.conditions),
         "doubts": ", ".join(sorted({doubt.code for doubt in result.doubts})),
     }
-    rows = tuple((name, shorten_text(text)) for name, text in facts.items() if text)
-    return make_table("Environment", ("", ""), rows)
+    return facts_table("Environment", facts)
 
 
 # --- formats of continuous integration ------------------------------------------------------------

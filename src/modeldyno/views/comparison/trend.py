@@ -107,7 +107,11 @@ def picture(history: Trend) -> Plot:
         ),
         rules=(
             *(
-                ReferenceLine(name=shorten(_what_changed(mark), 40), at=mark.at + 0.5, vertical=True)
+                ReferenceLine(
+                    name=shorten(join_nonempty("the model" if mark.model else "", _environment(mark)), 40),
+                    at=mark.at + 0.5,
+                    vertical=True,
+                )
                 for mark in marks
             ),
             *(
@@ -219,10 +223,6 @@ def _cause(step: LevelStep) -> str:
         what = f"when the environment changed ({_environment(mark)}){also}"
         return f"{what}; not counted as a regression of the model"
     return "when the model changed"
-
-
-def _what_changed(mark: HistoryMark) -> str:
-    return join_nonempty("the model" if mark.model else "", _environment(mark))
 
 
 def _environment(mark: HistoryMark) -> str:

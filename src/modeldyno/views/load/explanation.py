@@ -168,10 +168,7 @@ def _waterfalls(explanation: Explanation) -> Iterator[Waterfall]:
 def _steps(levels: Sequence[LevelHops]) -> Iterator[WaterfallStep]:
     for level in levels:
         yield from (_step(hop) for hop in level.hops)
-        low, high = _ends(level.whole)
-        yield WaterfallStep(
-            name=_LEVEL_NAMES[level.level], size=level.whole.seconds, low=low, high=high, is_sum=True
-        )
+        yield _sum_step(_LEVEL_NAMES[level.level], level.whole)
 
 
 _LEVEL_NAMES = {
@@ -187,17 +184,18 @@ def _step(hop: Hop) -> WaterfallStep:
     return WaterfallStep(name=hop.label, size=size, low=low, high=high, is_rest=hop.name is HopName.REST)
 
 
+def _sum_step(name: str, time: TimeEstimate) -> WaterfallStep:
+    low, high = _ends(time)
+    return WaterfallStep(name=name, size=time.seconds, low=low, high=high, is_sum=True)
+
+
 def _ends(time: TimeEstimate) -> tuple[float | None, float | None]:
     return (None, None) if time.interval is None else (time.interval.low, time.interval.high)
 
 
 def _change_waterfall(before: Sequence[LevelHops], now: Sequence[LevelHops]) -> Waterfall:
-    first, last = before[-1].whole, now[-1].whole
-    begin, end = (
-        WaterfallStep(name=name, size=time.seconds, low=_ends(time)[0], high=_ends(time)[1], is_sum=True)
-        for name, time in (("= baseline", first), ("= now", last))
-    )
     changes = [_step(hop) for hop in hop_changes(tuple(before), tuple(now))]
+    begin, end = _sum_step("= baseline", before[-1].whole), _sum_step("= now", now[-1].whole)
     return Waterfall(
         title="What changed from the baseline",
         scale=AxisScale(label="time", unit=SECONDS),
@@ -341,17 +339,16 @@ def _both_table(explanation: Explanation) -> Table:
     rows = tuple(
         (
             change.label,
-            *(_size_or_unknown(group.get((change.level, change.name))) for group in (before, now)),
+            *(
+                "unknown" if hop is None or hop.time is None else _texts(hop.time)[0]
+                for hop in (group.get((change.level, change.name)) for group in (before, now))
+            ),
             *(("unknown", "") if change.time is None else _texts(change.time)),
         )
         for change in changes
     )
     columns = make_columns("hop", "before>", "now>", "change>", "95 % interval")
     return Table(title="", columns=columns, rows=rows)
-
-
-def _size_or_unknown(hop: Hop | None) -> str:
-    return "unknown" if hop is None or hop.time is None else _texts(hop.time)[0]
 
 
 def numbers(explanation: Explanation) -> Table:

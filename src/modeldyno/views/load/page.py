@@ -240,7 +240,7 @@ def _breakdown_table(curve: LoadCurve, rungs: Sequence[LoadPoint]) -> Iterator[T
         "CO2e/1,000": ("carbon", None),
     }
     rows = [(_load(rung.load), *(_plain(rung.find(*query)) for query in queries.values())) for rung in rungs]
-    if any(set(cells) != {_NONE} for _, *cells in rows):
+    if not rows or any(set(cells) != {_NONE} for _, *cells in rows):
         yield make_table(
             "Where the time goes; queue and compute are means reported by the server",
             (_unit(curve.knob), *(f"{title}>?" for title in queries)),
@@ -358,12 +358,13 @@ def _measurements(capacity: Capacity) -> Table:
             f"{number}",
             _load(rung.load),
             "" if rung.care == 1 else f"{rung.care:.3g}x",
-            *(_cell(_judged(rung, bound)) for bound in limits_shown),
+            *(_cell(answers.get(bound)) for bound in limits_shown),
             _cell(rung.find("request_rate")),
             str(verdicts[rung.load]),
             marks.get(rung.load, ""),
         )
         for number, rung in enumerate(capacity.rungs, 1)
+        for answers in [{j.constraint: j.answer for j in rung.judgements}]
     )
     titles = (f"{bound.query}>" for bound in limits_shown)
     return make_table(
@@ -393,10 +394,6 @@ def _end_reason(capacity: Capacity) -> str:
         SearchEnd.INTERRUPTED: "it was interrupted; a complete search gives a narrower answer",
     }[capacity.end]
     return f"ended after {measurements}: {why}"
-
-
-def _judged(rung: LoadPoint, bound: Constraint) -> Answer | None:
-    return next((j.answer for j in rung.judgements if j.constraint == bound), None)
 
 
 def _limits(spec: CapacitySearch) -> list[Constraint]:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.metrics.constraints import Judgement
     from modeldyno.core.metrics.measurement import Distribution
-    from modeldyno.core.result.result import Failure, Result
+    from modeldyno.core.result.result import Result
 
 
 def blocks(result: Result, options: ViewOptions = PLAIN) -> tuple[Block, ...]:
@@ -63,14 +63,21 @@ def blocks(result: Result, options: ViewOptions = PLAIN) -> tuple[Block, ...]:
 
 def verdicts(judgements: Sequence[Judgement]) -> Iterator[Notice]:
     """Yield the verdict on each bound."""
-    yield from map(_judgement, judgements)
+    for judgement in judgements:
+        yield Notice(severity=Severity(judgement.verdict.value), text=shorten_text(judgement.sentence()))
 
 
 def failures(result: Result) -> Iterator[Notice]:
     """Yield the failures."""
     for failure in result.failures:
         memory = failure.kind is FailureKind.OOM and int(result.job.config.get(BATCH_SIZE.name, 1)) > 1
-        yield _failure(failure, _FIND_A_BATCH if memory else "")
+        yield Notice(
+            severity=Severity.FAILURE,
+            code=f"{shorten(failure.where, NAME_LIMIT)}: {KINDS[failure.kind]}",
+            text=shorten_message(failure.message),
+            advice=_FIND_A_BATCH if memory else "",
+            log="\n".join(shorten(line, 400) for line in _relevant_lines(failure.log.splitlines())),
+        )
 
 
 _FIND_A_BATCH = "`modeldyno advise` with the same arguments halves the batch until one fits"
@@ -107,22 +114,6 @@ def _measured(result: Result, options: ViewOptions) -> Iterator[Block]:
     yield from memory(result)
     yield from devices(result, options)
     yield from reservations(result, options)
-
-
-def _judgement(judgement: Judgement) -> Notice:
-    severity = Severity(judgement.verdict.value)
-    return Notice(severity=severity, text=shorten_text(judgement.sentence()))
-
-
-def _failure(failure: Failure, advice: str) -> Notice:
-    log = "\n".join(shorten(line, 400) for line in _relevant_lines(failure.log.splitlines()))
-    return Notice(
-        severity=Severity.FAILURE,
-        code=f"{shorten(failure.where, NAME_LIMIT)}: {KINDS[failure.kind]}",
-        text=shorten_message(failure.message),
-        advice=advice,
-        log=log,
-    )
 
 
 def _relevant_lines(lines: Sequence[str]) -> Sequence[str]:

@@ -77,12 +77,9 @@ def ratio(first: float, second: float, adjectives: tuple[str, str], digits: int 
     word = adjectives[0] if second < first else adjectives[1]
     if times < _NEAR:
         return f"{100 * (times - 1):.2g}% {word}"
-    return f"{times:,.{_decimals(times, digits)}f}x {word}"
+    decimals = max(0, digits - len(f"{times:.0f}"))
+    return f"{times:,.{decimals}f}x {word}"
 
 
 _NEAR = 1.05
 """Ratios below this are written in percent."""
-
-
-def _decimals(times: float, digits: int) -> int:
-    return max(0, digits - len(f"{times:.0f}"))

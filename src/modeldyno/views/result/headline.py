@@ -82,7 +82,7 @@ def _speed(result: Result) -> str:
             or layer_time_clause(result)
             or end_to_end_clause(result)
         )
-    at, rate = measured_at(result), _rate(result)
+    at, rate = measured_at(result), figure(result, "throughput").replace("/s", " samples/s")
     where = f"{f' at {at}' if at else ''} on {shorten_name(result.job.backend)}"
     parts = (f"on average {rate}" if rate else "", end_to_end_clause(result), _evaluation(result))
     return "; ".join((f"answers in {_median(latency)}{where}", *filter(None, parts)))
@@ -103,10 +103,6 @@ def _median(times: Distribution) -> str:
         few = f", equivalent to {count(effective, 'independent call')}" if effective < len(times) else ""
         return f"about {value} (median of {'' if few else 'only '}{count(len(times), 'call')}{few})"
     return f"{value} (median, 95 % interval {interval})" if interval else f"{value} (median)"
-
-
-def _rate(result: Result) -> str:
-    return figure(result, "throughput").replace("/s", " samples/s")
 
 
 def _failed(failures: Sequence[Failure], message: str) -> str:

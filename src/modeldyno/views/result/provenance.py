@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.doubt import EXPECTED
 from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.report.blocks import Table, make_table, shorten
+from modeldyno.core.report.blocks import Table, shorten
 from modeldyno.core.spec.input_spec import format_shape
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.stats.units import BYTES, format_quantity
@@ -17,10 +17,10 @@ from modeldyno.views.text import (
     NOISE,
     analysed_at,
     count,
+    facts_table,
     format_measurement,
     format_utc,
     join_nonempty,
-    shorten_text,
     unit_of_work,
 )
 
@@ -52,8 +52,7 @@ def footer(result: Result) -> Table:
         "conditions": "" if inspected else join_facts(environment.conditions),
         "result": join_nonempty(result.id, format_utc(result.created)),
     }
-    rows = tuple((name, shorten_text(text)) for name, text in facts.items() if text)
-    return make_table("How it was measured", ("", ""), rows)
+    return facts_table("How it was measured", facts)
 
 
 def _backend(result: Result) -> str:

@@ -34,7 +34,11 @@ def generation(result: Result) -> Iterator[Block]:
         return
     if result.find("latency"):  # or the verdict is about generation already
         yield note(f"{generation_clause(result)[:1].upper()}{generation_clause(result)[1:]}")
-    yield _lengths(result, extents)
+    yield make_table(
+        f"Generated tokens, batch {_batch(result)}: medians",
+        ("prompt>", "tokens>", "to first>", "per token>", "p99>", "tokens/s>", "total>", "sequences"),
+        (_length(result, extent) for extent in extents),
+    )
     yield from _stall_notice(result, extents)
     yield from _places(result, extents)
     yield from _cache(result)
@@ -79,14 +83,6 @@ def _statistic_text(
         return ""
     text = format_statistic(value, statistic)[0]
     return f"{few}{text}" if value.missing(statistic) else text
-
-
-def _lengths(result: Result, extents: list[GenerationLength]) -> Table:
-    return make_table(
-        f"Generated tokens, batch {_batch(result)}: medians",
-        ("prompt>", "tokens>", "to first>", "per token>", "p99>", "tokens/s>", "total>", "sequences"),
-        (_length(result, extent) for extent in extents),
-    )
 
 
 def _length(result: Result, extent: GenerationLength) -> tuple[str, ...]:

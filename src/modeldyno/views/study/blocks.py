@@ -219,10 +219,9 @@ def _nearest(study: Study, ranked: Ranking) -> str:
     if row.verdict is Verdict.BROKEN:
         closest = f"{_row_name(row)}, which misses by {format_miss(row.miss)}"
         return f"no configuration holds {bounds}; the closest is {closest}"
-    return (
-        f"it is undecided whether any configuration holds {bounds}; "
-        f"the closest is {_row_name(row)}{_apparent_miss(row)}"
-    )
+    apparent = f", which seems to miss by {format_miss(row.miss)}" if row.miss else ""
+    closest = f"{_row_name(row)}{apparent}"
+    return f"it is undecided whether any configuration holds {bounds}; the closest is {closest}"
 
 
 def _unknown(study: Study, row: RankedConfiguration) -> str:
@@ -238,11 +237,6 @@ def _none_holds(study: Study, ranked: Ranking) -> str:
         return f"no value for {_unknown(study, nearest)}"
     broken = nearest.verdict is Verdict.BROKEN
     return "no configuration holds the bounds" if broken else "undecided whether the bounds hold"
-
-
-def _apparent_miss(row: RankedConfiguration) -> str:
-    """Describe by how much a configuration seems to miss the bounds, if it does."""
-    return f", which seems to miss by {format_miss(row.miss)}" if row.miss else ""
 
 
 def _values(study: Study, row: RankedConfiguration) -> Sequence[str]:

@@ -95,9 +95,10 @@ def load_table(study: Study, row: RankedConfiguration, options: ViewOptions) -> 
     if not any(map(any, figures)):
         return
     bounds = BOUNDS if study.goal.constraints else ()
-    shown = _OF_SERVERS if _load_axes(study) else ()
+    shown = set(_OF_SERVERS) if _load_axes(study) else set()
+    shown |= {title for (title, _), *column in zip(_COLUMNS, *figures, strict=True) if any(column)}
     titles = [f"{title}>{'' if title in shown else '?'}" for title, _ in _COLUMNS]
-    missing = ["unknown" if title in _OF_SERVERS else "—" for title, _ in _COLUMNS]
+    missing = ["unknown" if title in {*_OF_SERVERS} & shown else "—" for title, _ in _COLUMNS]
     yield make_table(
         f"{row.configuration} under each load" if _load_axes(study) else row.configuration,
         (*(f"{title}>" for title in axes), *titles, *bounds, ""),
