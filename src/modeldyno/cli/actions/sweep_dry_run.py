@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
-from modeldyno.core.report.blocks import Notice, Severity, Table, make_columns, make_table, note, shorten
+from modeldyno.core.report.blocks import Notice, Severity, make_table, note, shorten
 from modeldyno.core.study import trial_effort
 from modeldyno.core.study.default_baseline import MOST as DEFAULT_LOADS
 from modeldyno.core.study.verification import RIVALS, ROUNDS
@@ -79,8 +79,8 @@ def _blocks(study: Study, chosen: tuple[Axis, ...]) -> Iterator[Block]:
         )
         for axis in study.space.axes
     )
-    columns = make_columns("axis", "values", "number>", "")
-    yield Table(title="Axes", columns=columns, rows=rows)
+    titles = ("axis", "values", "number>", "")
+    yield make_table("Axes", titles, rows)
     if reasons:
         yield make_table(
             "Impossible points, which are skipped",

@@ -133,7 +133,7 @@ def make_table(
     """Make a table of the titles of its columns and its rows.
 
     A title that ends with ``>`` is right-aligned. One with a ``?`` behind it, such as ``peak>?``, is of a
-    column that is left out if there are rows, and none of its cells says anything.
+    column that is left out if none of its cells says anything.
     """
     marked = tuple(titles)
     table = Table(
@@ -142,8 +142,7 @@ def make_table(
         rows=tuple(map(tuple, rows)),
         spare=spare,
     )
-    silent = _silent_columns(table) if table.rows else ()
-    return _without(table, [at for at in silent if marked[at].endswith("?")])
+    return _without(table, [at for at in _silent_columns(table) if marked[at].endswith("?")])
 
 
 def drop_empty_columns(table: Table) -> Table:

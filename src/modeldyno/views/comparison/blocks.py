@@ -9,17 +9,7 @@ from modeldyno.core.comparison.build import unjudged
 from modeldyno.core.comparison.shared_inputs import FIRST_CALL, OWN_INPUTS, share_inputs
 from modeldyno.core.metrics.doubt import CODES
 from modeldyno.core.metrics.metric import METRICS
-from modeldyno.core.report.blocks import (
-    Block,
-    Column,
-    Notice,
-    Severity,
-    Table,
-    make_columns,
-    make_table,
-    note,
-    shorten,
-)
+from modeldyno.core.report.blocks import Block, Column, Notice, Severity, Table, make_table, note, shorten
 from modeldyno.core.stats.units import FRACTION, format_quantity
 from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.comparison.causes import explain_cause
@@ -282,11 +272,9 @@ def numbers(comparison: Comparison) -> Table:
         for contrast, name in zip(comparison.contrasts, names[1:], strict=True)
         for change in contrast.changes
     )  # fmt: skip
-    columns = make_columns(
-        "candidate", "metric", "unit", "verdict", "why",
-        "baseline>", "value>", "difference>", "low>", "high>", "smallest>",
-    )  # fmt: skip
-    return Table(title="", columns=columns, rows=rows)
+    titles = ("candidate", "metric", "unit", "verdict", "why",
+        "baseline>", "value>", "difference>", "low>", "high>", "smallest>")  # fmt: skip
+    return make_table("", titles, rows)
 
 
 def _exact_text(value: float | None) -> str:

@@ -14,7 +14,17 @@ from modeldyno.core.comparison.comparison import (
 )
 from modeldyno.core.comparison.default_metrics import metric_family
 from modeldyno.core.metrics.metric import METRICS, Query
-from modeldyno.core.report.blocks import Block, Column, Notice, Severity, Table, make_columns, note, shorten
+from modeldyno.core.report.blocks import (
+    Block,
+    Column,
+    Notice,
+    Severity,
+    Table,
+    make_columns,
+    make_table,
+    note,
+    shorten,
+)
 from modeldyno.core.stats.units import (
     FARTHEST,
     NOT_BOUNDED,
@@ -208,9 +218,9 @@ def change_tables(
     """Tabulate what has changed, and name the rest."""
     with_row = [change for change in contrast.changes if everything or _has_own_row(change, contrast)]
     if with_row:
-        titles = names if max(map(len, names)) <= _SIDE else ("baseline", "candidate")
-        columns = make_columns("metric", *(f"{name}>" for name in titles), "change", "verdict")
-        yield Table(title="What has changed", columns=columns, rows=tuple(map(_row, with_row)))
+        sides = names if max(map(len, names)) <= _SIDE else ("baseline", "candidate")
+        titles = ("metric", *(f"{side}>" for side in sides), "change", "verdict")
+        yield make_table("What has changed", titles, map(_row, with_row))
     if others := [change for change in contrast.changes if change not in with_row]:
         also = [
             f"{change.query} {format_relative_change(change)}" for change in others if _surely_changed(change)

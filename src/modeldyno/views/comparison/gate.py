@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 from modeldyno.core.comparison.gate_report import BOUND, CHANGE, FAILURE
 from modeldyno.core.metrics.constraints import Verdict
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_table, shorten
 from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.result.provenance import join_facts
 from modeldyno.views.text import count, facts_table, interruption_prefix, shorten_name
@@ -103,10 +103,9 @@ def comment(report: GateReport) -> tuple[Block, ...]:
     ]
     others = len(report.checks) - len(listed)
     rows = tuple((_SIGNS[check.verdict], check.name, check.text) for check in listed)
-    columns = make_columns("", "what", "how")
     return (
         Notice(severity=Severity.VERDICT, text=f"{_SIGNS[report.verdict]} {sentence(report)}"),
-        *([Table(title="Changed or undecided", columns=columns, rows=rows)] if rows else []),
+        *([make_table("Changed or undecided", ("", "what", "how"), rows)] if rows else []),
         *([Notice(severity=Severity.NOTE, text=f"All other checks hold: {others}.")] if others else []),
         *(Notice(severity=Severity.NOTE, text=note) for note in report.notes),
         _environment(report.result),

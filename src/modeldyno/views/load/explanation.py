@@ -18,16 +18,7 @@ from modeldyno.core.load.explanation import (
 from modeldyno.core.load.request_stages import STAGE_TIME, UNTRACED
 from modeldyno.core.load.time_estimate import measured_time
 from modeldyno.core.metrics.doubt import noteworthy_doubts
-from modeldyno.core.report.blocks import (
-    Block,
-    Heading,
-    Notice,
-    Severity,
-    Table,
-    make_columns,
-    make_table,
-    note,
-)
+from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, make_table, note
 from modeldyno.core.report.charts import AxisScale, Waterfall, WaterfallStep
 from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.option_spelling import spell_for_command_line
@@ -347,8 +338,8 @@ def _both_table(explanation: Explanation) -> Table:
         )
         for change in changes
     )
-    columns = make_columns("hop", "before>", "now>", "change>", "95 % interval")
-    return Table(title="", columns=columns, rows=rows)
+    titles = ("hop", "before>", "now>", "change>", "95 % interval")
+    return make_table("", titles, rows)
 
 
 def numbers(explanation: Explanation) -> Table:
@@ -359,8 +350,8 @@ def numbers(explanation: Explanation) -> Table:
         rows.append((str(level.level), "whole", *_raw(level.whole)))
     for hop in hop_changes(explanation.levels_before, explanation.levels) if explanation.baseline else ():
         rows.append((str(hop.level), f"change of {hop.name}", *_raw(hop.time)))
-    columns = make_columns("level", "hop", "seconds>", "low>", "high>")
-    return Table(title="Hops", columns=columns, rows=tuple(rows))
+    titles = ("level", "hop", "seconds>", "low>", "high>")
+    return make_table("Hops", titles, rows)
 
 
 def _raw(time: TimeEstimate | None) -> tuple[str, str, str]:

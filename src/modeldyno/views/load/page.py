@@ -243,7 +243,7 @@ def _breakdown_table(curve: LoadCurve, rungs: Sequence[LoadPoint]) -> Iterator[T
     if not rows or any(set(cells) != {_NONE} for _, *cells in rows):
         yield make_table(
             "Where the time goes; queue and compute are means reported by the server",
-            (_unit(curve.knob), *(f"{title}>?" for title in queries)),
+            (_unit(curve.knob), *(f"{title}>{'?' if rows else ''}" for title in queries)),
             rows,
         )
 

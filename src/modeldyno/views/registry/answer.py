@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from modeldyno.core.registry.answer import AnswerState
-from modeldyno.core.report.blocks import Notice, Severity, Table, make_columns, make_table, shorten
+from modeldyno.core.report.blocks import Notice, Severity, Table, make_table, shorten
 from modeldyno.core.stats.units import RATE, format_quantity
 from modeldyno.views.text import count, format_rough_duration
 
@@ -107,8 +107,8 @@ def ranking(answer: RegistryAnswer) -> Table:
         (str(place), *_ranked(answer, candidate), _certainty(candidate.certainty))
         for place, candidate in enumerate((*best, *answer.others), 1)
     )
-    columns = make_columns("rank>", "what holds", *_RANKED, "certainty>")
-    return Table(title="What holds, the best first", columns=columns, rows=rows)
+    titles = ("rank>", "what holds", *_RANKED, "certainty>")
+    return make_table("What holds, the best first", titles, rows)
 
 
 _RANKED = ("rate>", "replicas>", "per hour>")

@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.agreement.conversion import ConversionFailureKind
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.registry.records import SOURCE, FigureState, TaskState, VariantState
-from modeldyno.core.report.blocks import (
-    Heading,
-    Notice,
-    Severity,
-    Table,
-    make_columns,
-    make_table,
-    note,
-    shorten,
-)
+from modeldyno.core.report.blocks import Heading, Notice, Severity, Table, make_table, note, shorten
 from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
 from modeldyno.views.text import count, format_utc, shorten_ids
 
@@ -118,13 +109,13 @@ def _variants(overview: VersionOverview) -> Table:
         for variant in overview.variants
         for is_refuted in (bool(refuted) and variant.recipe == SOURCE,)
     )
-    columns = make_columns("variant", "state", "backend", "document", "why")
-    return Table(title="Variants", columns=columns, rows=rows)
+    titles = ("variant", "state", "backend", "document", "why")
+    return make_table("Variants", titles, rows)
 
 
 def _figures(measured: list[MeasuredFigure]) -> Table:
     latencies = (f"{name}>" for name in _LATENCIES)
-    columns = make_columns("variant", "at", *latencies, "rate>", "state", "result")
+    titles = ("variant", "at", *latencies, "rate>", "state", "result")
     rows = tuple(
         (
             m.figure.recipe,
@@ -136,7 +127,7 @@ def _figures(measured: list[MeasuredFigure]) -> Table:
         )
         for m in measured
     )
-    return Table(title="", columns=columns, rows=rows)
+    return make_table("", titles, rows)
 
 
 def _reasons(measured: list[MeasuredFigure]) -> Iterator[Block]:

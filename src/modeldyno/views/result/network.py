@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Table, clean, drop_empty_columns, make_columns
+from modeldyno.core.report.blocks import Table, clean, drop_empty_columns, make_table
 from modeldyno.core.stats.units import COUNT, SECONDS, format_quantity
 from modeldyno.errors import UnknownName
 from modeldyno.views.result.module_tree import ModuleNode, build_module_tree, walk
@@ -334,8 +334,8 @@ def network_table(network: Network) -> Table:
                 share_of(network, row),
             )
         )
-    columns = make_columns("module", "class", "gets", "output", "MACs>", "time>", "share>")
-    return drop_empty_columns(Table(title="Module by module", columns=columns, rows=tuple(rows)))
+    titles = ("module", "class", "gets", "output", "MACs>", "time>", "share>")
+    return drop_empty_columns(make_table("Module by module", titles, rows))
 
 
 def share_of(network: Network, row: NetworkRow) -> str:

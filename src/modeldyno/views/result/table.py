@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
 from modeldyno.core.metrics.metric import CALL_SCOPES, METRICS, Query, ReportSection
-from modeldyno.core.report.blocks import Table, make_columns
+from modeldyno.core.report.blocks import Table, make_table
 from modeldyno.core.result.result import scopes
 from modeldyno.core.stats.units import BYTES, FRACTION, RATE, SECONDS, format_quantity
 from modeldyno.core.trace.carbon import ASSUMED
@@ -79,8 +79,8 @@ _SHORT = 24
 
 
 def _table(title: str, rows: tuple[tuple[str, str, str, str], ...]) -> Table:
-    columns = make_columns("metric", "value>", "95 % interval", "note")
-    return Table(title=title, columns=columns, rows=rows)
+    titles = ("metric", "value>", "95 % interval", "note")
+    return make_table(title, titles, rows)
 
 
 def _ordered(result: Result, requested: set[str]) -> list[Measurement]:
