@@ -218,8 +218,8 @@ def change_tables(
     """Tabulate what has changed, and name the rest."""
     with_row = [change for change in contrast.changes if everything or _has_own_row(change, contrast)]
     if with_row:
-        sides = names if max(map(len, names)) <= _SIDE else ("baseline", "candidate")
-        titles = ("metric", *(f"{side}>" for side in sides), "change", "verdict")
+        labels = names if max(map(len, names)) <= _SIDE else ("baseline", "candidate")
+        titles = ("metric", *(f"{label}>" for label in labels), "change", "verdict")
         yield make_table("What has changed", titles, map(_row, with_row))
     if others := [change for change in contrast.changes if change not in with_row]:
         also = [
