@@ -10,12 +10,12 @@ from modeldyno.core.metrics.queries import STATISTICS_SHOWN
 from modeldyno.core.report.blocks import Table, clean, make_table, shorten
 from modeldyno.core.result.result import KINDS, scopes
 from modeldyno.core.spec.knob import BATCH_SIZE
-from modeldyno.core.stats.units import BYTES, COUNT, format_quantity
+from modeldyno.core.stats.units import BYTES, COUNT, SECONDS, format_quantity
 from modeldyno.views.text import (
     amount,
     count,
     exact_text,
-    format_measurement,
+    figure,
     format_utc,
     join_nonempty,
     number,
@@ -153,19 +153,17 @@ def brief(result: Result) -> str:
     """Summarize a Result in a few words for a list: backend and speed, or size and cost."""
     if failure := result.failure:
         return f"failed in {clean(failure.where)}: {KINDS[failure.kind]}"
-    latency = result.find("latency")
-    if latency is not None and isinstance(latency.value, Distribution):
+    latency, end_to_end = result.distribution("latency"), result.distribution("latency", END_TO_END)
+    if latency is not None:
         batch = result.job.config.get(BATCH_SIZE.name)
-        median = format_quantity(latency.value.statistic("p50"), latency.row.unit, 3)
-        rate = result.find("throughput")
+        median = format_quantity(latency.statistic("p50"), SECONDS, 3)
         at = join_nonempty(clean(result.job.backend), "" if batch is None else f"batch {batch}")
-        return f"{at}: {join_nonempty(median, format_measurement(rate) if rate else '')}"
-    end_to_end = result.find("latency", END_TO_END)
-    if end_to_end is not None and isinstance(end_to_end.value, Distribution):
-        median = format_quantity(end_to_end.value.statistic("p50"), end_to_end.row.unit, 3)
+        return f"{at}: {join_nonempty(median, figure(result, 'throughput'))}"
+    if end_to_end is not None:
+        median = format_quantity(end_to_end.statistic("p50"), SECONDS, 3)
         return f"{clean(result.job.backend)}: {median} end to end"
-    parameters, macs = result.find("parameters"), result.find("macs")
-    size = "" if parameters is None else f"{format_measurement(parameters)} parameters"
+    parameters, macs = figure(result, "parameters"), result.find("macs")
+    size = f"{parameters} parameters" if parameters else ""
     return join_nonempty(size, "" if macs is None else _macs(macs)) or "nothing measured"
 
 

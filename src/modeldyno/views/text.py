@@ -276,3 +276,12 @@ def format_rough_duration(seconds: float) -> str:
 def facts_table(title: str, facts: Mapping[str, str]) -> Table:
     """Tabulate facts by name; one without a text is left out."""
     return make_table(title, ("", ""), ((name, shorten_text(text)) for name, text in facts.items() if text))
+
+
+def draw_bars(heights: Sequence[float], low: float, high: float) -> str:
+    """Draw numbers from `low` to `high` as bars beside each other, in one line."""
+    span = high - low or 1.0
+    return "".join(_BARS[min(len(_BARS) - 1, int((h - low) / span * len(_BARS)))] for h in heights)
+
+
+_BARS = "▁▂▃▄▅▆▇█"

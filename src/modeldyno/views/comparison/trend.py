@@ -11,7 +11,15 @@ from modeldyno.core.comparison.trend import FEWEST_FOR_A_STEP
 from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, make_table, note, shorten
 from modeldyno.core.report.charts import AxisScale, Plot, ReferenceLine, Series
 from modeldyno.core.stats.units import format_quantity
-from modeldyno.views.text import count, exact_text, format_utc, join_nonempty, shorten_name, shorten_text
+from modeldyno.views.text import (
+    count,
+    draw_bars,
+    exact_text,
+    format_utc,
+    join_nonempty,
+    shorten_name,
+    shorten_text,
+)
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
@@ -22,7 +30,6 @@ if TYPE_CHECKING:
 
 WIDTH = 60
 """Width of the sparkline in characters."""
-_BARS = "▁▂▃▄▅▆▇█"
 _MARKS = 6
 _SHOWN = {ChangeVerdict.WORSE: Severity.BROKEN, ChangeVerdict.BETTER: Severity.HELD}
 
@@ -177,9 +184,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
     n = min(width, len(values))
     parts = [values[i * len(values) // n : (i + 1) * len(values) // n] for i in range(n)]
     heights = [median(part) for part in parts]
-    low, high = min(heights), max(heights)
-    span = high - low or 1.0
-    return "".join(_BARS[min(len(_BARS) - 1, int((h - low) / span * len(_BARS)))] for h in heights)
+    return draw_bars(heights, min(heights), max(heights))
 
 
 def _levels(history: Trend) -> Table:

@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING
 
 from modeldyno.core.agreement.conversion import ConversionFailureKind
-from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.registry.records import SOURCE, FigureState, TaskState, VariantState
 from modeldyno.core.report.blocks import Heading, Notice, Severity, Table, make_table, note, shorten
 from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
@@ -142,20 +141,15 @@ def _reasons(measured: list[MeasuredFigure]) -> Iterator[Block]:
 
 
 def _latency(result: Result | None, name: str) -> str:
-    measurement = result.find("latency") if result is not None else None
-    if measurement is None or not isinstance(measurement.value, Distribution):
+    times = None if result is None else result.distribution("latency")
+    if times is None:
         return ""
-    if measurement.value.missing(name):
-        return "not certified"
-    return format_quantity(measurement.value.statistic(name), SECONDS, 3)
+    return "not certified" if times.missing(name) else format_quantity(times.statistic(name), SECONDS, 3)
 
 
 def _rate(result: Result | None) -> str:
-    for name in _RATES:
-        value = result.number(name) if result is not None and result.find(name) is not None else None
-        if value:
-            return format_quantity(value, RATE, 3)
-    return ""
+    rates = (None if result is None else result.number(name) for name in _RATES)
+    return next((format_quantity(rate, RATE, 3) for rate in rates if rate), "")
 
 
 def _failed(overview: VersionOverview) -> Iterator[Block]:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.report.blocks import Table, make_table
 from modeldyno.core.stats.units import SECONDS, format_quantity
-from modeldyno.views.text import amount, number, short_model_names
+from modeldyno.views.text import amount, short_model_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.metrics.measurement import Measurement
     from modeldyno.core.result.result import Result
 
 _FEWER, _SMALLER, _FASTER = ("fewer", "more"), ("smaller", "larger"), ("faster", "slower")
@@ -41,7 +39,8 @@ def summary(results: Sequence[Result]) -> Table:
 
 
 def _row_cells(results: Sequence[Result], metric: str, adjectives: tuple[str, str]) -> Iterator[str]:
-    values = [_value(result.find(metric)) for result in results]
+    statistic = "p50" if metric == "latency" else "mean"
+    values = [result.number(metric, statistic=statistic) for result in results]
     nouns = {"macs": "MACs", "parameters": "", "latency": ""}
     for value in values:
         if value is None:
@@ -53,17 +52,6 @@ def _row_cells(results: Sequence[Result], metric: str, adjectives: tuple[str, st
     if len(values) == 2:  # noqa: PLR2004 - a pair
         one, other = values
         yield "—" if one is None or other is None else ratio(one, other, adjectives, 3)
-
-
-def _value(measurement: Measurement | None) -> float | None:
-    """Return the value of a measurement; of a latency, the median."""
-    if measurement is None:
-        return None
-    return (
-        measurement.value.statistic("p50")
-        if isinstance(measurement.value, Distribution)
-        else number(measurement)[0]
-    )
 
 
 def ratio(first: float, second: float, adjectives: tuple[str, str], digits: int = 2) -> str:

@@ -9,7 +9,7 @@ from modeldyno.core.report.blocks import Block, clean, make_table, note, shorten
 from modeldyno.core.stats.units import BYTES, COUNT, RATE, SECONDS, format_quantity
 from modeldyno.views.result.layer_tree import LayerNode, build_layer_tree
 from modeldyno.views.result.module_tree import readable_depth
-from modeldyno.views.text import count, keep_ending, number, share
+from modeldyno.views.text import count, keep_ending, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -210,10 +210,9 @@ def _deepest(branch: LayerNode) -> Iterable[LayerNode]:
 
 
 def _overhead_sentence(result: Result) -> str:
-    overhead, unattributed = (result.find(metric, "layers") for metric in ("pass_overhead", "unattributed"))
-    if overhead is None or unattributed is None:
+    ratio, free = (result.number(metric, "layers") for metric in ("pass_overhead", "unattributed"))
+    if ratio is None or free is None:
         return ""
-    ratio, free = number(overhead)[0], number(unattributed)[0]
     cost = f"slowed the call by {ratio - 1:.0%}, which is subtracted" if ratio > _SLOWER else _FREE
     sentence = f"measuring the layers {cost}"
     if any(doubt.code == "unattributed" for doubt in result.doubts):  # which says the share

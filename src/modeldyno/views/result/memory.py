@@ -14,6 +14,7 @@ from modeldyno.core.trace.memory_category import GIVEN, ROOM, Category
 from modeldyno.views.result.module_tree import name_range, pattern
 from modeldyno.views.text import (
     count,
+    draw_bars,
     explain_mark,
     format_known,
     format_statistic,
@@ -35,7 +36,6 @@ _MEASURED = "measured"
 _NAME, _HELD, _WIDE = 38, 6, 32
 BEFORE = GIVEN | {Category.OPTIMIZER}
 """Categories that are allocated before a call begins."""
-_LEVELS = "▁▂▃▄▅▆▇█"
 
 
 def memory(result: Result) -> Iterator[Block]:
@@ -307,10 +307,8 @@ def curve(course: MemoryTimeline, top: float = 0.0) -> str:
     for time, level, until in zip(times, in_use, (*times[1:], last), strict=True):
         for place in range(_column(time, last), _column(until, last) + 1):
             tops[place] = max(tops[place], level)
-    text = (
-        f"{_draw(tops, full)} up to {format_quantity(most, BYTES, 3)} in {format_quantity(last, SECONDS, 2)}"
-    )
-    return shorten(text, 78)
+    bars, size = draw_bars(tops, 0.0, full), format_quantity(most, BYTES, 3)
+    return shorten(f"{bars} up to {size} in {format_quantity(last, SECONDS, 2)}", 78)
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -318,11 +316,7 @@ def sparkline(values: Sequence[float]) -> str:
     columns = min(_WIDE, len(values))
     edges = [place * len(values) // columns for place in range(columns + 1)] if columns else []
     tops = [max(values[begin:end]) for begin, end in pairwise(edges)]
-    return _draw(tops, max(tops)) if any(tops) else ""
-
-
-def _draw(heights: Sequence[float], full: float) -> str:
-    return "".join(_LEVELS[min(len(_LEVELS) - 1, int(height / full * len(_LEVELS)))] for height in heights)
+    return draw_bars(tops, 0.0, max(tops)) if any(tops) else ""
 
 
 def _column(time: float, last: float) -> int:

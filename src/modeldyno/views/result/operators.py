@@ -12,7 +12,7 @@ from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
 from modeldyno.core.trace.op_events import WITHIN
 from modeldyno.views.result.module_tree import name_range, pattern
 from modeldyno.views.result.regions import is_region_profile
-from modeldyno.views.text import count, keep_ending, number, share, shorten_text
+from modeldyno.views.text import count, keep_ending, share, shorten_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -88,9 +88,8 @@ def _operators_sentence(result: Result, executed: Sequence[ExecutedOp]) -> str:
         costs = {name: sum(map(_cost(on_device), rows)) for _, name, rows in groups}
         costliest = max(costs, key=costs.__getitem__)
         text += f"; {shorten_text(costliest, _KIND)} has {share(costs[costliest], total)}"
-    overhead = result.find("pass_overhead", "ops")
-    if overhead is not None:
-        ratio = number(overhead)[0]
+    ratio = result.number("pass_overhead", "ops")
+    if ratio is not None:
         cost = f"slowed the call by {ratio - 1:.0%}" if ratio > _SHOWS else "did not slow the call measurably"
         text += f"; recording them {cost}"
     return text

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.doubt import EXPECTED
-from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.report.blocks import Table, shorten
 from modeldyno.core.spec.input_spec import format_shape
 from modeldyno.core.spec.static_options import Mode
@@ -18,7 +17,7 @@ from modeldyno.views.text import (
     analysed_at,
     count,
     facts_table,
-    format_measurement,
+    figure,
     format_utc,
     join_nonempty,
     unit_of_work,
@@ -69,11 +68,12 @@ def _analysed(result: Result) -> str:
 
 def _timing(result: Result) -> str:
     """Describe how many calls or training steps were timed, and why it stopped."""
-    calls, steps = result.find("latency"), result.find("step_time")
-    measurement, unit = (calls, unit_of_work(result)) if calls else (steps, "training step")
-    if measurement is None or not isinstance(measurement.value, Distribution):
+    metric, unit = (
+        ("latency", unit_of_work(result)) if result.find("latency") else ("step_time", "training step")
+    )
+    value = result.distribution(metric)
+    if value is None:
         return ""
-    value = measurement.value
     processes, effective = len(value.runs), int(value.effective_size("p50"))
     unmet = f" ({'; '.join(value.unmet)})" if value.unmet else ""
     parts = [
@@ -89,8 +89,8 @@ def _timing(result: Result) -> str:
 
 
 def _noise(result: Result) -> str:
-    measurements = ((text, result.find(metric)) for metric, text in NOISE.items())
-    return ", ".join(f"{text} {format_measurement(m)}" for text, m in measurements if m is not None)
+    figures = ((label, figure(result, metric)) for metric, label in NOISE.items())
+    return ", ".join(f"{label} {text}" for label, text in figures if text)
 
 
 def _input(spec: InputSpec) -> str:

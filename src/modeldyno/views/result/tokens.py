@@ -12,9 +12,7 @@ from modeldyno.views.text import (
     count,
     figure,
     format_known,
-    format_measurement,
     format_statistic,
-    number,
     share,
     shorten_name,
 )
@@ -159,14 +157,14 @@ def _place(result: Result, extent: GenerationLength) -> tuple[str, ...]:
 
 
 def _cache(result: Result) -> Iterator[Notice]:
-    measured = result.find("kv_cache_per_token", "measured")
-    if measured is None:
+    measured = figure(result, "kv_cache_per_token", "measured")
+    if not measured:
         return
     predicted = figure(result, "kv_cache_per_token")
     prediction = f"; predicted: {predicted}" if predicted else ""
     yield note(
-        f"each token of a sample adds {format_measurement(measured)} to the cache{prediction}"
-        if number(measured)[0]
+        f"each token of a sample adds {measured} to the cache{prediction}"
+        if result.number("kv_cache_per_token", "measured")
         else f"the cache does not grow with the tokens{prediction}",
         code="cache",
     )
@@ -174,14 +172,15 @@ def _cache(result: Result) -> Iterator[Notice]:
 
 def _achieved(result: Result, extents: list[GenerationLength]) -> Iterator[Notice]:
     """Compare the time per token with its estimated lower bound."""
-    bound = result.find("decode_latency", result.peaks_scope)
+    least = result.number("decode_latency", result.peaks_scope)
     value = result.distribution("time_per_output_token", extents[0].scope)
-    if bound is None or value is None:
+    if least is None or value is None:
         return
-    least, typical = number(bound)[0], value.statistic("p50")
+    bound = figure(result, "decode_latency", result.peaks_scope)
+    reached = share(least, value.statistic("p50"))
     yield note(
-        f"a token takes at least {format_measurement(bound)} here, to read weights and cache once; "
-        f"{share(least, typical)} of that memory bandwidth is reached ({_prompt_text(extents[0])}"
+        f"a token takes at least {bound} here, to read weights and cache once; "
+        f"{reached} of that memory bandwidth is reached ({_prompt_text(extents[0])}"
         f"{count(extents[0].generated, 'token')})",
         code="bound",
     )

@@ -78,7 +78,7 @@ def describe_total(result: Result, measurement: Measurement) -> str:
     """Return the meaning of a total, for this model."""
     special = {
         "parameters": _parameters,
-        "weight_bytes": _dtypes,
+        "weight_bytes": parts_of_sum,
         "macs": _open_bounds,
         "flops": _open_bounds,
         "optimizer_bytes": lambda result, _measurement: (
@@ -110,19 +110,15 @@ def _parameters(result: Result, measurement: Measurement) -> str:
     return join_nonempty(training or "none trainable", buffers_text)
 
 
-def _dtypes(result: Result, measurement: Measurement) -> str:
-    """List the dtypes, the largest first; a single one only by name."""
+def parts_of_sum(result: Result, measurement: Measurement) -> str:
+    """List the parts of a sum, such as its dtypes, the largest first; a single part only by name."""
     modules = scopes(result)
-    parts = [
-        m
-        for m in result.measurements
-        if m.metric == measurement.metric and m.scope and m.scope not in modules
-    ]
-    parts.sort(key=lambda m: -number(m)[0])
-    names = [shorten_name(m.scope) for m in parts]
+    parts = [m for m in result.measurements if m.metric == measurement.metric and m.scope]
+    parts = [m for m in parts if m.scope not in modules]
     if len(parts) == 1:
-        return names[0]
-    return ", ".join(f"{name} {format_measurement(m)}" for name, m in zip(names, parts, strict=True))
+        return shorten_name(parts[0].scope)
+    parts.sort(key=lambda m: -number(m)[0])
+    return ", ".join(f"{shorten_name(m.scope)} {format_measurement(m)}" for m in parts)
 
 
 def _open_bounds(result: Result, measurement: Measurement) -> str:
