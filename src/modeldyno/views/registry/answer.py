@@ -39,7 +39,8 @@ def blocks(answer: RegistryAnswer, *, ranked: bool = False) -> Iterator[Block]:
     if answer.best is not None and ranked:
         yield ranking(answer)
     elif answer.others:
-        yield _ranking(answer)
+        rows = (_ranked(answer, candidate) for candidate in answer.others)
+        yield make_table("", ("also holds", *_RANKED), rows)
     if answer.fell_out or answer.unusable:
         yield _fell_out(answer)
 
@@ -112,11 +113,6 @@ def ranking(answer: RegistryAnswer) -> Table:
 
 
 _RANKED = ("rate>", "replicas>", "per hour>")
-
-
-def _ranking(answer: RegistryAnswer) -> Table:
-    rows = tuple(_ranked(answer, candidate) for candidate in answer.others)
-    return make_table("", ("also holds", *_RANKED), rows)
 
 
 def _ranked(answer: RegistryAnswer, candidate: AnswerCandidate) -> tuple[str, ...]:

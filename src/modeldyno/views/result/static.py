@@ -74,10 +74,6 @@ def _costliest(root: ModuleNode, options: ViewOptions) -> Iterator[Table]:
     metric = "macs" if options.sort == "order" else options.sort
     if metric == "macs" and not root.of("macs"):
         metric = "flops"
-    works = [
-        ModuleNode(path=w.path, label=w.path, kind=w.kind, count=w.count, numbers=w.numbers, likeness="")
-        for w in leaves(root)
-    ]
     rows = tuple(
         (
             keep_ending(clean(node.path), _NAME - 2) or "(the model itself)",
@@ -85,7 +81,7 @@ def _costliest(root: ModuleNode, options: ViewOptions) -> Iterator[Table]:
             _format_metric(node, metric),
             share(node.of(metric), root.of(metric)),
         )
-        for node in sort_nodes(works, metric)[:_COSTLIEST]
+        for node in sort_nodes(leaves(root), metric)[:_COSTLIEST]
         if node.of(metric)
     )
     if rows:

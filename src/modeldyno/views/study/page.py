@@ -135,10 +135,8 @@ def _winner(study: Study, row: RankedConfiguration, options: ViewOptions) -> Ite
     else:
         title = "The default in detail" if row.default else f"Rank {row.rank} in detail"
     yield Heading(title=title)
-    if row.default:
-        yield from _subheading(format_point(row.point))
-    else:
-        yield from _subheading(configuration_name(study, row))
+    if subtitle := format_point(row.point) if row.default else configuration_name(study, row):
+        yield Heading(title=subtitle, level=2)
     there = candidates_by_load(study, row)
     if not options.configurations:  # otherwise they stand at the top
         yield from (replace(table, title="Under each load") for table in load_table(study, row, options))
@@ -156,11 +154,6 @@ def _winner(study: Study, row: RankedConfiguration, options: ViewOptions) -> Ite
     yield from result_page.parts(result, trial.judgements, level=2)
     knobs = options.knobs(result.job.backend)
     yield from result_page.measurement_section(result, trial.judgements, level=2, knobs=knobs)
-
-
-def _subheading(text: str) -> Iterator[Block]:
-    if text:
-        yield Heading(title=text, level=2)
 
 
 def request_stages_by_load(study: Study, candidates: Sequence[Candidate]) -> Iterator[Stack]:
