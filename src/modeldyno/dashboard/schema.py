@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, make_dataclass
 from functools import cache
+from types import GenericAlias
 from typing import Any
 
 import msgspec
@@ -114,7 +115,7 @@ class SettingsData:
 
 def _list_of(name: str, entry: type, text: str) -> type:
     """Return the type of a page of a list that holds nothing else, described by a text."""
-    fields = [("items", list[entry]), ("next", str | None)]  # type: ignore[valid-type]
+    fields: list[tuple[str, Any]] = [("items", GenericAlias(list, (entry,))), ("next", str | None)]
     return make_dataclass(name, fields, namespace={"__doc__": text}, frozen=True, kw_only=True)
 
 

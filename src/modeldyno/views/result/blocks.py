@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf, nextafter
 from typing import TYPE_CHECKING
 
@@ -207,7 +208,7 @@ def overview(result: Result, options: ViewOptions = PLAIN) -> Iterator[Block]:
         yield note(text, code="model")
     yield from _doubts(result)
     facts = footer(result)
-    yield Table(title="", columns=facts.columns, rows=tuple(row for row in facts.rows if row[0] in _FACTS))
+    yield replace(facts, title="", rows=tuple(row for row in facts.rows if row[0] in _FACTS))
 
 
 def _model_text(result: Result) -> str:

@@ -122,8 +122,7 @@ def measurement_section(
 ) -> Iterator[Block]:
     """Lay out how a Result was measured and the command that repeats it, without knobs at their default."""
     yield Heading(title="How it was measured", level=level)
-    facts = footer(result)
-    yield Table(title="", columns=facts.columns, rows=facts.rows)
+    yield replace(footer(result), title="")
     if result.job.model.scheme == "object":  # a live object cannot be named in a command
         return
     defaults = {knob.name: (knob.default, knob.usual) for knob in knobs}
