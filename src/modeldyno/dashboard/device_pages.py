@@ -101,11 +101,10 @@ def _readings(machines: Sequence[tuple[HardwareTarget, str, Trend]]) -> Iterator
         x=AxisScale(label="reading"),
         y=AxisScale(label="latency.p50", unit=SECONDS),
         series=tuple(
-            Series(
-                name=target.name,
-                x=tuple(float(place) for place, _ in enumerate(trend.readings, 1)),
-                y=tuple(reading.value for reading in trend.readings),
-                labels=tuple(reading.created[:10] for reading in trend.readings),
+            Series.through(
+                target.name,
+                ((float(at), one.value, one.created[:10]) for at, one in enumerate(trend.readings, 1)),
+                ("x", "y", "labels"),
             )
             for target, _, trend in machines
         ),

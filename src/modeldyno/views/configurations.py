@@ -81,10 +81,7 @@ def draw(tried: Sequence[ConfigurationRun]) -> Iterator[Plot]:
         title="Throughput by batch size",
         x=AxisScale(label=BATCH_SIZE.name, logarithmic=True),
         y=AxisScale(label="throughput", unit="1/s"),
-        series=tuple(
-            Series(name=name, x=tuple(x for x, _ in sorted(points)), y=tuple(y for _, y in sorted(points)))
-            for name, points in lines.items()
-        ),
+        series=tuple(Series.through(name, sorted(points)) for name, points in lines.items()),
     )
 
 

@@ -91,18 +91,12 @@ def _spans_orders(lines: Iterable[Series]) -> bool:
 
 
 def _line(rungs: Sequence[LoadPoint], name: str, metric: str, statistic: str | None) -> Series:
-    points = [
+    points = (
         (rung.load, answer.value, *_ends(answer))
         for rung in rungs
         if (answer := rung.find(metric, statistic)) is not None and answer.value is not None
-    ]
-    return Series(
-        name=name,
-        x=tuple(load for load, *_ in points),
-        y=tuple(value for _, value, *_ in points),
-        low=tuple(low for *_, low, _ in points),
-        high=tuple(high for *_, high in points),
     )
+    return Series.through(name, points, ("x", "y", "low", "high"))
 
 
 def _ends(answer: Answer) -> tuple[float, float]:

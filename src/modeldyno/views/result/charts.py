@@ -38,7 +38,6 @@ def load_by_second(result: Result) -> Iterator[Plot]:
     rows = result.activity.seconds if result.activity else ()
     if len(rows) < _FEWEST_SECONDS:
         return
-    at = tuple(row.at for row in rows)
     kept = [row for row in rows if row.p50 is not None]
     axis = AxisScale(label="time", unit=SECONDS)
     if kept:
@@ -47,17 +46,13 @@ def load_by_second(result: Result) -> Iterator[Plot]:
             x=axis,
             y=AxisScale(label="latency", unit=SECONDS),
             series=tuple(
-                Series(
-                    name=name,
-                    x=tuple(row.at for row in kept),
-                    y=tuple(getattr(row, name) or 0.0 for row in kept),
-                )
+                Series.through(name, ((row.at, getattr(row, name) or 0.0) for row in kept))
                 for name in ("p50", "p95", "p99")
             ),
             note="the ramp, the warm-up and the end included; percentiles of one second are rough",
         )
-    answers = Series(name="answered", x=at, y=tuple(row.answered / row.length for row in rows))
-    failures = Series(name="failed", x=at, y=tuple(row.failed / row.length for row in rows))
+    answers = Series.through("answered", ((row.at, row.answered / row.length) for row in rows))
+    failures = Series.through("failed", ((row.at, row.failed / row.length) for row in rows))
     yield Plot(
         title="Answers by second",
         x=axis,
@@ -192,18 +187,18 @@ def roofline(result: Result) -> Iterator[Plot]:
     ridge = flops / bandwidth
     low = min(*(x for x, _ in places), ridge) / 2
     high = max(*(x for x, _ in places), ridge) * 2
+    labels = [f"{leaf.path}, {share(leaf.time, root.time)} of the time" for leaf in leaves]
     roof = [(low, low * bandwidth), (ridge, flops), (high, flops)]
     yield Plot(
         title="Roofline: the layers and the peaks of this machine",
         x=AxisScale(label="operations per byte", unit="FLOP/B", logarithmic=True),
         y=AxisScale(label="operations per second", unit=RATE, logarithmic=True),
         series=(
-            Series(name="peaks of this machine", x=tuple(x for x, _ in roof), y=tuple(y for _, y in roof)),
-            Series(
-                name="layers",
-                x=tuple(x for x, _ in places),
-                y=tuple(y for _, y in places),
-                labels=tuple(f"{leaf.path}, {share(leaf.time, root.time)} of the time" for leaf in leaves),
+            Series.through("peaks of this machine", roof),
+            Series.through(
+                "layers",
+                ((x, y, label) for (x, y), label in zip(places, labels, strict=True)),
+                ("x", "y", "labels"),
                 joined=False,
                 marked=True,
                 named=True,
@@ -288,10 +283,9 @@ def draw_request_stages(
         scale=AxisScale(label=label, unit=SECONDS),
         bars=tuple(load for load, _ in loads),
         parts=tuple(
-            Series(
-                name=name,
-                x=tuple(float(bar) for bar, (_, parts) in enumerate(loads) if name in parts),
-                y=tuple(parts[name] for _, parts in loads if name in parts),
+            Series.through(
+                name,
+                ((float(bar), parts[name]) for bar, (_, parts) in enumerate(loads) if name in parts),
             )
             for name in names
         ),

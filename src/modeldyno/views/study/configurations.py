@@ -158,12 +158,7 @@ def _line(study: Study, row: RankedConfiguration, plot: ChosenPlot, options: Vie
             points.append((x, y, format_point(candidate.point)))
     if plot.monotonic:
         points = _growing(sorted(points))
-    return Series(
-        name=row.configuration,
-        x=tuple(x for x, _, _ in points),
-        y=tuple(y for _, y, _ in points),
-        labels=tuple(label for _, _, label in points),
-    )
+    return Series.through(row.configuration, points, ("x", "y", "labels"))
 
 
 def _growing(points: list[tuple[float, float, str]]) -> list[tuple[float, float, str]]:
