@@ -55,7 +55,9 @@ def home(request: PageRequest) -> DashboardPage:
     if running or queued or workers:
         parts.append(_work_part(running, queued, workers, targets))
     if results:
-        parts.append(_new_results(results[:_NEW]))
+        newest = results[:_NEW]
+        links = document_pages.entry_links(document_pages.RESULTS, "id", [entry.id for entry in newest])
+        parts.append(PageBlocks(blocks=(Heading(title="Newest results"), lists.listing(newest)), links=links))
     if studies:
         listed = document_pages.study_list(studies)
         parts.append(PageBlocks(blocks=(Heading(title="Newest studies"), *listed.blocks), links=listed.links))
@@ -164,11 +166,6 @@ def _work_part(
         *((registry_lists.workers(workers, by_id),) if workers else ()),
     ]
     return PageBlocks(blocks=tuple(blocks), links=TableLinks(chips=CHIPS))
-
-
-def _new_results(results: Sequence[Entry]) -> PageBlocks:
-    links = document_pages.entry_links(document_pages.RESULTS, "id", [entry.id for entry in results])
-    return PageBlocks(blocks=(Heading(title="Newest results"), lists.listing(results)), links=links)
 
 
 def _new_conclusions(conclusions: Sequence[ConclusionEntry]) -> PageBlocks:

@@ -156,6 +156,8 @@ def _silent_columns(table: Table) -> list[int]:
 
 def _without(table: Table, places: Container[int]) -> Table:
     kept = [at for at in range(len(table.columns)) if at not in places]
+    if len(kept) == len(table.columns):
+        return table
     return replace(
         table,
         columns=tuple(table.columns[at] for at in kept),

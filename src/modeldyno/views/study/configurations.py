@@ -41,6 +41,7 @@ _COLUMNS = (
 """Columns of the loads of a configuration: title and query. A column without figures is left out."""
 _OF_SERVERS = ("instances", "memory", "device memory", "device use", "power")
 """Columns that a server under load always has."""
+_MISSING = dict.fromkeys(_OF_SERVERS, "unknown")
 USUAL_PLOTS = (
     ChosenPlot(x="latency.p99", y="throughput", title="Throughput against p99 latency"),
     ChosenPlot(x="LOAD", y="latency.p99", title="p99 latency by load"),
@@ -91,25 +92,26 @@ def load_table(study: Study, row: RankedConfiguration, options: ViewOptions) -> 
     """Tabulate everything that was measured of a configuration, one row for each of its loads."""
     candidates = [candidate for candidate in candidates_by_load(study, row) if not candidate.failed]
     axes = _load_axes(study) or _batch_axes(study)
-    figures = [[_figure(study, c, query, options) for _, query in _COLUMNS] for c in candidates]
-    if not any(map(any, figures)):
+    figures = {title: [_figure(study, c, query, options) for c in candidates] for title, query in _COLUMNS}
+    filled = {
+        title: column
+        for title, column in figures.items()
+        if any(column) or (title in _OF_SERVERS and _load_axes(study))
+    }
+    if not any(map(any, figures.values())):
         return
     bounds = BOUNDS if study.goal.constraints else ()
-    shown = set(_OF_SERVERS) if _load_axes(study) else set()
-    shown |= {title for (title, _), *column in zip(_COLUMNS, *figures, strict=True) if any(column)}
-    titles = [f"{title}>{'' if title in shown else '?'}" for title, _ in _COLUMNS]
-    missing = ["unknown" if title in {*_OF_SERVERS} & shown else "—" for title, _ in _COLUMNS]
     yield make_table(
         f"{row.configuration} under each load" if _load_axes(study) else row.configuration,
-        (*(f"{title}>" for title in axes), *titles, *bounds, ""),
+        (*(f"{title}>" for title in (*axes, *filled)), *bounds, ""),
         (
             (
                 *(format_setting(c.point, name) for name in axes),
-                *(figure or blank for figure, blank in zip(cells, missing, strict=True)),
+                *(column[place] or _MISSING.get(title, "—") for title, column in filled.items()),
                 *(str(worst_verdict(judge_candidate(study, c))) for _ in bounds),
                 "best" if c.point == row.point and len(candidates) > 1 else "",
             )
-            for c, cells in zip(candidates, figures, strict=True)
+            for place, c in enumerate(candidates)
         ),
     )
 
