@@ -87,19 +87,16 @@ def _encode_study(study: Study, **derived: Any) -> bytes:
     return codec_study.encode(study, ranking=ranking(study), **derived)
 
 
+def _kind(name: str, document: type[Document], view: Any, **others: Any) -> DocumentKind:
+    """Return the kind whose views are those of a module; one without a title has its headline as such."""
+    headline = view.headline
+    views_of = {"headline": headline, "blocks": view.blocks, "page": view.page, "numbers": view.numbers}
+    named = {"title": getattr(view, "title", headline), "brief": getattr(view, "brief", headline)}
+    return DocumentKind(name=name, document=document, **{**views_of, **named, **others})
+
+
 KINDS = (
-    DocumentKind(
-        name="result",
-        document=Result,
-        encode=codec.encode,
-        decode=codec.decode,
-        headline=views.headline,
-        blocks=views.blocks,
-        page=_result_page,
-        numbers=views.numbers,
-        title=views.headline,
-        brief=views.brief,
-    ),
+    _kind("result", Result, views, encode=codec.encode, decode=codec.decode, page=_result_page),
     DocumentKind(
         name=codec_study.KIND,
         document=Study,
@@ -125,55 +122,30 @@ KINDS = (
         brief=comparison_blocks.headline,
     ),
     *(
-        DocumentKind(
-            name=name,
-            document=series,
+        _kind(
+            name,
+            series,
+            load_page,
             encode=partial(codec_series.encode, name),
             decode=partial(codec_series.decode, series),
-            headline=load_page.headline,
-            blocks=load_page.blocks,
-            page=load_page.page,
-            numbers=load_page.numbers,
-            title=load_page.headline,
-            brief=load_page.headline,
         )
         for name, series in (("ladder", LoadCurve), ("capacity", Capacity))
     ),
-    DocumentKind(
-        name=codec_conversion.CONVERSION,
-        document=Conversion,
+    _kind(
+        codec_conversion.CONVERSION,
+        Conversion,
+        conversion_blocks,
         encode=codec_conversion.encode,
         decode=codec_conversion.decode,
-        headline=conversion_blocks.headline,
-        blocks=conversion_blocks.blocks,
-        page=conversion_blocks.page,
-        numbers=conversion_blocks.numbers,
-        title=conversion_blocks.title,
-        brief=conversion_blocks.brief,
     ),
-    DocumentKind(
-        name=codec_explanation.KIND,
-        document=Explanation,
+    _kind(
+        codec_explanation.KIND,
+        Explanation,
+        explanation_view,
         encode=codec_explanation.encode,
         decode=codec_explanation.decode,
-        headline=explanation_view.headline,
-        blocks=explanation_view.blocks,
-        page=explanation_view.page,
-        numbers=explanation_view.numbers,
-        title=explanation_view.title,
-        brief=explanation_view.brief,
     ),
-    DocumentKind(
-        name="trend",
-        document=Trend,
-        encode=codec.encode_document,
-        headline=trend.headline,
-        blocks=trend.blocks,
-        page=trend.page,
-        numbers=trend.numbers,
-        title=trend.headline,
-        brief=trend.headline,
-    ),
+    _kind("trend", Trend, trend, encode=codec.encode_document),
 )
 _BY_TYPE = {kind.document: kind for kind in KINDS}
 _BY_NAME = {kind.name: kind for kind in KINDS}

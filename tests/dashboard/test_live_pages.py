@@ -12,7 +12,7 @@ from tests.dashboard.conftest import LIVE_LOAD, put
 
 from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.dashboard import live_pages
-from modeldyno.dashboard.time_chart import TimeChart, TimeLine, TimePanel, write_chart
+from modeldyno.dashboard.diagram import TimeChart, TimeLine, TimePanel, write_chart
 from modeldyno.testing.sample_results import a_result
 from modeldyno.testing.sample_series import a_ladder
 

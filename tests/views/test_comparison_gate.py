@@ -17,7 +17,7 @@ from modeldyno.core.metrics.metric import Query
 from modeldyno.core.report.blocks import Notice, Severity, Table
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.testing.sample_results import a_failed_result, a_job, a_result
-from modeldyno.views.comparison import ci_formats, gate
+from modeldyno.views.comparison import gate
 
 WORSE = Change(
     query=Query.parse("latency.p50"), baseline=0.01, candidate=0.012, difference=0.2,
@@ -110,28 +110,28 @@ def test_a_comment_tells_only_what_changed_and_ends_with_the_environment() -> No
 
 def test_junit_has_a_case_for_each_check() -> None:
     """Broken is a failure, undecided is skipped, a failed run is an error; names are escaped."""
-    suite = ET.fromstring(ci_formats.junit(gate_report(Verdict.BROKEN, WORSE, BETTER, name="a<b>&'\"")))[0]
+    suite = ET.fromstring(gate.junit(gate_report(Verdict.BROKEN, WORSE, BETTER, name="a<b>&'\"")))[0]
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("2", "1", "0")
     assert [case.get("name") for case in suite] == ["latency.p50", "process_memory.max"]
     failure = suite[0].find("failure")
     assert failure is not None
     assert "+20.0%" in str(failure.get("message"))
-    skipped = ET.fromstring(ci_formats.junit(UNDECIDED))[0]
+    skipped = ET.fromstring(gate.junit(UNDECIDED))[0]
     assert skipped.get("skipped") == "1"
-    error = ET.fromstring(ci_formats.junit(GateReport(result=a_failed_result())))[0]
+    error = ET.fromstring(gate.junit(GateReport(result=a_failed_result())))[0]
     assert (error.get("errors"), error.get("failures")) == ("1", "0")
 
 
 def test_sarif_has_what_did_not_hold_at_the_models_file() -> None:
     """Errors and warnings; what holds is no result; a path stays within the repository."""
-    run = json.loads(ci_formats.sarif(BROKEN))["runs"][0]
+    run = json.loads(gate.sarif(BROKEN))["runs"][0]
     assert [result["level"] for result in run["results"]] == ["error"]
     rules = {rule["id"] for rule in run["tool"]["driver"]["rules"]}
     assert {result["ruleId"] for result in run["results"]} <= rules
     place = run["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
     assert place == "models/digits.onnx"
-    assert json.loads(ci_formats.sarif(HELD))["runs"][0]["results"] == []
-    assert json.loads(ci_formats.sarif(UNDECIDED))["runs"][0]["results"][0]["level"] == "warning"
+    assert json.loads(gate.sarif(HELD))["runs"][0]["results"] == []
+    assert json.loads(gate.sarif(UNDECIDED))["runs"][0]["results"][0]["level"] == "warning"
 
 
 @pytest.mark.parametrize(
@@ -146,26 +146,26 @@ def test_sarif_has_what_did_not_hold_at_the_models_file() -> None:
 def test_a_place_of_sarif_is_a_relative_uri(locator: str, place: str) -> None:
     """What lies elsewhere is named without its directory."""
     job = replace(a_job(), model=ModelRef(scheme="onnx", locator=locator))
-    document = json.loads(ci_formats.sarif(replace(BROKEN, result=a_result(job=job))))
+    document = json.loads(gate.sarif(replace(BROKEN, result=a_result(job=job))))
     location = document["runs"][0]["results"][0]["locations"][0]
     assert location["physicalLocation"]["artifactLocation"]["uri"] == place
 
 
 def test_annotations_cannot_be_forged_by_a_name() -> None:
     """A model's name neither ends a command nor begins another."""
-    text = ci_formats.github(gate_report(Verdict.BROKEN, WORSE, name="x::warning\n::error title=y,z%::"))
+    text = gate.github(gate_report(Verdict.BROKEN, WORSE, name="x::warning\n::error title=y,z%::"))
     assert text.count("\n") == 1
     assert text.startswith("::error title=x%3A%3Awarning")
     assert "+20.0%25" in text
-    assert ci_formats.github(HELD) == "::notice title=digits::held: latency.p50\n"
-    assert ci_formats.github(UNDECIDED).startswith("::warning title=digits%3A latency.p50::")
+    assert gate.github(HELD) == "::notice title=digits::held: latency.p50\n"
+    assert gate.github(UNDECIDED).startswith("::warning title=digits%3A latency.p50::")
 
 
 def test_what_is_not_confirmed_only_looks_worse() -> None:
     """Under a question mark nothing is called worse, in whatever format."""
     open_ = gate_report(Verdict.UNDECIDED, WORSE)
 
-    texts = [gate.sentence(open_), ci_formats.junit(open_), ci_formats.sarif(open_), ci_formats.github(open_)]
+    texts = [gate.sentence(open_), gate.junit(open_), gate.sarif(open_), gate.github(open_)]
 
     assert all("looks worse, not confirmed" in text for text in texts)
     assert "looks worse" not in gate.sentence(BROKEN)

@@ -10,11 +10,10 @@ import pytest
 from modeldyno import views
 from modeldyno.adapters.reporters import terminal
 from modeldyno.core.metrics.measurement import Interval, Measurement
-from modeldyno.core.report.blocks import Column, Table
+from modeldyno.core.report.blocks import Column, Table, drop_empty_columns
 from modeldyno.interfaces.store import Entry
 from modeldyno.testing.reporters import full_result
 from modeldyno.testing.sample_results import a_failed_result, a_result, an_inspection
-from modeldyno.views.lists import drop_empty_columns
 from modeldyno.views.text import shorten_ids
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from tests.support.sample_registry import a_figure, a_target, a_task, a_version
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.registry.overview import FigureSpeed, SpeedRow
 from modeldyno.core.registry.records import FigureState
-from modeldyno.views.registry.matrix import over_versions, speeds
+from modeldyno.views.registry.lists import over_versions, speeds
 
 
 def a_row(number: int = 1, *, p50: float | None = 0.002, bounds: Verdict | None = None) -> SpeedRow:

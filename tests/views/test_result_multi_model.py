@@ -8,7 +8,7 @@ from modeldyno.core.load.multi_model import with_model_scope
 from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.testing.sample_results import a_result
-from modeldyno.views.result.multi_model import cohosted_table, without_cohosted
+from modeldyno.views.result.served import cohosted_table, without_cohosted
 
 
 def test_each_model_is_a_row_with_its_own_figures() -> None:

@@ -15,8 +15,8 @@ from modeldyno.core.result.trace_data import RedundancyKind, RedundantOp, TraceR
 from modeldyno.testing.reporters import full_result, sample_judgements
 from modeldyno.testing.sample_results import an_inspection
 from modeldyno.views.lists import brief
+from modeldyno.views.result.blocks import overview
 from modeldyno.views.result.headline import headline
-from modeldyno.views.result.overview import overview
 from modeldyno.views.result.page import page
 from modeldyno.views.result.table import COMPUTED, MEASURED, reached_flops
 

@@ -24,8 +24,7 @@ from modeldyno.testing.sample_studies import SimulatedTrials, a_served_study, a_
 from modeldyno.views import ViewOptions
 from modeldyno.views.study.blocks import blocks, brief, headline
 from modeldyno.views.study.charts import charts
-from modeldyno.views.study.rows import configuration_load_table
-from modeldyno.views.study.tables import numbers
+from modeldyno.views.study.tables import configuration_load_table, numbers
 
 if TYPE_CHECKING:
     from modeldyno.core.study.study import Study

@@ -21,10 +21,9 @@ from modeldyno.core.result.result import Result
 from modeldyno.core.trace.carbon import Emission, with_carbon
 from modeldyno.documents import catalog
 from modeldyno.documents import import_ as documents_import
-from modeldyno.documents.export import export_to
+from modeldyno.documents.export import export_to, render_comment, write_verdict
 from modeldyno.documents.import_ import reconcile as reconcile_file
 from modeldyno.documents.lookup import find_any
-from modeldyno.documents.verdict import render_comment, write_verdict
 from modeldyno.documents.verify import verify as verify_document
 from modeldyno.documents.write import write_report
 from modeldyno.errors import RequestError

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
@@ -213,12 +214,13 @@ def make_app(
     for route in WITH_CHARTS:
         for suffix in chart_pictures.KINDS:
             path = f"{route.path}/chart.{suffix}"
-            app.add_route(path, _picture(answers, route, suffix), methods=["GET"], include_in_schema=False)
+            picture = partial(answers.picture, route, suffix)
+            app.add_route(path, picture, methods=["GET"], include_in_schema=False)
     for route in AS_CSV:
         path = f"{route.path}.csv"
-        app.add_route(path, _table(answers, route), methods=["GET"], include_in_schema=False)
+        app.add_route(path, partial(answers.table, route), methods=["GET"], include_in_schema=False)
     for writing in WRITES:
-        app.add_route(writing.path, _later(answers, writing), methods=["POST"], include_in_schema=False)
+        app.add_route(writing.path, partial(answers.form, writing), methods=["POST"], include_in_schema=False)
     for path, answer in ((LOGIN, answers.log_in), (_LOGOUT, answers.log_out)):
         app.add_route(path, answer, methods=["POST"], include_in_schema=False)
     app.add_route(LOGIN, answers.login, methods=["GET"], include_in_schema=False)
@@ -261,7 +263,7 @@ class _Answers:
         """Answer with the JSON of a page."""
         return _as_json(_made(route.page, _read_request(self._base, request)))
 
-    def picture(self, route: PageRoute, request: Request, suffix: str) -> Response:
+    def picture(self, route: PageRoute, suffix: str, request: Request) -> Response:
         """Answer with a chart of a page as a picture: the one that the query names, or the first."""
         page_request = _read_request(self._base, request)
         page = _made(route.page, page_request)
@@ -471,13 +473,10 @@ def _static(request: Request) -> Response:
 def _add_page(app: FastAPI, route: PageRoute, answers: _Answers, schema: dict[str, Any]) -> None:
     """Add a page and its JSON twin."""
 
-    async def page(request: Request) -> Response:
-        return await answers.page(route, request)
-
     def twin(request: Request) -> Response:
         return answers.twin(route, request)
 
-    app.add_route(route.path, page, methods=["GET"], include_in_schema=False)
+    app.add_route(route.path, partial(answers.page, route), methods=["GET"], include_in_schema=False)
     app.add_api_route(
         API + ("/home" if route.path == "/" else route.path),
         twin,
@@ -489,27 +488,6 @@ def _add_page(app: FastAPI, route: PageRoute, answers: _Answers, schema: dict[st
         responses={200: {"description": "What the page shows.", "content": _json_of(schema)}, **_PROBLEMS},
         openapi_extra={"parameters": list(_parameters(route))},
     )
-
-
-def _picture(answers: _Answers, route: PageRoute, suffix: str) -> Callable[[Request], Response]:
-    def picture(request: Request) -> Response:
-        return answers.picture(route, request, suffix)
-
-    return picture
-
-
-def _table(answers: _Answers, route: PageRoute) -> Callable[[Request], Response]:
-    def table(request: Request) -> Response:
-        return answers.table(route, request)
-
-    return table
-
-
-def _later(answers: _Answers, route: WriteRoute) -> Callable[[Request], Awaitable[Response]]:
-    async def write(request: Request) -> Response:
-        return await answers.form(route, request)
-
-    return write
 
 
 def _json_of(schema: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from modeldyno.core.registry.records import TaskState
-from modeldyno.core.report.blocks import Align, Column, Heading, Table
+from modeldyno.core.report.blocks import Heading, Table, make_table
 from modeldyno.core.report.charts import AxisScale, Plot, Series
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
 from modeldyno.dashboard.page import CHIPS, DashboardPage, PageBlocks, PageText, address
@@ -88,14 +88,7 @@ def _uses(targets: Sequence[HardwareTarget], workers: Sequence[Worker], tasks: d
     ]
     rows += [(t.name, t.device, "no worker", "", "", "", "") for t in targets if not serving[t.id]]
     titles = ("target", "device", "worker", "does", "idle>", "for>", "heard of>")
-    return Table(
-        title="Who uses what",
-        columns=tuple(
-            Column(title=title.rstrip(">"), align=Align.RIGHT if title.endswith(">") else Align.LEFT)
-            for title in titles
-        ),
-        rows=tuple(rows),
-    )
+    return make_table("Who uses what", titles, rows)
 
 
 def _readings(machines: Sequence[tuple[HardwareTarget, str, Trend]]) -> Iterator[Block]:
@@ -108,20 +101,18 @@ def _readings(machines: Sequence[tuple[HardwareTarget, str, Trend]]) -> Iterator
         x=AxisScale(label="reading"),
         y=AxisScale(label="latency.p50", unit=SECONDS),
         series=tuple(
-            Series(
-                name=target.name,
-                x=tuple(float(place) for place, _ in enumerate(trend.readings, 1)),
-                y=tuple(reading.value for reading in trend.readings),
-                labels=tuple(reading.created[:10] for reading in trend.readings),
+            Series.through(
+                target.name,
+                ((float(at), one.value, one.created[:10]) for at, one in enumerate(trend.readings, 1)),
+                ("x", "y", "labels"),
             )
             for target, _, trend in machines
         ),
     )
-    columns = ("machine", "target", "state", "now", "readings")
-    yield Table(
-        title="Is each machine as it was?",
-        columns=tuple(Column(title=title) for title in columns),
-        rows=tuple(
+    yield make_table(
+        "Is each machine as it was?",
+        ("machine", "target", "state", "now", "readings"),
+        (
             (
                 trend.name,
                 target.name,
@@ -135,11 +126,8 @@ def _readings(machines: Sequence[tuple[HardwareTarget, str, Trend]]) -> Iterator
 
 
 def _hardware_table(targets: Sequence[HardwareTarget]) -> Table:
-    return Table(
-        title="",
-        columns=tuple(Column(title=title) for title in ("target", "device", "id", "hardware")),
-        rows=tuple((t.name, t.device, t.id, ", ".join(_hardware(t))) for t in targets),
-    )
+    rows = ((t.name, t.device, t.id, ", ".join(_hardware(t))) for t in targets)
+    return make_table("", ("target", "device", "id", "hardware"), rows)
 
 
 def _hardware(target: HardwareTarget) -> Iterator[str]:

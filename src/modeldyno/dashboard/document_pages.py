@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec
 from modeldyno.core.metrics.metric import Query
-from modeldyno.core.report.blocks import Align, Column, Heading, Table, clean
+from modeldyno.core.report.blocks import Heading, Table, clean, make_table
 from modeldyno.core.result.result import Result
 from modeldyno.core.result.where_text import parse
 from modeldyno.core.stats.units import format_quantity
@@ -19,14 +19,17 @@ from modeldyno.dashboard.page import (
     PAGE,
     DashboardPage,
     FormField,
+    Marked,
     PageBlocks,
     PageForm,
     PageLink,
     PageLinks,
     PageText,
     address,
+    cut_page,
     list_data,
     older_links,
+    search_form,
 )
 from modeldyno.dashboard.store_access import live_loads, result_or_none
 from modeldyno.errors import RequestError
@@ -37,11 +40,11 @@ from modeldyno.views.side_by_side import side_by_side
 from modeldyno.views.text import shorten_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from modeldyno.core.result.where import Expression
     from modeldyno.dashboard.page import PageRequest, Part
-    from modeldyno.interfaces.store import Entry, Store
+    from modeldyno.interfaces.store import ConclusionEntry, Entry, Store
     from modeldyno.kinds import Stored
 
 MOST = 5
@@ -107,13 +110,13 @@ ROOMS = {name: room for room in (COMPARISONS, LOADS, CONVERSIONS) for name in ro
 
 def results(request: PageRequest) -> DashboardPage:
     """List results, those of a name or with a tag, a page at a time."""
-    name, tag, before = request.text("name"), request.text("tag"), request.text("before")
-    where, columns = request.text("where"), request.text("columns")
+    name, tag, before, where, columns = map(request.text, ("name", "tag", "before", "where", "columns"))
     hint = "latency.p99 < 20ms and batch_size = 8"
     conditions = FormField(name="where", label="Where", value=where, hint=hint)
     chosen = FormField(
         name="columns", label="Columns", value=columns, hint="created, latency.p99, throughput"
     )
+    wrong = ""
     try:
         queries = _queries_of(columns)
         entries = request.store.find(
@@ -121,24 +124,23 @@ def results(request: PageRequest) -> DashboardPage:
         )
     except RequestError as error:
         entries, queries, wrong = (), {}, str(error)
-    else:
-        wrong = ""
-    listed = entries[:PAGE]
-    links = entry_links(RESULTS, "id", [entry.id for entry in listed])
-    ids = dict(zip(shorten_ids([entry.id for entry in listed]), [entry.id for entry in listed], strict=True))
-    ticked = TableLinks(links=links.links, boxes=ids, form="beside", box="with")
     beside = PageForm(
         id="beside", action="/compare", buttons=(("", f"Show the ticked ones side by side (2 to {MOST})"),)
     )
+
+    def show(listed: Sequence[Entry]) -> Iterator[Part]:
+        ids = [entry.id for entry in listed]
+        boxes = dict(zip(shorten_ids(ids), ids, strict=True))
+        ticked = replace(entry_links(RESULTS, "id", ids), boxes=boxes, form="beside", box="with")
+        yield PageBlocks(blocks=(_listing(request.store, listed, queries),), links=ticked)
+        yield beside
+
     return _list_page(
+        request,
         RESULTS,
-        listed,
-        mark=listed[-1].mark if len(entries) > PAGE else "",
+        entries,
+        show,
         query={"name": name, "tag": tag, "where": where, "columns": columns},
-        first=not before,
-        parts=(PageBlocks(blocks=(_listing(request.store, listed, queries),), links=ticked), beside)
-        if listed
-        else (),
         more_fields=(FormField(name="tag", label="Tag", value=tag), conditions, chosen),
         wrong=wrong,
     )
@@ -178,16 +180,10 @@ def _listing(store: Store, listed: Sequence[Entry], queries: dict[str, Query | N
             return ""
         return "not certified" if number.value is None else format_quantity(number.value, query.unit, 3)
 
-    return Table(
-        title="",
-        columns=(
-            Column(title="id"),
-            *(
-                Column(title=word, align=Align.LEFT if query is None else Align.RIGHT)
-                for word, query in queries.items()
-            ),
-        ),
-        rows=tuple(
+    return make_table(
+        "",
+        ("id", *(word if query is None else f"{word}>" for word, query in queries.items())),
+        (
             (row[0], *(cell(row, entry, word, query) for word, query in queries.items()))
             for row, entry in zip(table.rows, listed, strict=True)
         ),
@@ -201,17 +197,9 @@ def conditions_of(text: str) -> Expression | None:
 
 def studies(request: PageRequest) -> DashboardPage:
     """List studies, those of a name, a page at a time."""
-    name, before = request.text("name"), request.text("before")
-    entries = request.store.studies(name=name or None, limit=PAGE + 1, before=before)
-    listed = entries[:PAGE]
-    return _list_page(
-        STUDIES,
-        listed,
-        mark=listed[-1].mark if len(entries) > PAGE else "",
-        query={"name": name},
-        first=not before,
-        parts=(study_list(listed),) if listed else (),
-    )
+    name = request.text("name")
+    entries = request.store.studies(name=name or None, limit=PAGE + 1, before=request.text("before"))
+    return _list_page(request, STUDIES, entries, lambda listed: (study_list(listed),), query={"name": name})
 
 
 def comparisons(request: PageRequest) -> DashboardPage:
@@ -266,18 +254,16 @@ def conversions(request: PageRequest) -> DashboardPage:
 
 
 def _conclusions(request: PageRequest, room: DocumentRoom) -> DashboardPage:
-    name, before = request.text("name"), request.text("before")
-    entries = request.store.conclusions(name=name or None, kinds=room.kinds, limit=PAGE + 1, before=before)
-    listed = entries[:PAGE]
-    links = entry_links(room, "id", [entry.id for entry in listed])
-    return _list_page(
-        room,
-        listed,
-        mark=listed[-1].mark if len(entries) > PAGE else "",
-        query={"name": name},
-        first=not before,
-        parts=(PageBlocks(blocks=(lists.conclusions(listed),), links=links),) if listed else (),
+    name = request.text("name")
+    entries = request.store.conclusions(
+        name=name or None, kinds=room.kinds, limit=PAGE + 1, before=request.text("before")
     )
+
+    def show(listed: Sequence[ConclusionEntry]) -> Iterator[Part]:
+        links = entry_links(room, "id", [entry.id for entry in listed])
+        yield PageBlocks(blocks=(lists.conclusions(listed),), links=links)
+
+    return _list_page(request, room, entries, show, query={"name": name})
 
 
 def study_list(listed: Sequence[Any]) -> PageBlocks:
@@ -295,35 +281,41 @@ def entry_links(room: DocumentRoom, column: str, ids: Sequence[str]) -> TableLin
 
 
 def _list_page(  # noqa: PLR0913 - the parts of a list
+    request: PageRequest,
     room: DocumentRoom,
-    listed: Sequence[object],
+    entries: Sequence[Marked],
+    show: Callable[[Sequence[Marked]], Iterable[Part]],
     *,
-    mark: str,
     query: dict[str, str],
-    first: bool,
-    parts: tuple[Part, ...],
     more_fields: tuple[FormField, ...] = (),
     wrong: str = "",
 ) -> DashboardPage:
-    """Make the page of a list; `wrong` is what was wrong in what was asked for."""
+    """Make the page of a list.
+
+    Args:
+        request: what was asked for.
+        room: of the list.
+        entries: those of this page, and one more if there is a next page.
+        show: makes the parts of the entries of this page.
+        query: what was asked for besides the page.
+        more_fields: of the search form, beside the name.
+        wrong: what was wrong in what was asked for.
+    """
+    first = not request.text("before")
+    listed, mark = cut_page(entries)
     asks = any(query.values()) or not first
     nothing = (
         PageText(text=wrong or "Nothing here is like that.")
         if asks
         else PageText(text=room.none, commands=(room.command,))
     )
-    search = PageForm(
-        id="search",
-        action=address(room.path),
-        fields=(FormField(name="name", label="Model", value=query["name"]), *more_fields),
-        buttons=(("", "Show"),),
-    )
+    fields = (FormField(name="name", label="Model", value=query["name"]), *more_fields)
     return DashboardPage(
         title=room.title,
         room=f"/{room.path}",
         parts=(
-            *((search,) if listed or asks else ()),
-            *(parts or (nothing,)),
+            *((search_form(address(room.path), *fields),) if listed or asks else ()),
+            *(show(listed) if listed else (nothing,)),
             *older_links(room.path, mark, first=first, **query),
         ),
         data={"error": wrong} if wrong else list_data(listed, room.path, mark, **query),
@@ -359,13 +351,8 @@ def result(request: PageRequest) -> DashboardPage:
         buttons=(("add", "Add tag"), *((("remove", "Remove tag"),) if entry.tags else ())),
         writes=True,
     )
-    return DashboardPage(
-        title=page.title,
-        room=page.room,
-        trail=page.trail,
-        data=page.data,
-        parts=(about, *page.parts, *registry_writes.again_parts(request.store.registry, document), tags),
-    )
+    again = registry_writes.again_parts(request.store.registry, document)
+    return replace(page, parts=(about, *page.parts, *again, tags))
 
 
 def study(request: PageRequest) -> DashboardPage:
@@ -451,11 +438,8 @@ def _beside_parts(documents: Sequence[Any], results_: Sequence[Result]) -> Itera
     links = TableLinks(
         links={"document": {d.id[:12]: address(rooms[d.id].path, d.id) for d in documents}},
     )
-    verdicts = Table(
-        title="",
-        columns=(Column(title="document"), Column(title="kind"), Column(title="verdict")),
-        rows=tuple((d.id[:12], kind_of(d).name, kind_of(d).headline(d)) for d in documents),
-    )
+    rows = ((d.id[:12], kind_of(d).name, kind_of(d).headline(d)) for d in documents)
+    verdicts = make_table("", ("document", "kind", "verdict"), rows)
     yield PageBlocks(blocks=(verdicts,), links=links)
     if len(results_) > 1:
         yield PageBlocks(blocks=side_by_side(results_))

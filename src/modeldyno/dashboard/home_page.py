@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.registry.records import FigureState, TaskState
-from modeldyno.core.report.blocks import Column, Heading, Notice, Severity, Table, shorten
+from modeldyno.core.report.blocks import Heading, Notice, Severity, make_table, note, shorten
 from modeldyno.dashboard import document_pages, live_pages
 from modeldyno.dashboard.page import CHIPS, Attention, DashboardPage, PageBlocks, PageText, address
 from modeldyno.dashboard.store_access import live_loads
@@ -55,7 +55,9 @@ def home(request: PageRequest) -> DashboardPage:
     if running or queued or workers:
         parts.append(_work_part(running, queued, workers, targets))
     if results:
-        parts.append(_new_results(results[:_NEW]))
+        newest = results[:_NEW]
+        links = document_pages.entry_links(document_pages.RESULTS, "id", [entry.id for entry in newest])
+        parts.append(PageBlocks(blocks=(Heading(title="Newest results"), lists.listing(newest)), links=links))
     if studies:
         listed = document_pages.study_list(studies)
         parts.append(PageBlocks(blocks=(Heading(title="Newest studies"), *listed.blocks), links=listed.links))
@@ -96,7 +98,7 @@ def _calm_part(worse: Sequence[Attention] | None, attention: Sequence[Attention]
     """Say that nothing needs attention, or that nobody knows yet whether something has become worse."""
     if worse is None:
         text = "Histories are being read: models that have become worse will stand here."
-        yield PageBlocks(blocks=(Notice(severity=Severity.NOTE, text=text),))
+        yield PageBlocks(blocks=(note(text),))
     elif not attention:
         text = "Nothing needs attention: nothing became worse or failed, and no figure is stale."
         yield PageBlocks(blocks=(Notice(severity=Severity.HELD, text=text),))
@@ -145,12 +147,8 @@ def _old_figures(figures: Sequence[VariantFigure], target: str) -> Iterator[Atte
 
 
 def _attention_part(attention: Sequence[Attention]) -> PageBlocks:
-    titles = ("of", "state", "target", "why")
-    table = Table(
-        title="",
-        columns=tuple(Column(title=title) for title in titles),
-        rows=tuple((one.of, one.state, one.target, one.why) for one in attention),
-    )
+    rows = ((one.of, one.state, one.target, one.why) for one in attention)
+    table = make_table("", ("of", "state", "target", "why"), rows)
     links = TableLinks(links={"of": {one.of: one.address for one in attention}}, chips=CHIPS)
     return PageBlocks(blocks=(Heading(title="Needs attention"), table), links=links)
 
@@ -164,19 +162,10 @@ def _work_part(
     advice = "" if workers or not queued else "no worker is running: start one with modeldyno worker"
     blocks = [
         Heading(title="Going on"),
-        Notice(
-            severity=Severity.NOTE,
-            text=f"{says}; {len(running)} being done.",
-            advice=advice,
-        ),
+        note(f"{says}; {len(running)} being done.", advice=advice),
         *((registry_lists.workers(workers, by_id),) if workers else ()),
     ]
     return PageBlocks(blocks=tuple(blocks), links=TableLinks(chips=CHIPS))
-
-
-def _new_results(results: Sequence[Entry]) -> PageBlocks:
-    links = document_pages.entry_links(document_pages.RESULTS, "id", [entry.id for entry in results])
-    return PageBlocks(blocks=(Heading(title="Newest results"), lists.listing(results)), links=links)
 
 
 def _new_conclusions(conclusions: Sequence[ConclusionEntry]) -> PageBlocks:

@@ -14,9 +14,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from modeldyno import plugins
-from modeldyno.dashboard.diagram import write_svg
+from modeldyno.dashboard.diagram import TimeChart, write_chart, write_svg
 from modeldyno.dashboard.page import PageBlocks, PageDiagram, PageForm, PageLink
-from modeldyno.dashboard.time_chart import TimeChart, write_chart
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -116,7 +115,7 @@ def render_page(  # noqa: PLR0913 - the parts of a page
     twin = "/api/v1" + ("/home" if path == "/" else path) + (f"?{query}" if query else "")
     written: str = _template().render(
         page=page,
-        parts=[(_kind(part), part, bodies.get(id(part))) for part in parts],
+        parts=[(type(part).__name__, part, bodies.get(id(part))) for part in parts],
         navigation=NAVIGATION,
         charts=Markup(charted[0].charts) if charted else "",  # noqa: S704 - escaped by its writer
         contents=Markup(charted[0].contents) if charted else "",  # noqa: S704 - as above
@@ -129,7 +128,7 @@ def render_page(  # noqa: PLR0913 - the parts of a page
         role=role,
         csv=f"{path}.csv" + (f"?{query}" if query else "") if as_csv else "",
         digest=_digest(page, [*bodies.values()]),
-        version=_version(),
+        version=version("modeldyno"),
         markup=Markup,
         draw=_draw,
     )
@@ -145,15 +144,6 @@ def _digest(page: DashboardPage, bodies: Sequence[HtmlBody]) -> str:
 
 def _draw(drawing: Diagram | TimeChart) -> str:
     return write_chart(drawing) if isinstance(drawing, TimeChart) else write_svg(drawing)
-
-
-@cache
-def _version() -> str:
-    return version("modeldyno")
-
-
-def _kind(part: object) -> str:
-    return type(part).__name__
 
 
 def _static(name: str) -> str:

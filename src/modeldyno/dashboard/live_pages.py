@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Align, Column, Heading, Notice, Severity, Table, clean
+from modeldyno.core.report.blocks import Heading, Notice, Severity, clean, make_table, note
 from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
+from modeldyno.dashboard.diagram import TimeChart, TimeLine, TimePanel
 from modeldyno.dashboard.page import DashboardPage, PageBlocks, PageDiagram, PageLink, address
-from modeldyno.dashboard.time_chart import TimeChart, TimeLine, TimePanel
 from modeldyno.interfaces.reporter import TableLinks
-from modeldyno.views.text import count
+from modeldyno.views.text import count, format_known
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from modeldyno.dashboard.page import Part
 
 _CHIPS = {"provisional": Severity.UNDECIDED}
-_NONE = "\u2014"
 _SHOWN = 10
 """Newest seconds in the table."""
 _QUIET = 5.0
@@ -37,10 +36,10 @@ def going_on(loads: Iterable[LiveLoad]) -> Iterator[PageBlocks]:
     listed = [load for load in loads if not load.ended]
     if not listed:
         return
-    table = Table(
-        title="",
-        columns=_columns("model", "load", "second>", *_QUANTITIES, "figures are"),
-        rows=tuple(
+    table = make_table(
+        "",
+        ("model", "load", "second>", *_QUANTITIES, "figures are"),
+        (
             (load.name, load.load, f"{last.at + 1:,.0f}", *_cells(last), "provisional")
             for load in listed
             for last in load.seconds[-1:]
@@ -70,7 +69,7 @@ def _parts(load: LiveLoad) -> Iterator[Part]:
     notices = [Notice(severity=Severity.UNDECIDED, text=says, advice=_PROVISIONAL)]
     if load.ended:
         says = "It has ended; its Result is being stored." if load.result else "It ended without a Result."
-        notices.append(Notice(severity=Severity.NOTE, text=says))
+        notices.append(note(says))
     elif load.silent > _QUIET:
         silent = count(round(load.silent), "second")
         notices.append(
@@ -82,18 +81,18 @@ def _parts(load: LiveLoad) -> Iterator[Part]:
         )
     yield PageBlocks(blocks=tuple(notices))
     newest = load.seconds[-1]
-    now = Table(
-        title=f"Second {newest.at + 1:,.0f}",
-        columns=_columns("quantity", "value>", "figure is"),
-        rows=tuple(
+    now = make_table(
+        f"Second {newest.at + 1:,.0f}",
+        ("quantity", "value>", "figure is"),
+        (
             (title.rstrip(">"), value, "provisional")
             for title, value in zip(_QUANTITIES, _cells(newest), strict=True)
         ),
     )
-    table = Table(
-        title=f"The last {count(min(_SHOWN, len(load.seconds)), 'second')}, provisional",
-        columns=_columns("second>", *_QUANTITIES),
-        rows=tuple((f"{second.at + 1:,.0f}", *_cells(second)) for second in load.seconds[: -_SHOWN - 1 : -1]),
+    table = make_table(
+        f"The last {count(min(_SHOWN, len(load.seconds)), 'second')}, provisional",
+        ("second>", *_QUANTITIES),
+        ((f"{second.at + 1:,.0f}", *_cells(second)) for second in load.seconds[: -_SHOWN - 1 : -1]),
     )
     yield PageDiagram(diagram=_chart(load.seconds), blocks=(now, table), links=TableLinks(chips=_CHIPS))
 
@@ -104,7 +103,7 @@ _QUANTITIES = ("p50>", "p99>", "slowest>", "answered>", "errors>", "in flight>",
 def _cells(second: LiveSecond) -> tuple[str, ...]:
     times = (second.p50, second.p99, second.worst)
     return (
-        *(_NONE if time is None else format_quantity(time, SECONDS, 3) for time in times),
+        *(format_known(time, SECONDS) for time in times),
         format_quantity(float(second.answered), RATE, 3),
         format_quantity(float(second.failed), RATE, 3),
         f"{second.in_flight:,}",
@@ -112,31 +111,19 @@ def _cells(second: LiveSecond) -> tuple[str, ...]:
     )
 
 
-def _columns(*titles: str) -> tuple[Column, ...]:
-    return tuple(
-        Column(title=title.rstrip(">"), align=Align.RIGHT if title.endswith(">") else Align.LEFT)
-        for title in titles
-    )
-
-
 def _chart(seconds: Sequence[LiveSecond]) -> TimeChart:
-    answered = TimeLine(name="answered", y=tuple(float(one.answered) for one in seconds))
-    errors = TimeLine(name="errors", y=tuple(float(one.failed) for one in seconds))
-    flight = TimeLine(name="in flight", y=tuple(float(one.in_flight) for one in seconds))
-    waiting = TimeLine(name="waiting", y=tuple(float(one.waiting) for one in seconds))
+    def line(name: str, attribute: str) -> TimeLine:
+        return TimeLine(name=name, y=tuple(getattr(one, attribute) for one in seconds))
+
+    latencies = (line("p50", "p50"), line("p99", "p99"))
+    requests = (line("answered", "answered"), line("errors", "failed"))
+    waiting = (line("in flight", "in_flight"), line("waiting", "waiting"))
     return TimeChart(
         title="Provisional figures by second",
         seconds=tuple(one.at + 1 for one in seconds),
         panels=(
-            TimePanel(
-                title="Latency, provisional",
-                unit=SECONDS,
-                lines=(
-                    TimeLine(name="p50", y=tuple(one.p50 for one in seconds)),
-                    TimeLine(name="p99", y=tuple(one.p99 for one in seconds)),
-                ),
-            ),
-            TimePanel(title="Requests, provisional", unit=RATE, lines=(answered, errors)),
-            TimePanel(title="Open requests, provisional", unit="", lines=(flight, waiting)),
+            TimePanel(title="Latency, provisional", unit=SECONDS, lines=latencies),
+            TimePanel(title="Requests, provisional", unit=RATE, lines=requests),
+            TimePanel(title="Open requests, provisional", unit="", lines=waiting),
         ),
     )

@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from modeldyno.core.report.blocks import clean
 from modeldyno.core.stats.units import COUNT, SECONDS, format_quantity
 from modeldyno.dashboard.diagram import Arrow, Box, Diagram
-from modeldyno.dashboard.page import (
-    DashboardPage,
-    PageDiagram,
-    PageLink,
-    PageText,
-    address,
-)
+from modeldyno.dashboard.page import DashboardPage, PageDiagram, PageLink, PageText, address
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.reporter import TableLinks
 from modeldyno.views.result import network as network_view
@@ -107,11 +101,7 @@ def draw_network(drawn: Network, place: Callable[[str], str]) -> Diagram:
     boxes = [_frame_box(frame, spots_of, place) for frame, spots_of in frames]
     boxes += [_row_box(drawn, row, spots[at], place) for at, row in enumerate(drawn.rows)]
     ends = [(-1, "from outside" if drawn.inside else network_view.INPUT), (outside, network_view.OUTPUT)]
-    boxes += [
-        Box(x=x, y=y, width=w, height=h, title=label, style="round")
-        for at, label in ends
-        for x, y, w, h in [spots[at]]
-    ]
+    boxes += [Box(*spots[at], title=label, style="round") for at, label in ends]
     lanes = _lanes([link for link in drawn.links if link[1] - link[0] > 1])
     arrows = [_arrow(link, spots, width, lanes) for link in drawn.links]
     used = len(set(lanes.values()))
@@ -160,13 +150,9 @@ def _spots(drawn: Network, width: float) -> tuple[dict[int, _Spot], list[tuple[N
 
 
 def _frame_box(frame: NetworkFrame, spot: _Spot, place: Callable[[str], str]) -> Box:
-    x, y, width, height = spot
     times = f"{frame.count} x " if frame.count > 1 else ""
     return Box(
-        x=x,
-        y=y,
-        width=width,
-        height=height,
+        *spot,
         title=f"{times}{frame.label}",
         kind=frame.kind,
         address=place(frame.path),
@@ -175,9 +161,8 @@ def _frame_box(frame: NetworkFrame, spot: _Spot, place: Callable[[str], str]) ->
 
 
 def _row_box(drawn: Network, row: NetworkRow, spot: _Spot, place: Callable[[str], str]) -> Box:
-    x, y, width, height = spot
     if row.kind == network_view.JOIN:
-        return Box(x=x, y=y, width=width, height=height, title=row.label, style="round")
+        return Box(*spot, title=row.label, style="round")
     times = f"{row.count} x " if row.count > 1 else ""
     notes = (
         row.output,
@@ -186,10 +171,7 @@ def _row_box(drawn: Network, row: NetworkRow, spot: _Spot, place: Callable[[str]
         f"{row.inside} inside" if row.inside else "",
     )
     return Box(
-        x=x,
-        y=y,
-        width=width,
-        height=height,
+        *spot,
         title=f"{times}{row.label}",
         kind=row.kind,
         notes=(" · ".join(note for note in notes if note),),

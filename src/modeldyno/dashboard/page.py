@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from urllib.parse import quote, urlencode
 
 from modeldyno.core.report.blocks import Block, Severity
-from modeldyno.dashboard.diagram import Diagram
-from modeldyno.dashboard.time_chart import TimeChart
+from modeldyno.dashboard.diagram import Diagram, TimeChart
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.reporter import TableLinks
 from modeldyno.interfaces.store import Store
@@ -17,6 +16,16 @@ from modeldyno.interfaces.store import Store
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+
+class _HasMark(Protocol):
+    """An entry of a list that is shown by pages."""
+
+    @property
+    def mark(self) -> str:
+        """Where the list goes on behind it."""
+
+
+Marked = TypeVar("Marked", bound=_HasMark)
 
 PAGE = 25
 """Rows of a list on one page."""
@@ -231,6 +240,17 @@ def address(*parts: str | int, **query: str) -> str:
     path = "/" + "/".join(quote(str(part), safe="") for part in parts)
     filled = {name: value for name, value in query.items() if value}
     return f"{path}?{urlencode(filled)}" if filled else path
+
+
+def search_form(action: str, *fields: FormField) -> PageForm:
+    """Return the form that asks for a part of a list."""
+    return PageForm(id="search", action=action, fields=fields, buttons=(("", "Show"),))
+
+
+def cut_page(entries: Sequence[Marked]) -> tuple[Sequence[Marked], str]:
+    """Return the entries of a page, and the mark at which the next one begins: empty if there is none."""
+    listed = entries[:PAGE]
+    return listed, listed[-1].mark if len(entries) > PAGE else ""
 
 
 def older_links(

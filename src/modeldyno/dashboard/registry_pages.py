@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import DEFAULT
 from modeldyno.core.registry.records import OPEN, SOURCE, TaskKind, TaskState
-from modeldyno.core.report.blocks import Column, Notice, Severity, Table
+from modeldyno.core.report.blocks import Notice, Severity, make_table, note
 from modeldyno.dashboard import network_page, registry_writes
 from modeldyno.dashboard.lineage_part import find_lineage, lineage_part
 from modeldyno.dashboard.page import (
@@ -26,8 +26,10 @@ from modeldyno.dashboard.page import (
     PageText,
     address,
     as_number,
+    cut_page,
     list_data,
     older_links,
+    search_form,
 )
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.reporter import TableLinks
@@ -37,13 +39,13 @@ from modeldyno.registry import changes
 from modeldyno.registry.matrix import newest_speeds, version_speeds
 from modeldyno.registry.overview import version_overview
 from modeldyno.views.registry import answer as answer_view
-from modeldyno.views.registry import lists, matrix
+from modeldyno.views.registry import lists
 from modeldyno.views.registry import version as version_view
 from modeldyno.views.result import network as network_view
 from modeldyno.views.text import count, shorten_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from modeldyno.core.registry.overview import SpeedRow, VersionOverview
     from modeldyno.core.registry.records import RegistryEvent, Task, Version, Worker
@@ -67,13 +69,11 @@ def models(request: PageRequest) -> DashboardPage:
     """List registered models, and how fast the newest version of each is on each target."""
     query = {word: request.text(word) for word in ("text", "framework", "task")}
     before = request.text("before")
-    entries = request.store.registry.models(**query, limit=PAGE + 1, before=before)
-    listed = entries[:PAGE]
+    listed, mark = cut_page(request.store.registry.models(**query, limit=PAGE + 1, before=before))
     speeds = tuple(newest_speeds(request.store.registry, [entry.name for entry in listed]))
-    mark = listed[-1].mark if len(entries) > PAGE else ""
     asks = any(query.values()) or bool(before)
     chosen = request.texts("show")
-    columns = tuple(one for one in matrix.SHOWN if one in chosen) or matrix.SHOWN
+    columns = tuple(one for one in lists.SHOWN if one in chosen) or lists.SHOWN
     return DashboardPage(
         title="Models",
         room="/models",
@@ -88,16 +88,12 @@ def models(request: PageRequest) -> DashboardPage:
 
 
 def _model_search(query: dict[str, str], columns: Sequence[str]) -> PageForm:
-    return PageForm(
-        id="search",
-        action="/models",
-        fields=(
-            FormField(name="text", label="Name contains", value=query["text"]),
-            FormField(name="framework", label="Framework", value=query["framework"]),
-            FormField(name="task", label="Task", value=query["task"]),
-            *(FormField(name="show", label=one, value=one, ticked=one in columns) for one in matrix.SHOWN),
-        ),
-        buttons=(("", "Show"),),
+    return search_form(
+        "/models",
+        FormField(name="text", label="Name contains", value=query["text"]),
+        FormField(name="framework", label="Framework", value=query["framework"]),
+        FormField(name="task", label="Task", value=query["task"]),
+        *(FormField(name="show", label=one, value=one, ticked=one in columns) for one in lists.SHOWN),
     )
 
 
@@ -114,24 +110,18 @@ def _model_parts(
     links = TableLinks(
         links={
             "model": {entry.name: address("models", entry.name) for entry in listed},
-            **_version_links(speeds),
+            "version": {f"{s.model}/{s.number}": address("models", s.model, s.number) for s in speeds},
         },
         chips=CHIPS,
     )
     blocks: list[Block] = []
     if speeds:
-        blocks += [matrix.by_target(speeds, columns, "The newest version of each model, on each target")]
-        blocks += [matrix.speeds(speeds, "What is fastest, and as what")]
+        blocks += [lists.by_target(speeds, columns, "The newest version of each model, on each target")]
+        blocks += [lists.speeds(speeds, "What is fastest, and as what")]
     blocks += [replace(lists.models(listed), title="All of them")]
     yield PageBlocks(blocks=tuple(blocks), links=links)
     if not speeds:
         yield PageText(text="Nothing was measured yet; a worker does it.", commands=("modeldyno worker",))
-
-
-def _version_links(rows: Iterable[SpeedRow]) -> dict[str, dict[str, str]]:
-    return {
-        "version": {f"{row.model}/{row.number}": address("models", row.model, row.number) for row in rows}
-    }
 
 
 def model(request: PageRequest) -> DashboardPage:
@@ -145,9 +135,9 @@ def model(request: PageRequest) -> DashboardPage:
     links = TableLinks(links={"version": addresses}, chips=CHIPS)
     compares = tuple(_compare_form(registry, name, versions))
     lineage = find_lineage(registry, versions, aliases)
-    drawn = matrix.over_versions(speeds)
+    drawn = lists.over_versions(speeds)
     blocks: list[Block] = [
-        *((matrix.speeds(speeds, "Speed of each version"),) if speeds else ()),
+        *((lists.speeds(speeds, "Speed of each version"),) if speeds else ()),
         *((drawn,) if drawn is not None else ()),
         lists.versions(versions),
     ]
@@ -511,17 +501,12 @@ def events(request: PageRequest) -> DashboardPage:
     listed = PageBlocks(
         blocks=(lists.events(page_events),), links=TableLinks(links={"of": _subjects(page_events)})
     )
-    search = PageForm(
-        id="search",
-        action="/events",
-        fields=(FormField(name="of", label="Of model or version", value=of, hint="digits/3"),),
-        buttons=(("", "Show"),),
-    )
+    field = FormField(name="of", label="Of model or version", value=of, hint="digits/3")
     return DashboardPage(
         title=f"Events of {of}" if of else "Events",
         room="/events",
         parts=(
-            *((search,) if page_events or of else ()),
+            *((search_form("/events", field),) if page_events or of else ()),
             listed if page_events else PageText(text="Nothing has happened yet."),
             *older_links("events", mark, first=not before, of=of),
         ),
@@ -545,14 +530,10 @@ def settings(request: PageRequest) -> DashboardPage:
     stored = {policy.name: policy for policy in registry.policies()}
     policies = (stored.pop(DEFAULT.name, DEFAULT), *stored.values())
     webhooks, deliveries = registry.webhooks(), registry.deliveries()
-    place = Table(
-        title="Store",
-        columns=(Column(title=""), Column(title="")),
-        rows=(("place", request.store.place), ("models' files", str(registry.weights))),
-    )
-    notice = Notice(
-        severity=Severity.NOTE,
-        text=f"{count(len(webhooks), 'address', 'addresses')} told of events.",
+    files = ("models' files", str(registry.weights))
+    place = make_table("Store", ("", ""), (("place", request.store.place), files))
+    notice = note(
+        f"{count(len(webhooks), 'address', 'addresses')} told of events.",
         advice="" if webhooks else "modeldyno registry webhook https://host/path adds one",
     )
     return DashboardPage(

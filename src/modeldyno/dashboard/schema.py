@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from functools import cache
+from types import GenericAlias
 from typing import Any
 
 import msgspec
@@ -12,14 +13,7 @@ from modeldyno.core.load.load_seconds import LiveLoad
 from modeldyno.core.registry.answer import RegistryAnswer
 from modeldyno.core.registry.overview import SpeedRow, VersionOverview
 from modeldyno.core.registry.policy import Policy
-from modeldyno.core.registry.records import (
-    AliasMove,
-    HardwareTarget,
-    RegistryEvent,
-    Task,
-    Version,
-    Worker,
-)
+from modeldyno.core.registry.records import AliasMove, HardwareTarget, RegistryEvent, Task, Version, Worker
 from modeldyno.core.registry.webhooks import Webhook
 from modeldyno.core.result.result import Result
 from modeldyno.interfaces.registry import ModelEntry
@@ -74,30 +68,6 @@ class ModelData:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResultList:
-    """A page of results."""
-
-    items: list[Entry]
-    next: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudyList:
-    """A page of studies."""
-
-    items: list[StudyEntry]
-    next: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConclusionList:
-    """A page of comparisons or of conversions."""
-
-    items: list[ConclusionEntry]
-    next: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadList:
     """A page of load series, the newest single loads, and those that go on: their figures are provisional."""
 
@@ -135,14 +105,6 @@ class TargetData:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventList:
-    """A page of events, the newest first."""
-
-    items: list[RegistryEvent]
-    next: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsData:
     """Settings of a store."""
 
@@ -151,22 +113,30 @@ class SettingsData:
     webhooks: list[Webhook]
 
 
+def _list_of(name: str, entry: type, text: str) -> type:
+    """Return the type of a page of a list that holds nothing else, described by a text."""
+    fields: list[tuple[str, Any]] = [("items", GenericAlias(list, (entry,))), ("next", str | None)]
+    return make_dataclass(name, fields, namespace={"__doc__": text}, frozen=True, kw_only=True)
+
+
+_CONCLUSIONS = _list_of("ConclusionList", ConclusionEntry, "A page of comparisons or of conversions.")
+
 TYPES: dict[str, Any] = {
     "/": HomeData,
     "/models": ModelList,
     "/models/{name}": ModelData,
     "/models/{name}/answer": RegistryAnswer,
     "/models/{name}/{version}": VersionOverview,
-    "/results": ResultList,
+    "/results": _list_of("ResultList", Entry, "A page of results."),
     "/results/{id}": Result,
     "/results/{id}/network": Network,
-    "/studies": StudyList,
-    "/comparisons": ConclusionList,
+    "/studies": _list_of("StudyList", StudyEntry, "A page of studies."),
+    "/comparisons": _CONCLUSIONS,
     "/loads": LoadList,
-    "/conversions": ConclusionList,
+    "/conversions": _CONCLUSIONS,
     "/tasks": TaskData,
     "/targets": TargetData,
-    "/events": EventList,
+    "/events": _list_of("EventList", RegistryEvent, "A page of events, the newest first."),
     "/settings": SettingsData,
 }
 """Path of a page to what its JSON twin holds; other pages hold whole documents."""

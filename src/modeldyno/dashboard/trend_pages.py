@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,7 +11,7 @@ from modeldyno import codec
 from modeldyno.comparison.history import StoredReading, read_stored, trend_of_entries
 from modeldyno.core.comparison.trend import FEWEST_FOR_A_STEP, Trend
 from modeldyno.core.metrics.metric import Query
-from modeldyno.core.report.blocks import Column, Table
+from modeldyno.core.report.blocks import make_table
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.dashboard.page import (
     CHIPS,
@@ -18,13 +19,14 @@ from modeldyno.dashboard.page import (
     DashboardPage,
     FormField,
     PageBlocks,
-    PageForm,
     PageLink,
     PageText,
     address,
+    search_form,
 )
 from modeldyno.errors import ModelDynoError, RequestError, StoreError, UnreadableDocument
 from modeldyno.interfaces.reporter import TableLinks
+from modeldyno.interfaces.store import Entry, Store
 from modeldyno.registry.canary import reading_tag
 from modeldyno.views.comparison import trend as trend_view
 
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
 
     from modeldyno.core.registry.records import HardwareTarget
     from modeldyno.dashboard.page import PageRequest, Part
-    from modeldyno.interfaces.store import Entry, Store
 
 _LOOKED = 300
 """Newest results whose models are listed."""
@@ -55,11 +56,8 @@ def trends(request: PageRequest) -> DashboardPage:
     named_trends = tuple(trends_of(request.store))
     states = Counter(trend_state(one.trend) for one in named_trends)
     counts = ", ".join(f"{states[state]} {state}" for state in (_WORSE, _UNKNOWN) if states[state])
-    table = Table(
-        title="",
-        columns=tuple(Column(title=t) for t in ("history", "state", "metric", "now", "results", "what")),
-        rows=tuple((label, *_row(trend)) for label, _, trend in named_trends),
-    )
+    titles = ("history", "state", "metric", "now", "results", "what")
+    table = make_table("", titles, ((label, *_row(trend)) for label, _, trend in named_trends))
     links = TableLinks(
         links={"history": {label: address("trends", name=name) for label, name, _ in named_trends}},
         chips=CHIPS,
@@ -88,14 +86,10 @@ def _history(request: PageRequest, name: str, metric: str) -> DashboardPage:
     """Draw the history of a model, or of the reference model on a target."""
     query = Query.parse(metric) if metric else None
     trend = _trend(request.store, name, query)
-    form = PageForm(
-        id="search",
-        action="/trends",
-        fields=(
-            FormField(name="name", label="Model", value=name),
-            FormField(name="metric", label="Metric", value=metric, hint=str(trend.query)),
-        ),
-        buttons=(("", "Show"),),
+    form = search_form(
+        "/trends",
+        FormField(name="name", label="Model", value=name),
+        FormField(name="metric", label="Metric", value=metric, hint=str(trend.query)),
     )
     parts: tuple[Part, ...] = (form, PageBlocks(blocks=tuple(trend_view.page(trend))))
     return DashboardPage(
@@ -243,21 +237,20 @@ def _stored_history(store: Store, name: str) -> _Stored:
     if tagged:
         labels = {reading_tag(target.id): target.name for target in store.registry.targets()}
         label = f"the reference model on {labels.get(name, name)}"
-    return _Stored(store, label, entries)
+    return _Stored(store, label, entries, store.place, tuple(entry.id for entry in entries))
 
 
+@dataclass(frozen=True, slots=True)
 class _Stored:
     """Results of a history; two are the same if their results are, as a stored Result does not change."""
 
-    def __init__(self, store: Store, label: str, entries: Sequence[Entry]) -> None:
-        self.store, self.label, self.entries = store, label, entries
-        self._key = label, store.place, tuple(entry.id for entry in entries)
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Stored) and self._key == other._key
+    store: Store = field(compare=False)
+    label: str
+    entries: tuple[Entry, ...] = field(compare=False)
+    place: str
+    """Of the store."""
+    ids: tuple[str, ...]
+    """Of the entries."""
 
 
 @lru_cache(maxsize=4 * MODELS)
@@ -271,20 +264,15 @@ def _kept_trend(stored: _Stored, query: Query | None) -> Trend | RequestError:
 
 
 def _kept_reading(store: Store, identifier: str, query: Query | None) -> StoredReading:
-    return _read(_Place(store), identifier, query)
+    return _read(_Place(store, store.place), identifier, query)
 
 
+@dataclass(frozen=True, slots=True)
 class _Place:
     """A store; two are the same if they are at the same place."""
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
-
-    def __hash__(self) -> int:
-        return hash(self.store.place)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Place) and self.store.place == other.store.place
+    store: Store = field(compare=False)
+    place: str
 
 
 @lru_cache(maxsize=2 * MODELS * HISTORY)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno import plugins
+from modeldyno import codec, plugins
 from modeldyno.core.result.result import Result
 from modeldyno.core.study.study import Study
 from modeldyno.documents.catalog import stored_result
@@ -12,10 +12,13 @@ from modeldyno.documents.lookup import find_any
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.exchange import ExportsStudies
 from modeldyno.kinds import kind_of
+from modeldyno.views.comparison import gate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
+    from modeldyno.core.comparison.gate_report import GateReport
     from modeldyno.interfaces.exchange import Exporter
     from modeldyno.kinds import Document
 
@@ -75,3 +78,32 @@ def resolve_target(to: str) -> tuple[Exporter, str]:
         raise RequestError(f"--to {to} names no target; write {name}:TARGET, such as {name}:out.")
     plugins.require(exporter.requires, f"exporter '{name}'")
     return exporter, target
+
+
+# --- the verdict of a gate ------------------------------------------------------------------------
+
+
+def render_comment(report: GateReport) -> str:
+    """Render a comment; a later run finds and replaces it by its first line."""
+    body = plugins.resolve("reporter", "markdown").lay_out(gate.comment(report), title=report.result.name)
+    return f"{gate.comment_marker(report)}\n{body}"
+
+
+FORMATS: dict[str, Callable[[GateReport], str]] = {
+    "junit": gate.junit,
+    "sarif": gate.sarif,
+    "markdown": render_comment,
+}
+"""Name of a format to its renderer."""
+_SUFFIXES = {".xml": "junit", ".sarif": "sarif", ".md": "markdown"}
+
+
+def write_verdict(report: GateReport, path: Path) -> None:
+    """Write a verdict in the format that the suffix of `path` names: .xml, .sarif or .md.
+
+    Raises:
+        RequestError: the suffix is none of these, or the file cannot be written.
+    """
+    if path.suffix not in _SUFFIXES:
+        raise RequestError(f"No verdict is written as '{path.suffix}'; use one of {', '.join(_SUFFIXES)}.")
+    codec.write(path, FORMATS[_SUFFIXES[path.suffix]](report).encode())

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import codec, plugins
-from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, make_columns
+from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, make_table
 from modeldyno.core.report.charts import Picture
 from modeldyno.core.report.chosen_plot import parse_plot
 from modeldyno.core.result.result import Result
@@ -250,11 +250,7 @@ def combine_pages(pages: Sequence[Page]) -> Page:
 
 def _combined_blocks(pages: Sequence[Page]) -> Iterator[Block]:
     yield Notice(severity=Severity.VERDICT, text=f"{count(len(pages), 'document')}.")
-    yield Table(
-        title="",
-        columns=make_columns("document", "verdict"),
-        rows=tuple((page.title, _verdict(page)) for page in pages),
-    )
+    yield make_table("", ("document", "verdict"), ((page.title, _verdict(page)) for page in pages))
     for page in pages:
         yield Heading(title=page.title)
         for block in page.blocks:

@@ -12,7 +12,7 @@ from modeldyno.core.study.search_space import key
 from modeldyno.core.study.study import base_name, configuration_number
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.runtime.deploy_worker import write_deployments
-from modeldyno.views.study.rows import format_point
+from modeldyno.views.study.tables import format_point
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

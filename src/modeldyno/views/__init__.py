@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from modeldyno.views.lists import brief, listing, numbers
-    from modeldyno.views.result.blocks import blocks
+    from modeldyno.views.result.blocks import blocks, overview
     from modeldyno.views.result.compression_table import summary
     from modeldyno.views.result.headline import headline
-    from modeldyno.views.result.overview import overview
     from modeldyno.views.result.page import page
     from modeldyno.views.view_options import PLAIN, SORTS, ViewOptions
 
@@ -28,7 +27,7 @@ _HOMES = {
     "headline": "result.headline",
     "listing": "lists",
     "numbers": "lists",
-    "overview": "result.overview",
+    "overview": "result.blocks",
     "page": "result.page",
     "summary": "result.compression_table",
 }

@@ -3,59 +3,35 @@
 from __future__ import annotations
 
 from math import inf, isfinite
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from modeldyno.core.report.blocks import Table, make_columns
+from modeldyno.core.report.blocks import Table, make_table
 from modeldyno.core.report.charts import AxisScale, Bins, Forest, Parallel, Plot, Stack, Tree, Waterfall
 from modeldyno.core.stats.units import KINDS, format_axis, format_change, format_changes, format_quantity
 from modeldyno.views.text import count, estimate_near_zero, share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from modeldyno.core.report.charts import Effect, Picture, Series, TreeNode, WaterfallStep
 
+_Rows: TypeAlias = "tuple[tuple[str, ...], list[tuple[str, ...]]]"
+"""Titles of the columns, and the cells."""
 _MOST, _NAMED = 60, 8
 """Most rows of a chart's table, and most series named in a sentence."""
 
 
-def describe_chart(picture: Picture) -> str:  # noqa: PLR0911 - one for each kind of chart
+def describe_chart(picture: Picture) -> str:
     """Describe a chart in a sentence: its axes, its range or peak, its marks."""
-    match picture:
-        case Bins():
-            return _describe_bins(picture)
-        case Plot():
-            return _describe_plot(picture)
-        case Stack():
-            return _describe_stack(picture)
-        case Tree():
-            return _describe_tree(picture)
-        case Forest():
-            return _describe_forest(picture)
-        case Parallel():
-            return _describe_parallel(picture)
-        case Waterfall():
-            return _describe_waterfall(picture)
+    describe, _ = _TEXTS[type(picture)]
+    return describe(picture)
 
 
 def chart_numbers(picture: Picture) -> Table | None:
     """Return the numbers of a chart as a table; None if there are too many to read."""
-    match picture:
-        case Bins():
-            titles, rows = _bins_rows(picture)
-        case Plot():
-            titles, rows = _plot_rows(picture)
-        case Stack():
-            titles, rows = _stack_rows(picture)
-        case Forest():
-            titles, rows = _forest_rows(picture)
-        case Waterfall():
-            titles, rows = _waterfall_rows(picture)
-        case _:
-            return None
-    if not 0 < len(rows) <= _MOST:
-        return None
-    return Table(title=picture.title, columns=make_columns(*titles), rows=tuple(rows))
+    _, tabulate = _TEXTS[type(picture)]
+    titles, rows = ((), []) if tabulate is None else tabulate(picture)
+    return make_table(picture.title, titles, rows) if 0 < len(rows) <= _MOST else None
 
 
 def format_on_axis(value: float, scale: AxisScale) -> str:
@@ -85,7 +61,7 @@ def _describe_bins(picture: Bins) -> str:
     )
 
 
-def _bins_rows(picture: Bins) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def _bins_rows(picture: Bins) -> _Rows:
     labels = format_axis(picture.edges, picture.scale.unit)
     rows: list[tuple[str, ...]] = [
         (labels[place], labels[place + 1], f"{number:,.0f}") for place, number in enumerate(picture.counts)
@@ -115,7 +91,7 @@ def _describe_plot(picture: Plot) -> str:
     return f"{kind} {picture.y.label} against {picture.x.label}. {'; '.join(parts)}."
 
 
-def _plot_rows(picture: Plot) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def _plot_rows(picture: Plot) -> _Rows:
     rows = [
         (
             series.name,
@@ -161,7 +137,7 @@ def _describe_stack(picture: Stack) -> str:
     )
 
 
-def _stack_rows(picture: Stack) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def _stack_rows(picture: Stack) -> _Rows:
     part_sizes = [dict(zip(map(round, part.x), part.y, strict=True)) for part in picture.parts]
     rows = [
         (name, *(format_on_axis(part[bar], picture.scale) if bar in part else "—" for part in part_sizes))
@@ -202,7 +178,7 @@ def _describe_forest(picture: Forest) -> str:
     return f"Differences with their 95 % intervals: {'; '.join(parts)}{omitted}."
 
 
-def _forest_rows(picture: Forest) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def _forest_rows(picture: Forest) -> _Rows:
     rows: list[tuple[str, ...]] = [
         (
             effect.name,
@@ -258,9 +234,21 @@ def _describe_waterfall(picture: Waterfall) -> str:
     return f"Waterfall of {picture.scale.label}, each step from the end of the last: {'; '.join(parts)}."
 
 
-def _waterfall_rows(picture: Waterfall) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def _waterfall_rows(picture: Waterfall) -> _Rows:
     rows: list[tuple[str, ...]] = [
         (step.name, *step_texts(step, picture.scale), format_on_axis(end, picture.scale))
         for step, (_, end) in zip(picture.steps, picture.spans, strict=True)
     ]
     return ("", f"{picture.scale.label}>", "95 % interval", "up to there>"), rows
+
+
+_TEXTS: dict[type[Any], tuple[Callable[[Any], str], Callable[[Any], _Rows] | None]] = {
+    Bins: (_describe_bins, _bins_rows),
+    Plot: (_describe_plot, _plot_rows),
+    Stack: (_describe_stack, _stack_rows),
+    Tree: (_describe_tree, None),
+    Forest: (_describe_forest, _forest_rows),
+    Parallel: (_describe_parallel, None),
+    Waterfall: (_describe_waterfall, _waterfall_rows),
+}
+"""Kind of chart to what describes it in a sentence, and what makes rows of its numbers."""

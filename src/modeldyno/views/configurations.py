@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, make_table
 from modeldyno.core.report.charts import AxisScale, Plot, Series
 from modeldyno.core.result.result import Result
 from modeldyno.core.spec.knob import BATCH_SIZE
 from modeldyno.core.stats.units import format_quantity
-from modeldyno.views.text import TEXT_LIMIT, count
+from modeldyno.views.text import count, shorten_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,14 +52,14 @@ def summarize(tried: Sequence[ConfigurationRun]) -> str:
 def tabulate(tried: Sequence[ConfigurationRun]) -> Table:
     """Tabulate the configurations in the given order, with point estimates or the failure."""
     titles = (f"{m}.{s}>" if s != "mean" else f"{m}>" for m, s in _COLUMNS)
-    return Table(
-        title="Configurations",
-        columns=make_columns("configuration", *titles, "failure"),
-        rows=tuple(
+    return make_table(
+        "Configurations",
+        ("configuration", *titles, "failure"),
+        (
             (
                 describe(run.configuration),
                 *(_figure(run, metric, statistic) for metric, statistic in _COLUMNS),
-                shorten(clean(run.failure), TEXT_LIMIT),
+                shorten_text(run.failure),
             )
             for run in tried
         ),
@@ -81,10 +81,7 @@ def draw(tried: Sequence[ConfigurationRun]) -> Iterator[Plot]:
         title="Throughput by batch size",
         x=AxisScale(label=BATCH_SIZE.name, logarithmic=True),
         y=AxisScale(label="throughput", unit="1/s"),
-        series=tuple(
-            Series(name=name, x=tuple(x for x, _ in sorted(points)), y=tuple(y for _, y in sorted(points)))
-            for name, points in lines.items()
-        ),
+        series=tuple(Series.through(name, sorted(points)) for name, points in lines.items()),
     )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Block, Table, clean, make_columns, note, shorten
-from modeldyno.core.stats.units import BYTES, CELSIUS, FRACTION, HERTZ, WATTS, format_quantity
+from modeldyno.core.report.blocks import Block, make_table, note
+from modeldyno.core.stats.units import BYTES, CELSIUS, FRACTION, HERTZ, WATTS
+from modeldyno.views.text import format_known, shorten_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,22 +17,25 @@ if TYPE_CHECKING:
 _NAME = 16
 _PROCESS_NAME = 40
 _UNKNOWN = "—"
-_FIGURES = make_columns("device", "name", "busy>", "memory>", "power>", "temp>", "clock>")
 
 
 def blocks(reading: DeviceReading) -> Iterator[Block]:
     """Lay out the devices, the processes on them, and where that is known from."""
     if reading.devices:
-        rows = tuple(_figures(device) for device in reading.devices)
-        yield Table(title="Devices", columns=_FIGURES, rows=rows)
+        titles = ("device", "name", "busy>", "memory>", "power>", "temp>", "clock>")
+        yield make_table("Devices", titles, map(_figures, reading.devices))
     running = [
-        (_label(device), str(process.pid), _process_name(process.name), _text(process.bytes, BYTES))
+        (
+            _label(device),
+            str(process.pid),
+            _UNKNOWN if process.name is None else shorten_text(process.name, _PROCESS_NAME),
+            format_known(process.bytes, BYTES),
+        )
         for device in reading.devices
         for process in device.processes
     ]
     if running:
-        columns = make_columns("device", "pid", "name", "memory>")
-        yield Table(title="Processes", columns=columns, rows=tuple(running))
+        yield make_table("Processes", ("device", "pid", "name", "memory>"), running)
     yield note(reading.source)
 
 
@@ -49,12 +53,12 @@ def _in_brief(device: DeviceState) -> str:
 def _figures(device: DeviceState) -> tuple[str, ...]:
     return (
         _label(device),
-        shorten(clean(device.name.removeprefix("NVIDIA ")), _NAME),
-        _text(device.utilization, FRACTION, 2),
+        shorten_text(device.name.removeprefix("NVIDIA "), _NAME),
+        format_known(device.utilization, FRACTION, 2),
         _part_of(device.memory_used, device.memory_total, BYTES),
         _part_of(device.power, device.power_limit, WATTS),
-        _text(device.temperature, CELSIUS, 2),
-        _text(device.clock, HERTZ),
+        format_known(device.temperature, CELSIUS, 2),
+        format_known(device.clock, HERTZ),
     )
 
 
@@ -67,17 +71,9 @@ def _label(device: DeviceState) -> str:
 
 def _part_of(value: float | None, total: float | None, unit: str) -> str:
     """Return both, such as ``3.00/80.0 GiB``; only the first where the second is unknown."""
-    part = _text(value, unit)
+    part = format_known(value, unit)
     if value is None or total is None:
         return part
-    limit = _text(total, unit)
+    limit = format_known(total, unit)
     number, _, name = part.partition(" ")
     return f"{number if limit.endswith(f' {name}') or not value else part}/{limit}"
-
-
-def _process_name(name: str | None) -> str:
-    return _UNKNOWN if name is None else shorten(clean(name), _PROCESS_NAME)
-
-
-def _text(value: float | None, unit: str, digits: int = 3) -> str:
-    return _UNKNOWN if value is None else format_quantity(value, unit, digits)

@@ -80,8 +80,7 @@ def _of_words(arguments: Sequence[str]) -> dict[str, Any]:
 def _of_study(study: Study) -> Iterator[tuple[str, Any]]:
     job, goal = study.job, study.goal
     yield from (("command", "sweep"), ("model", str(job.model)))
-    if job.name:
-        yield "name", job.name
+    yield from _unless_empty("name", job.name)
     yield "backend", job.backend
     yield from _unless_empty(
         "set", {name: _plain(format_knob_value(value)) for name, value in study.settings.items()}
@@ -91,8 +90,7 @@ def _of_study(study: Study) -> Iterator[tuple[str, Any]]:
     yield from _unless_empty("pre", job.observation.preprocess)
     yield from _unless_empty("post", job.observation.postprocess)
     yield from _unless_empty("evaluate", list(job.observation.evaluate))
-    if job.observation.data:
-        yield "data", job.observation.data
+    yield from _unless_empty("data", job.observation.data)
     yield "space", dict(_pair(str(axis)) for axis in study.space.axes)
     for word, maximized in (("maximize", True), ("minimize", False)):
         aims = {str(o.query): _plain(f"{o.weight:g}") for o in goal.objectives if o.maximize is maximized}

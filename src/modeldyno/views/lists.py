@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
 from modeldyno.core.metrics.metric import END_TO_END, METRICS
 from modeldyno.core.metrics.queries import STATISTICS_SHOWN
-from modeldyno.core.report.blocks import Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Table, clean, make_table, shorten
 from modeldyno.core.result.result import KINDS, scopes
 from modeldyno.core.spec.knob import BATCH_SIZE
-from modeldyno.core.stats.units import BYTES, COUNT, format_quantity
+from modeldyno.core.stats.units import BYTES, COUNT, SECONDS, format_quantity
 from modeldyno.views.text import (
     amount,
     count,
     exact_text,
-    format_measurement,
+    figure,
     format_utc,
     join_nonempty,
     number,
     shorten_ids,
+    shorten_text,
 )
 
 if TYPE_CHECKING:
@@ -52,21 +52,9 @@ def numbers(*results: Result, modules: bool = True) -> Table:
         for result in results
         for sizes, row in (*_own_rows(result, modules=modules), *_other_size_rows(result))
     ]
-    several, other_sizes = len(results) > 1, any(row[_SIZES] for row in rows)
-    names = (*((_MODEL,) if several else ()), *_FIELDS, *((_SIZES,) if other_sizes else ()))
-    columns = make_columns(*(name if name in _TEXTS else f"{name}>" for name in names))
-    cells = tuple(tuple(row[name] for name in names) for row in rows)
-    return Table(title="Numbers", columns=columns, rows=cells)
-
-
-def drop_empty_columns(table: Table) -> Table:
-    """Drop the columns that are empty in every row."""
-    used = [at for at in range(len(table.columns)) if any(row[at] for row in table.rows)]
-    return replace(
-        table,
-        columns=tuple(table.columns[at] for at in used),
-        rows=tuple(tuple(row[at] for at in used) for row in table.rows),
-    )
+    names = (*((_MODEL,) if len(results) > 1 else ()), *_FIELDS, _SIZES)
+    titles = (name if name in _TEXTS else f"{name}>" for name in names[:-1])
+    return make_table("Numbers", (*titles, f"{_SIZES}?"), ([row[name] for name in names] for row in rows))
 
 
 def _own_rows(result: Result, *, modules: bool) -> Iterator[tuple[str, Row]]:
@@ -140,11 +128,11 @@ def _list(
     names = shorten_ids([entry.id for entry in entries])
     times = (format_utc(entry.created)[:16] for entry in entries)
     rows = tuple((name, time, *own) for name, time, own in zip(names, times, cells, strict=True))
-    return Table(title="", columns=make_columns(*titles), rows=rows)
+    return make_table("", titles, rows)
 
 
 def _name_and_headline(entry: StudyEntry | ConclusionEntry) -> tuple[str, str]:
-    return shorten(clean(entry.name), _NAME_CHARS), shorten(clean(entry.headline), _SUMMARY_CHARS)
+    return shorten_text(entry.name, _NAME_CHARS), shorten_text(entry.headline, _SUMMARY_CHARS)
 
 
 _KINDS = {"capacity": "search"}
@@ -154,7 +142,7 @@ _NAME_CHARS, _SUMMARY_CHARS = 18, 72
 
 def _name_with_tags(entry: Entry) -> str:
     tags = f" ({clean(', '.join(entry.tags))})" if entry.tags else ""
-    return shorten(clean(entry.name), _NAME_CHARS) + tags
+    return shorten_text(entry.name, _NAME_CHARS) + tags
 
 
 def _without_name(entry: Entry) -> str:
@@ -165,19 +153,17 @@ def brief(result: Result) -> str:
     """Summarize a Result in a few words for a list: backend and speed, or size and cost."""
     if failure := result.failure:
         return f"failed in {clean(failure.where)}: {KINDS[failure.kind]}"
-    latency = result.find("latency")
-    if latency is not None and isinstance(latency.value, Distribution):
+    latency, end_to_end = result.distribution("latency"), result.distribution("latency", END_TO_END)
+    if latency is not None:
         batch = result.job.config.get(BATCH_SIZE.name)
-        median = format_quantity(latency.value.statistic("p50"), latency.row.unit, 3)
-        rate = result.find("throughput")
+        median = format_quantity(latency.statistic("p50"), SECONDS, 3)
         at = join_nonempty(clean(result.job.backend), "" if batch is None else f"batch {batch}")
-        return f"{at}: {join_nonempty(median, format_measurement(rate) if rate else '')}"
-    end_to_end = result.find("latency", END_TO_END)
-    if end_to_end is not None and isinstance(end_to_end.value, Distribution):
-        median = format_quantity(end_to_end.value.statistic("p50"), end_to_end.row.unit, 3)
+        return f"{at}: {join_nonempty(median, figure(result, 'throughput'))}"
+    if end_to_end is not None:
+        median = format_quantity(end_to_end.statistic("p50"), SECONDS, 3)
         return f"{clean(result.job.backend)}: {median} end to end"
-    parameters, macs = result.find("parameters"), result.find("macs")
-    size = "" if parameters is None else f"{format_measurement(parameters)} parameters"
+    parameters, macs = figure(result, "parameters"), result.find("macs")
+    size = f"{parameters} parameters" if parameters else ""
     return join_nonempty(size, "" if macs is None else _macs(macs)) or "nothing measured"
 
 

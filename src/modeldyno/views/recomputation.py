@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.recompute.checks import DigestState, is_number
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, note, shorten
-from modeldyno.views.text import NAME_LIMIT, count
+from modeldyno.core.report.blocks import Block, Notice, Severity, make_table, note, shorten
+from modeldyno.views.text import count, shorten_name, shorten_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ _DIGEST = {
 def headline(recomputation: Recomputation) -> str:
     """Say in one sentence whether the document holds."""
     checked = recomputation.verified + len(recomputation.wrong)
-    name = shorten(clean(recomputation.name), NAME_LIMIT)
+    name = shorten_name(recomputation.name)
     subject = f"The {recomputation.kind} {recomputation.id[:6]} of {name}"
     if recomputation.wrong:
         wrong = len(recomputation.wrong)
@@ -48,10 +48,10 @@ def blocks(recomputation: Recomputation) -> Iterator[Block]:
     """Lay out the verdict, the wrong figures with both values, and what is kept without what it came from."""
     yield Notice(severity=Severity.VERDICT, text=headline(recomputation))
     if recomputation.wrong:
-        yield Table(
-            title="wrong",
-            columns=make_columns("figure", "written>", "recomputed>", "from"),
-            rows=tuple(
+        yield make_table(
+            "wrong",
+            ("figure", "written>", "recomputed>", "from"),
+            (
                 (check.place, _value(check.written), _value(check.recomputed), check.why)
                 for check in recomputation.wrong[:_SHOWN]
             ),
@@ -60,10 +60,10 @@ def blocks(recomputation: Recomputation) -> Iterator[Block]:
         more = len(recomputation.wrong) - _SHOWN
         yield note(f"And {count(more, 'more wrong figure')}; the JSON has them all.")
     if recomputation.kept:
-        yield Table(
-            title="not recomputable",
-            columns=make_columns("kept as", ">", "figures"),
-            rows=tuple(
+        yield make_table(
+            "not recomputable",
+            ("kept as", ">", "figures"),
+            (
                 (why, f"{len(places):,}", shorten(", ".join(dict.fromkeys(places)), _NAMED))
                 for why, places in recomputation.kept.items()
             ),
@@ -73,4 +73,4 @@ def blocks(recomputation: Recomputation) -> Iterator[Block]:
 def _value(value: Plain) -> str:
     if value is None:
         return "none"
-    return f"{value:.10g}" if is_number(value) else shorten(clean(str(value)), _TEXT)
+    return f"{value:.10g}" if is_number(value) else shorten_text(str(value), _TEXT)

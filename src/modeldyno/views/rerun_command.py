@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.job import Job
     from modeldyno.core.spec.knob import KnobValue
-    from modeldyno.core.study.goal import Goal
     from modeldyno.core.study.study import Study
     from modeldyno.options import Option
 
@@ -46,19 +45,20 @@ def rerun_command_line(result: Result, bounds: Sequence[Constraint] = ()) -> str
 def rerun_words(result: Result, bounds: Sequence[Constraint] = ()) -> list[str]:
     """Return the words of that command line after ``modeldyno``: the command, the model, options."""
     options = _options(result.job, inspected=is_inspection(result))
-    command = [_subcommand(result), str(result.job.model), *options]
-    return command + [part for bound in bounds for part in ("--require", str(bound))]
+    return [_subcommand(result), str(result.job.model), *options, *_repeated("--require", bounds)]
 
 
 def sweep_command(study: Study) -> str:
     """Return the command line that repeats a study from its beginning."""
     job = study.job
     command = ["modeldyno", "sweep", str(job.model), "--backend", job.backend]
-    command += [part for axis in study.space.axes for part in ("--space", str(axis))]
+    command += _repeated("--space", study.space.axes)
     command += _setting_options(study.settings)
     command += _input_options(job.inputs)
     command += _observation_options(job.observation)
-    command += _goal_options(study.goal)
+    for objective in study.goal.objectives:
+        command += ["--maximize" if objective.maximize else "--minimize", str(objective.query)]
+    command += _repeated("--require", study.goal.constraints)
     command += ["--strategy", study.strategy, "--seed", str(study.seed)]
     return shlex.join(command)
 
@@ -76,17 +76,9 @@ def advise_command_line(job: Job, usual_backend: str) -> str:
     command += [
         *_setting_options(job.config),
         *_input_options(job.inputs),
-        *_evaluation_options(job.observation),
+        *_observation_options(job.observation, ("evaluate", "data")),
     ]
     return shlex.join([*command, *_name_and_trust(job)])
-
-
-def _goal_options(goal: Goal) -> list[str]:
-    aims = [("--maximize" if o.maximize else "--minimize", str(o.query)) for o in goal.objectives]
-    return [
-        *(part for aim in aims for part in aim),
-        *(part for bound in goal.constraints for part in ("--require", str(bound))),
-    ]
 
 
 def _subcommand(result: Result) -> str:
@@ -113,14 +105,18 @@ def _options(job: Job, *, inspected: bool) -> Iterator[str]:
     yield from _name_and_trust(job)
 
 
+def _repeated(option: str, values: Iterable[object]) -> Iterator[str]:
+    """Yield an option once for each value."""
+    for value in values:
+        yield from (option, str(value))
+
+
 def _setting_options(config: Mapping[str, KnobValue]) -> Iterator[str]:
-    for name, value in config.items():
-        yield from ("--set", f"{name}={format_knob_value(value)}")
+    return _repeated("--set", (f"{name}={format_knob_value(value)}" for name, value in config.items()))
 
 
 def _input_options(inputs: Iterable[InputSpec]) -> Iterator[str]:
-    for spec in inputs:
-        yield from ("--input", format_input_option(spec))
+    return _repeated("--input", map(format_input_option, inputs))
 
 
 def _name_and_trust(job: Job) -> Iterator[str]:
@@ -166,32 +162,24 @@ def _inspection_options(inspection: Inspection, *, inspected: bool) -> Iterator[
         return
     for name, sizes in inspection.vary.items():
         yield from ("--vary", f"{name}={','.join(map(str, sizes))}")
-    for device in inspection.devices:
-        yield from ("--device", device)
+    yield from _repeated("--device", inspection.devices)
     if inspection.memory is not None:
         yield from ("--memory", format_quantity(inspection.memory, BYTES, None).replace(" ", ""))
 
 
-def _observation_options(observation: Observation) -> Iterator[str]:
-    defaults = Observation()
-    if observation.layers:
-        yield from ("--layers", ",".join(observation.layers))
-    if observation.prompts != defaults.prompts:
-        yield from ("--prompt", ",".join(map(str, observation.prompts)))
-    if observation.generated != defaults.generated:
-        yield from ("--generate", ",".join(map(str, observation.generated)))
-    if observation.preprocess:
-        yield from ("--pre", observation.preprocess)
-    if observation.postprocess:
-        yield from ("--post", observation.postprocess)
-    yield from _evaluation_options(observation)
+_OBSERVED = {
+    "layers": "--layers", "prompts": "--prompt", "generated": "--generate", "preprocess": "--pre",
+    "postprocess": "--post", "evaluate": "--evaluate", "data": "--data",
+}  # fmt: skip
+"""Field of what is observed to its option."""
 
 
-def _evaluation_options(observation: Observation) -> Iterator[str]:
-    if observation.evaluate:
-        yield from ("--evaluate", ",".join(observation.evaluate))
-    if observation.data:
-        yield from ("--data", observation.data)
+def _observation_options(observation: Observation, fields: Iterable[str] = _OBSERVED) -> Iterator[str]:
+    """Yield the options of the fields that differ from the defaults."""
+    for name in fields:
+        value = getattr(observation, name)
+        if value != getattr(Observation(), name):
+            yield from (_OBSERVED[name], value if isinstance(value, str) else ",".join(map(str, value)))
 
 
 def _changed_options(settings: Any, defaults: Any, rows: Iterable[Option]) -> Iterator[str]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Block, Table, clean, make_columns, note
-from modeldyno.core.stats.units import BYTES, format_quantity
+from modeldyno.core.report.blocks import Block, Table, make_table, note
+from modeldyno.core.stats.units import BYTES
+from modeldyno.views.text import format_known
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from modeldyno.environment.containers import Container
     from modeldyno.environment.running_servers import ServerRecord
@@ -26,74 +27,45 @@ def blocks(
     if not (servers or containers):
         yield note("No server runs; start one with: modeldyno serve MODEL --backend triton")
         return
-    if servers:
-        yield _servers(servers)
-    if containers:
-        yield _containers(containers)
+    yield from _list(
+        "Servers",
+        ("model", "backend"),
+        ((s.name, s.model, s.backend, s.url.partition(",")[0], s.started) for s in servers),
+    )
+    yield from _list(
+        "Containers",
+        ("image", "engine"),
+        ((c.name, c.image, c.program, c.url or _UNKNOWN, c.started) for c in containers),
+    )
     if usage:
         listed: tuple[ServerRecord | Container, ...] = (*servers, *containers)
-        on_device = any(use.device_memory is not None for use in usage)
         titles = (
-            "name", "cores>", "memory>", *(("on GPUs>",) if on_device else ()), "threads>", "disk read>",
-            "written>", "net received>", "sent>",
+            "name", "cores>", "memory>", "on GPUs>?", "threads>", "disk read>", "written>", "net received>",
+            "sent>",
         )  # fmt: skip
-        yield Table(
-            title="Use",
-            columns=make_columns(*titles),
-            rows=tuple(
-                (clean(server.name), *_figures(use, on_device=on_device))
-                for server, use in zip(listed, usage, strict=True)
-            ),
-        )
+        rows = ((server.name, *_figures(use)) for server, use in zip(listed, usage, strict=True))
+        yield make_table("Use", titles, rows)
         yield note("Network traffic is that of the machine's interfaces, unless a server is in a container.")
 
 
-def _servers(servers: Sequence[ServerRecord]) -> Table:
-    return Table(
-        title="Servers",
-        columns=make_columns("name", "model", "backend", "url", "since (UTC)"),
-        rows=tuple(
-            (
-                clean(server.name),
-                clean(server.model.rpartition("/")[2]),
-                clean(server.backend),
-                clean(server.url.partition(",")[0]),
-                clean(server.started.replace("T", " ")[:16]),
-            )
-            for server in servers
-        ),
-    )
+def _list(
+    title: str, titles: tuple[str, str], listed: Iterable[tuple[str, str, str, str, str]]
+) -> Iterator[Table]:
+    """Tabulate what runs: its name, what it serves, by what, where, and since when."""
+    rows = [
+        (name, served.rpartition("/")[2], by, url, since.replace("T", " ")[:16])
+        for name, served, by, url, since in listed
+    ]
+    if rows:
+        yield make_table(title, ("name", *titles, "url", "since (UTC)"), rows)
 
 
-def _containers(containers: Sequence[Container]) -> Table:
-    return Table(
-        title="Containers",
-        columns=make_columns("name", "image", "engine", "url", "since (UTC)"),
-        rows=tuple(
-            (
-                clean(container.name),
-                clean(container.image.rpartition("/")[2]),
-                clean(container.program),
-                clean(container.url or _UNKNOWN),
-                clean(container.started.replace("T", " ")[:16]),
-            )
-            for container in containers
-        ),
-    )
-
-
-def _figures(use: ServerUsage, *, on_device: bool) -> tuple[str, ...]:
+def _figures(use: ServerUsage) -> tuple[str, ...]:
+    sizes = (use.disk_read, use.disk_written, use.network_received, use.network_sent)
     return (
         _UNKNOWN if use.cores is None else f"{use.cores:.2f}",
-        _bytes(use.memory),
-        *((_bytes(use.device_memory),) if on_device else ()),
+        format_known(use.memory, BYTES),
+        format_known(use.device_memory, BYTES),
         _UNKNOWN if use.threads is None else f"{use.threads:,}",
-        _bytes(use.disk_read),
-        _bytes(use.disk_written),
-        _bytes(use.network_received),
-        _bytes(use.network_sent),
+        *(format_known(size, BYTES) for size in sizes),
     )
-
-
-def _bytes(number: int | None) -> str:
-    return _UNKNOWN if number is None else format_quantity(number, BYTES, 3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.report.blocks import Column, Table, clean, make_columns
+from modeldyno.core.report.blocks import Column, Table, clean, make_table
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.views.text import format_measurement, format_utc, short_model_names
 
@@ -36,10 +36,10 @@ def side_by_side(results: Sequence[Result]) -> tuple[Table, Table]:
             columns=(Column(title="of"), *(Column(title=name) for name in names)),
             rows=tuple((name, *map(clean, texts)) for name, texts in facts if any(texts)),
         ),
-        Table(
-            title="Figures",
-            columns=make_columns("figure", *(f"{name}>" for name in names)),
-            rows=tuple((name, *(one.get(name, "") for one in figures_by_result)) for name in figures),
+        make_table(
+            "Figures",
+            ("figure", *(f"{name}>" for name in names)),
+            ((name, *(one.get(name, "") for one in figures_by_result)) for name in figures),
         ),
     )
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
 from modeldyno.core.metrics.metric import METRICS, ReportSection
-from modeldyno.core.report.blocks import clean, shorten
+from modeldyno.core.report.blocks import Table, clean, make_table, shorten
 from modeldyno.core.spec.input_spec import BATCH
 from modeldyno.core.spec.knob import BATCH_SIZE
 from modeldyno.core.stats.units import COUNT, SECONDS, format_estimate, format_quantity
+from modeldyno.option_spelling import spell_for_command_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +36,7 @@ def estimate(value: float | None, interval: Interval | None, unit: str) -> tuple
 def marked_median(times: Distribution) -> tuple[str, str]:
     """Format the median in seconds of a table and its interval; ``~`` marks one of too few samples."""
     mark = UNCERTIFIED if times.missing("p50") else ""
-    value, span = estimate(times.statistic("p50"), times.interval("p50"), SECONDS)
+    value, span = format_statistic(times, "p50")
     return f"{mark}{value}", span
 
 
@@ -63,6 +64,37 @@ def estimate_near_zero(value: float, low: float, high: float, unit: str) -> tupl
 
 _FARTHEST = 100
 """Multiple of an estimate up to which its interval is told in its unit."""
+
+
+def shorten_text(text: str, limit: int = TEXT_LIMIT) -> str:
+    """Make text from outside printable on one line of at most `limit` characters."""
+    return shorten(clean(text), limit)
+
+
+def shorten_name(name: str) -> str:
+    """Make a name from outside printable, and short enough for a sentence or a cell."""
+    return shorten_text(name, NAME_LIMIT)
+
+
+def shorten_message(message: str, limit: int = TEXT_LIMIT) -> str:
+    """Make a message of a document printable and short, with the options of the command line in it."""
+    return shorten_text(spell_for_command_line(message), limit)
+
+
+def format_known(value: float | None, unit: str, digits: int = 3, unknown: str = "—") -> str:
+    """Format a quantity that may be unknown."""
+    return unknown if value is None else format_quantity(value, unit, digits)
+
+
+def format_statistic(samples: Distribution, name: str, unit: str = SECONDS) -> tuple[str, str]:
+    """Format a statistic of samples and its interval."""
+    return estimate(samples.statistic(name), samples.interval(name), unit)
+
+
+def figure(result: Result, metric: str, scope: str = "", missing: str = "") -> str:
+    """Format a figure of a Result without its interval; `missing` if it was not measured."""
+    measurement = result.find(metric, scope)
+    return missing if measurement is None else format_measurement(measurement)
 
 
 def number(measurement: Measurement) -> tuple[float, Interval | None]:
@@ -239,3 +271,17 @@ def format_rough_duration(seconds: float) -> str:
         return f"{whole_minutes} min {remaining} s" if remaining else f"{whole_minutes} min"
     minutes = seconds / 60
     return f"{minutes:.0f} min" if minutes < 100 else f"{round(minutes / 60, 1):g} h"  # noqa: PLR2004
+
+
+def facts_table(title: str, facts: Mapping[str, str]) -> Table:
+    """Tabulate facts by name; one without a text is left out."""
+    return make_table(title, ("", ""), ((name, shorten_text(text)) for name, text in facts.items() if text))
+
+
+def draw_bars(heights: Sequence[float], low: float, high: float) -> str:
+    """Draw numbers from `low` to `high` as bars beside each other, in one line."""
+    span = high - low or 1.0
+    return "".join(_BARS[min(len(_BARS) - 1, int((h - low) / span * len(_BARS)))] for h in heights)
+
+
+_BARS = "▁▂▃▄▅▆▇█"

@@ -2,7 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from modeldyno.core.report.blocks import Align, Column, Heading, Notice, Severity, Table, make_columns, note
+from modeldyno.core.report.blocks import (
+    Align,
+    Column,
+    Heading,
+    Notice,
+    Severity,
+    Table,
+    drop_empty_columns,
+    make_columns,
+    make_table,
+    note,
+)
 
 
 class TestBlocks:
@@ -45,3 +56,12 @@ def test_a_column_is_left_out_with_its_cells() -> None:
 
     assert narrower.columns == make_columns("a", "c")
     assert narrower.rows == (("1", "3"), ("4", "6"))
+
+
+def test_a_table_is_made_of_titles_and_rows() -> None:
+    """A column with a question mark is left out if it says nothing; others stay, whatever they say."""
+    table = make_table("t", ("a", "b>?", "c?", "d>"), [("1", "—", "", ""), ("2", "", "3", "—")])
+
+    assert table.columns == make_columns("a", "c", "d>")
+    assert table.rows == (("1", "", ""), ("2", "3", "—"))
+    assert drop_empty_columns(table).columns == make_columns("a", "c")

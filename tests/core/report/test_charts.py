@@ -57,3 +57,11 @@ def test_a_step_begins_where_the_one_before_ends() -> None:
     made = Waterfall(title="t", scale=AxisScale(label="x"), steps=steps)
 
     assert made.spans == ((0.0, 3.0), (3.0, 3.0), (3.0, 2.0), (0.0, 2.0), (2.0, 3.0))
+
+
+def test_a_series_goes_through_points() -> None:
+    """Each point has a value for each field that is named; without points they are empty."""
+    series = Series.through("s", iter([(1.0, 2.0, "a"), (3.0, 4.0, "b")]), ("x", "y", "labels"), joined=False)
+
+    assert series == Series(name="s", x=(1.0, 3.0), y=(2.0, 4.0), labels=("a", "b"), joined=False)
+    assert Series.through("s", ()) == Series(name="s", x=(), y=())

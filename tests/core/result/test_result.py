@@ -283,3 +283,12 @@ def test_a_number_is_read_whether_certified_or_not() -> None:
     assert result.number("latency") == pytest.approx(2.0)
     assert result.number("latency", statistic="max") == pytest.approx(3.0)
     assert (result.number("load_time"), result.number("load_time", "open")) == (4.0, None)
+
+
+def test_samples_are_asked_for_by_metric() -> None:
+    """A single number has none, and neither has what was not measured."""
+    times = latency(1.0, 3.0)
+    result = replace(EMPTY, measurements=(times, Measurement(metric="load_time", value=4.0)))
+
+    assert result.distribution("latency") == times.value
+    assert (result.distribution("load_time"), result.distribution("latency", "layer")) == (None, None)

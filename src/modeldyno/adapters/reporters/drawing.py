@@ -20,7 +20,7 @@ from modeldyno.core.stats.units import KINDS, display_units, format_axis
 from modeldyno.views.chart_text import describe_chart, step_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -84,7 +84,7 @@ def draw(picture: Picture, form: str, subtitle: str = "") -> bytes:
         height = figure.get_figheight()
         free = (0.01, bottom / height, 0.98, 1 - (top + bottom) / height)
         figure.set_layout_engine("constrained", rect=free)
-        _draw_on(figure.subplots(), picture)
+        _DRAWERS[type(picture)](figure.subplots(), picture)
         return _written(figure, form, picture.title, describe_chart(picture))
 
 
@@ -122,24 +122,6 @@ def _written(figure: Figure, form: str, title: str, description: str) -> bytes:
     unset = {"Date": None, "Creator": None} if form == "svg" else {"Software": None}
     figure.savefig(file, format=form, dpi=_DOTS, metadata={**described, **unset})
     return file.getvalue()
-
-
-def _draw_on(axes: Axes, picture: Picture) -> None:
-    match picture:
-        case Plot():
-            _plot(axes, picture)
-        case Bins():
-            _bins(axes, picture)
-        case Stack():
-            _stack(axes, picture)
-        case Tree():
-            _tree(axes, picture)
-        case Forest():
-            _forest(axes, picture)
-        case Parallel():
-            _parallel(axes, picture)
-        case Waterfall():
-            _waterfall(axes, picture)
 
 
 def _height(picture: Picture) -> float:
@@ -287,9 +269,10 @@ def _plot(axes: Axes, picture: Plot) -> None:
         + [rule.at for rule in picture.rules if rule.vertical]
         + [band.low for band in picture.bands]
     )
-    heights = _totals(picture.series) if picture.stacked else [
-        y for one in picture.series for y in (*one.y, *one.high)
-    ]  # fmt: skip
+    if picture.stacked:
+        heights = [sum(values) for values in zip(*(one.y for one in picture.series), strict=False)]
+    else:
+        heights = [y for one in picture.series for y in (*one.y, *one.high)]
     ys = _finite([*heights, *(rule.at for rule in picture.rules if not rule.vertical)])
     (x_size, x_label), (y_size, y_label) = _unit(picture.x, xs), _unit(picture.y, ys)
     axes.grid(visible=True, axis="y", color=_SHADE)
@@ -314,10 +297,6 @@ def _plot(axes: Axes, picture: Plot) -> None:
         else:
             _horizontal_rule(axes, rule, y_size)
     _write_legend(axes, handles, [one.name for one in picture.series])
-
-
-def _totals(series: Sequence[Series]) -> list[float]:
-    return [sum(values) for values in zip(*(one.y for one in series), strict=False)]
 
 
 def _series(axes: Axes, one: Series, place: int, x_size: float, y_size: float) -> Any:
@@ -658,3 +637,15 @@ def _waterfall(axes: Axes, picture: Waterfall) -> None:
     axes.grid(visible=True, axis="x", color=_SHADE)
     axes.set_xlabel(shorten(label, 60))
     axes.xaxis.set_major_formatter(lambda value, _: _digits(value))
+
+
+_DRAWERS: dict[type[Any], Callable[[Axes, Any], None]] = {
+    Plot: _plot,
+    Bins: _bins,
+    Stack: _stack,
+    Tree: _tree,
+    Forest: _forest,
+    Parallel: _parallel,
+    Waterfall: _waterfall,
+}
+"""Kind of chart to what draws it."""

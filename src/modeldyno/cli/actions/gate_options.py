@@ -20,11 +20,11 @@ from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.metric import METRICS, Better, Query
 from modeldyno.core.stats.units import BYTES
 from modeldyno.documents.catalog import BRANCH
-from modeldyno.documents.verdict import FORMATS, render_comment
+from modeldyno.documents.export import FORMATS, render_comment
 from modeldyno.documents.write import write
 from modeldyno.errors import RequestError
 from modeldyno.profiling.run import BROKEN, FAILED, OK, UNDECIDED
-from modeldyno.views.comparison import ci_formats, gate
+from modeldyno.views.comparison import gate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -125,7 +125,7 @@ def write_verdict(report: GateReport, options: Mapping[str, Any]) -> None:
             codec.write(Path(options[flag]), render(report).encode())
     if options["github"]:
         with ignore_broken_pipe():
-            click.echo(ci_formats.github(report), nl=False)
+            click.echo(gate.github(report), nl=False)
         summary = os.environ.get(_SUMMARY)
         if summary:
             with Path(summary).open("a", encoding="utf-8") as stream:

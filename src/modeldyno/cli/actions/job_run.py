@@ -12,7 +12,7 @@ import click
 
 from modeldyno.cli import COMMANDS, cli, print_error, run_command
 from modeldyno.cli.job_file import expand_job_file, takes_job_files
-from modeldyno.core.report.blocks import Table, make_columns, shorten
+from modeldyno.core.report.blocks import Table, make_table, shorten
 from modeldyno.documents.job_file import COMMAND, FileJob, read_jobs
 from modeldyno.errors import ModelDynoError, RequestError, UnknownName
 
@@ -130,5 +130,5 @@ def table_of_jobs(finished: Sequence[FinishedJob]) -> Table:
         )
         for done, document in zip(finished, documents, strict=True)
     )
-    columns = make_columns("job>", "what", "state", "result", "found")
-    return Table(title="Jobs", columns=columns, rows=rows)
+    titles = ("job>", "what", "state", "result", "found")
+    return make_table("Jobs", titles, rows)

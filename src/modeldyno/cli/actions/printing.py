@@ -48,7 +48,7 @@ def print_result(
     if not verbose:
         print_blocks(*views.overview(result, options))
         return
-    from modeldyno.views.lists import drop_empty_columns  # noqa: PLC0415 - only --verbose needs it
+    from modeldyno.core.report.blocks import drop_empty_columns  # noqa: PLC0415 - only --verbose needs it
 
     print_blocks(*views.blocks(result, options))
     if (numbers := views.numbers(result, modules=False)).rows:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.cli.actions.printing import print_blocks
-from modeldyno.core.report.blocks import Notice, Severity, Table, make_columns, shorten
+from modeldyno.core.report.blocks import Notice, Severity, make_table, note, shorten
 from modeldyno.core.study import trial_effort
 from modeldyno.core.study.default_baseline import MOST as DEFAULT_LOADS
 from modeldyno.core.study.verification import RIVALS, ROUNDS
@@ -18,7 +18,7 @@ from modeldyno.errors import RequestError
 from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.sweeps.loop import check_study
 from modeldyno.sweeps.point_to_job import job_at_point
-from modeldyno.views.study.rows import format_point
+from modeldyno.views.study.tables import format_point
 from modeldyno.views.text import count, format_rough_duration
 
 if TYPE_CHECKING:
@@ -66,12 +66,8 @@ def _blocks(study: Study, chosen: tuple[Axis, ...]) -> Iterator[Block]:
         f"{format_rough_duration(most)}, or more if the model loads slowly. Nothing was measured.",
     )
     goal = (*map(str, study.goal.objectives), *(f"require {bound}" for bound in study.goal.constraints))
-    yield Notice(severity=Severity.NOTE, code="goal", text="; ".join(goal))
-    yield Notice(
-        severity=Severity.NOTE,
-        code="default",
-        text=format_point(study.default) or "the backend's own settings",
-    )
+    yield note("; ".join(goal), code="goal")
+    yield note(format_point(study.default) or "the backend's own settings", code="default")
     names = {axis.name for axis in chosen}
     rows = tuple(
         (
@@ -82,13 +78,13 @@ def _blocks(study: Study, chosen: tuple[Axis, ...]) -> Iterator[Block]:
         )
         for axis in study.space.axes
     )
-    columns = make_columns("axis", "values", "number>", "")
-    yield Table(title="Axes", columns=columns, rows=rows)
+    titles = ("axis", "values", "number>", "")
+    yield make_table("Axes", titles, rows)
     if reasons:
-        yield Table(
-            title="Impossible points, which are skipped",
-            columns=make_columns("points>", "why"),
-            rows=tuple((f"{number:,}", reason) for reason, number in reasons.most_common(6)),
+        yield make_table(
+            "Impossible points, which are skipped",
+            ("points>", "why"),
+            ((f"{number:,}", reason) for reason, number in reasons.most_common(6)),
         )
 
 

@@ -17,7 +17,7 @@ from modeldyno.cli.actions.printing import print_blocks
 from modeldyno.codec import study as codec_study
 from modeldyno.core.load import multi_model
 from modeldyno.core.metrics.constraints import Verdict
-from modeldyno.core.report.blocks import Notice, Severity
+from modeldyno.core.report.blocks import note
 from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.core.study import resume_guard
 from modeldyno.core.study.goal import Rank
@@ -49,9 +49,7 @@ def begin(config: FileConfig, options: dict[str, Any]) -> int:
     targets = check_targets(options)
     loop.check_study(study)  # find mistakes before printing or storing anything
     if not targets.silent and not options["quiet"]:
-        print_blocks(
-            Notice(severity=Severity.NOTE, text=_describe_start(study, chosen_axes, stored=targets.store))
-        )
+        print_blocks(note(_describe_start(study, chosen_axes, stored=targets.store)))
     return _run_study(study, targets, options)
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from modeldyno.core.stats.sanitize import Printable, clean, clean_lines, shorten
 
 if TYPE_CHECKING:
+    from collections.abc import Container, Iterable
+
     from modeldyno.core.report.charts import Picture
 
 __all__ = [
@@ -26,7 +28,9 @@ __all__ = [
     "Table",
     "clean",
     "clean_lines",
+    "drop_empty_columns",
     "make_columns",
+    "make_table",
     "note",
     "shorten",
 ]
@@ -120,12 +124,45 @@ class Table(Printable):
 
     def without_column(self, title: str) -> Table:
         """Return the table without the column of a title."""
-        place = next(place for place, column in enumerate(self.columns) if column.title == title)
-        return replace(
-            self,
-            columns=(*self.columns[:place], *self.columns[place + 1 :]),
-            rows=tuple((*row[:place], *row[place + 1 :]) for row in self.rows),
-        )
+        return _without(self, [[column.title for column in self.columns].index(title)])
+
+
+def make_table(
+    title: str, titles: Iterable[str], rows: Iterable[Iterable[str]], *, spare: tuple[str, ...] = ()
+) -> Table:
+    """Make a table of the titles of its columns and its rows.
+
+    A title that ends with ``>`` is right-aligned. One with a ``?`` behind it, such as ``peak>?``, is of a
+    column that is left out if none of its cells says anything.
+    """
+    marked = tuple(titles)
+    table = Table(
+        title=title,
+        columns=make_columns(*(title.removesuffix("?") for title in marked)),
+        rows=tuple(map(tuple, rows)),
+        spare=spare,
+    )
+    return _without(table, [at for at in _silent_columns(table) if marked[at].endswith("?")])
+
+
+def drop_empty_columns(table: Table) -> Table:
+    """Leave out every column of which no cell says anything."""
+    return _without(table, _silent_columns(table))
+
+
+def _silent_columns(table: Table) -> list[int]:
+    return [at for at in range(len(table.columns)) if not any(row[at].strip("— ") for row in table.rows)]
+
+
+def _without(table: Table, places: Container[int]) -> Table:
+    kept = [at for at in range(len(table.columns)) if at not in places]
+    if len(kept) == len(table.columns):
+        return table
+    return replace(
+        table,
+        columns=tuple(table.columns[at] for at in kept),
+        rows=tuple(tuple(row[at] for at in kept) for row in table.rows),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,12 @@ cannot draw a chart describes it in a sentence (`views.chart_text`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.stats.sanitize import Printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +45,15 @@ class Series(Printable):
     low: tuple[float, ...] = ()
     """Lower ends of the 95 % intervals of `y`, if they are known."""
     high: tuple[float, ...] = ()
+
+    @classmethod
+    def through(
+        cls, name: str, points: Iterable[tuple[Any, ...]], fields: Sequence[str] = ("x", "y"), **shown: Any
+    ) -> Series:
+        """Return the series of points, each a tuple of the values of `fields`."""
+        rows = list(points)
+        columns: dict[str, Any] = {field: tuple(row[at] for row in rows) for at, field in enumerate(fields)}
+        return cls(name=name, **columns, **shown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

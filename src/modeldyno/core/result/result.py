@@ -159,6 +159,12 @@ class Result(Presented):
         """Return the measurement of a metric at a scope, or None."""
         return next((m for m in self.measurements if (m.metric, m.scope) == (metric, scope)), None)
 
+    def distribution(self, metric: str, scope: str = "") -> Distribution | None:
+        """Return the samples of a metric at a scope; None if it was not measured, or is a single number."""
+        measurement = self.find(metric, scope)
+        value = None if measurement is None else measurement.value
+        return value if isinstance(value, Distribution) else None
+
     def number(self, metric: str, scope: str = "", statistic: str = "mean") -> float | None:
         """Return a number in base units, certified or not; None if the metric was not measured."""
         measurement = self.find(metric, scope)

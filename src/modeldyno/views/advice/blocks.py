@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from modeldyno.core.advice.advice import can_be_tried, fixed_batch, format_settings, relative_gain
 from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.metrics.metric import METRICS, Better
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_columns, note, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, make_table, note, shorten
 from modeldyno.core.spec.input_spec import BATCH
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.views.advice.findings import bottleneck_notices, finding_notice
 from modeldyno.views.comparison.changes import VERDICTS, describe_change, format_relative_change
-from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, count
+from modeldyno.views.text import TEXT_LIMIT, count, shorten_name, shorten_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,7 +42,7 @@ def advice(advice: Advice) -> Iterator[Block]:
 
 def sentence(advice: Advice) -> str:
     """Summarize in one sentence: the best settings and their gain."""
-    name = shorten(clean(advice.baseline.name), NAME_LIMIT)
+    name = shorten_name(advice.baseline.name)
     now = _first_run_value(advice)
     if advice.best is not None and advice.best.change is not None:
         settings = format_settings(advice.best.candidate.settings)
@@ -109,10 +109,8 @@ def _best_first(tried: Sequence[TriedSetting]) -> list[TriedSetting]:
 
 
 def _table(advice: Advice, title: str, tried: Sequence[TriedSetting]) -> Table:
-    return Table(
-        title=title,
-        columns=make_columns("settings", str(advice.query), "verdict", "latency>", "outputs"),
-        rows=tuple(map(_row, tried)),
+    return make_table(
+        title, ("settings", str(advice.query), "verdict", "latency>", "outputs"), map(_row, tried)
     )
 
 
@@ -142,8 +140,7 @@ def _notes(advice: Advice) -> Iterator[Notice]:
     for tried in advice.tried:
         if tried.failure:
             yield note(
-                f"{format_settings(tried.candidate.settings)} did not run: "
-                f"{shorten(clean(tried.failure), TEXT_LIMIT)}"
+                f"{format_settings(tried.candidate.settings)} did not run: {shorten_text(tried.failure)}"
             )
         elif tried.error > advice.tolerance and tried.outcome is ChangeVerdict.BETTER:
             yield note(

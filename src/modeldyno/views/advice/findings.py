@@ -10,12 +10,12 @@ from modeldyno.core.advice.bottleneck import Limit, bottleneck
 from modeldyno.core.advice.finding import Case
 from modeldyno.core.advice.rules import findings
 from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.report.blocks import Block, Notice, clean, note, shorten
+from modeldyno.core.report.blocks import Block, Notice, clean, note
 from modeldyno.core.spec.job import default_probes
 from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.rerun_command import advise_command_line, rerun_command_line
 from modeldyno.views.result.totals import is_inspection
-from modeldyno.views.text import TEXT_LIMIT
+from modeldyno.views.text import shorten_message, shorten_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -64,7 +64,7 @@ def bottleneck_notices(limit: Bottleneck | None) -> Iterator[Notice]:
     if limit is None:
         return
     share = "" if limit.share is None else f", {limit.share:.0%} of the time"
-    yield note(f"{LIMITS[limit.limit]}{share}: {shorten(clean(limit.seen), TEXT_LIMIT)}", code="limited by")
+    yield note(f"{LIMITS[limit.limit]}{share}: {shorten_text(limit.seen)}", code="limited by")
 
 
 def pointer(
@@ -87,7 +87,7 @@ def pointer(
     if tries:
         job = replace(result.job, config=_unusual_settings(result.job, knobs))
         command = advise_command_line(job, usual_backend)
-    text = f"{shorten(clean(names), TEXT_LIMIT)}; to {'try' if tries else 'see'} them:"
+    text = f"{shorten_text(names)}; to {'try' if tries else 'see'} them:"
     return note(text, code="findings", advice=clean(command))
 
 
@@ -124,9 +124,9 @@ def finding_notice(result: Result, item: Finding, knobs: Iterable[Knob] = ()) ->
     parts = (_sentence(item.seen), _sentence(item.why), describe_saving(item.saving))
     how = spell_for_command_line(item.do) if item.job is None else command_for_job(result, item.job, knobs)
     return note(
-        shorten(clean(spell_for_command_line(" ".join(filter(None, parts)))), TEXT_LIMIT),
+        shorten_message(" ".join(filter(None, parts))),
         code=item.code,
-        advice=shorten(clean(how), TEXT_LIMIT),
+        advice=shorten_text(how),
     )
 
 

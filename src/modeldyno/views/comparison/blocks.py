@@ -9,7 +9,7 @@ from modeldyno.core.comparison.build import unjudged
 from modeldyno.core.comparison.shared_inputs import FIRST_CALL, OWN_INPUTS, share_inputs
 from modeldyno.core.metrics.doubt import CODES
 from modeldyno.core.metrics.metric import METRICS
-from modeldyno.core.report.blocks import Block, Column, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Block, Column, Notice, Severity, Table, make_table, note, shorten
 from modeldyno.core.stats.units import FRACTION, format_quantity
 from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.comparison.causes import explain_cause
@@ -22,13 +22,21 @@ from modeldyno.views.comparison.changes import (
     undecided_notices,
 )
 from modeldyno.views.comparison.memory_diff import memory_blocks, memory_sentence, memory_table_and_curves
-from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, count, format_utc, short_model_names
+from modeldyno.views.text import (
+    TEXT_LIMIT,
+    count,
+    format_utc,
+    short_model_names,
+    shorten_message,
+    shorten_name,
+    shorten_text,
+)
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.comparison.comparison import Agreement, CandidateComparison, Comparison, SettingDiff
+    from modeldyno.core.comparison.comparison import Agreement, CandidateComparison, Comparison
     from modeldyno.core.result.result import Fact, Failure, Result
 
 _VALUE, _DOUBTS, _SETTINGS, _FAILURE = 26, 3, 14, 160
@@ -109,7 +117,7 @@ def _conclusion(comparison: Comparison, contrast: CandidateComparison, names: tu
     pair = comparison.baseline, contrast.candidate
     for result, name in zip(pair, names, strict=True):
         if result.failure:
-            message = shorten(clean(spell_for_command_line(result.failure.message)), _FAILURE).rstrip(".")
+            message = shorten_message(result.failure.message, _FAILURE).rstrip(".")
             advice = _failure_advice(result.failure, pair)
             how = f"; {advice}" if advice else ""
             return f"{name} failed in {result.failure.where}, so it is not judged: {message}{how}."
@@ -151,24 +159,23 @@ def _differences_table(
     yield Table(
         title="Other differences",
         columns=tuple(Column(title=title) for title in ("kind", "what", *names)),
-        rows=tuple((kind, *_fact_row(difference)) for kind, difference in rows_shown),
+        rows=tuple(
+            (kind, shorten_text(diff.name, _VALUE), _fact(diff.baseline), _fact(diff.candidate))
+            for kind, diff in rows_shown
+        ),
     )
     if more := len(rows) - len(rows_shown):
         differ = "differs; --all shows it" if more == 1 else "differ; --all shows them"
-        yield Notice(severity=Severity.NOTE, text=f"{count(more, 'more setting')} {differ}")
-
-
-def _fact_row(difference: SettingDiff) -> tuple[str, str, str]:
-    return shorten(clean(difference.name), _VALUE), _fact(difference.baseline), _fact(difference.candidate)
+        yield note(f"{count(more, 'more setting')} {differ}")
 
 
 def _fact(value: Fact | None) -> str:
-    return "—" if value is None else shorten(clean(str(value)), _VALUE)
+    return "—" if value is None else shorten_text(str(value), _VALUE)
 
 
 def _agreements(agreements: Sequence[Agreement]) -> Iterator[Notice]:
     for agreement in agreements:
-        name = shorten(clean(agreement.output), NAME_LIMIT)
+        name = shorten_name(agreement.output)
         if not agreement.largest:
             text = f"the output '{name}' is identical in both"
         else:
@@ -179,7 +186,7 @@ def _agreements(agreements: Sequence[Agreement]) -> Iterator[Notice]:
             text = (
                 f"the output '{name}' differs by at most {largest}{relative}, cosine {agreement.cosine:.6f}"
             )
-        yield Notice(severity=Severity.NOTE, text=text)
+        yield note(text)
 
 
 # --- doubts, and how it was run ----------------------------------------------------------------------
@@ -188,8 +195,8 @@ def _agreements(agreements: Sequence[Agreement]) -> Iterator[Notice]:
 def _failures(results: Sequence[Result], names: Sequence[str]) -> Iterator[Notice]:
     for result, name in zip(results, names, strict=True):
         for failure in result.failures[:1]:
-            text = shorten(clean(spell_for_command_line(failure.message)), TEXT_LIMIT)
-            code = f"{name}: {shorten(clean(failure.where), NAME_LIMIT)}"
+            text = shorten_message(failure.message)
+            code = f"{name}: {shorten_name(failure.where)}"
             advice = _failure_advice(failure, results)
             yield Notice(severity=Severity.FAILURE, code=code, text=text, advice=advice, log=failure.log)
 
@@ -221,34 +228,29 @@ def _how_run_table(comparison: Comparison, names: Sequence[str]) -> Table:
     rows = [
         (
             "baseline" if not place else "candidate",
-            ", ".join((f"{name}: {result.id}", _processes(result), format_utc(result.created))),
+            ", ".join(
+                (
+                    f"{name}: {result.id}",
+                    count(result.processes, "process", "processes"),
+                    format_utc(result.created),
+                )
+            ),
         )
         for place, (result, name) in enumerate(zip(comparison.results, names, strict=True))
     ]
-    if not _varies(comparison):
-        return Table(title="", columns=make_columns("", ""), rows=tuple(rows))
-    letters = " ".join(_letter(side) for side in comparison.sequence)
-    runs = _ORDERS.get(comparison.order, comparison.order) + (f": {letters}" if letters else "")
-    level = format_quantity(comparison.level, FRACTION, 3)
-    return Table(
-        title="",
-        columns=make_columns("", ""),
-        rows=(
-            *rows,
-            ("runs", shorten(runs, TEXT_LIMIT)),
-            ("intervals", f"{level}, simultaneous for all metrics of a candidate"),
-        ),
-    )
+    if _varies(comparison):
+        letters = " ".join(_letter(side) for side in comparison.sequence)
+        runs = _ORDERS.get(comparison.order, comparison.order) + (f": {letters}" if letters else "")
+        level = format_quantity(comparison.level, FRACTION, 3)
+        rows.append(("runs", shorten(runs, TEXT_LIMIT)))
+        rows.append(("intervals", f"{level}, simultaneous for all metrics of a candidate"))
+    return make_table("", ("", ""), rows)
 
 
 def _varies(comparison: Comparison) -> bool:
     """Whether anything compared is not an exact count; runs and intervals mean nothing for exact counts."""
     spans = (change.interval for contrast in comparison.contrasts for change in contrast.changes)
     return comparison.order != "stored" or any(span is not None and span.low < span.high for span in spans)
-
-
-def _processes(result: Result) -> str:
-    return count(result.processes, "process", "processes")
 
 
 def _letter(side: int) -> str:
@@ -270,11 +272,9 @@ def numbers(comparison: Comparison) -> Table:
         for contrast, name in zip(comparison.contrasts, names[1:], strict=True)
         for change in contrast.changes
     )  # fmt: skip
-    columns = make_columns(
-        "candidate", "metric", "unit", "verdict", "why",
-        "baseline>", "value>", "difference>", "low>", "high>", "smallest>",
-    )  # fmt: skip
-    return Table(title="", columns=columns, rows=rows)
+    titles = ("candidate", "metric", "unit", "verdict", "why",
+        "baseline>", "value>", "difference>", "low>", "high>", "smallest>")  # fmt: skip
+    return make_table("", titles, rows)
 
 
 def _exact_text(value: float | None) -> str:

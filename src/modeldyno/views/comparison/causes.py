@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.comparison.causes import PLACES
-from modeldyno.core.report.blocks import Block, Table, clean, make_columns, note, shorten
+from modeldyno.core.report.blocks import Block, clean, make_table, note
 from modeldyno.core.stats.units import format_quantity
-from modeldyno.views.text import count, keep_ending, share
+from modeldyno.views.text import count, keep_ending, share, shorten_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -62,11 +62,7 @@ def explain_cause(cause: Cause, *, everything: bool = False) -> Iterator[Block]:
     if not _have_shares(sizes, cause.total):
         titles, rows = titles[:-1], [cells[:-1] for cells in rows]
     change = f"{cause.query}, {_signed(cause.total, unit)},"
-    yield Table(
-        title=f"Where the change of {change} comes from, by {_part_noun(cause)}",
-        columns=make_columns(*titles),
-        rows=tuple(rows),
-    )
+    yield make_table(f"Where the change of {change} comes from, by {_part_noun(cause)}", titles, rows)
 
 
 def _have_shares(sizes: Sequence[float], total: float) -> bool:
@@ -124,7 +120,7 @@ def _largest_part_sentence(cause: Cause) -> str:
 
 def _part_name(part: CausePart) -> str:
     place = keep_ending(clean(part.scope), _WHERE) or "the model itself"
-    kind = shorten(clean(part.kind), _KIND)
+    kind = shorten_text(part.kind, _KIND)
     return f"{place} ({kind})" if kind and kind not in {"operator", "kernel", "stage"} else place
 
 

@@ -14,7 +14,17 @@ from modeldyno.core.comparison.comparison import (
 )
 from modeldyno.core.comparison.default_metrics import metric_family
 from modeldyno.core.metrics.metric import METRICS, Query
-from modeldyno.core.report.blocks import Block, Column, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import (
+    Block,
+    Column,
+    Notice,
+    Severity,
+    Table,
+    make_columns,
+    make_table,
+    note,
+    shorten,
+)
 from modeldyno.core.stats.units import (
     FARTHEST,
     NOT_BOUNDED,
@@ -25,7 +35,7 @@ from modeldyno.core.stats.units import (
     format_percent,
     format_quantity,
 )
-from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, interruption_prefix
+from modeldyno.views.text import TEXT_LIMIT, interruption_prefix, shorten_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -208,9 +218,9 @@ def change_tables(
     """Tabulate what has changed, and name the rest."""
     with_row = [change for change in contrast.changes if everything or _has_own_row(change, contrast)]
     if with_row:
-        titles = names if max(map(len, names)) <= _SIDE else ("baseline", "candidate")
-        columns = make_columns("metric", *(f"{name}>" for name in titles), "change", "verdict")
-        yield Table(title="What has changed", columns=columns, rows=tuple(map(_row, with_row)))
+        labels = names if max(map(len, names)) <= _SIDE else ("baseline", "candidate")
+        titles = ("metric", *(f"{label}>" for label in labels), "change", "verdict")
+        yield make_table("What has changed", titles, map(_row, with_row))
     if others := [change for change in contrast.changes if change not in with_row]:
         also = [
             f"{change.query} {format_relative_change(change)}" for change in others if _surely_changed(change)
@@ -229,7 +239,7 @@ def change_tables(
             f"unchanged: {', '.join(equal)}" if equal else "",
             f"undecided: {', '.join(undecided)}" if undecided else "",
         )
-        yield Notice(severity=Severity.NOTE, text=shorten("; ".join(filter(None, parts)), TEXT_LIMIT))
+        yield note(shorten("; ".join(filter(None, parts)), TEXT_LIMIT))
 
 
 _SIDE = 11
@@ -259,7 +269,7 @@ def _has_own_row(change: Change, contrast: CandidateComparison) -> bool:
 
 def _row(change: Change) -> tuple[str, ...]:
     return (
-        shorten(clean(str(change.query)), NAME_LIMIT),
+        shorten_name(str(change.query)),
         *figures(change),
         format_relative_change(change),
         str(change.outcome),

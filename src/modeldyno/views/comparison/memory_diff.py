@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Block, Notice, Table, clean, make_columns, note, shorten
+from modeldyno.core.report.blocks import Block, Notice, make_table, note
 from modeldyno.core.stats.units import BYTES, format_quantity
 from modeldyno.core.trace.memory_diff import memory_change
 from modeldyno.views.result.memory import curve, group_held, levels
-from modeldyno.views.text import NAME_LIMIT, count
+from modeldyno.views.text import count, shorten_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,10 +37,10 @@ def memory_table_and_curves(baseline: Result, candidate: Result, names: tuple[st
         RunFailed: one of the two holds no snapshot of memory.
     """
     total, groups = _groups(baseline, candidate)
-    yield Table(
-        title="Memory at the measured peak",
-        columns=make_columns("what", *(f"{name}>" for name in names), "change>"),
-        rows=tuple(map(_row, _rows_shown(total, groups))),
+    yield make_table(
+        "Memory at the measured peak",
+        ("what", *(f"{name}>" for name in names), "change>"),
+        map(_row, _rows_shown(total, groups)),
     )
     yield from _curve_notices(baseline, candidate, names)
 
@@ -52,7 +52,7 @@ def memory_sentence(baseline: Result, candidate: Result) -> str:
         RunFailed: one of the two holds no snapshot of memory.
     """
     total, groups = _groups(baseline, candidate)
-    name = shorten(clean(candidate.name), NAME_LIMIT) or "The model"
+    name = shorten_name(candidate.name) or "The model"
     _, before, after = total
     now, change = format_quantity(after, BYTES, 3), _growth(total)
     if not any(map(_growth, groups)):

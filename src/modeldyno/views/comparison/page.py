@@ -6,7 +6,6 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.report.blocks import Block, Heading, Notice, Severity
 from modeldyno.core.report.charts import AxisScale, Effect, Forest, Plot, Series
 from modeldyno.core.stats.units import FARTHEST, FRACTION, SECONDS
@@ -73,13 +72,14 @@ def forest_plot(contrast: CandidateComparison) -> Iterator[Forest]:
         Effect(
             name=str(change.query),
             value=change.difference,
-            low=_low(change),
-            high=_high(change),
+            low=low,
+            high=high,
             smallest=change.smallest,
             outcome=str(change.outcome),
         )
         for change in contrast.changes
         if change.difference is not None and not _is_equal(change)
+        for low, high in [_ends(change)]
     )
     equal = [str(change.query) for change in contrast.changes if _is_equal(change)]
     if effects:
@@ -97,25 +97,20 @@ def _is_equal(change: Change) -> bool:
     return change.difference == 0.0 and (span is None or span.low == span.high)
 
 
-def _low(change: Change) -> float:
-    """Return the lower end of the interval; an extreme one, which would squeeze the others, as open."""
+def _ends(change: Change) -> tuple[float, float]:
+    """Return the ends of the interval; an extreme one, which would squeeze the others, as open."""
     span = change.interval
-    return -inf if span is None or 1 + span.low < 1 / FARTHEST else span.low
-
-
-def _high(change: Change) -> float:
-    span = change.interval
-    return inf if span is None or 1 + span.high > FARTHEST else span.high
+    if span is None:
+        return -inf, inf
+    return -inf if 1 + span.low < 1 / FARTHEST else span.low, inf if 1 + span.high > FARTHEST else span.high
 
 
 def latency_cdf(results: Sequence[Result], names: Sequence[str]) -> Iterator[Plot]:
     """Draw the cumulative latency distribution, a line for each Result."""
     distributions = [
-        (name, measurement.value)
+        (name, times)
         for result, name in zip(results[:_SIDES], names, strict=False)
-        if (measurement := result.find("latency")) is not None
-        and isinstance(measurement.value, Distribution)
-        and len(measurement.value) >= _FEWEST
+        if (times := result.distribution("latency")) is not None and len(times) >= _FEWEST
     ]
     if len(distributions) < 2:  # noqa: PLR2004 - one side is no comparison
         return

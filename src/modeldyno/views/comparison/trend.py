@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.comparison.trend import FEWEST_FOR_A_STEP
-from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, make_table, note, shorten
 from modeldyno.core.report.charts import AxisScale, Plot, ReferenceLine, Series
 from modeldyno.core.stats.units import format_quantity
-from modeldyno.views.text import NAME_LIMIT, TEXT_LIMIT, count, exact_text, format_utc, join_nonempty
+from modeldyno.views.text import (
+    count,
+    draw_bars,
+    exact_text,
+    format_utc,
+    join_nonempty,
+    shorten_name,
+    shorten_text,
+)
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
@@ -22,7 +30,6 @@ if TYPE_CHECKING:
 
 WIDTH = 60
 """Width of the sparkline in characters."""
-_BARS = "▁▂▃▄▅▆▇█"
 _MARKS = 6
 _SHOWN = {ChangeVerdict.WORSE: Severity.BROKEN, ChangeVerdict.BETTER: Severity.HELD}
 
@@ -31,14 +38,14 @@ def blocks(history: Trend, options: ViewOptions = PLAIN) -> Iterator[Block]:
     """Lay out a history; no option applies."""
     del options
     yield Notice(severity=Severity.VERDICT, text=headline(history))
-    yield Notice(severity=Severity.NOTE, code="trend", text=_sparkline_text(history))
+    yield note(_sparkline_text(history), code="trend")
     if len(history.levels) > 1:
         yield _levels(history)
     for step in history.steps:
         yield _step(history, step)
     yield from _outlier_notice(history)
     yield from _other_marks(history)
-    yield Notice(severity=Severity.NOTE, code="history", text=_basis(history))
+    yield note(_basis(history), code="history")
 
 
 def page(history: Trend, options: ViewOptions = PLAIN) -> Iterator[Block]:
@@ -58,7 +65,7 @@ def page(history: Trend, options: ViewOptions = PLAIN) -> Iterator[Block]:
 
 def headline(history: Trend) -> str:
     """Describe the current state of the history in one sentence."""
-    name, now = shorten(clean(history.name), NAME_LIMIT), _value(history, history.levels[-1].value)
+    name, now = shorten_name(history.name), _value(history, history.levels[-1].value)
     if len(history.readings) < FEWEST_FOR_A_STEP:
         results = count(len(history.readings), "result")
         return f"{name}: {history.query} is {now}; only {results}, and a step needs at least six."
@@ -85,7 +92,7 @@ def picture(history: Trend) -> Plot:
     ends = [_interval_ends(reading) for reading in history.readings]
     marks = [mark for mark in history.marks if mark.environment]
     return Plot(
-        title=f"{history.query} of {shorten(clean(history.name), NAME_LIMIT)}",
+        title=f"{history.query} of {shorten_name(history.name)}",
         x=AxisScale(label="result, oldest first"),
         y=AxisScale(label=str(history.query), unit=unit),
         series=(
@@ -107,7 +114,11 @@ def picture(history: Trend) -> Plot:
         ),
         rules=(
             *(
-                ReferenceLine(name=shorten(_what_changed(mark), 40), at=mark.at + 0.5, vertical=True)
+                ReferenceLine(
+                    name=shorten(join_nonempty("the model" if mark.model else "", _environment(mark)), 40),
+                    at=mark.at + 0.5,
+                    vertical=True,
+                )
                 for mark in marks
             ),
             *(
@@ -140,7 +151,7 @@ def _readings(history: Trend) -> Table:
         for place, reading in reversed(tuple(enumerate(history.readings)))
     )
     titles = ("measured", "result", f"{history.query}>", "deviation>", "model")
-    return Table(title="", columns=make_columns(*titles), rows=rows)
+    return make_table("", titles, rows)
 
 
 def numbers(history: Trend) -> Table:
@@ -156,7 +167,7 @@ def numbers(history: Trend) -> Table:
         for reading in history.readings
     )
     titles = ("created", "result", f"{history.query}>", "low>", "high>", "digest")
-    return Table(title="History", columns=make_columns(*titles), rows=rows)
+    return make_table("History", titles, rows)
 
 
 # --- sparkline and levels --------------------------------------------------------------------------
@@ -173,18 +184,16 @@ def sparkline(values: Sequence[float], width: int) -> str:
     n = min(width, len(values))
     parts = [values[i * len(values) // n : (i + 1) * len(values) // n] for i in range(n)]
     heights = [median(part) for part in parts]
-    low, high = min(heights), max(heights)
-    span = high - low or 1.0
-    return "".join(_BARS[min(len(_BARS) - 1, int((h - low) / span * len(_BARS)))] for h in heights)
+    return draw_bars(heights, min(heights), max(heights))
 
 
 def _levels(history: Trend) -> Table:
     steps = {step.at: step for step in history.steps}
     titles = ("since", "result", "results>", f"{history.query}>", "change>", "95 % interval>", "")
-    return Table(
-        title="Levels",
-        columns=make_columns(*titles),
-        rows=tuple(
+    return make_table(
+        "Levels",
+        titles,
+        (
             (
                 history.readings[level.first].created[:10],
                 history.readings[level.first].result[:6],
@@ -221,14 +230,10 @@ def _cause(step: LevelStep) -> str:
     return "when the model changed"
 
 
-def _what_changed(mark: HistoryMark) -> str:
-    return join_nonempty("the model" if mark.model else "", _environment(mark))
-
-
 def _environment(mark: HistoryMark) -> str:
     names = [_fact(difference) for difference in (*mark.hardware, *mark.software)]
     more = f" and {len(names) - _MARKS} more" if len(names) > _MARKS else ""
-    return shorten(clean(", ".join(names[:_MARKS]) + more), TEXT_LIMIT)
+    return shorten_text(", ".join(names[:_MARKS]) + more)
 
 
 def _fact(difference: SettingDiff) -> str:
@@ -257,7 +262,7 @@ def _other_marks(history: Trend) -> Iterator[Notice]:
     unexplained = [mark for mark in history.marks if mark.environment and mark.at not in explained]
     for mark in unexplained[-_MARKS:]:
         text = f"{_when(history, mark.at)}: {_environment(mark)}; no step in the metric"
-        yield Notice(severity=Severity.NOTE, code="environment", text=text)
+        yield note(text, code="environment")
 
 
 def _basis(history: Trend) -> str:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno.core.agreement.rule import Sameness
-from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, make_table
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
-from modeldyno.views.text import NAME_LIMIT, count
+from modeldyno.views.text import count, shorten_name
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
@@ -17,15 +17,6 @@ if TYPE_CHECKING:
 
     from modeldyno.core.agreement.agreement import ModelAgreement
     from modeldyno.core.agreement.conversion import Conversion, Converted
-
-_COLUMNS = make_columns("form", "verdict", "error>", "allowed>", "size>", "time>", "file")
-_NUMBERS = make_columns(
-    "form", "output", "verdict", "largest>", "relative>", "error>", "bound>", "floor>", "cosine>", "same>",
-    "of>", "low>", "size>", "seconds>",
-)  # fmt: skip
-_DETAILS = make_columns(
-    "output", "verdict", "largest>", "worst>", "allowed>", "floor>", "cosine>", "same top>"
-)
 
 
 def headline(conversion: Conversion) -> str:
@@ -50,14 +41,15 @@ def brief(conversion: Conversion) -> str:
 
 def title(conversion: Conversion) -> str:
     """Return the name of the model."""
-    return shorten(clean(conversion.name), NAME_LIMIT)
+    return shorten_name(conversion.name)
 
 
 def blocks(conversion: Conversion, options: ViewOptions = PLAIN) -> Iterator[Block]:
     """Lay out a conversion; `verbose` adds every output of every form."""
     yield Notice(severity=Severity.VERDICT, text=headline(conversion))
     folder = _folder(conversion)
-    yield Table(title="", columns=_COLUMNS, rows=tuple(_row(made, folder) for made in conversion.converted))
+    titles = ("form", "verdict", "error>", "allowed>", "size>", "time>", "file")
+    yield make_table("", titles, (_row(made, folder) for made in conversion.converted))
     for made in conversion.converted:
         if made.failure is not None:
             yield Notice(
@@ -112,7 +104,11 @@ def numbers(conversion: Conversion) -> Table:
             rows.append((*texts, *("" if value is None else repr(value) for value in values)))
         if made.agreement is None:
             rows.append((made.recipe, "", made.verdict, *[""] * 9, repr(made.size), repr(made.seconds)))
-    return Table(title="Numbers", columns=_NUMBERS, rows=tuple(rows))
+    titles = (
+        "form", "output", "verdict", "largest>", "relative>", "error>", "bound>", "floor>", "cosine>",
+        "same>", "of>", "low>", "size>", "seconds>",
+    )  # fmt: skip
+    return make_table("Numbers", titles, rows)
 
 
 def _row(made: Converted, folder: str) -> tuple[str, ...]:
@@ -172,14 +168,12 @@ def _details(conversion: Conversion) -> Iterator[Table]:
             (
                 figures.output,
                 str(figures.verdict),
-                _error(figures.largest),
-                _error(figures.error),
-                _error(figures.bound),
-                _error(figures.floor),
+                *map(_error, (figures.largest, figures.error, figures.bound, figures.floor)),
                 "" if figures.cosine is None else f"{figures.cosine:.6f}",
                 "" if figures.top is None else f"{figures.top.same} of {figures.top.of}",
             )
             for figures in made.agreement.outputs
         )
         title = f"{made.recipe}, by {made.converter}" if made.converter else made.recipe
-        yield Table(title=title, columns=_DETAILS, rows=rows)
+        titles = ("output", "verdict", "largest>", "worst>", "allowed>", "floor>", "cosine>", "same top>")
+        yield make_table(title, titles, rows)

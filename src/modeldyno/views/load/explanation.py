@@ -18,11 +18,11 @@ from modeldyno.core.load.explanation import (
 from modeldyno.core.load.request_stages import STAGE_TIME, UNTRACED
 from modeldyno.core.load.time_estimate import measured_time
 from modeldyno.core.metrics.doubt import noteworthy_doubts
-from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, make_table, note
 from modeldyno.core.report.charts import AxisScale, Waterfall, WaterfallStep
 from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.option_spelling import spell_for_command_line
-from modeldyno.views.text import NAME_LIMIT, count, estimate, estimate_near_zero, share
+from modeldyno.views.text import count, estimate, estimate_near_zero, share, shorten_name
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _TAIL = "p99"
 
 def title(explanation: Explanation) -> str:
     """Return the name of the model."""
-    return shorten(clean(explanation.name), NAME_LIMIT)
+    return shorten_name(explanation.name)
 
 
 def headline(explanation: Explanation) -> str:
@@ -159,10 +159,7 @@ def _waterfalls(explanation: Explanation) -> Iterator[Waterfall]:
 def _steps(levels: Sequence[LevelHops]) -> Iterator[WaterfallStep]:
     for level in levels:
         yield from (_step(hop) for hop in level.hops)
-        low, high = _ends(level.whole)
-        yield WaterfallStep(
-            name=_LEVEL_NAMES[level.level], size=level.whole.seconds, low=low, high=high, is_sum=True
-        )
+        yield _sum_step(_LEVEL_NAMES[level.level], level.whole)
 
 
 _LEVEL_NAMES = {
@@ -178,17 +175,18 @@ def _step(hop: Hop) -> WaterfallStep:
     return WaterfallStep(name=hop.label, size=size, low=low, high=high, is_rest=hop.name is HopName.REST)
 
 
+def _sum_step(name: str, time: TimeEstimate) -> WaterfallStep:
+    low, high = _ends(time)
+    return WaterfallStep(name=name, size=time.seconds, low=low, high=high, is_sum=True)
+
+
 def _ends(time: TimeEstimate) -> tuple[float | None, float | None]:
     return (None, None) if time.interval is None else (time.interval.low, time.interval.high)
 
 
 def _change_waterfall(before: Sequence[LevelHops], now: Sequence[LevelHops]) -> Waterfall:
-    first, last = before[-1].whole, now[-1].whole
-    begin, end = (
-        WaterfallStep(name=name, size=time.seconds, low=_ends(time)[0], high=_ends(time)[1], is_sum=True)
-        for name, time in (("= baseline", first), ("= now", last))
-    )
     changes = [_step(hop) for hop in hop_changes(tuple(before), tuple(now))]
+    begin, end = _sum_step("= baseline", before[-1].whole), _sum_step("= now", now[-1].whole)
     return Waterfall(
         title="What changed from the baseline",
         scale=AxisScale(label="time", unit=SECONDS),
@@ -208,7 +206,7 @@ def _notices(explanation: Explanation, *, verbose: bool) -> Iterator[Notice]:
     yield from _tail_notices(explanation)
     for name, reason in explanation.missing.items():
         text = spell_for_command_line(f"{reason.rstrip('.')}.")
-        yield Notice(severity=Severity.NOTE, code=_MISSING_NAMES.get(name, name), text=text)
+        yield note(text, code=_MISSING_NAMES.get(name, name))
     own = tuple(explanation_doubts(explanation.levels))
     for doubt in own:
         yield Notice(
@@ -244,7 +242,7 @@ def _sum_notices(explanation: Explanation) -> Iterator[Notice]:
     text = f"the rests are {share(unexplained, 1)} of the whole"
     if noise:
         text += f"; within its interval 0: {', '.join(noise)}"
-    yield Notice(severity=Severity.NOTE, code="sum", text=f"{text}.")
+    yield note(f"{text}.", code="sum")
 
 
 def _trace_notices(explanation: Explanation) -> Iterator[Notice]:
@@ -262,7 +260,7 @@ def _trace_notices(explanation: Explanation) -> Iterator[Notice]:
     ]
     if parts:
         text = f"requests that the server stamped took {', '.join(parts)} than all, taken off in proportion."
-        yield Notice(severity=Severity.NOTE, code="time stamps", text=text)
+        yield note(text, code="time stamps")
 
 
 _NANO = 1e-9
@@ -293,7 +291,7 @@ def _tail_notices(explanation: Explanation) -> Iterator[Notice]:
             f"wait for the client by {format_quantity(now.waited - before.waited, SECONDS, 2)}, the time at "
             f"the server by {format_quantity(now.served - before.served, SECONDS, 2)}{means}"
         )
-    yield Notice(severity=Severity.NOTE, code="slowest requests", text=f"{text}.")
+    yield note(f"{text}.", code="slowest requests")
 
 
 def _basis(explanation: Explanation, *, verbose: bool) -> Iterator[Notice]:
@@ -304,9 +302,9 @@ def _basis(explanation: Explanation, *, verbose: bool) -> Iterator[Notice]:
             continue
         at = "" if result.job.load is None else f" at {result.job.load}"
         rounds = count(max(1, result.processes), "round")
-        described.append(f"{name} on {shorten(clean(result.job.backend), NAME_LIMIT)}{at} ({rounds})")
+        described.append(f"{name} on {shorten_name(result.job.backend)}{at} ({rounds})")
     if described:
-        yield Notice(severity=Severity.NOTE, code="measured", text=f"{'; '.join(described)}.")
+        yield note(f"{'; '.join(described)}.", code="measured")
 
 
 # --- tables ------------------------------------------------------------------------------------------
@@ -314,7 +312,7 @@ def _basis(explanation: Explanation, *, verbose: bool) -> Iterator[Notice]:
 
 def _how_table(explanation: Explanation) -> Table:
     rows = [(hop.label, hop.how) for hop in explanation.hops]
-    return Table(title="", columns=make_columns("hop", "how"), rows=tuple(rows))
+    return make_table("", ("hop", "how"), rows)
 
 
 def _texts(time: TimeEstimate) -> tuple[str, str]:
@@ -332,17 +330,16 @@ def _both_table(explanation: Explanation) -> Table:
     rows = tuple(
         (
             change.label,
-            *(_size_or_unknown(group.get((change.level, change.name))) for group in (before, now)),
+            *(
+                "unknown" if hop is None or hop.time is None else _texts(hop.time)[0]
+                for hop in (group.get((change.level, change.name)) for group in (before, now))
+            ),
             *(("unknown", "") if change.time is None else _texts(change.time)),
         )
         for change in changes
     )
-    columns = make_columns("hop", "before>", "now>", "change>", "95 % interval")
-    return Table(title="", columns=columns, rows=rows)
-
-
-def _size_or_unknown(hop: Hop | None) -> str:
-    return "unknown" if hop is None or hop.time is None else _texts(hop.time)[0]
+    titles = ("hop", "before>", "now>", "change>", "95 % interval")
+    return make_table("", titles, rows)
 
 
 def numbers(explanation: Explanation) -> Table:
@@ -353,8 +350,8 @@ def numbers(explanation: Explanation) -> Table:
         rows.append((str(level.level), "whole", *_raw(level.whole)))
     for hop in hop_changes(explanation.levels_before, explanation.levels) if explanation.baseline else ():
         rows.append((str(hop.level), f"change of {hop.name}", *_raw(hop.time)))
-    columns = make_columns("level", "hop", "seconds>", "low>", "high>")
-    return Table(title="Hops", columns=columns, rows=tuple(rows))
+    titles = ("level", "hop", "seconds>", "low>", "high>")
+    return make_table("Hops", titles, rows)
 
 
 def _raw(time: TimeEstimate | None) -> tuple[str, str, str]:

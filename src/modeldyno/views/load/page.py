@@ -11,23 +11,13 @@ from modeldyno.core.load.latency_breakdown import STAGES
 from modeldyno.core.load.sla_fit import judge_loads, limits_load
 from modeldyno.core.metrics.constraints import Answer, Verdict, worst_verdict
 from modeldyno.core.metrics.measurement import CLIENT_LIMITED, INTERRUPTED, SATURATED
-from modeldyno.core.report.blocks import (
-    Block,
-    Heading,
-    Notice,
-    Severity,
-    Table,
-    clean,
-    make_columns,
-    note,
-    shorten,
-)
+from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, make_table, note
 from modeldyno.core.report.charts import AxisScale, Plot, ReferenceLine, Series, Stack
 from modeldyno.core.stats.units import RATE as PER_SECOND
 from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.views.result.charts import draw_request_stages
 from modeldyno.views.result.served import STAGE_NAMES
-from modeldyno.views.text import TEXT_LIMIT, count, estimate, exact_text, join_nonempty
+from modeldyno.views.text import count, estimate, exact_text, join_nonempty, shorten_text
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
@@ -101,18 +91,12 @@ def _spans_orders(lines: Iterable[Series]) -> bool:
 
 
 def _line(rungs: Sequence[LoadPoint], name: str, metric: str, statistic: str | None) -> Series:
-    points = [
+    points = (
         (rung.load, answer.value, *_ends(answer))
         for rung in rungs
         if (answer := rung.find(metric, statistic)) is not None and answer.value is not None
-    ]
-    return Series(
-        name=name,
-        x=tuple(load for load, *_ in points),
-        y=tuple(value for _, value, *_ in points),
-        low=tuple(low for *_, low, _ in points),
-        high=tuple(high for *_, high in points),
     )
+    return Series.through(name, points, ("x", "y", "low", "high"))
 
 
 def _ends(answer: Answer) -> tuple[float, float]:
@@ -154,10 +138,10 @@ def headline(document: LoadCurve | Capacity) -> str:
 
 def numbers(document: LoadCurve | Capacity) -> Table:
     """Tabulate every number of every load, in base units and unrounded."""
-    return Table(
-        title="Loads",
-        columns=make_columns(f"{document.knob}>", "query", "value>", "low>", "high>", "failure"),
-        rows=tuple(row for rung in document.rungs for row in _rows(rung)),
+    return make_table(
+        "Loads",
+        (f"{document.knob}>", "query", "value>", "low>", "high>", "failure"),
+        (row for rung in document.rungs for row in _rows(rung)),
     )
 
 
@@ -190,12 +174,10 @@ def load_curve_blocks(curve: LoadCurve) -> Iterator[Block]:
     rungs = curve.by_load
     marks = _marks(curve)
     bounded = any(rung.judgements for rung in rungs)
-    yield Table(
-        title="Throughput and latency under each load; ± is half of the 95 % interval",
-        columns=make_columns(
-            _unit(curve.knob), "requests/s>", "p50>", "p95>", "p99>", *(["bounds"] if bounded else []), ""
-        ),
-        rows=tuple(
+    yield make_table(
+        "Throughput and latency under each load; ± is half of the 95 % interval",
+        (_unit(curve.knob), "requests/s>", "p50>", "p95>", "p99>", *(["bounds"] if bounded else []), ""),
+        (
             (
                 _load(rung.load),
                 _cell(rung.find("request_rate")),
@@ -251,13 +233,12 @@ def _breakdown_table(curve: LoadCurve, rungs: Sequence[LoadPoint]) -> Iterator[T
         "client CPU": ("client_cpu", None),
         "CO2e/1,000": ("carbon", None),
     }
-    cells = {title: [_plain(rung.find(*query)) for rung in rungs] for title, query in queries.items()}
-    columns = {title: column for title, column in cells.items() if set(column) != {_NONE}}
-    if columns:
-        yield Table(
-            title="Where the time goes; queue and compute are means reported by the server",
-            columns=make_columns(_unit(curve.knob), *(f"{title}>" for title in columns)),
-            rows=tuple(zip((_load(rung.load) for rung in rungs), *columns.values(), strict=True)),
+    rows = [(_load(rung.load), *(_plain(rung.find(*query)) for query in queries.values())) for rung in rungs]
+    if not rows or any(set(cells) != {_NONE} for _, *cells in rows):
+        yield make_table(
+            "Where the time goes; queue and compute are means reported by the server",
+            (_unit(curve.knob), *(f"{title}>{'?' if rows else ''}" for title in queries)),
+            rows,
         )
 
 
@@ -305,7 +286,7 @@ def describe_capacity(capacity: Capacity) -> str:
 def _broken_bound(capacity: Capacity) -> str:
     if not capacity.broke:
         rung = next(rung for rung in capacity.rungs if rung.load == capacity.failed)
-        return f"it ({shorten(clean(rung.failure), TEXT_LIMIT) or SATURATED})"
+        return f"it ({shorten_text(rung.failure) or SATURATED})"
     first = capacity.broke[0]
     share = relative_excess(first)
     value = _plain(first.answer)
@@ -371,18 +352,19 @@ def _measurements(capacity: Capacity) -> Table:
             f"{number}",
             _load(rung.load),
             "" if rung.care == 1 else f"{rung.care:.3g}x",
-            *(_cell(_judged(rung, bound)) for bound in limits_shown),
+            *(_cell(answers.get(bound)) for bound in limits_shown),
             _cell(rung.find("request_rate")),
             str(verdicts[rung.load]),
             marks.get(rung.load, ""),
         )
         for number, rung in enumerate(capacity.rungs, 1)
+        for answers in [{j.constraint: j.answer for j in rung.judgements}]
     )
     titles = (f"{bound.query}>" for bound in limits_shown)
-    return Table(
-        title=f"The search for {_bounds(capacity.search)}; ± is half of the 95 % interval",
-        columns=make_columns(">", _unit(capacity.search.knob), "longer>", *titles, "requests/s>", "", ""),
-        rows=rows,
+    return make_table(
+        f"The search for {_bounds(capacity.search)}; ± is half of the 95 % interval",
+        (">", _unit(capacity.search.knob), "longer>", *titles, "requests/s>", "", ""),
+        rows,
     )
 
 
@@ -408,10 +390,6 @@ def _end_reason(capacity: Capacity) -> str:
     return f"ended after {measurements}: {why}"
 
 
-def _judged(rung: LoadPoint, bound: Constraint) -> Answer | None:
-    return next((j.answer for j in rung.judgements if j.constraint == bound), None)
-
-
 def _limits(spec: CapacitySearch) -> list[Constraint]:
     return [bound for bound in spec.bounds if limits_load(bound)]
 
@@ -426,7 +404,7 @@ def _bounds(spec: CapacitySearch) -> str:
 def _failures(rungs: Sequence[LoadPoint]) -> Iterator[Notice]:
     for rung in rungs:
         if rung.failure:
-            text = f"under {_load(rung.load)}: {shorten(clean(rung.failure), TEXT_LIMIT)}"
+            text = f"under {_load(rung.load)}: {shorten_text(rung.failure)}"
             yield Notice(severity=Severity.FAILURE, text=text)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.load.reconciliation import NEAREST
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, make_columns, note
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, make_table, note
 from modeldyno.core.stats.units import SECONDS, format_quantity
 
 if TYPE_CHECKING:
@@ -48,16 +48,15 @@ def blocks(report: Reconciliation) -> Iterator[Block]:
 
 def _table(tool: str, rows: Sequence[DifferenceRow]) -> Table:
     first = rows[0]
-    parts = {title: name for title, name in _PARTS.items() if any(getattr(r, name) is not None for r in rows)}
     ours = f"against {first.compared}" if first.compared != first.metric else "against ours"
-    return Table(
-        title=f"{first.metric} of {tool}, {ours}",
-        columns=make_columns("", f"{tool}>", *(f"{title}>" for title in parts), "here>", ""),
-        rows=tuple(
+    return make_table(
+        f"{first.metric} of {tool}, {ours}",
+        ("", f"{tool}>", *(f"{title}>?" for title in _PARTS), "here>", ""),
+        (
             (
                 row.statistic,
                 format_quantity(row.theirs, SECONDS, 3),
-                *(_format_difference(getattr(row, name), row.theirs) for name in parts.values()),
+                *(_format_difference(getattr(row, name), row.theirs) for name in _PARTS.values()),
                 format_quantity(row.ours, SECONDS, 3),
                 {True: "chance", False: "differs", None: ""}[row.is_noise],
             )

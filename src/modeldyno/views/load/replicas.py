@@ -6,7 +6,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from modeldyno.core.load.replicas_and_cost import running_cost
-from modeldyno.core.report.blocks import Block, Notice, Severity, Table, make_columns, note
+from modeldyno.core.report.blocks import Block, Notice, Severity, make_table, note
 from modeldyno.core.stats.units import RATE, format_quantity
 from modeldyno.views.text import count, estimate
 
@@ -22,10 +22,10 @@ def costs(costs: Sequence[Cost], price: Price) -> Iterator[Block]:
     if not costs:
         yield note("no rate was measured, so the cost is unknown", code="cost")
         return
-    yield Table(
-        title=f"Cost at {money(price.per_hour, price)} per hour for a replica that is always busy",
-        columns=make_columns("of", "cost>", "95 % interval>", "rate>"),
-        rows=tuple(
+    yield make_table(
+        f"Cost at {money(price.per_hour, price)} per hour for a replica that is always busy",
+        ("of", "cost>", "95 % interval>", "rate>"),
+        (
             (
                 cost.of,
                 money(cost.amount, price),

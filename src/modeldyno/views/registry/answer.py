@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from modeldyno.core.registry.answer import AnswerState
-from modeldyno.core.report.blocks import Notice, Severity, Table, make_columns, shorten
+from modeldyno.core.report.blocks import Notice, Severity, Table, make_table, shorten
 from modeldyno.core.stats.units import RATE, format_quantity
 from modeldyno.views.text import count, format_rough_duration
 
@@ -39,7 +39,8 @@ def blocks(answer: RegistryAnswer, *, ranked: bool = False) -> Iterator[Block]:
     if answer.best is not None and ranked:
         yield ranking(answer)
     elif answer.others:
-        yield _ranking(answer)
+        rows = (_ranked(answer, candidate) for candidate in answer.others)
+        yield make_table("", ("also holds", *_RANKED), rows)
     if answer.fell_out or answer.unusable:
         yield _fell_out(answer)
 
@@ -107,16 +108,11 @@ def ranking(answer: RegistryAnswer) -> Table:
         (str(place), *_ranked(answer, candidate), _certainty(candidate.certainty))
         for place, candidate in enumerate((*best, *answer.others), 1)
     )
-    columns = make_columns("rank>", "what holds", *_RANKED, "certainty>")
-    return Table(title="What holds, the best first", columns=columns, rows=rows)
+    titles = ("rank>", "what holds", *_RANKED, "certainty>")
+    return make_table("What holds, the best first", titles, rows)
 
 
 _RANKED = ("rate>", "replicas>", "per hour>")
-
-
-def _ranking(answer: RegistryAnswer) -> Table:
-    rows = tuple(_ranked(answer, candidate) for candidate in answer.others)
-    return Table(title="", columns=make_columns("also holds", *_RANKED), rows=rows)
 
 
 def _ranked(answer: RegistryAnswer, candidate: AnswerCandidate) -> tuple[str, ...]:
@@ -134,4 +130,4 @@ def _fell_out(answer: RegistryAnswer) -> Table:
     rows += [(f"{v.model}/{v.number} as {v.recipe}", shorten(v.sentence, _OUT)) for v in answer.unusable]
     if len(answer.fell_out) > len(listed):
         rows.append((f"and {len(answer.fell_out) - len(listed)} more", ""))
-    return Table(title="", columns=make_columns("fell out", "because"), rows=tuple(rows))
+    return make_table("", ("fell out", "because"), rows)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.registry.records import FigureState, TaskState
-from modeldyno.core.report.blocks import Table, make_columns, shorten
+from modeldyno.core.report.blocks import Table, drop_empty_columns, make_table, shorten
+from modeldyno.core.report.charts import AxisScale, Plot, Series
 from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
-from modeldyno.views.lists import drop_empty_columns
-from modeldyno.views.text import format_rough_duration, format_utc
+from modeldyno.views.text import format_known, format_rough_duration, format_utc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from modeldyno.core.registry.overview import VersionSpeed
+    from modeldyno.core.registry.overview import SpeedRow, VersionSpeed
     from modeldyno.core.registry.policy import Policy
     from modeldyno.core.registry.records import (
         AliasMove,
@@ -89,8 +89,7 @@ def _speed(speed: VersionSpeed, targets: Mapping[str, HardwareTarget]) -> tuple[
     target = targets[speed.target].name if speed.target in targets else speed.target
     if speed.state is not FigureState.FRESH:
         return target, str(speed.state), "", ""
-    p50 = "not certified" if speed.p50 is None else format_quantity(speed.p50, SECONDS, 3)
-    p99 = "not certified" if speed.p99 is None else format_quantity(speed.p99, SECONDS, 3)
+    p50, p99 = (format_known(value, SECONDS, unknown="not certified") for value in (speed.p50, speed.p99))
     return target, p50, p99, format_quantity(speed.rate, RATE, 3) if speed.rate else ""
 
 
@@ -194,8 +193,8 @@ def _note(task: Task) -> str:
     return shorten(task.why, _WHY)
 
 
-def _table(title: str, titles: Sequence[str], rows: tuple[tuple[str, ...], ...]) -> Table:
-    return drop_empty_columns(Table(title=title, columns=make_columns(*titles), rows=rows))
+def _table(title: str, titles: Sequence[str], rows: Iterable[tuple[str, ...]]) -> Table:
+    return drop_empty_columns(make_table(title, titles, rows))
 
 
 def policy(stored: Policy) -> Table:
@@ -211,4 +210,96 @@ def policy(stored: Policy) -> Table:
         ("a figure is stale after", f"{stored.max_age / 86400:g} days"),
         ("measure at", ", ".join(map(str, stored.windows)) or "any time"),
     )
-    return Table(title=f"Policy {stored.name}", columns=make_columns("", ""), rows=rows)
+    return make_table(f"Policy {stored.name}", ("", ""), rows)
+
+
+# --- how fast models are --------------------------------------------------------------------------
+
+
+def speeds(rows: Sequence[SpeedRow], title: str = "") -> Table:
+    """List versions on targets: the lowest latency, the highest rate, and what gives them."""
+    titles = (
+        "version", "target", "p50>", "p99>", "lowest latency as", "rate>", "highest rate as", "bounds?",
+        "state",
+    )  # fmt: skip
+    return make_table(title, titles, map(_speed_row, rows))
+
+
+def _speed_row(row: SpeedRow) -> tuple[str, ...]:
+    texts = _speed_texts(row)
+    return (
+        f"{row.model}/{row.number}",
+        row.target.name,
+        texts["p50"],
+        texts["p99"],
+        f"{row.figure.recipe}, {row.figure.measure.label}",
+        texts["rate"],
+        f"{row.most.recipe}, {row.most.measure.label}" if row.rate else "",
+        str(row.speed.bounds or ""),
+        str(row.figure.state),
+    )
+
+
+SHOWN = ("p50", "p99", "rate")
+"""What a matrix can show of each target."""
+
+
+def _speed_texts(row: SpeedRow) -> dict[str, str]:
+    """Format what a matrix can show of a target."""
+    p50 = format_known(row.speed.p50, SECONDS, unknown="")
+    p99 = format_known(row.speed.p99, SECONDS, unknown="not certified" if p50 else "")
+    return {"p50": p50, "p99": p99, "rate": format_quantity(row.rate, RATE, 3) if row.rate else ""}
+
+
+def by_target(rows: Sequence[SpeedRow], figures: Sequence[str], title: str) -> Table:
+    """List models, and beside each how fast its newest version is on each target.
+
+    Args:
+        rows: the newest version of each model on each target.
+        figures: what is shown of each of them, of `SHOWN`.
+        title: of the table.
+    """
+    targets = {row.target.id: row.target.name for row in rows}
+    row_by_place = {(row.model, row.target.id): row for row in rows}
+
+    def cells(model: str) -> Iterator[str]:
+        yield model
+        for target in targets:
+            row = row_by_place.get((model, target))
+            texts = {} if row is None else _speed_texts(row)
+            yield from (texts.get(name, "") for name in figures)
+            yield "" if row is None else str(row.speed.bounds or row.figure.state)
+
+    marked = (*(f"{name}>" for name in figures), "state")
+    titles = (f"{target}: {name}" for target in targets.values() for name in marked)
+    return make_table(title, ("model", *titles), map(cells, dict.fromkeys(row.model for row in rows)))
+
+
+def over_versions(rows: Sequence[SpeedRow]) -> Plot | None:
+    """Draw the lowest median latency over the versions, a line for each target; None for a single version."""
+    timed = [row for row in rows if row.speed.p50 is not None]
+    if len({row.number for row in timed}) < 2:  # noqa: PLR2004 - a line has two ends
+        return None
+    names = {row.target.id: row.target.name for row in timed}
+    return Plot(
+        title="Lowest median latency over the versions",
+        x=AxisScale(label="version"),
+        y=AxisScale(label="latency.p50", unit=SECONDS),
+        series=tuple(
+            _series(name, sorted((r for r in timed if r.target.id == target), key=lambda row: row.number))
+            for target, name in names.items()
+        ),
+    )
+
+
+def _series(name: str, rows: Sequence[SpeedRow]) -> Series:
+    values = [row.speed.p50 or 0.0 for row in rows]
+    ends = [row.speed.p50_interval for row in rows]
+    return Series(
+        name=name,
+        x=tuple(float(row.number) for row in rows),
+        y=tuple(values),
+        labels=tuple(f"{row.figure.recipe}, {row.figure.measure.label}" for row in rows),
+        low=tuple(v if end is None else end.low for v, end in zip(values, ends, strict=True)),
+        high=tuple(v if end is None else end.high for v, end in zip(values, ends, strict=True)),
+    )

@@ -6,9 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from modeldyno.core.agreement.conversion import ConversionFailureKind
-from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.registry.records import SOURCE, FigureState, TaskState, VariantState
-from modeldyno.core.report.blocks import Heading, Notice, Severity, Table, make_columns, note, shorten
+from modeldyno.core.report.blocks import Heading, Notice, Severity, Table, make_table, note, shorten
 from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
 from modeldyno.views.text import count, format_utc, shorten_ids
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from modeldyno.core.registry.overview import MeasuredFigure, VersionOverview
     from modeldyno.core.report.blocks import Block
     from modeldyno.core.result.result import Result
-    from modeldyno.core.spec.input_spec import InputSpec
 
 _LATENCIES = ("p50", "p99")
 _RATES = ("throughput", "request_rate")
@@ -36,7 +34,7 @@ def blocks(overview: VersionOverview) -> Iterator[Block]:
     """Yield what is known of a version."""
     yield Notice(severity=Severity.VERDICT, text=headline(overview))
     facts = tuple(_facts(overview))
-    yield Table(title="", columns=make_columns("", ""), rows=facts)
+    yield make_table("", ("", ""), facts)
     yield _variants(overview)
     for target in overview.targets:
         measured = [m for m in overview.figures if m.figure.target == target.id]
@@ -75,7 +73,10 @@ def _facts(overview: VersionOverview) -> Iterator[tuple[str, str]]:
         yield "evaluated", f"{', '.join(version.evaluation.metrics)} on {version.evaluation.file.path}"
     if version.labels:
         yield "labels", ", ".join(f"{name}={value}" for name, value in version.labels.items())
-    yield from (("input", _input(spec)) for spec in version.inputs)
+    yield from (
+        ("input", f"{spec.name} {' x '.join(map(str, spec.shape or ()))} {spec.dtype or ''}")
+        for spec in version.inputs
+    )
     yield "policy", version.policy
     if len(overview.numbers) > 1:
         yield "versions", ", ".join(map(str, overview.numbers))
@@ -83,10 +84,6 @@ def _facts(overview: VersionOverview) -> Iterator[tuple[str, str]]:
         yield "other results", ", ".join(shorten_ids(list(overview.results[:5])))
     if overview.studies:
         yield "studies", ", ".join(shorten_ids(list(overview.studies[:5])))
-
-
-def _input(spec: InputSpec) -> str:
-    return f"{spec.name} {' x '.join(map(str, spec.shape or ()))} {spec.dtype or ''}"
 
 
 _MARKS = {
@@ -111,13 +108,13 @@ def _variants(overview: VersionOverview) -> Table:
         for variant in overview.variants
         for is_refuted in (bool(refuted) and variant.recipe == SOURCE,)
     )
-    columns = make_columns("variant", "state", "backend", "document", "why")
-    return Table(title="Variants", columns=columns, rows=rows)
+    titles = ("variant", "state", "backend", "document", "why")
+    return make_table("Variants", titles, rows)
 
 
 def _figures(measured: list[MeasuredFigure]) -> Table:
     latencies = (f"{name}>" for name in _LATENCIES)
-    columns = make_columns("variant", "at", *latencies, "rate>", "state", "result")
+    titles = ("variant", "at", *latencies, "rate>", "state", "result")
     rows = tuple(
         (
             m.figure.recipe,
@@ -129,7 +126,7 @@ def _figures(measured: list[MeasuredFigure]) -> Table:
         )
         for m in measured
     )
-    return Table(title="", columns=columns, rows=rows)
+    return make_table("", titles, rows)
 
 
 def _reasons(measured: list[MeasuredFigure]) -> Iterator[Block]:
@@ -144,20 +141,15 @@ def _reasons(measured: list[MeasuredFigure]) -> Iterator[Block]:
 
 
 def _latency(result: Result | None, name: str) -> str:
-    measurement = result.find("latency") if result is not None else None
-    if measurement is None or not isinstance(measurement.value, Distribution):
+    times = None if result is None else result.distribution("latency")
+    if times is None:
         return ""
-    if measurement.value.missing(name):
-        return "not certified"
-    return format_quantity(measurement.value.statistic(name), SECONDS, 3)
+    return "not certified" if times.missing(name) else format_quantity(times.statistic(name), SECONDS, 3)
 
 
 def _rate(result: Result | None) -> str:
-    for name in _RATES:
-        value = result.number(name) if result is not None and result.find(name) is not None else None
-        if value:
-            return format_quantity(value, RATE, 3)
-    return ""
+    rates = (None if result is None else result.number(name) for name in _RATES)
+    return next((format_quantity(rate, RATE, 3) for rate in rates if rate), "")
 
 
 def _failed(overview: VersionOverview) -> Iterator[Block]:

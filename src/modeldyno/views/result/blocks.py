@@ -2,40 +2,48 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf, nextafter
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.doubt import noteworthy_doubts
 from modeldyno.core.metrics.histogram import Histogram, histogram
-from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.report.blocks import Block, Notice, Severity, clean, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity, Table, note, shorten
 from modeldyno.core.report.charts import AxisScale, Bins, ReferenceLine
 from modeldyno.core.result.result import KINDS, FailureKind
 from modeldyno.core.spec.knob import BATCH_SIZE
-from modeldyno.core.stats.units import format_quantity
-from modeldyno.option_spelling import spell_for_command_line
+from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.views.result.call_stages import call_stage_table
 from modeldyno.views.result.devices import devices
 from modeldyno.views.result.headline import verdict
 from modeldyno.views.result.layers import layers
 from modeldyno.views.result.memory import memory
-from modeldyno.views.result.multi_model import cohosted_table, without_cohosted
-from modeldyno.views.result.operators import operations
+from modeldyno.views.result.operators import operations, redundant_ops_blocks
 from modeldyno.views.result.provenance import footer
 from modeldyno.views.result.regions import is_region_profile, is_watched_block, memory_course, regions
-from modeldyno.views.result.served import breakdown, composing_models
+from modeldyno.views.result.served import breakdown, cohosted_table, composing_models, without_cohosted
 from modeldyno.views.result.static import inspection, reservations
-from modeldyno.views.result.table import results
+from modeldyno.views.result.table import brief_results, reached_flops, results
 from modeldyno.views.result.tokens import generation
 from modeldyno.views.result.totals import is_inspection
-from modeldyno.views.text import LOG_LINES, NAME_LIMIT, TEXT_LIMIT, unit_of_work
+from modeldyno.views.text import (
+    LOG_LINES,
+    NAME_LIMIT,
+    amount,
+    figure,
+    join_nonempty,
+    shorten_message,
+    shorten_text,
+    unit_of_work,
+)
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from modeldyno.core.metrics.constraints import Judgement
-    from modeldyno.core.result.result import Failure, Result
+    from modeldyno.core.metrics.measurement import Distribution
+    from modeldyno.core.result.result import Result
 
 
 def blocks(result: Result, options: ViewOptions = PLAIN) -> tuple[Block, ...]:
@@ -56,14 +64,21 @@ def blocks(result: Result, options: ViewOptions = PLAIN) -> tuple[Block, ...]:
 
 def verdicts(judgements: Sequence[Judgement]) -> Iterator[Notice]:
     """Yield the verdict on each bound."""
-    yield from map(_judgement, judgements)
+    for judgement in judgements:
+        yield Notice(severity=Severity(judgement.verdict.value), text=shorten_text(judgement.sentence()))
 
 
 def failures(result: Result) -> Iterator[Notice]:
     """Yield the failures."""
     for failure in result.failures:
         memory = failure.kind is FailureKind.OOM and int(result.job.config.get(BATCH_SIZE.name, 1)) > 1
-        yield _failure(failure, _FIND_A_BATCH if memory else "")
+        yield Notice(
+            severity=Severity.FAILURE,
+            code=f"{shorten(failure.where, NAME_LIMIT)}: {KINDS[failure.kind]}",
+            text=shorten_message(failure.message),
+            advice=_FIND_A_BATCH if memory else "",
+            log="\n".join(shorten(line, 400) for line in _relevant_lines(failure.log.splitlines())),
+        )
 
 
 _FIND_A_BATCH = "`modeldyno advise` with the same arguments halves the batch until one fits"
@@ -75,8 +90,8 @@ def doubts(result: Result) -> Iterator[Notice]:
         yield Notice(
             severity=Severity.DOUBT,
             code=shorten(doubt.code, NAME_LIMIT),
-            text=shorten(clean(spell_for_command_line(doubt.seen)), TEXT_LIMIT),
-            advice=shorten(clean(spell_for_command_line(doubt.advice)), TEXT_LIMIT),
+            text=shorten_message(doubt.seen),
+            advice=shorten_message(doubt.advice),
         )
 
 
@@ -102,22 +117,6 @@ def _measured(result: Result, options: ViewOptions) -> Iterator[Block]:
     yield from reservations(result, options)
 
 
-def _judgement(judgement: Judgement) -> Notice:
-    severity = Severity(judgement.verdict.value)
-    return Notice(severity=severity, text=shorten(clean(judgement.sentence()), TEXT_LIMIT))
-
-
-def _failure(failure: Failure, advice: str) -> Notice:
-    log = "\n".join(shorten(line, 400) for line in _relevant_lines(failure.log.splitlines()))
-    return Notice(
-        severity=Severity.FAILURE,
-        code=f"{shorten(failure.where, NAME_LIMIT)}: {KINDS[failure.kind]}",
-        text=shorten(clean(spell_for_command_line(failure.message)), TEXT_LIMIT),
-        advice=advice,
-        log=log,
-    )
-
-
 def _relevant_lines(lines: Sequence[str]) -> Sequence[str]:
     """Return the end of a log; of a crash, the top of the stack with the most recent call."""
     start = next((place for place, line in enumerate(lines) if line.startswith(_STACK_START)), None)
@@ -133,16 +132,14 @@ _STACK_START = "Current thread "
 
 def latencies(result: Result) -> Iterator[Bins]:
     """Draw the latency histogram, if there are enough calls."""
-    latency = result.find("latency")
-    if latency is None or not isinstance(latency.value, Distribution):
-        return
-    value, shape = latency.value, histogram(latency.value)
-    if shape is None:
+    value = result.distribution("latency")
+    shape = None if value is None else histogram(value)
+    if value is None or shape is None:
         return
     edges, counts = _with_tail(value, shape)
     yield Bins(
         title="Latency",
-        scale=AxisScale(label="latency", unit=latency.row.unit),
+        scale=AxisScale(label="latency", unit=SECONDS),
         edges=edges,
         counts=counts,
         counted=f"{unit_of_work(result)}s",
@@ -151,7 +148,7 @@ def latencies(result: Result) -> Iterator[Bins]:
             for name in ("p50", "p99")
             if not value.missing(name)
         ),
-        note=_histogram_note(value, shape, latency.row.unit),
+        note=_histogram_note(value, shape),
     )
 
 
@@ -164,10 +161,78 @@ def _with_tail(value: Distribution, shape: Histogram) -> tuple[tuple[float, ...]
     return (*shape.edges, nextafter(most, inf)), (*counts, float(shape.above))
 
 
-def _histogram_note(value: Distribution, shape: Histogram, unit: str) -> str:
-    least, most = (format_quantity(value.statistic(end), unit, 3) for end in ("min", "max"))
+def _histogram_note(value: Distribution, shape: Histogram) -> str:
+    least, most = (format_quantity(value.statistic(end), SECONDS, 3) for end in ("min", "max"))
     below = f"not drawn: {shape.below:,} below, down to {least}" if shape.below else ""
     slower = "1 slower one" if shape.above == 1 else f"all {shape.above:,} slower ones"
     above = f"the last bin holds {slower}, up to {most}" if shape.above else ""
     growing = "" if shape.even else "logarithmic bins"
     return "; ".join(filter(None, (above, below, growing)))
+
+
+# --- the overview ---------------------------------------------------------------------------------
+
+
+_FACTS = {"inputs", "backend", "measured"}
+"""Facts of how it was measured that the overview keeps."""
+_DOUBT = 150
+"""Most characters of a doubt: two lines."""
+
+
+def overview(result: Result, options: ViewOptions = PLAIN) -> Iterator[Block]:
+    """Lay out a profile in brief.
+
+    Inspections, loads and one's own code are shown in full.
+    """
+    if (
+        is_inspection(result)
+        or is_region_profile(result)
+        or is_watched_block(result)
+        or result.job.load is not None
+    ):
+        yield from blocks(result, options)
+        return
+    judgements, cohosted = options.judgements, tuple(cohosted_table(result))
+    result = without_cohosted(result)
+    yield Notice(severity=Severity.VERDICT, text=verdict(result, judgements, ""))
+    yield from verdicts(judgements)
+    yield from failures(result)
+    yield from cohosted
+    yield from brief_results(result, judgements)
+    yield from call_stage_table(result)
+    yield from tuple(layers(result, options))[1:]  # the headline has the first sentence of it
+    yield from redundant_ops_blocks(result)
+    yield from generation(result)
+    yield from tuple(block for block in memory(result) if isinstance(block, Table))[:1]
+    if text := _model_text(result):
+        yield note(text, code="model")
+    yield from _doubts(result)
+    facts = footer(result)
+    yield replace(facts, title="", rows=tuple(row for row in facts.rows if row[0] in _FACTS))
+
+
+def _model_text(result: Result) -> str:
+    """Describe the size of the model and the costs computed from it."""
+    parameters, weights, peak = (
+        figure(result, metric) for metric in ("parameters", "weight_bytes", "memory_peak")
+    )
+    size = f" ({weights})" if weights else ""
+    costs = (("MACs", result.number("macs")), ("FLOPs", result.number("flops")))
+    counted = join_nonempty(
+        f"{parameters} parameters{size}" if parameters else "",
+        *(amount(number, noun) for noun, number in costs if number is not None),
+    )
+    computed = f"{peak} at the peak, computed, not measured" if peak else ""
+    return "; ".join(filter(None, (counted, reached_flops(result), computed)))
+
+
+def _doubts(result: Result) -> Iterator[Notice]:
+    """Yield the doubts in short; the advice is in the full report."""
+    for place, doubt in enumerate(result.doubts):
+        last = place == len(result.doubts) - 1
+        yield Notice(
+            severity=Severity.DOUBT,
+            code=shorten(doubt.code, NAME_LIMIT),
+            text=shorten_message(doubt.seen, _DOUBT),
+            advice="-v shows what to do about it, and all figures" if last else "",
+        )

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.metric import CALL_SCOPES, END_TO_END
-from modeldyno.core.report.blocks import Table, make_columns
-from modeldyno.core.stats.units import SECONDS
-from modeldyno.views.text import estimate, explain_mark, marked_median, share
+from modeldyno.core.report.blocks import Table, make_table
+from modeldyno.views.text import explain_mark, format_statistic, marked_median, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from modeldyno.core.metrics.measurement import Distribution
     from modeldyno.core.result.result import Result
 
 
 def call_stages(result: Result) -> Iterator[tuple[str, Distribution]]:
     """Yield the scope and the times of each stage of a call in order, and of all of them at last."""
     for scope in CALL_SCOPES:
-        measurement = result.find("latency", scope)
-        if measurement is not None and isinstance(measurement.value, Distribution):
-            yield str(scope), measurement.value
+        times = result.distribution("latency", scope)
+        if times is not None:
+            yield str(scope), times
 
 
 def mean_call_stages(result: Result) -> dict[str, float]:
@@ -37,7 +36,7 @@ def end_to_end_clause(result: Result) -> str:
         return ""
     longest = max(means, key=means.__getitem__)
     about = "about " if end_to_end.missing("p50") else ""
-    time, _ = estimate(end_to_end.statistic("p50"), end_to_end.interval("p50"), SECONDS)
+    time, _ = format_statistic(end_to_end, "p50")
     part = share(means[longest], end_to_end.statistic("mean"))
     return f"takes {about}{time} (median) end to end, on average {part} of it in {longest}"
 
@@ -48,21 +47,16 @@ def call_stage_table(result: Result) -> Iterator[Table]:
     if END_TO_END not in stages:
         return
     total = stages[END_TO_END].statistic("mean")
-    rows = []
-    for scope, times in stages.items():
-        tail = times.certified("p99")
-        rows.append(
-            (
-                scope,
-                *marked_median(times),
-                "—" if tail is None else estimate(tail, times.interval("p99"), SECONDS)[0],
-                share(times.statistic("mean"), total),
-            )
+    rows = [
+        (
+            scope,
+            *marked_median(times),
+            "—" if times.certified("p99") is None else format_statistic(times, "p99")[0],
+            share(times.statistic("mean"), total),
         )
-    yield Table(
-        title=explain_mark(
-            "A call end to end: latency@STAGE, and the share of the mean", (row[1] for row in rows)
-        ),
-        columns=make_columns("stage", "median>", "95 % interval", "p99>", "share>"),
-        rows=tuple(rows),
+        for scope, times in stages.items()
+    ]
+    title = explain_mark(
+        "A call end to end: latency@STAGE, and the share of the mean", (row[1] for row in rows)
     )
+    yield make_table(title, ("stage", "median>", "95 % interval", "p99>", "share>"), rows)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.report.charts import AxisScale, Band, Plot, ReferenceLine, Series, Stack, Tree, TreeNode
 from modeldyno.core.stats.statistics import unpack_samples
 from modeldyno.core.stats.units import BYTES, RATE, SECONDS, format_quantity
@@ -12,13 +11,14 @@ from modeldyno.views.result.call_stages import mean_call_stages
 from modeldyno.views.result.layer_tree import build_layer_tree
 from modeldyno.views.result.memory import BEFORE, call_or_step
 from modeldyno.views.result.served import stages
-from modeldyno.views.text import count, number, share, unit_of_work
+from modeldyno.views.text import count, share, unit_of_work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from numpy import ndarray
 
+    from modeldyno.core.metrics.measurement import Distribution
     from modeldyno.core.result.result import Result
     from modeldyno.views.result.layer_tree import LayerNode
 
@@ -38,7 +38,6 @@ def load_by_second(result: Result) -> Iterator[Plot]:
     rows = result.activity.seconds if result.activity else ()
     if len(rows) < _FEWEST_SECONDS:
         return
-    at = tuple(row.at for row in rows)
     kept = [row for row in rows if row.p50 is not None]
     axis = AxisScale(label="time", unit=SECONDS)
     if kept:
@@ -47,17 +46,13 @@ def load_by_second(result: Result) -> Iterator[Plot]:
             x=axis,
             y=AxisScale(label="latency", unit=SECONDS),
             series=tuple(
-                Series(
-                    name=name,
-                    x=tuple(row.at for row in kept),
-                    y=tuple(getattr(row, name) or 0.0 for row in kept),
-                )
+                Series.through(name, ((row.at, getattr(row, name) or 0.0) for row in kept))
                 for name in ("p50", "p95", "p99")
             ),
             note="the ramp, the warm-up and the end included; percentiles of one second are rough",
         )
-    answers = Series(name="answered", x=at, y=tuple(row.answered / row.length for row in rows))
-    failures = Series(name="failed", x=at, y=tuple(row.failed / row.length for row in rows))
+    answers = Series.through("answered", ((row.at, row.answered / row.length) for row in rows))
+    failures = Series.through("failed", ((row.at, row.failed / row.length) for row in rows))
     yield Plot(
         title="Answers by second",
         x=axis,
@@ -71,10 +66,9 @@ _FEWEST_SECONDS = 2
 
 def call_timeline(result: Result) -> Iterator[Plot]:
     """Draw the latency of the calls in order, with the warm-up before them."""
-    latency = result.find("latency")
-    if latency is None or not isinstance(latency.value, Distribution) or len(latency.value) < _FEWEST:
+    value, unit = result.distribution("latency"), unit_of_work(result)
+    if value is None or len(value) < _FEWEST:
         return
-    value, unit = latency.value, unit_of_work(result)
     runs = [run for run in value.arrays() if len(run)]
     longest = max(map(len, runs))
     step = max(1, -(-longest // _POINTS))
@@ -176,10 +170,11 @@ def _own_code(branch: LayerNode, least: float) -> Iterator[TreeNode]:
 def roofline(result: Result) -> Iterator[Plot]:
     """Draw the roofline of the machine with the leaf layers at their arithmetic intensity and FLOP/s."""
     root = build_layer_tree(result)
-    peaks = [result.find(metric, result.peaks_scope) for metric in ("peak_flops", "peak_bandwidth")]
-    if root is None or peaks[0] is None or peaks[1] is None:
+    flops, bandwidth = (
+        result.number(metric, result.peaks_scope) for metric in ("peak_flops", "peak_bandwidth")
+    )
+    if root is None or flops is None or bandwidth is None:
         return
-    flops, bandwidth = (number(peak)[0] for peak in peaks if peak is not None)
     leaves = [leaf for leaf in _leaves(root) if leaf.compute and leaf.memory and leaf.time]
     leaves = sorted(leaves, key=lambda leaf: -leaf.time)[:_LAYERS]
     if not leaves or not flops or not bandwidth:
@@ -192,18 +187,18 @@ def roofline(result: Result) -> Iterator[Plot]:
     ridge = flops / bandwidth
     low = min(*(x for x, _ in places), ridge) / 2
     high = max(*(x for x, _ in places), ridge) * 2
+    labels = [f"{leaf.path}, {share(leaf.time, root.time)} of the time" for leaf in leaves]
     roof = [(low, low * bandwidth), (ridge, flops), (high, flops)]
     yield Plot(
         title="Roofline: the layers and the peaks of this machine",
         x=AxisScale(label="operations per byte", unit="FLOP/B", logarithmic=True),
         y=AxisScale(label="operations per second", unit=RATE, logarithmic=True),
         series=(
-            Series(name="peaks of this machine", x=tuple(x for x, _ in roof), y=tuple(y for _, y in roof)),
-            Series(
-                name="layers",
-                x=tuple(x for x, _ in places),
-                y=tuple(y for _, y in places),
-                labels=tuple(f"{leaf.path}, {share(leaf.time, root.time)} of the time" for leaf in leaves),
+            Series.through("peaks of this machine", roof),
+            Series.through(
+                "layers",
+                ((x, y, label) for (x, y), label in zip(places, labels, strict=True)),
+                ("x", "y", "labels"),
                 joined=False,
                 marked=True,
                 named=True,
@@ -288,10 +283,9 @@ def draw_request_stages(
         scale=AxisScale(label=label, unit=SECONDS),
         bars=tuple(load for load, _ in loads),
         parts=tuple(
-            Series(
-                name=name,
-                x=tuple(float(bar) for bar, (_, parts) in enumerate(loads) if name in parts),
-                y=tuple(parts[name] for _, parts in loads if name in parts),
+            Series.through(
+                name,
+                ((float(bar), parts[name]) for bar, (_, parts) in enumerate(loads) if name in parts),
             )
             for name in names
         ),

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.report.blocks import Table, make_columns
+from modeldyno.core.report.blocks import Table, make_table
 from modeldyno.core.stats.units import SECONDS, format_quantity
-from modeldyno.views.text import amount, number, short_model_names
+from modeldyno.views.text import amount, short_model_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.metrics.measurement import Measurement
     from modeldyno.core.result.result import Result
 
 _FEWER, _SMALLER, _FASTER = ("fewer", "more"), ("smaller", "larger"), ("faster", "slower")
@@ -33,15 +31,16 @@ def summary(results: Sequence[Result]) -> Table:
     two = len(results) == 2  # noqa: PLR2004 - a pair
     names = short_model_names(results)
     titles = (f"{name}>" for name in (*names, *(["Enhancement"] if two else [])))
-    return Table(
-        title="",
-        columns=make_columns("Evaluation metric", *titles),
-        rows=tuple((title, *_row_cells(results, metric, adjectives)) for title, metric, adjectives in rows),
+    return make_table(
+        "",
+        ("Evaluation metric", *titles),
+        ((title, *_row_cells(results, metric, adjectives)) for title, metric, adjectives in rows),
     )
 
 
 def _row_cells(results: Sequence[Result], metric: str, adjectives: tuple[str, str]) -> Iterator[str]:
-    values = [_value(result.find(metric)) for result in results]
+    statistic = "p50" if metric == "latency" else "mean"
+    values = [result.number(metric, statistic=statistic) for result in results]
     nouns = {"macs": "MACs", "parameters": "", "latency": ""}
     for value in values:
         if value is None:
@@ -55,17 +54,6 @@ def _row_cells(results: Sequence[Result], metric: str, adjectives: tuple[str, st
         yield "—" if one is None or other is None else ratio(one, other, adjectives, 3)
 
 
-def _value(measurement: Measurement | None) -> float | None:
-    """Return the value of a measurement; of a latency, the median."""
-    if measurement is None:
-        return None
-    return (
-        measurement.value.statistic("p50")
-        if isinstance(measurement.value, Distribution)
-        else number(measurement)[0]
-    )
-
-
 def ratio(first: float, second: float, adjectives: tuple[str, str], digits: int = 2) -> str:
     """Describe how the second value compares with the first: ``4.2x fewer``, ``1.3x more``, ``equal``."""
     if first == second:
@@ -77,12 +65,9 @@ def ratio(first: float, second: float, adjectives: tuple[str, str], digits: int 
     word = adjectives[0] if second < first else adjectives[1]
     if times < _NEAR:
         return f"{100 * (times - 1):.2g}% {word}"
-    return f"{times:,.{_decimals(times, digits)}f}x {word}"
+    decimals = max(0, digits - len(f"{times:.0f}"))
+    return f"{times:,.{decimals}f}x {word}"
 
 
 _NEAR = 1.05
 """Ratios below this are written in percent."""
-
-
-def _decimals(times: float, digits: int) -> int:
-    return max(0, digits - len(f"{times:.0f}"))

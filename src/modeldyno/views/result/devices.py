@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.report.blocks import Block, Notice, Table, clean, make_columns, note, shorten
+from modeldyno.core.metrics.metric import METRICS
+from modeldyno.core.report.blocks import Block, Notice, make_table, note
 from modeldyno.core.stats.units import BYTES, format_quantity
 from modeldyno.views.result.regions import is_watched_block
-from modeldyno.views.text import count, format_measurement, join_nonempty, number
+from modeldyno.views.text import (
+    count,
+    figure,
+    format_known,
+    format_measurement,
+    join_nonempty,
+    number,
+    shorten_text,
+)
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from modeldyno.core.result.result import Result
 
@@ -33,17 +41,24 @@ def devices(result: Result, options: ViewOptions = PLAIN) -> Iterator[Block]:
 
 def _table(result: Result) -> Iterator[Block]:
     names = dict.fromkeys(m.scope for m in result.measurements if m.metric in _GAUGES and m.scope)
-    rows = [tuple(show(result, name) for _, show in _COLUMNS) for name in names]
-    if len(rows) > 1 and (total := _number("energy")(result, "")):
-        rows.append(("all", *([" "] * (len(_COLUMNS) - 2)), total))
-    columns = [place for place in range(len(_COLUMNS)) if any(row[place].strip() for row in rows)]
+    rows = [_device_row(result, name) for name in names]
+    if len(rows) > 1 and (total := figure(result, "energy")):
+        rows.append(("all", "", "", "", "", "", "", total))
     if rows:
-        yield Table(
-            title=f"Devices in {_period(result)}",
-            columns=make_columns(*(_COLUMNS[place][0] for place in columns)),
-            rows=tuple(tuple(row[place] or "—" for place in columns) for row in rows),
-        )
+        titles = ("device", "busy>?", "memory>?", "clock>?", "temp>?", "power>?", "idle>?", "energy>?")
+        yield make_table(f"Devices in {_period(result)}", titles, rows)
         yield from _notes(result, tuple(names))
+
+
+def _device_row(result: Result, name: str) -> tuple[str, ...]:
+    """Return the means of what was sampled, and the others with the digits that their interval justifies."""
+    busy, clock, temperature = (
+        format_known(result.number(metric, name), METRICS[metric].unit)
+        for metric in ("gpu_utilization", "clock", "temperature")
+    )
+    power, idle, energy = (figure(result, metric, name, "—") for metric in ("power", "idle_power", "energy"))
+    device = shorten_text(name, _NAME)
+    return device, busy, _memory(result, name) or "—", clock, temperature, power, idle, energy
 
 
 def _period(result: Result) -> str:
@@ -102,48 +117,14 @@ def _unmeasured_notices(result: Result) -> Iterator[Notice]:
 
 
 def _memory(result: Result, name: str) -> str:
-    own = result.find("device_memory", name)
-    if own is not None and isinstance(own.value, Distribution):
-        return format_quantity(own.value.statistic("max"), BYTES, 3)
+    own = result.distribution("device_memory", name)
+    if own is not None:
+        return format_quantity(own.statistic("max"), BYTES, 3)
     grown = _growth(result, name)
     return f"+{format_quantity(grown, BYTES, 3)}" if grown else ""
 
 
 def _growth(result: Result, name: str) -> float:
-    used, before = result.find("device_used", name), result.find("device_used", f"{name} baseline")
-    if used is None or before is None or not isinstance(used.value, Distribution):
-        return 0.0
-    return max(0.0, used.value.statistic("max") - number(before)[0])
-
-
-def _number(metric: str) -> Callable[[Result, str], str]:
-    """Return a formatter of a metric, with the digits that its interval justifies."""
-
-    def show(result: Result, name: str) -> str:
-        measurement = result.find(metric, name)
-        return "" if measurement is None else format_measurement(measurement)
-
-    return show
-
-
-def _gauge(metric: str) -> Callable[[Result, str], str]:
-    """Return a formatter of the mean of a sampled metric."""
-
-    def show(result: Result, name: str) -> str:
-        measurement = result.find(metric, name)
-        return "" if measurement is None else format_quantity(number(measurement)[0], measurement.row.unit, 3)
-
-    return show
-
-
-_COLUMNS: tuple[tuple[str, Callable[[Result, str], str]], ...] = (
-    ("device", lambda _result, name: shorten(clean(name), _NAME)),
-    ("busy>", _gauge("gpu_utilization")),
-    ("memory>", _memory),
-    ("clock>", _gauge("clock")),
-    ("temp>", _gauge("temperature")),
-    ("power>", _number("power")),
-    ("idle>", _number("idle_power")),
-    ("energy>", _number("energy")),
-)
-"""Column title and its formatter for a device; columns that are empty for all devices are left out."""
+    used = result.distribution("device_used", name)
+    before = result.number("device_used", f"{name} baseline")
+    return 0.0 if used is None or before is None else max(0.0, used.statistic("max") - before)

@@ -5,14 +5,11 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.metric import ANSWERS, METRICS
 from modeldyno.core.metrics.queries import format_main_figures
-from modeldyno.core.report.blocks import Severity, clean, shorten
+from modeldyno.core.report.blocks import Severity, clean
 from modeldyno.core.result.result import KINDS
 from modeldyno.core.spec.static_options import Mode
-from modeldyno.core.stats.units import RATE
-from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.result.call_stages import end_to_end_clause
 from modeldyno.views.result.layers import layer_time_clause, slowest_layer_sentence
 from modeldyno.views.result.memory import largest_batch_clause, training_step_clause
@@ -26,37 +23,35 @@ from modeldyno.views.result.regions import (
 from modeldyno.views.result.served import server_clause as under_load
 from modeldyno.views.result.tokens import generation_clause
 from modeldyno.views.text import (
-    NAME_LIMIT,
     amount,
     analysed_at,
     count,
-    estimate,
+    figure,
     format_measurement,
+    format_statistic,
     measured_at,
     number,
+    shorten_message,
+    shorten_name,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from modeldyno.core.metrics.constraints import Judgement
-    from modeldyno.core.metrics.measurement import Measurement
+    from modeldyno.core.metrics.measurement import Distribution, Measurement
     from modeldyno.core.result.result import Failure, Result
 
 
 def headline(result: Result, judgements: Sequence[Judgement] = ()) -> str:
     """Return the verdict in one sentence, followed by the bounds that are broken or undecided."""
-    message = (
-        shorten(clean(spell_for_command_line(result.failure.message)), 160).rstrip(".")
-        if result.failure
-        else ""
-    )
+    message = shorten_message(result.failure.message, 160).rstrip(".") if result.failure else ""
     return verdict(result, judgements, f": {message}" if message else "")
 
 
 def verdict(result: Result, judgements: Sequence[Judgement], message: str) -> str:
     """Return the verdict, with `message` after the failure if there is one."""
-    name = shorten(clean(result.name), NAME_LIMIT) or "The model"
+    name = shorten_name(result.name) or "The model"
     parts = ", but ".join(filter(None, (_speed(result), _failed(result.failures, message))))
     return " ".join((f"{name} {parts or _size(result)}.", *_highlights(result), *_unmet_bounds(judgements)))
 
@@ -77,8 +72,8 @@ def _speed(result: Result) -> str:
         return watch_clause(result)
     if served := under_load(result):
         return served
-    latency = result.find("latency")
-    if latency is None or not isinstance(latency.value, Distribution):
+    latency = result.distribution("latency")
+    if latency is None:
         return (
             generation_clause(result)
             or largest_batch_clause(result)
@@ -87,10 +82,10 @@ def _speed(result: Result) -> str:
             or layer_time_clause(result)
             or end_to_end_clause(result)
         )
-    at, rate = measured_at(result), _rate(result)
-    where = f"{f' at {at}' if at else ''} on {shorten(clean(result.job.backend), NAME_LIMIT)}"
+    at, rate = measured_at(result), figure(result, "throughput").replace("/s", " samples/s")
+    where = f"{f' at {at}' if at else ''} on {shorten_name(result.job.backend)}"
     parts = (f"on average {rate}" if rate else "", end_to_end_clause(result), _evaluation(result))
-    return "; ".join((f"answers in {_median(latency.value)}{where}", *filter(None, parts)))
+    return "; ".join((f"answers in {_median(latency)}{where}", *filter(None, parts)))
 
 
 def _evaluation(result: Result) -> str:
@@ -102,7 +97,7 @@ def _evaluation(result: Result) -> str:
 
 
 def _median(times: Distribution) -> str:
-    value, interval = estimate(times.statistic("p50"), times.interval("p50"), METRICS["latency"].unit)
+    value, interval = format_statistic(times, "p50")
     if times.missing("p50"):
         effective = int(times.effective_size("p50"))
         few = f", equivalent to {count(effective, 'independent call')}" if effective < len(times) else ""
@@ -110,32 +105,26 @@ def _median(times: Distribution) -> str:
     return f"{value} (median, 95 % interval {interval})" if interval else f"{value} (median)"
 
 
-def _rate(result: Result) -> str:
-    throughput = result.find("throughput")
-    if throughput is None:
-        return ""
-    value, interval = number(throughput)
-    return estimate(value, interval, RATE)[0].replace("/s", " samples/s")
-
-
 def _failed(failures: Sequence[Failure], message: str) -> str:
     if not failures:
         return ""
     first = failures[0]
     more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
-    return f"failed in {shorten(clean(first.where), NAME_LIMIT)} ({KINDS[first.kind]}{more}){message}"
+    return f"failed in {shorten_name(first.where)} ({KINDS[first.kind]}{more}){message}"
 
 
 def _size(result: Result) -> str:
-    parameters, weights, file = (result.find(m) for m in ("parameters", "weight_bytes", "file_bytes"))
-    if parameters is not None:
-        size = f" ({format_measurement(weights)})" if weights else ""
-        parts = (f"has {format_measurement(parameters)} parameters{size}", _work(result))
+    parameters, weights, file = (
+        figure(result, metric) for metric in ("parameters", "weight_bytes", "file_bytes")
+    )
+    if parameters:
+        size = f" ({weights})" if weights else ""
+        parts = (f"has {parameters} parameters{size}", _work(result))
         return "; ".join(filter(None, (" and ".join(filter(None, parts)), _memory(result))))
     if work := _work(result):
         return "; ".join(filter(None, (work, _memory(result))))
-    if file is not None:
-        return f"takes {format_measurement(file)} on disk"
+    if file:
+        return f"takes {file} on disk"
     further = {row.name for row in METRICS.further(m.metric for m in result.measurements)}
     figures = format_main_figures([m for m in result.measurements if m.metric in further])
     return f"has {', '.join(figures)}" if figures else "was not measured"
@@ -167,11 +156,11 @@ def _counted(measurement: Measurement, noun: str) -> str:
 
 
 def _memory(result: Result) -> str:
-    peak, activations = result.find("memory_peak"), result.find("activation_peak")
-    if peak is None:
-        return f"its activations need {format_measurement(activations)} at the peak" if activations else ""
-    part = f", {format_measurement(activations)} of it activations" if activations else ""
-    return f"it needs {format_measurement(peak)} at the peak{part}"
+    peak, activations = figure(result, "memory_peak"), figure(result, "activation_peak")
+    if not peak:
+        return f"its activations need {activations} at the peak" if activations else ""
+    part = f", {activations} of it activations" if activations else ""
+    return f"it needs {peak} at the peak{part}"
 
 
 def _unmet_bounds(judgements: Sequence[Judgement]) -> Iterator[str]:

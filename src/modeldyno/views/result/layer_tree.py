@@ -10,7 +10,6 @@ from modeldyno.core.metrics.doubt import HOST_TIMES
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.trace.layer_times import RooflinePosition, locate_on_roofline
 from modeldyno.views.result.module_tree import follows, name_range, parent_of, pattern
-from modeldyno.views.text import number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -107,12 +106,12 @@ def _branch(
 def _with_total(root: LayerNode, result: Result, numbers: Mapping[tuple[str, str], float]) -> LayerNode:
     """Set the root's time to the sum of all own times, and its bound to that of the static analysis."""
     time = sum(value for (metric, _), value in numbers.items() if metric == "self_time")
-    least = _value(result, "roofline_latency", result.peaks_scope)
-    peak = _value(result, "peak_flops", result.peaks_scope)
-    macs = _value(result, "causal_macs") or _value(result, "macs")
+    least = result.number("roofline_latency", result.peaks_scope) or 0.0
+    peak = result.number("peak_flops", result.peaks_scope) or 0.0
+    macs = result.number("causal_macs") or result.number("macs") or 0.0
     compute = min(least, 2 * macs / peak) if peak else 0.0
     memory = least if compute < _ALL * least else 0.0
-    counts = _value(result, "macs"), _value(result, "flops")
+    counts = result.number("macs") or 0.0, result.number("flops") or 0.0
     return replace(root, time=time, compute=compute, memory=memory, macs=counts[0], flops=counts[1])
 
 
@@ -145,7 +144,7 @@ def _numbers(result: Result) -> dict[tuple[str, str], float]:
     numbers = {key: _mean(value, typical) for key, value in values.items()}
     if all(doubt.code != HOST_TIMES for doubt in result.doubts):
         for metric in ("peak_flops", "peak_bandwidth"):
-            numbers[metric, ""] = _value(result, metric, result.peaks_scope)
+            numbers[metric, ""] = result.number(metric, result.peaks_scope) or 0.0
     return numbers
 
 
@@ -168,11 +167,6 @@ def _mean(value: float | Distribution, chosen: ndarray) -> float:
     samples = value.samples()
     fits = len(chosen) and len(samples) > chosen.max()
     return float(samples[chosen].mean()) if fits else value.statistic("p50")
-
-
-def _value(result: Result, metric: str, scope: str = "") -> float:
-    measurement = result.find(metric, scope)
-    return 0.0 if measurement is None else number(measurement)[0]
 
 
 def _depth(path: str) -> int:
@@ -202,17 +196,12 @@ def _merged(alike: Sequence[LayerNode], old: str, new: str, label: str = "") -> 
         first,
         path=new + first.path[len(old) :],
         label=label or first.label,
-        count=sum(one.count for one in alike),
-        calls=sum(one.calls for one in alike),
-        time=sum(one.time for one in alike),
-        own=sum(one.own for one in alike),
-        macs=sum(one.macs for one in alike),
-        flops=sum(one.flops for one in alike),
-        output=sum(one.output for one in alike),
-        compute=sum(one.compute for one in alike),
-        memory=sum(one.memory for one in alike),
+        **{name: sum(getattr(one, name) for one in alike) for name in _SUMMED},
         children=tuple(
             _merged(parts, old, new) for parts in zip(*(one.children for one in alike), strict=True)
         ),
         likeness=f"{first.likeness}x{len(alike)}",
     )
+
+
+_SUMMED = ("count", "calls", "time", "own", "macs", "flops", "output", "compute", "memory")

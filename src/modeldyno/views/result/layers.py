@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import compress
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Block, Table, clean, make_columns, note, shorten
+from modeldyno.core.report.blocks import Block, clean, make_table, note, shorten
 from modeldyno.core.stats.units import BYTES, COUNT, RATE, SECONDS, format_quantity
 from modeldyno.views.result.layer_tree import LayerNode, build_layer_tree
 from modeldyno.views.result.module_tree import readable_depth
-from modeldyno.views.text import count, keep_ending, number, share
+from modeldyno.views.text import count, keep_ending, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -57,21 +56,14 @@ def _table(root: LayerNode, options: ViewOptions) -> Iterator[Block]:
     cut = 0 if options.depth is not None else max(0, len(listed) - _ROWS)
     listed = listed[: len(listed) - cut]
     roofline = any(branch.roofline_place for _, branch in listed)
-    columns = {
-        "layer": True,
-        "time>": True,
-        "share>": True,
-        "own>": True,
-        "MACs>": any(branch.macs for _, branch in listed),
-        "output>": any(branch.output for _, branch in listed),
-        "FLOP/s>": roofline,
-        "roofline>": roofline,
-    }
-    cells = ((_name(level, branch), *_cells(branch, root)) for level, branch in listed)
-    yield Table(
-        title="Layers: mean time in the middle half of the calls, measuring overhead subtracted",
-        columns=make_columns(*(title for title, has_values in columns.items() if has_values)),
-        rows=tuple(tuple(compress(row, columns.values())) for row in cells),
+    columns = ("layer", "time>", "share>", "own>", "MACs>?", "output>?")
+    yield make_table(
+        "Layers: mean time in the middle half of the calls, measuring overhead subtracted",
+        (*columns, *(("FLOP/s>", "roofline>") if roofline else ())),
+        (
+            (_name(level, branch), *_cells(branch, root), *(_roofline_cells(branch) if roofline else ()))
+            for level, branch in listed
+        ),
         spare=("own", *(["FLOP/s"] if roofline else [])),
     )
     beyond = dict.fromkeys(
@@ -93,17 +85,19 @@ def _walk(branch: LayerNode, level: int = 0) -> Iterator[tuple[int, LayerNode]]:
 
 
 def _cells(branch: LayerNode, root: LayerNode) -> tuple[str, ...]:
-    place = branch.roofline_place
-    rate = format_quantity(branch.flops / branch.time, RATE, 3) if branch.flops and branch.time else "—"
     return (
         _seconds(branch.time),
         share(branch.time, root.time),
         _seconds(branch.own) if branch.own else "—",
         format_quantity(branch.macs, COUNT, 3) if branch.macs else "—",
         format_quantity(branch.output, BYTES, 3) if branch.output else "—",
-        rate.removesuffix("/s").strip(),
-        _reached(place) if place else "—",
     )
+
+
+def _roofline_cells(branch: LayerNode) -> tuple[str, str]:
+    place = branch.roofline_place
+    rate = format_quantity(branch.flops / branch.time, RATE, 3) if branch.flops and branch.time else "—"
+    return rate.removesuffix("/s").strip(), _reached(place) if place else "—"
 
 
 def _reached(place: RooflinePosition) -> str:
@@ -216,10 +210,9 @@ def _deepest(branch: LayerNode) -> Iterable[LayerNode]:
 
 
 def _overhead_sentence(result: Result) -> str:
-    overhead, unattributed = (result.find(metric, "layers") for metric in ("pass_overhead", "unattributed"))
-    if overhead is None or unattributed is None:
+    ratio, free = (result.number(metric, "layers") for metric in ("pass_overhead", "unattributed"))
+    if ratio is None or free is None:
         return ""
-    ratio, free = number(overhead)[0], number(unattributed)[0]
     cost = f"slowed the call by {ratio - 1:.0%}, which is subtracted" if ratio > _SLOWER else _FREE
     sentence = f"measuring the layers {cost}"
     if any(doubt.code == "unattributed" for doubt in result.doubts):  # which says the share

@@ -6,14 +6,23 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.report.blocks import Block, Notice, Table, clean, make_columns, note, shorten
+from modeldyno.core.report.blocks import Block, Notice, Table, clean, make_table, note, shorten
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.stats.statistics import unpack_samples
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
 from modeldyno.core.trace.memory_category import GIVEN, ROOM, Category
 from modeldyno.views.result.module_tree import name_range, pattern
-from modeldyno.views.text import count, estimate, explain_mark, keep_ending, marked_median, number, share
+from modeldyno.views.text import (
+    count,
+    draw_bars,
+    explain_mark,
+    format_known,
+    format_statistic,
+    keep_ending,
+    marked_median,
+    number,
+    share,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +36,6 @@ _MEASURED = "measured"
 _NAME, _HELD, _WIDE = 38, 6, 32
 BEFORE = GIVEN | {Category.OPTIMIZER}
 """Categories that are allocated before a call begins."""
-_LEVELS = "▁▂▃▄▅▆▇█"
 
 
 def memory(result: Result) -> Iterator[Block]:
@@ -54,15 +62,16 @@ def contents(result: Result) -> Iterator[Table]:
 
 def training_step_clause(result: Result) -> str:
     """Return a clause on the time of a training step, or on the peak of a call if nothing else is known."""
-    step, peak = result.find("step_time"), result.find("allocated_peak")
-    if peak is not None and step is None and result.find("parameters") is None:
-        return f"takes {_bytes(peak)} at the peak of a call, in addition to weights and inputs"
-    if step is None or not isinstance(step.value, Distribution):
+    step, peak = result.distribution("step_time"), result.number("allocated_peak")
+    if peak is not None and not result.find("step_time") and not result.find("parameters"):
+        size = format_quantity(peak, BYTES, 3)
+        return f"takes {size} at the peak of a call, in addition to weights and inputs"
+    if step is None:
         return ""
     optimizer = clean(result.job.inspection.optimizer)
     optimizer_text = "without an optimiser" if optimizer == "none" else f"with {optimizer}"
-    about = "about " if step.value.missing("p50") else ""
-    median, span = estimate(step.value.statistic("p50"), step.value.interval("p50"), SECONDS)
+    about = "about " if step.missing("p50") else ""
+    median, span = format_statistic(step, "p50")
     interval = f", 95 % interval {span}" if span and not about else ""
     backend = clean(result.job.backend)
     return f"takes {about}{median} (median{interval}) for a training step {optimizer_text} on {backend}"
@@ -70,11 +79,11 @@ def training_step_clause(result: Result) -> str:
 
 def largest_batch_clause(result: Result) -> str:
     """Return a clause on the largest batch, if measured; empty if a training step was timed, too."""
-    batch = result.find("largest_batch", _MEASURED)
+    batch = result.number("largest_batch", _MEASURED)
     if batch is None or result.find("step_time"):
         return ""
     does = "makes training steps" if result.job.inspection.mode is Mode.TRAIN else "runs"
-    samples = count(round(number(batch)[0]), "sample")
+    samples = count(round(batch), "sample")
     limit = _within(result).removeprefix("largest batch")
     return f"{does} with batches of up to {samples}{limit} on {clean(result.job.backend)}"
 
@@ -84,27 +93,24 @@ def largest_batch_clause(result: Result) -> str:
 
 def _steps(result: Result) -> Iterator[Table]:
     """Tabulate the stages of a training step with their time and peak memory."""
-    step_time = result.find("step_time")
-    if step_time is None or not isinstance(step_time.value, Distribution):
+    whole = result.distribution("step_time")
+    if whole is None:
         return
-    peaks = result.find("allocated_peak") is not None
-    rows = []
-    for stage in ("", *_STAGES):
-        stage_time = result.find("step_time", stage)
-        if stage_time is not None and isinstance(stage_time.value, Distribution):
-            most = result.find("allocated_peak", stage)
-            rows.append(
-                (
-                    stage or "a whole step",
-                    *marked_median(stage_time.value),
-                    share(stage_time.value.statistic("p50"), step_time.value.statistic("p50")),
-                    *((_bytes(most),) if peaks else ()),
-                )
-            )
-    titles = ("stage", "median>", "95 % interval", "share>", *(("peak memory>",) if peaks else ()))
-    beyond = "; peak memory without weights, inputs and optimiser state" if peaks else ""
-    title = explain_mark(f"A training step{beyond}", (row[1] for row in rows))
-    yield Table(title=title, columns=make_columns(*titles), rows=tuple(rows))
+    stages = {stage: result.distribution("step_time", stage) for stage in ("", *_STAGES)}
+    rows = [
+        (
+            stage or "a whole step",
+            *marked_median(times),
+            share(times.statistic("p50"), whole.statistic("p50")),
+            format_known(result.number("allocated_peak", stage), BYTES),
+        )
+        for stage, times in stages.items()
+        if times is not None
+    ]
+    beyond = "; peak memory without weights, inputs and optimiser state"
+    title = f"A training step{beyond if result.find('allocated_peak') else ''}"
+    titles = ("stage", "median>", "95 % interval", "share>", "peak memory>?")
+    yield make_table(explain_mark(title, (row[1] for row in rows)), titles, rows)
 
 
 # --- the numbers ---------------------------------------------------------------------------------
@@ -124,14 +130,14 @@ def _numbers(result: Result) -> Iterator[Block]:
         for name, metric in single
         if (measurement := result.find(metric))
     ]
-    if rows and (process := result.find("process_memory")) and isinstance(process.value, Distribution):
-        most = format_quantity(process.value.statistic("max"), BYTES, 3)
+    if rows and (process := result.distribution("process_memory")):
+        most = format_quantity(process.statistic("max"), BYTES, 3)
         rows.append(("whole process, above its baseline", most, "", ""))
     if rows:
-        yield Table(
-            title=f"Memory of a {'training ' if of == 'step' else ''}{of}",
-            columns=make_columns("what", "measured>", "predicted>", "ratio>"),
-            rows=tuple(rows),
+        yield make_table(
+            f"Memory of a {'training ' if of == 'step' else ''}{of}",
+            ("what", "measured>", "predicted>", "ratio>"),
+            rows,
         )
     if predicted := _predicted_batch(result):
         room = format_quantity(float(predicted.scope.removeprefix(ROOM)), BYTES, 3)
@@ -143,11 +149,8 @@ def _numbers(result: Result) -> Iterator[Block]:
 
 def _predicted_batch(result: Result) -> Measurement | None:
     """Return the predicted largest batch for the memory in which one was searched."""
-    return next((m for m in result.measurements if m.metric == "largest_batch" and _is_room(m.scope)), None)
-
-
-def _is_room(scope: str) -> bool:
-    return scope.startswith(ROOM) and scope.removeprefix(ROOM).isdecimal()
+    batches = (m for m in result.measurements if m.metric == "largest_batch" and m.scope.startswith(ROOM))
+    return next((m for m in batches if m.scope.removeprefix(ROOM).isdecimal()), None)
 
 
 def _compared(result: Result) -> Iterator[tuple[str, str, str, str]]:
@@ -184,10 +187,6 @@ def _row(
         return name, as_bytes(measured), "—", "—"
     prediction = number(predicted)[0]
     return name, as_bytes(measured), as_bytes(prediction), share(measured, prediction)
-
-
-def _bytes(measurement: Measurement | None) -> str:
-    return "—" if measurement is None else format_quantity(number(measurement)[0], BYTES, 3)
 
 
 # --- the peak ------------------------------------------------------------------------------------
@@ -241,14 +240,14 @@ def _group_name(scope: str, role: str) -> str:
 
 def _sentence(result: Result, activity: TraceReport) -> Iterator[Notice]:
     """Describe the largest part of the peak."""
-    peak = result.find("allocated_peak")
+    peak = result.number("allocated_peak")
     made = [group for group in _groups(activity) if group[1] not in BEFORE]
-    if peak is None or not made or not number(peak)[0]:
+    if not peak or not made:
         return
     name, _, size = made[0]
     total = _added_bytes(made)
     where = f", in {keep_ending(clean(activity.held_in), _NAME)}" if activity.held_in else ""
-    yield note(f"at the peak{where}, {share(size, total)} of {_bytes(peak)} is {name}")
+    yield note(f"at the peak{where}, {share(size, total)} of {format_quantity(peak, BYTES, 3)} is {name}")
 
 
 def _added_bytes(groups: Iterable[tuple[str, str, int]]) -> int:
@@ -273,11 +272,10 @@ def _contents(result: Result, activity: TraceReport) -> Table:
     if others := groups[_HELD:]:
         rows.append(row(f"{len(others)} more", others))
     where = f", in {keep_ending(clean(activity.held_in), _NAME)}" if activity.held_in else ""
-    return Table(
-        title=f"Memory at the measured peak{where}; shares of what the {call_or_step(result)} itself "
-        "allocated",
-        columns=make_columns("what", "bytes>", "share>"),
-        rows=tuple(rows),
+    return make_table(
+        f"Memory at the measured peak{where}; shares of what the {call_or_step(result)} itself allocated",
+        ("what", "bytes>", "share>"),
+        rows,
     )
 
 
@@ -309,10 +307,8 @@ def curve(course: MemoryTimeline, top: float = 0.0) -> str:
     for time, level, until in zip(times, in_use, (*times[1:], last), strict=True):
         for place in range(_column(time, last), _column(until, last) + 1):
             tops[place] = max(tops[place], level)
-    text = (
-        f"{_draw(tops, full)} up to {format_quantity(most, BYTES, 3)} in {format_quantity(last, SECONDS, 2)}"
-    )
-    return shorten(text, 78)
+    bars, size = draw_bars(tops, 0.0, full), format_quantity(most, BYTES, 3)
+    return shorten(f"{bars} up to {size} in {format_quantity(last, SECONDS, 2)}", 78)
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -320,11 +316,7 @@ def sparkline(values: Sequence[float]) -> str:
     columns = min(_WIDE, len(values))
     edges = [place * len(values) // columns for place in range(columns + 1)] if columns else []
     tops = [max(values[begin:end]) for begin, end in pairwise(edges)]
-    return _draw(tops, max(tops)) if any(tops) else ""
-
-
-def _draw(heights: Sequence[float], full: float) -> str:
-    return "".join(_LEVELS[min(len(_LEVELS) - 1, int(height / full * len(_LEVELS)))] for height in heights)
+    return draw_bars(tops, 0.0, max(tops)) if any(tops) else ""
 
 
 def _column(time: float, last: float) -> int:

@@ -190,18 +190,8 @@ def sort_nodes(nodes: Iterable[ModuleNode], sort: str) -> list[ModuleNode]:
     return list(nodes) if sort == "order" else sorted(nodes, key=lambda node: -node.of(sort))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModuleCost:
-    """Cost at one place of the network, of its modules or of the code between them."""
-
-    path: str
-    kind: str
-    count: int
-    numbers: Numbers
-
-
-def leaves(root: ModuleNode) -> list[ModuleCost]:
-    """Return the cost not covered by a deeper module; layers that differ only by number are merged."""
+def leaves(root: ModuleNode) -> list[ModuleNode]:
+    """Return the cost that no deeper module covers; layers that differ only by number are merged."""
     groups: defaultdict[tuple[str, str], list[tuple[ModuleNode, Numbers]]] = defaultdict(list)
     for row in walk(root):
         node = row.node
@@ -211,10 +201,12 @@ def leaves(root: ModuleNode) -> list[ModuleCost]:
         elif any(own := tuple(max(0.0, n - part) for n, part in zip(node.numbers, below, strict=True))):
             groups[pattern(node.path), f"{node.kind} itself"].append((node, own))
     return [
-        ModuleCost(
+        replace(
+            group[0][0],
             path=_common_name([node.path for node, _ in group]),
             kind=kind,
             count=sum(node.count for node, _ in group),
+            children=(),
             numbers=tuple(map(sum, zip(*(numbers for _, numbers in group), strict=True))),
         )
         for (_, kind), group in groups.items()

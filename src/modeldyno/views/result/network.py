@@ -7,10 +7,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Table, clean, make_columns
+from modeldyno.core.report.blocks import Table, clean, drop_empty_columns, make_table
 from modeldyno.core.stats.units import COUNT, SECONDS, format_quantity
 from modeldyno.errors import UnknownName
-from modeldyno.views.lists import drop_empty_columns
 from modeldyno.views.result.module_tree import ModuleNode, build_module_tree, walk
 from modeldyno.views.text import number, share
 
@@ -116,7 +115,7 @@ def build_network(result: Result, inside: str = "") -> Network | None:
     focus = holders[inside]
     times = _layer_times(result)
     unfolded = _unfolded(focus)
-    top = _gather(focus, unfolded, _time_of(times))
+    top = _gather(focus, unfolded, times)
     join_rows = _place_joins(result, _frames(top))
     rows = list(_flat(top))
     places = {id(row): place for place, row in enumerate(rows)}
@@ -139,7 +138,7 @@ def build_network(result: Result, inside: str = "") -> Network | None:
         frames=tuple(_spans(top, places)),
         links=tuple(links),
         macs=focus.of("macs"),
-        seconds=_time_of(times)(focus),
+        seconds=_time_of(focus, times),
     )
 
 
@@ -170,13 +169,11 @@ def _unfolded(focus: ModuleNode) -> set[str]:
     return unfolded
 
 
-def _gather(
-    node: ModuleNode, unfolded: set[str], time_of: Callable[[ModuleNode], float | None], level: int = 0
-) -> _Frame:
+def _gather(node: ModuleNode, unfolded: set[str], times: dict[str, float], level: int = 0) -> _Frame:
     frame = _Frame(node, level)
     for child in node.children[:_CHILDREN]:
         if child.path in unfolded:
-            frame.items.append(_gather(child, unfolded, time_of, level + 1))
+            frame.items.append(_gather(child, unfolded, times, level + 1))
             continue
         frame.items.append(
             NetworkRow(
@@ -187,7 +184,7 @@ def _gather(
                 inside=len(walk(child)) - 1,
                 output=child.output,
                 macs=child.of("macs"),
-                seconds=time_of(child),
+                seconds=_time_of(child, times),
                 level=level,
             )
         )
@@ -197,15 +194,10 @@ def _gather(
     return frame
 
 
-def _time_of(times: dict[str, float]) -> Callable[[ModuleNode], float | None]:
-    def time(node: ModuleNode) -> float | None:
-        fits = _matcher(node.path)
-        seconds_of_parts = [
-            seconds for path, seconds in times.items() if (m := fits.match(path)) and not m["below"]
-        ]
-        return sum(seconds_of_parts) if seconds_of_parts else None
-
-    return time
+def _time_of(node: ModuleNode, times: dict[str, float]) -> float | None:
+    fits = _matcher(node.path)
+    parts = [seconds for path, seconds in times.items() if (m := fits.match(path)) and not m["below"]]
+    return sum(parts) if parts else None
 
 
 def _matcher(path: str) -> re.Pattern[str]:
@@ -264,8 +256,8 @@ def _place_joins(result: Result, frames: Iterator[_Frame]) -> dict[str, NetworkR
         key = id(frame), times[join.scope]
         if key not in made:
             made[key] = NetworkRow(path="", label=_operator(join.kind), kind=JOIN, level=frame.level)
-            find = _item_finder(frame, rows)
-            behind = max((find(source) for source in into.get(join.name, ())), default=-1)
+            places = (_item_place(frame, rows, source) for source in into.get(join.name, ()))
+            behind = max(places, default=-1)
             frame.items.insert(behind + 1 if behind >= 0 else len(frame.items), made[key])
         rows[join.name] = made[key]
     return rows
@@ -278,19 +270,15 @@ def _operator(kind: str) -> str:
     )
 
 
-def _item_finder(frame: _Frame, rows: dict[str, NetworkRow]) -> Callable[[str], int]:
-    """Return what gives the place in a frame of what a name of a link stands for; -1 if it is elsewhere."""
-
-    def find(name: str) -> int:
-        for place, item in enumerate(frame.items):
-            if item is rows.get(name):
-                return place
-            path = item.node.path if isinstance(item, _Frame) else item.path
-            if name not in rows and path and _matcher(path).match(name):
-                return place
-        return -1
-
-    return find
+def _item_place(frame: _Frame, rows: dict[str, NetworkRow], name: str) -> int:
+    """Return the place in a frame of what a name of a link stands for; -1 if it is elsewhere."""
+    for place, item in enumerate(frame.items):
+        if item is rows.get(name):
+            return place
+        path = item.node.path if isinstance(item, _Frame) else item.path
+        if name not in rows and path and _matcher(path).match(name):
+            return place
+    return -1
 
 
 def _finder(top: _Frame, places: dict[int, int], joins: dict[str, int]) -> Callable[[str, int], int | None]:
@@ -346,8 +334,8 @@ def network_table(network: Network) -> Table:
                 share_of(network, row),
             )
         )
-    columns = make_columns("module", "class", "gets", "output", "MACs>", "time>", "share>")
-    return drop_empty_columns(Table(title="Module by module", columns=columns, rows=tuple(rows)))
+    titles = ("module", "class", "gets", "output", "MACs>", "time>", "share>")
+    return drop_empty_columns(make_table("Module by module", titles, rows))
 
 
 def share_of(network: Network, row: NetworkRow) -> str:

@@ -6,13 +6,13 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Block, Table, clean, make_columns, note, shorten
+from modeldyno.core.report.blocks import Block, Table, clean, make_table, note
 from modeldyno.core.result.trace_data import EventKind, ExecutedOp
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
 from modeldyno.core.trace.op_events import WITHIN
 from modeldyno.views.result.module_tree import name_range, pattern
 from modeldyno.views.result.regions import is_region_profile
-from modeldyno.views.text import TEXT_LIMIT, count, keep_ending, number, share
+from modeldyno.views.text import count, keep_ending, share, shorten_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -58,9 +58,7 @@ def operations(result: Result) -> Iterator[Block]:
     yield from redundant_ops_blocks(result)
     for artifact in result.artifacts:
         if artifact.name == "trace":
-            yield note(
-                f"the trace is in {shorten(clean(artifact.path), TEXT_LIMIT)}; open it at ui.perfetto.dev"
-            )
+            yield note(f"the trace is in {shorten_text(artifact.path)}; open it at ui.perfetto.dev")
 
 
 def _of_region(row: ExecutedOp) -> ExecutedOp:
@@ -89,10 +87,9 @@ def _operators_sentence(result: Result, executed: Sequence[ExecutedOp]) -> str:
     if total and groups:
         costs = {name: sum(map(_cost(on_device), rows)) for _, name, rows in groups}
         costliest = max(costs, key=costs.__getitem__)
-        text += f"; {shorten(clean(costliest), _KIND)} has {share(costs[costliest], total)}"
-    overhead = result.find("pass_overhead", "ops")
-    if overhead is not None:
-        ratio = number(overhead)[0]
+        text += f"; {shorten_text(costliest, _KIND)} has {share(costs[costliest], total)}"
+    ratio = result.number("pass_overhead", "ops")
+    if ratio is not None:
         cost = f"slowed the call by {ratio - 1:.0%}" if ratio > _SHOWS else "did not slow the call measurably"
         text += f"; recording them {cost}"
     return text
@@ -142,43 +139,35 @@ def _table(
         return
     every = [row for _, _, rows in groups for row in rows]
     device = any(row.device_time for row in every)
-    placed = any(place for place, _, _ in groups)
     total = sum(map(_cost(device), every))
-    titles = [
-        *((place,) if placed else ()), "name", "calls>", "own time>",
-        *(("device>",) if device else ()), *(("total>", "memory>") if full else ()), "share>",
-    ]  # fmt: skip
-    rows_shown = [
-        _cells(group, total, placed=placed, device=device, full=full) for group in groups[:_COSTLIEST]
-    ]
-    yield Table(
-        title=f"{title}{f', {len(rows_shown)} of {len(groups):,}' if len(groups) > len(rows_shown) else ''}",
-        columns=make_columns(*titles),
-        rows=tuple(rows_shown),
+    titles = (
+        f"{place}?", "name", "calls>", "own time>", "device>?", *(("total>", "memory>") if full else ()),
+        "share>",
+    )  # fmt: skip
+    listed = groups[:_COSTLIEST]
+    placed = any(place for place, _, _ in groups)
+    yield make_table(
+        f"{title}{f', {len(listed)} of {len(groups):,}' if len(groups) > len(listed) else ''}",
+        titles,
+        (_cells(group, total, placed=placed, device=device, full=full) for group in listed),
     )
 
 
 def _cells(group: Group, total: float, *, placed: bool, device: bool, full: bool) -> tuple[str, ...]:
     place, name, rows = group
     own, on_device = sum(row.self_time for row in rows), sum(row.device_time for row in rows)
+    allocated = sum(row.allocated for row in rows)
+    whole = format_quantity(sum(row.total_time for row in rows), SECONDS, 3)
+    memory = format_quantity(allocated, BYTES, 3) if allocated else "—"
     return (
-        *((keep_ending(clean(place), _NAME) or WHOLE,) if placed else ()),
-        shorten(clean(name), _KIND),
+        (keep_ending(clean(place), _NAME) or WHOLE) if placed else "",
+        shorten_text(name, _KIND),
         _number(sum(row.calls for row in rows)),
         format_quantity(own, SECONDS, 3),
-        *((format_quantity(on_device, SECONDS, 3),) if device else ()),
-        *((_total_time(rows), _format_allocated(rows)) if full else ()),
+        format_quantity(on_device, SECONDS, 3) if device else "",
+        *((whole, memory) if full else ()),
         share(on_device if device else own, total),
     )
-
-
-def _total_time(rows: Sequence[ExecutedOp]) -> str:
-    return format_quantity(sum(row.total_time for row in rows), SECONDS, 3)
-
-
-def _format_allocated(rows: Sequence[ExecutedOp]) -> str:
-    size = sum(row.allocated for row in rows)
-    return format_quantity(size, BYTES, 3) if size else "—"
 
 
 def _number(value: float) -> str:
@@ -205,7 +194,7 @@ def redundant_ops_clause(result: Result) -> str:
     lead = "" if len(costs) == 1 else "most of it "
     return (
         f"unnecessary copies and waits take {format_quantity(time, SECONDS, 3)} of a call, {lead}"
-        f"{shorten(clean(name), _KIND)}{place}"
+        f"{shorten_text(name, _KIND)}{place}"
     )
 
 
@@ -225,10 +214,10 @@ def redundant_ops_blocks(result: Result) -> Iterator[Block]:
     total = sum(waste.time for group in rows for waste in group)
     listed = rows[:_WASTES]
     part = f", {len(listed)} of {len(rows):,}" if len(rows) > len(listed) else ""
-    yield Table(
-        title=f"Unnecessary copies and waits: {format_quantity(total, SECONDS, 3)} of a call{part}",
-        columns=make_columns("in", "what", "calls>", "time>", "bytes>", "why"),
-        rows=tuple(map(_waste_row, listed)),
+    yield make_table(
+        f"Unnecessary copies and waits: {format_quantity(total, SECONDS, 3)} of a call{part}",
+        ("in", "what", "calls>", "time>", "bytes>", "why"),
+        map(_waste_row, listed),
     )
 
 
@@ -236,9 +225,9 @@ def _waste_row(group: Sequence[RedundantOp]) -> tuple[str, ...]:
     first = group[0]
     return (
         keep_ending(clean(name_range([waste.scope for waste in group])), _NAME) or WHOLE,
-        f"{first.kind}, {shorten(clean(first.name), _KIND)}",
+        f"{first.kind}, {shorten_text(first.name, _KIND)}",
         _number(sum(waste.calls for waste in group)),
         format_quantity(sum(waste.time for waste in group), SECONDS, 3),
         format_quantity(sum(waste.bytes for waste in group), BYTES, 3),
-        shorten(clean(f"{first.line}: {first.reason}" if first.line else first.reason), TEXT_LIMIT),
+        shorten_text(f"{first.line}: {first.reason}" if first.line else first.reason),
     )

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.advice.rules import findings
-from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, make_columns
 from modeldyno.core.stats.units import BYTES, format_quantity
 from modeldyno.views.advice.findings import findings_of
@@ -29,7 +29,7 @@ from modeldyno.views.result.static import inspection, reservations
 from modeldyno.views.result.table import MEASURED, results
 from modeldyno.views.result.tokens import generation
 from modeldyno.views.result.totals import is_inspection
-from modeldyno.views.text import amount, estimate, format_measurement, number, unit_of_work
+from modeldyno.views.text import amount, figure, format_statistic, unit_of_work
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
@@ -122,8 +122,7 @@ def measurement_section(
 ) -> Iterator[Block]:
     """Lay out how a Result was measured and the command that repeats it, without knobs at their default."""
     yield Heading(title="How it was measured", level=level)
-    facts = footer(result)
-    yield Table(title="", columns=facts.columns, rows=facts.rows)
+    yield replace(footer(result), title="")
     if result.job.model.scheme == "object":  # a live object cannot be named in a command
         return
     defaults = {knob.name: (knob.default, knob.usual) for knob in knobs}
@@ -166,50 +165,39 @@ def tiles(result: Result) -> Iterator[Table]:
 
 
 def _times(result: Result) -> Iterator[Tile]:
-    latency = result.find("latency")
-    if latency is None or not isinstance(latency.value, Distribution):
+    latency = result.distribution("latency")
+    if latency is None:
         return
     for statistic, name in (("p50", "median latency"), ("p99", "p99 latency")):
-        if latency.value.missing(statistic):
+        if latency.missing(statistic):
             yield name, "—", "needs more calls"
         else:
-            interval = latency.value.interval(statistic)
-            value, span = estimate(latency.value.statistic(statistic), interval, latency.row.unit)
+            value, span = format_statistic(latency, statistic)
             yield name, value, f"95 %: {span}" if span else ""
 
 
 def _rates(result: Result) -> Iterator[Tile]:
-    for metric, name, note in (
-        ("throughput", "throughput", "samples per second, on average"),
-        ("request_rate", "requests", "answered per second"),
-    ):
-        measurement = result.find(metric)
-        if measurement is not None:
-            yield name, format_measurement(measurement), note
-            return
+    rates = (
+        ("throughput", figure(result, "throughput"), "samples per second, on average"),
+        ("requests", figure(result, "request_rate"), "answered per second"),
+    )
+    yield from [tile for tile in rates if tile[1]][:1]
 
 
 def _memory(result: Result) -> Iterator[Tile]:
-    used, computed = result.find("process_memory"), result.find("memory_peak")
-    if used is not None and isinstance(used.value, Distribution):
-        yield (
-            "peak memory",
-            format_quantity(used.value.statistic("max"), BYTES, 3),
-            "measured, above baseline",
-        )
-    elif computed is not None:
-        yield "peak memory", format_measurement(computed), "computed, not measured"
+    used, computed = result.distribution("process_memory"), figure(result, "memory_peak")
+    if used is not None:
+        most = format_quantity(used.statistic("max"), BYTES, 3)
+        yield "peak memory", most, "measured, above baseline"
+    elif computed:
+        yield "peak memory", computed, "computed, not measured"
 
 
 def _size(result: Result) -> Iterator[Tile]:
-    parameters, weights = result.find("parameters"), result.find("weight_bytes")
-    macs, peak = result.find("macs"), result.find("peak_flops", result.peaks_scope)
-    if parameters is not None:
-        yield (
-            "parameters",
-            format_measurement(parameters),
-            f"{format_measurement(weights)} of weights" if weights else "",
-        )
+    parameters, weights = figure(result, "parameters"), figure(result, "weight_bytes")
+    macs, peak = result.number("macs"), result.number("peak_flops", result.peaks_scope)
+    if parameters:
+        yield "parameters", parameters, f"{weights} of weights" if weights else ""
     if macs is not None:
-        note = f"peak here {format_quantity(number(peak)[0], peak.row.unit, 3)}" if peak else ""
-        yield "operations per call", amount(number(macs)[0], "MACs"), note
+        note = "" if peak is None else f"peak here {format_quantity(peak, METRICS['peak_flops'].unit, 3)}"
+        yield "operations per call", amount(macs, "MACs"), note

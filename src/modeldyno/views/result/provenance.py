@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.doubt import EXPECTED
-from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.report.blocks import Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Table, shorten
 from modeldyno.core.spec.input_spec import format_shape
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.stats.units import BYTES, format_quantity
@@ -15,10 +14,10 @@ from modeldyno.views.result.totals import is_inspection
 from modeldyno.views.text import (
     NAME_LIMIT,
     NOISE,
-    TEXT_LIMIT,
     analysed_at,
     count,
-    format_measurement,
+    facts_table,
+    figure,
     format_utc,
     join_nonempty,
     unit_of_work,
@@ -52,8 +51,7 @@ def footer(result: Result) -> Table:
         "conditions": "" if inspected else join_facts(environment.conditions),
         "result": join_nonempty(result.id, format_utc(result.created)),
     }
-    rows = tuple((name, shorten(clean(text), TEXT_LIMIT)) for name, text in facts.items() if text)
-    return Table(title="How it was measured", columns=make_columns("", ""), rows=rows)
+    return facts_table("How it was measured", facts)
 
 
 def _backend(result: Result) -> str:
@@ -70,11 +68,12 @@ def _analysed(result: Result) -> str:
 
 def _timing(result: Result) -> str:
     """Describe how many calls or training steps were timed, and why it stopped."""
-    calls, steps = result.find("latency"), result.find("step_time")
-    measurement, unit = (calls, unit_of_work(result)) if calls else (steps, "training step")
-    if measurement is None or not isinstance(measurement.value, Distribution):
+    metric, unit = (
+        ("latency", unit_of_work(result)) if result.find("latency") else ("step_time", "training step")
+    )
+    value = result.distribution(metric)
+    if value is None:
         return ""
-    value = measurement.value
     processes, effective = len(value.runs), int(value.effective_size("p50"))
     unmet = f" ({'; '.join(value.unmet)})" if value.unmet else ""
     parts = [
@@ -90,8 +89,8 @@ def _timing(result: Result) -> str:
 
 
 def _noise(result: Result) -> str:
-    measurements = ((text, result.find(metric)) for metric, text in NOISE.items())
-    return ", ".join(f"{text} {format_measurement(m)}" for text, m in measurements if m is not None)
+    figures = ((label, figure(result, metric)) for metric, label in NOISE.items())
+    return ", ".join(f"{label} {text}" for label, text in figures if text)
 
 
 def _input(spec: InputSpec) -> str:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.measurement import Distribution, Measurement
-from modeldyno.core.report.blocks import Notice, Table, clean, make_columns, note
+from modeldyno.core.report.blocks import Notice, Table, clean, make_table, note
 from modeldyno.core.stats.units import BYTES, JOULES, SECONDS, WATTS, format_quantity
 from modeldyno.core.trace import regions as trace_regions
 from modeldyno.views.result.memory import sparkline
-from modeldyno.views.text import count, format_measurement, keep_ending, number, share
+from modeldyno.views.text import count, figure, format_known, keep_ending, number, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from modeldyno.core.metrics.measurement import Measurement
     from modeldyno.core.result.result import Result
 
 _NAME, _SHORT_NAME = 24, 15
@@ -49,16 +49,20 @@ def regions(result: Result) -> Iterator[Table | Notice]:
     names = [m.scope for m in own]
     if not names:
         return
-    yield _table(
+    yield make_table(
         "Total time",
         ("region", "calls>", "total>", "self>", "share>"),
         [(_short_name(name), *_in_all(result, name, total)) for name in names],
     )
-    yield _table(
+    yield make_table(
         "Time of one call",
         ("region", "first>", *(f"{name}>" for name in _CALL)),
         [
-            (_short_name(name, _SHORT_NAME), _first_call(result, name), *_one_call(result, name))
+            (
+                _short_name(name, _SHORT_NAME),
+                format_known(result.number("first_call", name), SECONDS),
+                *_one_call(result, name),
+            )
             for name in names
         ],
     )
@@ -66,7 +70,7 @@ def regions(result: Result) -> Iterator[Table | Notice]:
     if any(("—" in _one_call(result, name)) for name in names):
         yield note(_DASHES)
     if rows := [row for name in names for row in _memory(result, name)]:
-        yield _table("Memory of one call", ("region", "where", "allocated>", "freed>", "peak>"), rows)
+        yield make_table("Memory of one call", ("region", "where", "allocated>", "freed>", "peak>"), rows)
     yield from _energy(result, names)
 
 
@@ -75,13 +79,13 @@ def _energy(result: Result, names: Sequence[str]) -> Iterator[Table | Notice]:
     rows = []
     for m in _measurements(result, "energy_drawn"):
         name, device = trace_regions.split_region_scope(m.scope)
-        total, calls = result.find("total_time", name), result.find("calls", name)
-        watts = number(m)[0] * number(calls)[0] / number(total)[0] if calls and total else 0.0
+        total, calls = result.number("total_time", name), result.number("calls", name)
+        watts = 0.0 if calls is None or total is None else number(m)[0] * calls / total
         cells = format_quantity(number(m)[0], JOULES, 3), format_quantity(watts, WATTS, 3)
         rows.append((names.index(name), (_short_name(name), clean(device), *cells)))
     if rows:
         table_rows = [row for _, row in sorted(rows)]
-        yield _table("Energy of one call", ("region", "device", "energy>", "power>"), table_rows)
+        yield make_table("Energy of one call", ("region", "device", "energy>", "power>"), table_rows)
         yield note(
             "Energy and power are those of the whole device, its idle floor and other programs included."
         )
@@ -89,27 +93,19 @@ def _energy(result: Result, names: Sequence[str]) -> Iterator[Table | Notice]:
 
 def _in_all(result: Result, name: str, overall: float) -> tuple[str, ...]:
     calls, total, own = (
-        number(measurement)[0] if (measurement := result.find(metric, name)) is not None else 0.0
-        for metric in ("calls", "total_time", "total_self_time")
+        result.number(metric, name) or 0.0 for metric in ("calls", "total_time", "total_self_time")
     )
     times = (format_quantity(seconds, SECONDS, 3) for seconds in (total, own))
     return f"{calls:,.0f}", *times, share(own, overall)
 
 
 def _one_call(result: Result, name: str) -> tuple[str, ...]:
-    latency = result.find("latency", name)
-    assert latency is not None
-    value = latency.value
-    assert isinstance(value, Distribution)
+    value = result.distribution("latency", name)
+    assert value is not None
     return tuple(
         "—" if value.missing(statistic) else format_quantity(value.statistic(statistic), SECONDS, 3)
         for statistic in _CALL
     )
-
-
-def _first_call(result: Result, name: str) -> str:
-    first = result.find("first_call", name)
-    return "—" if first is None else format_quantity(number(first)[0], SECONDS, 3)
 
 
 def _slow_first_call(result: Result, names: Sequence[str]) -> Iterator[Notice]:
@@ -126,12 +122,9 @@ def _slow_first_call(result: Result, names: Sequence[str]) -> Iterator[Notice]:
 
 def _first_and_rest(result: Result, name: str) -> Iterator[tuple[float, float]]:
     """Yield the first call and the mean of the others in seconds, if it took much longer than they did."""
-    first, latency = result.find("first_call", name), result.find("latency", name)
-    if first is None or latency is None or not isinstance(latency.value, Distribution):
-        return
-    calls, once = len(latency.value), number(first)[0]
-    if calls > 1:
-        later = (latency.value.statistic("mean") * calls - once) / (calls - 1)
+    once, latency = result.number("first_call", name), result.distribution("latency", name)
+    if once is not None and latency is not None and len(latency) > 1:
+        later = (latency.statistic("mean") * len(latency) - once) / (len(latency) - 1)
         if once > _SLOW_FIRST * later > 0:
             yield once, later
 
@@ -139,11 +132,10 @@ def _first_and_rest(result: Result, name: str) -> Iterator[tuple[float, float]]:
 def _memory(result: Result, name: str) -> Iterator[tuple[str, ...]]:
     places = (trace_regions.split_region_scope(m.scope) for m in _measurements(result, "allocated"))
     for place in (place for owner, place in places if owner == name):
-        measurements = (
-            result.find(metric, trace_regions.region_memory_scope(name, place)) for metric in _MEMORY
-        )
-        sizes = ("—" if m is None else format_quantity(round(number(m)[0]), BYTES, 3) for m in measurements)
-        yield _short_name(name), place, *sizes
+        scope = trace_regions.region_memory_scope(name, place)
+        sizes = (result.number(metric, scope) for metric in _MEMORY)
+        texts = (format_known(None if size is None else round(size), BYTES) for size in sizes)
+        yield _short_name(name), place, *texts
 
 
 def _measurements(result: Result, metric: str) -> list[Measurement]:
@@ -152,10 +144,6 @@ def _measurements(result: Result, metric: str) -> list[Measurement]:
 
 def _short_name(name: str, limit: int = _NAME) -> str:
     return keep_ending(clean(name), limit)
-
-
-def _table(title: str, titles: Sequence[str], rows: Sequence[tuple[str, ...]]) -> Table:
-    return Table(title=title, columns=make_columns(*titles), rows=tuple(rows))
 
 
 # --- a watched block --------------------------------------------------------------------------------
@@ -168,20 +156,18 @@ def is_watched_block(result: Result) -> bool:
 
 def watch_clause(result: Result) -> str:
     """Return a clause on the time, the memory and the processor of the block."""
-    total, memory, cores = (
-        result.find(metric) for metric in ("total_time", "process_memory", "cpu_utilization")
-    )
-    took = "" if total is None else f"took {format_quantity(number(total)[0], SECONDS, 3)}"
-    used = "" if cores is None else f" on {format_measurement(cores)}"
-    grew = ""
-    if memory is not None and isinstance(memory.value, Distribution):
-        grew = f" and up to {format_quantity(memory.value.statistic('max'), BYTES, 3)} of memory"
+    total, memory = result.number("total_time"), result.distribution("process_memory")
+    cores = figure(result, "cpu_utilization")
+    took = "" if total is None else f"took {format_quantity(total, SECONDS, 3)}"
+    used = f" on {cores}" if cores else ""
+    most = "" if memory is None else format_quantity(memory.statistic("max"), BYTES, 3)
+    grew = f" and up to {most} of memory" if most else ""
     return f"{took}{used}{grew}" or "was watched, and nothing was seen"
 
 
 def memory_course(result: Result) -> Iterator[Notice]:
     """Draw the memory of the process tree above that at the beginning."""
-    memory = result.find("process_memory")
-    if memory is not None and isinstance(memory.value, Distribution) and memory.value.statistic("max"):
-        drawn = sparkline([float(size) for size in memory.value.samples()])
+    memory = result.distribution("process_memory")
+    if memory is not None and memory.statistic("max"):
+        drawn = sparkline([float(size) for size in memory.samples()])
         yield note(f"memory above that at the beginning, over time: {drawn}")

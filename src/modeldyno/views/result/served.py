@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from modeldyno.core.load import multi_model
 from modeldyno.core.load.latency_breakdown import STAGES
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.metric import METRICS, ReportSection
-from modeldyno.core.report.blocks import Block, Table, clean, make_columns, note, shorten
+from modeldyno.core.report.blocks import Block, Table, make_table, note
 from modeldyno.core.stats.units import CORES, RATE, SECONDS, format_quantity
-from modeldyno.views.text import NAME_LIMIT, count, estimate, format_measurement, join_nonempty, number, share
+from modeldyno.views.text import (
+    count,
+    estimate,
+    figure,
+    format_measurement,
+    format_statistic,
+    join_nonempty,
+    number,
+    share,
+    shorten_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from modeldyno.core.metrics.measurement import Measurement
     from modeldyno.core.result.result import Result
     from modeldyno.core.spec.load_spec import Load
 
@@ -28,12 +41,12 @@ assert set(STAGES) < set(STAGE_NAMES)
 
 def server_clause(result: Result) -> str:
     """Return a clause on rate and latency of the server; empty if nothing was served."""
-    rate, latency = result.find("request_rate"), result.find("latency")
+    rate, latency = result.find("request_rate"), result.distribution("latency")
     if rate is None and result.job.load is not None:  # another tool may count samples alone
         rate = result.find("throughput")
     if rate is None:
         return ""
-    backend = shorten(clean(result.job.backend), NAME_LIMIT)
+    backend = shorten_name(result.job.backend)
     at = f"at {result.job.load}" if result.job.load else "under load"
     value, interval = number(rate)
     counted = "requests" if rate.metric == "request_rate" else "samples"
@@ -43,11 +56,11 @@ def server_clause(result: Result) -> str:
         does = (
             f"generates {format_measurement(tokens).replace('/s', ' tokens/s')} ({speed}) {at} on {backend}"
         )
-    if latency is None or not isinstance(latency.value, Distribution):
+    if latency is None:
         return does
-    if latency.value.void:
-        return f"{does}, but was {latency.value.void}, so its latency is not meaningful"
-    return f"{does}: {_token_clause(result) or f'latency {_median_and_tail(latency.value)}'}"
+    if latency.void:
+        return f"{does}, but was {latency.void}, so its latency is not meaningful"
+    return f"{does}: {_token_clause(result) or f'latency {_median_and_tail(latency)}'}"
 
 
 def is_streamed(result: Result) -> bool:
@@ -57,34 +70,31 @@ def is_streamed(result: Result) -> bool:
 
 def _token_clause(result: Result) -> str:
     """Return a clause on the latency of tokens; empty if answers were not streamed."""
-    first, per_token = result.find("time_to_first_token"), result.find("time_per_output_token")
-    if first is None or not isinstance(first.value, Distribution):
-        return ""
-    follow = (
-        f", then one every {_median_text(per_token.value)}"
-        if per_token and isinstance(per_token.value, Distribution)
-        else ""
+    first, per_token = (
+        result.distribution(metric) for metric in ("time_to_first_token", "time_per_output_token")
     )
-    return f"first token after {_median_and_tail(first.value)}{follow.replace('every about', 'about every')}"
+    if first is None:
+        return ""
+    follow = "" if per_token is None else f", then one every {_median_text(per_token)}"
+    return f"first token after {_median_and_tail(first)}{follow.replace('every about', 'about every')}"
 
 
 def _median_and_tail(times: Distribution) -> str:
-    tail = times.certified("p99")
-    slow = "" if tail is None else f", {estimate(tail, times.interval('p99'), SECONDS)[0]} (p99)"
+    certified = times.certified("p99") is not None
+    slow = f", {format_statistic(times, 'p99')[0]} (p99)" if certified else ""
     return f"{_median_text(times)} (median){slow}"
 
 
 def _median_text(times: Distribution) -> str:
-    few = "about " if times.missing("p50") else ""
-    return f"{few}{estimate(times.statistic('p50'), times.interval('p50'), SECONDS)[0]}"
+    return f"{'about ' if times.missing('p50') else ''}{format_statistic(times, 'p50')[0]}"
 
 
 def stages(result: Result) -> Iterator[tuple[str, float]]:
     """Yield the known stages of a mean request with their seconds."""
     for metric, name in STAGE_NAMES.items():
-        measurement = result.find(metric)
-        if measurement is not None:
-            yield name, number(measurement)[0]
+        seconds = result.number(metric)
+        if seconds is not None:
+            yield name, seconds
 
 
 def breakdown(result: Result) -> Iterator[Block]:
@@ -93,30 +103,26 @@ def breakdown(result: Result) -> Iterator[Block]:
     The server counts the requests that it answered in the steady window, and `service_time` is of those that
     were due in it; so the total is the sum of the parts, if they have the rest.
     """
-    service = result.find("service_time")
-    parts = [
-        (metric, measurement) for metric in STAGE_NAMES if (measurement := result.find(metric)) is not None
-    ]
-    if service is None or not isinstance(service.value, Distribution) or not parts:
+    service = result.distribution("service_time")
+    parts = [stage for metric in STAGE_NAMES if (stage := result.find(metric)) is not None]
+    if service is None or not parts:
         return
-    total = sum(number(measurement)[0] for _, measurement in parts)
+    total = sum(number(stage)[0] for stage in parts)
     if result.find("network_time") is None:
-        total = service.value.statistic("mean")
-    has_intervals = any(stage.interval is not None for _, stage in parts)
-    rows = []
-    for metric, stage in parts:
-        value, interval = estimate(*number(stage), SECONDS)
-        ends = (interval,) if has_intervals else ()
-        rows.append((STAGE_NAMES[metric], value, *ends, share(number(stage)[0], total), metric))
-    yield Table(
-        title="Where a request spends its time, on average, as the server reports it",
-        columns=make_columns(
-            "stage", "time>", *(("95 % interval",) if has_intervals else ()), "share>", "metric"
-        ),
-        rows=(
-            *rows,
-            ("total", format_quantity(total, SECONDS, 3), *(("",) if has_intervals else ()), "100%", ""),
-        ),
+        total = service.statistic("mean")
+    rows = [
+        (
+            STAGE_NAMES[stage.metric],
+            *estimate(*number(stage), SECONDS),
+            share(number(stage)[0], total),
+            stage.metric,
+        )
+        for stage in parts
+    ]
+    yield make_table(
+        "Where a request spends its time, on average, as the server reports it",
+        ("stage", "time>", "95 % interval?", "share>", "metric"),
+        (*rows, ("total", format_quantity(total, SECONDS, 3), "", "100%", "")),
     )
     if batches := _batches(result):
         yield note(batches, code="batches")
@@ -127,18 +133,13 @@ def composing_models(result: Result) -> Iterator[Block]:
     names = list(dict.fromkeys(m.scope for m in result.measurements if m.metric in STAGES and m.scope))
     beside = {str(other.name) for other in result.job.beside}
     names = [name for name in names if name not in beside]
-    columns = {metric: [_of_model(result, metric, name) for name in names] for metric in _OF_A_MODEL}
-    filled = {metric: cells for metric, cells in columns.items() if any(cells)}
-    if not names or not filled:
-        return
-    yield Table(
-        title="The mean time of a request in each model, as the server reports it",
-        columns=make_columns("model", *(f"{_OF_A_MODEL[metric]}>" for metric in filled)),
-        rows=tuple(
-            (shorten(clean(name), NAME_LIMIT), *(cells[place] or "—" for cells in filled.values()))
-            for place, name in enumerate(names)
-        ),
-    )
+    rows = [[figure(result, metric, name, "—") for metric in _OF_A_MODEL] for name in names]
+    if any(set(cells) != {"—"} for cells in rows):
+        yield make_table(
+            "The mean time of a request in each model, as the server reports it",
+            ("model", *(f"{title}>?" for title in _OF_A_MODEL.values())),
+            ((shorten_name(name), *cells) for name, cells in zip(names, rows, strict=True)),
+        )
 
 
 _OF_A_MODEL = {
@@ -149,21 +150,16 @@ _OF_A_MODEL = {
 """Metrics of one of several models, with their titles."""
 
 
-def _of_model(result: Result, metric: str, name: str) -> str:
-    measurement = result.find(metric, name)
-    return "" if measurement is None else format_measurement(measurement)
-
-
 def describe_load(result: Result, load: Load) -> str:
     """Describe the load and the CPU time of the client."""
     kind = "closed loop" if load.closed else "open loop"
     busy = [number(m)[0] for m in result.measurements if m.metric == "client_cpu"]
-    flight, client_time = result.find("in_flight"), result.find("client_time")
+    flight, client_time = figure(result, "in_flight"), figure(result, "client_time")
     return join_nonempty(
         f"{load} ({kind})",
-        f"{format_measurement(flight)} in flight on average" if flight else "",
+        f"{flight} in flight on average" if flight else "",
         f"{count(len(busy), 'driver')} used {format_quantity(sum(busy), CORES, 2)}" if busy else "",
-        f"{format_measurement(client_time)} per request" if client_time else "",
+        f"{client_time} per request" if client_time else "",
     )
 
 
@@ -189,3 +185,66 @@ def _batches(result: Result) -> str:
         f"{m.scope.removeprefix('batch ')} ({count(int(number(m)[0]), 'call')})" for m in sizes[:_LARGEST]
     )
     return f"the server ran batches of {format_measurement(mean)} on average{f': {named}' if named else ''}"
+
+
+# --- several models of a server -------------------------------------------------------------------
+
+
+_COLUMNS = ("throughput", "latency p50", "latency p99", "queue", "compute")
+
+
+def without_cohosted(result: Result) -> Result:
+    """Return a Result without the measurements of co-hosted models."""
+    names = [str(other.name) for other in result.job.beside]
+    return replace(
+        result, measurements=tuple(multi_model.measurements_of_first_model(names, result.measurements))
+    )
+
+
+def cohosted_table(result: Result) -> Iterator[Table]:
+    """Tabulate the models of one server; nothing for a single model or without measurements."""
+    if not result.job.beside or not any(
+        measurement.metric == "latency" for measurement in result.measurements
+    ):
+        return
+    names = [str(other.name) for other in result.job.beside]
+    parts = [
+        (
+            result.name,
+            result.job.load,
+            tuple(multi_model.measurements_of_first_model(names, result.measurements)),
+        )
+    ]
+    parts += [
+        (name, other.load, tuple(multi_model.measurements_of_model(name, result.measurements)))
+        for name, other in zip(names, result.job.beside, strict=True)
+    ]
+    yield make_table(
+        "The models of the server, under load at the same time",
+        ("model", "load", *(f"{title}>" for title in _COLUMNS)),
+        (
+            (shorten_name(name), str(load or ""), *_figures(measurements))
+            for name, load, measurements in parts
+        ),
+    )
+
+
+def _figures(measurements: tuple[Measurement, ...]) -> Iterator[str]:
+    by_metric = {measurement.metric: measurement for measurement in measurements if not measurement.scope}
+    texts = {metric: format_measurement(measurement) for metric, measurement in by_metric.items()}
+    yield texts.get("throughput", "")
+    latency = by_metric.get("latency")
+    for name in ("p50", "p99"):
+        yield _quantile(latency.value, name) if latency else ""
+    yield from (texts.get(metric, "") for metric in ("queue_time", "compute_time"))
+
+
+def _quantile(times: object, name: str) -> str:
+    """Format a percentile with the digits that its interval justifies; an uncertified one as ``about``."""
+    if not isinstance(times, Distribution):
+        return ""
+    if times.void:
+        return times.void
+    if times.missing(name):
+        return f"about {format_quantity(times.statistic(name), SECONDS, 2)}"
+    return format_statistic(times, name)[0]

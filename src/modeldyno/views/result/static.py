@@ -6,7 +6,7 @@ from collections import defaultdict
 from math import inf
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Block, Table, clean, make_columns, note, shorten
+from modeldyno.core.report.blocks import Block, Table, clean, make_table, note, shorten
 from modeldyno.core.static.graph import Role
 from modeldyno.core.stats.units import BYTES, COUNT, format_quantity
 from modeldyno.views.result.module_tree import (
@@ -21,9 +21,8 @@ from modeldyno.views.result.module_tree import (
     sort_nodes,
     walk,
 )
-from modeldyno.views.result.other_sizes import device_bounds, grid
-from modeldyno.views.result.totals import totals
-from modeldyno.views.text import TEXT_LIMIT, count, join_nonempty, keep_ending, share, span
+from modeldyno.views.result.totals import device_bounds, grid, totals
+from modeldyno.views.text import count, join_nonempty, keep_ending, share, shorten_text, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -65,7 +64,7 @@ def reservations(result: Result, options: ViewOptions) -> Iterator[Block]:
         yield from _uncounted(result.outline, options)
         doubted = {doubt.seen for doubt in result.doubts}
         for text in (text for text in result.outline.assumptions if text not in doubted):
-            yield note(shorten(clean(text), TEXT_LIMIT).rstrip("."), code="assumed")
+            yield note(shorten_text(text).rstrip("."), code="assumed")
 
 
 # --- modules -----------------------------------------------------------------------------------
@@ -75,10 +74,6 @@ def _costliest(root: ModuleNode, options: ViewOptions) -> Iterator[Table]:
     metric = "macs" if options.sort == "order" else options.sort
     if metric == "macs" and not root.of("macs"):
         metric = "flops"
-    works = [
-        ModuleNode(path=w.path, label=w.path, kind=w.kind, count=w.count, numbers=w.numbers, likeness="")
-        for w in leaves(root)
-    ]
     rows = tuple(
         (
             keep_ending(clean(node.path), _NAME - 2) or "(the model itself)",
@@ -86,14 +81,14 @@ def _costliest(root: ModuleNode, options: ViewOptions) -> Iterator[Table]:
             _format_metric(node, metric),
             share(node.of(metric), root.of(metric)),
         )
-        for node in sort_nodes(works, metric)[:_COSTLIEST]
+        for node in sort_nodes(leaves(root), metric)[:_COSTLIEST]
         if node.of(metric)
     )
     if rows:
-        yield Table(
-            title=f"Most expensive, by {_TITLES[metric]}",
-            columns=make_columns("module", "class", f"{_TITLES[metric]}>", "share>"),
-            rows=rows,
+        yield make_table(
+            f"Most expensive, by {_TITLES[metric]}",
+            ("module", "class", f"{_TITLES[metric]}>", "share>"),
+            rows,
         )
 
 
@@ -153,19 +148,17 @@ def _module_table(
     root: ModuleNode, rows: Sequence[ModuleRow], title: str, sort: str, *, full_path: bool = False
 ) -> Table:
     weighed = "weight_bytes" if sort == "weight_bytes" else "parameters"
-    outputs = any(row.node.output for row in rows)
-    cells = tuple(
+    cells = (
         (
             _label(row, full_path=full_path),
-            *((_output(row.node),) if outputs else ()),
+            _output(row.node),
             _format_metric(row.node, weighed),
             _format_metric(row.node, "macs"),
             share(row.node.of("macs"), root.of("macs")),
         )
         for row in rows
     )
-    titles = ("module", *(("output",) if outputs else ()), f"{_TITLES[weighed]}>", "MACs>", "share>")
-    return Table(title=title, columns=make_columns(*titles), rows=cells)
+    return make_table(title, ("module", "output?", f"{_TITLES[weighed]}>", "MACs>", "share>"), cells)
 
 
 def _output(node: ModuleNode) -> str:
@@ -218,11 +211,7 @@ def _peak(outline: StaticReport) -> Iterator[Table]:
     place, operator = (clean(text) for text in (outline.peak_scope, outline.peak_operator))
     where = f", in {keep_ending(place, _NAME)}" if place else ""
     during = f" ({shorten(operator, _KIND)})" if operator else ""
-    yield Table(
-        title=f"Memory at the peak{where}{during}",
-        columns=make_columns("what", "bytes>", "share>"),
-        rows=tuple(listed),
-    )
+    yield make_table(f"Memory at the peak{where}{during}", ("what", "bytes>", "share>"), listed)
 
 
 _ROLES: dict[str, str] = {
@@ -242,7 +231,7 @@ def _held_cells(role: str, group: Sequence[MemoryItem]) -> tuple[str, str]:
     if role == Role.ACTIVATION:
         scope = clean(name_range([held.scope for held in group]))
         what = f"activations of {keep_ending(scope, _NAME)}" if scope else "activations"
-    return what or shorten(clean(role), _NAME), format_quantity(_bytes(group), BYTES, 3)
+    return what or shorten_text(role, _NAME), format_quantity(_bytes(group), BYTES, 3)
 
 
 # --- operators ---------------------------------------------------------------------------------
@@ -251,7 +240,7 @@ def _held_cells(role: str, group: Sequence[MemoryItem]) -> tuple[str, str]:
 def _operators(outline: StaticReport) -> Iterator[Table]:
     rows = tuple(
         (
-            shorten(clean(op.kind), _NAME),
+            shorten_text(op.kind, _NAME),
             f"{op.calls:,}",
             format_quantity(op.macs, COUNT, 3) if op.counted else span(op.macs, _most([op])),
             format_quantity(op.elementwise, COUNT, 3) if op.counted else "—",
@@ -259,9 +248,7 @@ def _operators(outline: StaticReport) -> Iterator[Table]:
         for op in outline.operators
     )
     if rows:
-        yield Table(
-            title="Operators", columns=make_columns("operator", "calls>", "MACs>", "elementwise>"), rows=rows
-        )
+        yield make_table("Operators", ("operator", "calls>", "MACs>", "elementwise>"), rows)
 
 
 def _uncounted(outline: StaticReport, options: ViewOptions) -> Iterator[Table]:
@@ -269,16 +256,16 @@ def _uncounted(outline: StaticReport, options: ViewOptions) -> Iterator[Table]:
     uncounted = [op for op in outline.operators if not op.counted]
     listed = uncounted if options.verbose else uncounted[:_UNCOUNTED]
     rows = [
-        (shorten(clean(op.kind), _NAME), f"{op.calls:,}", span(0, _most([op])), _where(op)) for op in listed
+        (shorten_text(op.kind, _NAME), f"{op.calls:,}", span(0, _most([op])), _where(op)) for op in listed
     ]
     if others := uncounted[len(listed) :]:
         calls = sum(op.calls for op in others)
         rows.append((f"{len(others)} more", f"{calls:,}", span(0, _most(others)), "-v lists them"))
     if rows:
-        yield Table(
-            title=f"Not counted: no formula{', or unknown shapes' if _most(uncounted) == inf else ''}",
-            columns=make_columns("operator", "calls>", "MACs, between>", "shapes of one call"),
-            rows=tuple(rows),
+        yield make_table(
+            f"Not counted: no formula{', or unknown shapes' if _most(uncounted) == inf else ''}",
+            ("operator", "calls>", "MACs, between>", "shapes of one call"),
+            rows,
         )
 
 
@@ -287,5 +274,5 @@ def _most(operators: Iterable[Operator]) -> float:
 
 
 def _where(op: Operator) -> str:
-    place = f"in {shorten(clean(op.scope), _NAME)}" if op.scope else ""
-    return join_nonempty(shorten(clean(op.shapes), 120), place)
+    place = f"in {shorten_text(op.scope, _NAME)}" if op.scope else ""
+    return join_nonempty(shorten_text(op.shapes, 120), place)

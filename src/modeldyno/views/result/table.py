@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
 from modeldyno.core.metrics.metric import CALL_SCOPES, METRICS, Query, ReportSection
-from modeldyno.core.report.blocks import Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Table, make_table
 from modeldyno.core.result.result import scopes
 from modeldyno.core.stats.units import BYTES, FRACTION, RATE, SECONDS, format_quantity
 from modeldyno.core.trace.carbon import ASSUMED
 from modeldyno.views.result.served import redundant_metrics
-from modeldyno.views.result.totals import describe_total, drop_open_range
+from modeldyno.views.result.totals import describe_total, drop_open_range, parts_of_sum
 from modeldyno.views.text import (
-    NAME_LIMIT,
     count,
     estimate,
+    figure,
     format_measurement,
     join_nonempty,
     number,
+    shorten_name,
     unit_of_work,
 )
 
@@ -79,8 +80,8 @@ _SHORT = 24
 
 
 def _table(title: str, rows: tuple[tuple[str, str, str, str], ...]) -> Table:
-    columns = make_columns("metric", "value>", "95 % interval", "note")
-    return Table(title=title, columns=columns, rows=rows)
+    titles = ("metric", "value>", "95 % interval", "note")
+    return make_table(title, titles, rows)
 
 
 def _ordered(result: Result, requested: set[str]) -> list[Measurement]:
@@ -180,7 +181,7 @@ def _note(result: Result, measurement: Measurement) -> str:
     if measurement.metric in result.job.observation.evaluate:
         return _samples_note(result, measurement)
     once = measurement.row.unit == SECONDS and len(measurement.runs) == 1 and measurement.interval is None
-    parts = _parts(result, measurement.metric) if measurement.row.summed else ""
+    parts = parts_of_sum(result, measurement) if measurement.row.summed else ""
     if measurement.metric == "carbon":
         assumed = any(doubt.code == ASSUMED for doubt in result.doubts)
         parts = join_nonempty("of 1,000 inferences", "power assumed" if assumed else "")
@@ -192,17 +193,16 @@ def _memory_note(result: Result, scope: str) -> str:
         return {"baseline": "before loading", "idle": "loaded, before the load"}.get(scope, "")
     if result.find("process_memory", "baseline"):
         return "peak above baseline"
-    idle = result.find("process_memory", "idle")
-    return f"peak, {format_measurement(idle)} idle" if idle else "peak"
+    idle = figure(result, "process_memory", "idle")
+    return f"peak, {idle} idle" if idle else "peak"
 
 
 def _samples_note(result: Result, measurement: Measurement) -> str:
     """Say how many of the labelled samples count, such as ``357 of 360 samples``."""
-    evaluated = result.find("evaluated_samples")
-    if evaluated is None:
+    total = result.number("evaluated_samples")
+    if total is None:
         return ""
-    total, value = number(evaluated)[0], number(measurement)[0]
-    share = f"{round(value * total):,} of " if measurement.row.unit == FRACTION else ""
+    share = f"{round(number(measurement)[0] * total):,} of " if measurement.row.unit == FRACTION else ""
     return f"{share}{count(round(total), 'sample')}"
 
 
@@ -216,27 +216,14 @@ def threads(result: Result) -> str:
 
 def reached_flops(result: Result) -> str:
     """Describe the FLOP/s of the median call, and their share of the machine's peak."""
-    flops, calls = result.find("flops"), result.find("latency")
-    if flops is None or calls is None or not isinstance(calls.value, Distribution):
+    flops, peak = result.number("flops"), result.number("peak_flops", result.peaks_scope)
+    calls = result.distribution("latency")
+    if not flops or calls is None or not calls.statistic("p50"):
         return ""
-    took, peak = calls.value.statistic("p50"), result.find("peak_flops", result.peaks_scope)
-    if not took or not number(flops)[0]:
-        return ""
-    rate = number(flops)[0] / took
-    of_peak = f", {rate / number(peak)[0]:.1%} of this machine's peak" if peak and number(peak)[0] else ""
+    rate = flops / calls.statistic("p50")
+    of_peak = f", {rate / peak:.1%} of this machine's peak" if peak else ""
     text = format_quantity(rate, RATE, 3).removesuffix("/s").strip()
     return f"{text}{'' if text[-1].isalpha() else ' '}FLOP/s in the median call{of_peak}"
-
-
-def _parts(result: Result, metric: str) -> str:
-    """List the parts of a sum, the largest first; a single part only by name."""
-    modules = scopes(result)
-    parts = [m for m in result.measurements if m.metric == metric and m.scope]
-    parts = [m for m in parts if m.scope not in modules]
-    if len(parts) == 1:
-        return shorten(clean(parts[0].scope), NAME_LIMIT)
-    parts.sort(key=lambda m: -number(m)[0])
-    return ", ".join(f"{shorten(clean(m.scope), NAME_LIMIT)} {format_measurement(m)}" for m in parts)
 
 
 def _query_name(measurement: Measurement, statistic: str | None = None) -> str:
@@ -245,6 +232,6 @@ def _query_name(measurement: Measurement, statistic: str | None = None) -> str:
         Query(
             metric=measurement.metric,
             statistic=statistic,
-            scope=shorten(clean(measurement.scope), NAME_LIMIT),
+            scope=shorten_name(measurement.scope),
         )
     )

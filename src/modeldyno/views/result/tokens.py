@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.measurement import Distribution, Measurement
-from modeldyno.core.report.blocks import Block, Notice, Table, clean, make_columns, note, shorten
-from modeldyno.core.stats.units import format_quantity
+from modeldyno.core.report.blocks import Block, Notice, Table, make_table, note
+from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.core.trace.token_metrics import DECODE, GenerationLength, TokenBand, split_into_bands
 from modeldyno.views.text import (
-    NAME_LIMIT,
     UNCERTIFIED,
     count,
-    estimate,
-    format_measurement,
-    number,
+    figure,
+    format_known,
+    format_statistic,
     share,
+    shorten_name,
 )
 
 if TYPE_CHECKING:
@@ -33,7 +32,11 @@ def generation(result: Result) -> Iterator[Block]:
         return
     if result.find("latency"):  # or the verdict is about generation already
         yield note(f"{generation_clause(result)[:1].upper()}{generation_clause(result)[1:]}")
-    yield _lengths(result, extents)
+    yield make_table(
+        f"Generated tokens, batch {_batch(result)}: medians",
+        ("prompt>", "tokens>", "to first>", "per token>", "p99>", "tokens/s>", "total>", "sequences"),
+        (_length(result, extent) for extent in extents),
+    )
     yield from _stall_notice(result, extents)
     yield from _places(result, extents)
     yield from _cache(result)
@@ -46,15 +49,13 @@ def generation_clause(result: Result) -> str:
     if not extents:
         return ""
     extent = extents[0]
-    backend = shorten(clean(result.job.backend), NAME_LIMIT)
+    backend = shorten_name(result.job.backend)
     first = _statistic_text(result, "time_to_first_token", extent)
-    gap, rate = (
-        _statistic_text(result, "time_per_output_token", extent),
-        result.find("token_rate", extent.scope),
-    )
+    gap = _statistic_text(result, "time_per_output_token", extent)
+    rate = figure(result, "token_rate", extent.scope)
     follow = f", then one every {gap}".replace("every about", "about every") if gap else ""
     where = f"(median; {_prompt_text(extent)}batch {_batch(result)} on {backend})"
-    total = f": {format_measurement(rate).replace('/s', ' tokens/s')} overall" if rate else ""
+    total = f": {rate.replace('/s', ' tokens/s')} overall" if rate else ""
     return f"generates its first token after {first}{follow} {where}{total}"
 
 
@@ -68,72 +69,48 @@ def _prompt_text(extent: GenerationLength) -> str:
 
 
 def _batch(result: Result) -> str:
-    return shorten(clean(str(result.job.config.get("batch_size", 1))), NAME_LIMIT)
+    return shorten_name(str(result.job.config.get("batch_size", 1)))
 
 
 def _statistic_text(
     result: Result, metric: str, extent: GenerationLength, statistic: str = "p50", few: str = "about "
 ) -> str:
     """Format a statistic with the digits its interval justifies; an uncertified one begins with `few`."""
-    value = _distribution(result, metric, extent)
+    value = result.distribution(metric, extent.scope)
     if value is None:
         return ""
-    measurement = result.find(metric, extent.scope)
-    assert measurement is not None
-    text = estimate(value.statistic(statistic), value.interval(statistic), measurement.row.unit)[0]
+    text = format_statistic(value, statistic)[0]
     return f"{few}{text}" if value.missing(statistic) else text
 
 
-def _distribution(result: Result, metric: str, extent: GenerationLength) -> Distribution | None:
-    measurement = result.find(metric, extent.scope)
-    return (
-        measurement.value if measurement is not None and isinstance(measurement.value, Distribution) else None
-    )
-
-
-def _lengths(result: Result, extents: list[GenerationLength]) -> Table:
-    return Table(
-        title=f"Generated tokens, batch {_batch(result)}: medians",
-        columns=make_columns(
-            "prompt>", "tokens>", "to first>", "per token>", "p99>", "tokens/s>", "total>", "sequences"
-        ),
-        rows=tuple(_length(result, extent) for extent in extents),
-    )
-
-
 def _length(result: Result, extent: GenerationLength) -> tuple[str, ...]:
-    first = _distribution(result, "time_to_first_token", extent)
+    first = result.distribution("time_to_first_token", extent.scope)
     assert first is not None
-    decode, overall = (result.find("token_rate", scope) for scope in (extent.stage(DECODE), extent.scope))
+    rates = (figure(result, "token_rate", scope, "—") for scope in (extent.stage(DECODE), extent.scope))
     return (
         "its input" if extent.prompt is None else f"{extent.prompt:,}",
         f"{extent.generated:,}",
         _statistic_text(result, "time_to_first_token", extent, few=UNCERTIFIED),
         _statistic_text(result, "time_per_output_token", extent, few=UNCERTIFIED) or "—",
         _p99_gap(result, extent),
-        _rate(decode),
-        _rate(overall),
+        *(rate.removesuffix("/s") for rate in rates),
         f"{len(first):,}, {first.stop}",
     )
 
 
 def _p99_gap(result: Result, extent: GenerationLength) -> str:
     """Format the p99 of the inter-token latency; a dash while it is uncertified."""
-    value = _distribution(result, "inter_token_latency", extent)
+    value = result.distribution("inter_token_latency", extent.scope)
     if value is None or value.missing("p99"):
         return "—"
     return _statistic_text(result, "inter_token_latency", extent, "p99")
-
-
-def _rate(measurement: Measurement | None) -> str:
-    return "—" if measurement is None else format_measurement(measurement).removesuffix("/s")
 
 
 def _stall_notice(result: Result, extents: list[GenerationLength]) -> Iterator[Notice]:
     """Explain a mean time per token that is well above the median of single tokens."""
     for extent in extents:
         means, gaps = (
-            _distribution(result, metric, extent)
+            result.distribution(metric, extent.scope)
             for metric in ("time_per_output_token", "inter_token_latency")
         )
         if means is None or gaps is None:
@@ -159,38 +136,35 @@ def _places(result: Result, extents: list[GenerationLength]) -> Iterator[Table]:
     """Tabulate how the time per token grows with the context."""
     rows = tuple(_place(result, extent) for extent in extents if extent.generated > len(_PARTS))
     if rows:
-        yield Table(
-            title="Median time of single tokens by quarters of the output, and the cache at its end",
-            columns=make_columns(
-                "prompt>", "tokens>", *(f"{part}>" for part in _PARTS), "each adds>", "cache>"
-            ),
-            rows=rows,
+        yield make_table(
+            "Median time of single tokens by quarters of the output, and the cache at its end",
+            ("prompt>", "tokens>", *(f"{part}>" for part in _PARTS), "each adds>", "cache>"),
+            rows,
         )
 
 
 def _place(result: Result, extent: GenerationLength) -> tuple[str, ...]:
-    value = _distribution(result, "inter_token_latency", extent)
+    value = result.distribution("inter_token_latency", extent.scope)
     parts: tuple[TokenBand, ...] = () if value is None else split_into_bands(value, extent, len(_PARTS))
-    adds, cache = (result.find(m, extent.scope) for m in ("time_per_context_token", "kv_cache_bytes"))
     return (
         "its input" if extent.prompt is None else f"{extent.prompt:,}",
         f"{extent.generated:,}",
-        *(format_quantity(band.seconds, "s", 3) for band in parts),
+        *(format_quantity(band.seconds, SECONDS, 3) for band in parts),
         *[""] * (len(_PARTS) - len(parts)),
-        "—" if adds is None else format_quantity(number(adds)[0], "s", 2),
-        "—" if cache is None else format_measurement(cache),
+        format_known(result.number("time_per_context_token", extent.scope), SECONDS, 2),
+        figure(result, "kv_cache_bytes", extent.scope, "—"),
     )
 
 
 def _cache(result: Result) -> Iterator[Notice]:
-    measured = result.find("kv_cache_per_token", "measured")
-    if measured is None:
+    measured = figure(result, "kv_cache_per_token", "measured")
+    if not measured:
         return
-    predicted = result.find("kv_cache_per_token")
-    prediction = f"; predicted: {format_measurement(predicted)}" if predicted else ""
+    predicted = figure(result, "kv_cache_per_token")
+    prediction = f"; predicted: {predicted}" if predicted else ""
     yield note(
-        f"each token of a sample adds {format_measurement(measured)} to the cache{prediction}"
-        if number(measured)[0]
+        f"each token of a sample adds {measured} to the cache{prediction}"
+        if result.number("kv_cache_per_token", "measured")
         else f"the cache does not grow with the tokens{prediction}",
         code="cache",
     )
@@ -198,14 +172,15 @@ def _cache(result: Result) -> Iterator[Notice]:
 
 def _achieved(result: Result, extents: list[GenerationLength]) -> Iterator[Notice]:
     """Compare the time per token with its estimated lower bound."""
-    bound = result.find("decode_latency", result.peaks_scope)
-    value = _distribution(result, "time_per_output_token", extents[0])
-    if bound is None or value is None:
+    least = result.number("decode_latency", result.peaks_scope)
+    value = result.distribution("time_per_output_token", extents[0].scope)
+    if least is None or value is None:
         return
-    least, typical = number(bound)[0], value.statistic("p50")
+    bound = figure(result, "decode_latency", result.peaks_scope)
+    reached = share(least, value.statistic("p50"))
     yield note(
-        f"a token takes at least {format_measurement(bound)} here, to read weights and cache once; "
-        f"{share(least, typical)} of that memory bandwidth is reached ({_prompt_text(extents[0])}"
+        f"a token takes at least {bound} here, to read weights and cache once; "
+        f"{reached} of that memory bandwidth is reached ({_prompt_text(extents[0])}"
         f"{count(extents[0].generated, 'token')})",
         code="bound",
     )

@@ -7,18 +7,23 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.core.metrics.metric import METRICS
-from modeldyno.core.report.blocks import Table, clean, make_columns, shorten
+from modeldyno.core.report.blocks import Block, Table, clean, make_table, note
 from modeldyno.core.result.result import scopes
+from modeldyno.core.spec.devices import DEVICES
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.static.graph import Phase
-from modeldyno.core.stats.units import BYTES, format_quantity
+from modeldyno.core.static.roofline import Bound, limiting_resource
+from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
 from modeldyno.views.text import (
-    NAME_LIMIT,
+    amount,
     analysed_at,
+    batch_first,
     count,
     format_measurement,
     join_nonempty,
     number,
+    shorten_name,
+    shorten_text,
     span,
 )
 
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.core.result.result import Result
+    from modeldyno.core.result.static_data import SizePoint, StaticReport
 
 
 def is_inspection(result: Result) -> bool:
@@ -44,11 +50,7 @@ def totals(result: Result) -> Iterator[Table]:
     )
     if rows:
         sizes = analysed_at(result)
-        yield Table(
-            title=f"Totals, at {sizes}" if sizes else "Totals",
-            columns=make_columns("metric", "value>", "meaning"),
-            rows=rows,
-        )
+        yield make_table(f"Totals, at {sizes}" if sizes else "Totals", ("metric", "value>", "meaning"), rows)
 
 
 def _value(measurement: Measurement) -> str:
@@ -76,7 +78,7 @@ def describe_total(result: Result, measurement: Measurement) -> str:
     """Return the meaning of a total, for this model."""
     special = {
         "parameters": _parameters,
-        "weight_bytes": _dtypes,
+        "weight_bytes": parts_of_sum,
         "macs": _open_bounds,
         "flops": _open_bounds,
         "optimizer_bytes": lambda result, _measurement: (
@@ -108,19 +110,15 @@ def _parameters(result: Result, measurement: Measurement) -> str:
     return join_nonempty(training or "none trainable", buffers_text)
 
 
-def _dtypes(result: Result, measurement: Measurement) -> str:
-    """List the dtypes, the largest first; a single one only by name."""
+def parts_of_sum(result: Result, measurement: Measurement) -> str:
+    """List the parts of a sum, such as its dtypes, the largest first; a single part only by name."""
     modules = scopes(result)
-    parts = [
-        m
-        for m in result.measurements
-        if m.metric == measurement.metric and m.scope and m.scope not in modules
-    ]
-    parts.sort(key=lambda m: -number(m)[0])
-    names = [shorten(clean(m.scope), NAME_LIMIT) for m in parts]
+    parts = [m for m in result.measurements if m.metric == measurement.metric and m.scope]
+    parts = [m for m in parts if m.scope not in modules]
     if len(parts) == 1:
-        return names[0]
-    return ", ".join(f"{name} {format_measurement(m)}" for name, m in zip(names, parts, strict=True))
+        return shorten_name(parts[0].scope)
+    parts.sort(key=lambda m: -number(m)[0])
+    return ", ".join(f"{shorten_name(m.scope)} {format_measurement(m)}" for m in parts)
 
 
 def _open_bounds(result: Result, measurement: Measurement) -> str:
@@ -152,3 +150,113 @@ def _batch(result: Result, measurement: Measurement) -> str:
     memory = result.job.inspection.memory
     limit = f" {format_quantity(memory, BYTES, None)}" if memory else ""
     return f"whose peak fits{limit}" if measurement.value else f"not even one sample fits{limit}"
+
+
+# --- at other sizes, and on other devices ---------------------------------------------------------
+
+
+_WANTED = ("macs", "flops", "activation_peak", "memory_peak")
+_TITLES = {
+    "macs": "MACs", "flops": "FLOPs", "activation_peak": "activations", "memory_peak": "memory",
+    "roofline_latency": "bound",
+}  # fmt: skip
+_LATENCIES = ("roofline_latency", "eager_latency", "decode_latency")
+_ROOFS = {Bound.COMPUTE: "compute", Bound.MEMORY: "memory"}
+_COLUMNS = 7
+"""Most columns that fit 80 characters."""
+_POINTS = 40
+
+
+def grid(result: Result) -> Iterator[Block]:
+    """Lay out the totals at the requested sizes, and their formulas."""
+    outline = result.outline
+    if outline is None or not outline.points:
+        return
+    names = batch_first(dict.fromkeys(name for point in outline.points for name in point.sizes))
+    metrics = _metrics(outline)[: max(2, _COLUMNS - len(names))]
+    titles = [*(shorten_name(name) for name in names), *map(_title, metrics)]
+    yield make_table(
+        "At other sizes",
+        (f"{title}>" for title in titles),
+        (
+            (
+                *(f"{point.sizes[name]:,}" if name in point.sizes else "—" for name in names),
+                *(_point_value(result, point, metric) for metric in metrics),
+            )
+            for point in outline.points[:_POINTS]
+        ),
+    )
+    yield from _formulas(outline)
+    if len(outline.points) > _POINTS:
+        more = len(outline.points) - _POINTS
+        yield note(f"{more:,} more sizes are in the JSON output: --json PATH")
+
+
+def _metrics(outline: StaticReport) -> list[str]:
+    """Return the metrics to show: totals first, then the bounds of each device."""
+    names = dict.fromkeys(name for point in outline.points for name in point.values)
+    estimates = [name for name in names if name.partition("@")[0] == "roofline_latency"]
+    return [*(name for name in _WANTED if name in names), *estimates]
+
+
+def _title(metric: str) -> str:
+    name, _, device = metric.partition("@")
+    return " ".join(filter(None, (shorten_text(device, 12), _TITLES.get(name, name))))
+
+
+def _point_value(result: Result, point: SizePoint, metric: str) -> str:
+    """Format a number of a point; a lower bound or a total with uncounted operators with ``≥``."""
+    if metric not in point.values:
+        return "—"
+    name = metric.partition("@")[0]
+    text = format_quantity(point.values[metric], METRICS[name].unit, 3)
+    measurement = result.find(name)
+    uncounted = measurement is not None and measurement.interval is not None
+    return f"≥ {text}" if uncounted or name.endswith("_latency") else text
+
+
+def _formulas(outline: StaticReport) -> Iterator[Block]:
+    rows = tuple(
+        (shorten_name(metric), shorten_text(text)) for metric, text in outline.formulas.items() if text
+    )
+    if rows:
+        yield make_table("Formulas", ("", ""), rows)
+        if outline.domain:
+            text = f"the formulas hold for {shorten_text(outline.domain)}"
+            yield note(text)
+    elif outline.traced:
+        text = "no polynomial fits all of these sizes, so each was traced separately"
+        yield note(text)
+
+
+def device_bounds(result: Result) -> Iterator[Block]:
+    """Tabulate lower bounds on the latency on each device, estimated from published peaks."""
+    names = dict.fromkeys(m.scope for m in result.measurements if m.metric == "roofline_latency" and m.scope)
+    if names:
+        yield make_table(
+            "Estimated lower bounds from the peaks of devices; nothing was run on them",
+            ("device", "one call>", "op by op>", "one token>?", "bound by", "peaks"),
+            (_device(result, name) for name in names),
+        )
+    if any(_is_tf32(result, name) for name in names):
+        yield note("float32 has the peak of TF32 here, in which cuDNN's convolutions run by default")
+
+
+def _is_tf32(result: Result, name: str) -> bool:
+    """Whether the peak of a device is that of TF32 and differs from that of float32."""
+    peaks = DEVICES[name].flops if name in DEVICES else {}
+    narrow = peaks.get("tf32")
+    return narrow is not None and narrow == result.number("peak_flops", name) != peaks.get("float32")
+
+
+def _device(result: Result, name: str) -> tuple[str, ...]:
+    flops, bandwidth = (result.number(metric, name) for metric in ("peak_flops", "peak_bandwidth"))
+    nouns = ((flops, "FLOP/s"), (bandwidth, "B/s"))
+    peaks = ", ".join(amount(value, noun) if value else f"unknown {noun}" for value, noun in nouns)
+    macs = result.number("causal_macs") or result.number("macs") or 0.0
+    bounds = [result.number(metric, name) for metric in _LATENCIES]
+    limit = "—"
+    if seconds := bounds[0]:
+        limit = _ROOFS[limiting_resource(2 * macs / flops if flops else 0.0, seconds)]
+    texts = ("—" if bound is None else f"≥ {format_quantity(bound, SECONDS, 3)}" for bound in bounds)
+    return shorten_text(name, 20), *texts, limit, peaks

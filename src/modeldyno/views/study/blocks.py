@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.doubt import CODES
-from modeldyno.core.report.blocks import Block, Notice, Severity, clean, shorten
+from modeldyno.core.report.blocks import Block, Notice, Severity
 from modeldyno.core.stats.units import format_estimate, format_quantity
 from modeldyno.core.study.goal import Rank
 from modeldyno.core.study.ranking import NEAR, ranking
 from modeldyno.core.study.search_space import key
 from modeldyno.views.study.configurations import configuration_rows, configuration_summary
-from modeldyno.views.study.rows import (
+from modeldyno.views.study.tables import (
     best_by_load_table,
     best_table,
     configuration_load_table,
@@ -23,7 +23,7 @@ from modeldyno.views.study.rows import (
     format_point,
     trial_failure,
 )
-from modeldyno.views.text import TEXT_LIMIT, count, join_nonempty
+from modeldyno.views.text import count, join_nonempty, shorten_text
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
@@ -91,9 +91,7 @@ def headline(study: Study, ranked: Ranking | None = None) -> str:
     if not ranked.measurements:
         return f"Nothing was measured{_why_nothing(study)}."
     if all(row.failure for row in ranked.rows):
-        return (
-            f"{made}, and all failed: {shorten(clean(next(row.failure for row in ranked.rows)), TEXT_LIMIT)}"
-        )
+        return f"{made}, and all failed: {shorten_text(next(row.failure for row in ranked.rows))}"
     if ranked.best is None:
         return f"{made}: {_nearest(study, ranked)}."
     return f"{made}: {_answer(study, ranked, ranked.best)}."
@@ -221,10 +219,9 @@ def _nearest(study: Study, ranked: Ranking) -> str:
     if row.verdict is Verdict.BROKEN:
         closest = f"{_row_name(row)}, which misses by {format_miss(row.miss)}"
         return f"no configuration holds {bounds}; the closest is {closest}"
-    return (
-        f"it is undecided whether any configuration holds {bounds}; "
-        f"the closest is {_row_name(row)}{_apparent_miss(row)}"
-    )
+    apparent = f", which seems to miss by {format_miss(row.miss)}" if row.miss else ""
+    closest = f"{_row_name(row)}{apparent}"
+    return f"it is undecided whether any configuration holds {bounds}; the closest is {closest}"
 
 
 def _unknown(study: Study, row: RankedConfiguration) -> str:
@@ -242,11 +239,6 @@ def _none_holds(study: Study, ranked: Ranking) -> str:
     return "no configuration holds the bounds" if broken else "undecided whether the bounds hold"
 
 
-def _apparent_miss(row: RankedConfiguration) -> str:
-    """Describe by how much a configuration seems to miss the bounds, if it does."""
-    return f", which seems to miss by {format_miss(row.miss)}" if row.miss else ""
-
-
 def _values(study: Study, row: RankedConfiguration) -> Sequence[str]:
     pairs = zip(study.goal.objectives, row.objectives, strict=True)
     return [_objective(objective, value) for objective, value in pairs]
@@ -262,7 +254,7 @@ def _why_nothing(study: Study) -> str:
     if not study.skipped:
         return ""
     first = next(iter(study.skipped.values()))
-    return f": none of the configurations is possible ({shorten(clean(trial_failure(first)), TEXT_LIMIT)})"
+    return f": none of the configurations is possible ({shorten_text(trial_failure(first))})"
 
 
 def _unverified(ranked: Ranking, *, stored: bool) -> Iterator[Notice]:

@@ -11,7 +11,7 @@ from modeldyno.core.metrics.metric import METRICS, Query
 from modeldyno.core.report.charts import AxisScale, Parallel, Picture, Plot, ReferenceLine, Series
 from modeldyno.core.study.pooled_estimate import search_hint
 from modeldyno.core.study.search_space import key
-from modeldyno.views.study.rows import format_point
+from modeldyno.views.study.tables import format_point
 from modeldyno.views.text import count, format_knob_value
 
 if TYPE_CHECKING:
@@ -101,19 +101,16 @@ def latency_of(study: Study) -> Query:
 
 
 def _points(study: Study, name: str, candidates: Sequence[Candidate], query: Query) -> Series:
-    points = [
-        (latency, value, candidate)
+    points = (
+        (latency, value, format_point(candidate.point))
         for candidate in candidates
         if (latency := search_hint(candidate, latency_of(study))) is not None
         and (value := search_hint(candidate, query))
-    ]
-    return Series(
-        name=name,
-        x=tuple(latency for latency, _, _ in points),
-        y=tuple(value for _, value, _ in points),
-        labels=tuple(format_point(c.point) for _, _, c in points),
-        joined=False,
     )
+    return Series.through(name, points, _LABELLED, joined=False)
+
+
+_LABELLED = ("x", "y", "labels")
 
 
 def candidates_by_load(study: Study, row: RankedConfiguration) -> list[Candidate]:
@@ -170,11 +167,10 @@ def _front(study: Study, pair: tuple[Objective, Objective]) -> Plot | None:
         x=_scale(pair[0].query),
         y=_scale(pair[1].query),
         series=tuple(
-            Series(
-                name=name,
-                x=tuple(places[k][0] for k in keys),
-                y=tuple(places[k][1] for k in keys),
-                labels=tuple(format_point(study.candidates[k].point) for k in keys),
+            Series.through(
+                name,
+                ((*places[k], format_point(study.candidates[k].point)) for k in keys),
+                _LABELLED,
                 joined=front,
                 marked=front,
             )
@@ -197,7 +193,7 @@ def _knob_plot(study: Study, ranked: Ranking, axis: Axis) -> Plot | None:
     query = study.goal.objectives[0].query
     scale = _knob_scale(study, axis)
     points = [
-        (_place(scale, axis, candidate), value, candidate)
+        (_place(scale, axis, candidate), value, format_point(candidate.point))
         for candidate in study.candidates.values()
         if axis.name in candidate.point and (value := search_hint(candidate, query)) is not None
     ]
@@ -206,16 +202,8 @@ def _knob_plot(study: Study, ranked: Ranking, axis: Axis) -> Plot | None:
     pick = max if study.goal.objectives[0].maximize else min
     tops = {place: pick(v for p, v, _ in points if p == place) for place in sorted({p for p, _, _ in points})}
     best = ranked.best
-    every = Series(
-        name="every candidate",
-        x=tuple(place for place, _, _ in points),
-        y=tuple(value for _, value, _ in points),
-        labels=tuple(format_point(candidate.point) for _, _, candidate in points),
-        joined=False,
-    )
-    top = Series(
-        name="the best of each value", x=tuple(tops), y=tuple(tops.values()), marked=best is not None
-    )
+    every = Series.through("every candidate", points, _LABELLED, joined=False)
+    top = Series.through("the best of each value", tops.items(), marked=best is not None)
     return Plot(title=f"{query} against {axis.name}", x=scale, y=_scale(query), series=(every, top))
 
 
@@ -233,13 +221,14 @@ def _parallel(study: Study, ranked: Ranking) -> Parallel | None:
             *(search_hint(candidate, query) for query in study.goal.queries),
         ]
         there = [
-            (place, value) for place, value in enumerate(values) if value is not None and isfinite(value)
+            (float(place), value)
+            for place, value in enumerate(values)
+            if value is not None and isfinite(value)
         ]
         lines.append(
-            Series(
-                name=format_point(candidate.point) or "the default",
-                x=tuple(float(place) for place, _ in there),
-                y=tuple(value for _, value in there),
+            Series.through(
+                format_point(candidate.point) or "the default",
+                there,
                 marked=ranked.best is not None and key(ranked.best.point) == key(candidate.point),
             )
         )

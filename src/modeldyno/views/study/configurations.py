@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import worst_verdict
 from modeldyno.core.metrics.metric import METRICS, Query, fraction_of
-from modeldyno.core.report.blocks import Heading, Table, make_columns, note
+from modeldyno.core.report.blocks import Heading, Table, make_table, note
 from modeldyno.core.report.charts import AxisScale, Plot, Series
 from modeldyno.core.report.chosen_plot import ChosenPlot
 from modeldyno.core.stats.units import format_quantity
@@ -17,8 +17,8 @@ from modeldyno.core.study.ranking import find_configuration
 from modeldyno.core.study.study import base_name
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.views.study.charts import candidates_by_load
-from modeldyno.views.study.rows import BOUNDS, format_point
-from modeldyno.views.text import UNCERTIFIED, format_knob_value
+from modeldyno.views.study.tables import BOUNDS, format_point, format_setting
+from modeldyno.views.text import UNCERTIFIED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -101,12 +101,12 @@ def load_table(study: Study, row: RankedConfiguration, options: ViewOptions) -> 
     if not any(map(any, figures.values())):
         return
     bounds = BOUNDS if study.goal.constraints else ()
-    yield Table(
-        title=f"{row.configuration} under each load" if _load_axes(study) else row.configuration,
-        columns=make_columns(*(f"{title}>" for title in (*axes, *filled)), *bounds, ""),
-        rows=tuple(
+    yield make_table(
+        f"{row.configuration} under each load" if _load_axes(study) else row.configuration,
+        (*(f"{title}>" for title in (*axes, *filled)), *bounds, ""),
+        (
             (
-                *(format_knob_value(c.point[name]) if name in c.point else "—" for name in axes),
+                *(format_setting(c.point, name) for name in axes),
                 *(column[place] or _MISSING.get(title, "—") for title, column in filled.items()),
                 *(str(worst_verdict(judge_candidate(study, c))) for _ in bounds),
                 "best" if c.point == row.point and len(candidates) > 1 else "",
@@ -160,12 +160,7 @@ def _line(study: Study, row: RankedConfiguration, plot: ChosenPlot, options: Vie
             points.append((x, y, format_point(candidate.point)))
     if plot.monotonic:
         points = _growing(sorted(points))
-    return Series(
-        name=row.configuration,
-        x=tuple(x for x, _, _ in points),
-        y=tuple(y for _, y, _ in points),
-        labels=tuple(label for _, _, label in points),
-    )
+    return Series.through(row.configuration, points, ("x", "y", "labels"))
 
 
 def _growing(points: list[tuple[float, float, str]]) -> list[tuple[float, float, str]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.metric import Query
-from modeldyno.core.report.blocks import Block, Heading, Notice, Table, make_columns, note
+from modeldyno.core.report.blocks import Block, Heading, Notice, Table, make_table, note
 from modeldyno.core.report.charts import Parallel, Stack
 from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.core.study.pooled_estimate import search_hint
@@ -21,8 +21,8 @@ from modeldyno.views.result.served import STAGE_NAMES
 from modeldyno.views.study import blocks as study_blocks
 from modeldyno.views.study.charts import best_and_default, candidates_by_load, charts, configuration_name
 from modeldyno.views.study.configurations import configuration_page, configuration_rows, load_table, plots_of
-from modeldyno.views.study.rows import BOUNDS, UNMEASURED, format_point, miss_text
-from modeldyno.views.text import count, format_knob_value
+from modeldyno.views.study.tables import BOUNDS, UNMEASURED, format_point, format_setting, miss_text
+from modeldyno.views.text import count, format_known
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
@@ -87,26 +87,19 @@ def all_configurations(study: Study, ranked: Ranking) -> Iterator[Block]:
     queries = goal_queries | {
         name: query for name, query in _EXTRA_QUERIES.items() if query not in goal_queries.values()
     }
-    columns = {name: [_value(study, row, query) for row in rows] for name, query in queries.items()}
-    filled = {name: column for name, column in columns.items() if any(column)}
-    bounded = bool(study.goal.constraints)
-    yield Table(
-        title="Each at its best load",
-        columns=make_columns(
-            ">",
-            "configuration",
-            *(f"{name}>" for name in (*axes, *filled)),
-            *(BOUNDS if bounded else ()),
-        ),
-        rows=tuple(
+    bounds = BOUNDS if study.goal.constraints else ()
+    yield make_table(
+        "Each at its best load",
+        (">", "configuration", *(f"{name}>" for name in axes), *(f"{name}>?" for name in queries), *bounds),
+        (
             (
                 str(row.rank),
                 row.configuration,
-                *(format_knob_value(row.point[name]) if name in row.point else "—" for name in axes),
-                *(column[place] or "—" for column in filled.values()),
-                *((_bounds_text(row),) if bounded else ()),
+                *(format_setting(row.point, name) for name in axes),
+                *(_value(study, row, query) for query in queries.values()),
+                *(_bounds_text(row) for _ in bounds),
             )
-            for place, row in enumerate(rows)
+            for row in rows
         ),
     )
     if more := len(ranked.rows) - len(rows):
@@ -114,8 +107,7 @@ def all_configurations(study: Study, ranked: Ranking) -> Iterator[Block]:
 
 
 def _value(study: Study, row: RankedConfiguration, query: Query) -> str:
-    value = search_hint(study.candidates[key(row.point)], query)
-    return "" if value is None else format_quantity(value, query.unit, 3)
+    return format_known(search_hint(study.candidates[key(row.point)], query), query.unit)
 
 
 def _bounds_text(row: RankedConfiguration) -> str:
@@ -143,10 +135,8 @@ def _winner(study: Study, row: RankedConfiguration, options: ViewOptions) -> Ite
     else:
         title = "The default in detail" if row.default else f"Rank {row.rank} in detail"
     yield Heading(title=title)
-    if row.default:
-        yield from _subheading(format_point(row.point))
-    else:
-        yield from _subheading(configuration_name(study, row))
+    if subtitle := format_point(row.point) if row.default else configuration_name(study, row):
+        yield Heading(title=subtitle, level=2)
     there = candidates_by_load(study, row)
     if not options.configurations:  # otherwise they stand at the top
         yield from (replace(table, title="Under each load") for table in load_table(study, row, options))
@@ -164,11 +154,6 @@ def _winner(study: Study, row: RankedConfiguration, options: ViewOptions) -> Ite
     yield from result_page.parts(result, trial.judgements, level=2)
     knobs = options.knobs(result.job.backend)
     yield from result_page.measurement_section(result, trial.judgements, level=2, knobs=knobs)
-
-
-def _subheading(text: str) -> Iterator[Block]:
-    if text:
-        yield Heading(title=text, level=2)
 
 
 def request_stages_by_load(study: Study, candidates: Sequence[Candidate]) -> Iterator[Stack]:
@@ -219,5 +204,5 @@ def _how_measured(study: Study, ranked: Ranking) -> Iterator[Block]:
         facts["hardware"] = join_facts(study.environment.hardware)
         facts["software"] = join_facts(study.environment.software)
     rows = tuple((name, text) for name, text in facts.items() if text)
-    yield Table(title="", columns=make_columns("", ""), rows=rows)
+    yield make_table("", ("", ""), rows)
     yield result_page.repeat_notice(sweep_command(study))

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+from math import inf, isfinite
 from typing import TYPE_CHECKING
 
-from modeldyno.core.report.blocks import Table, make_columns, shorten
+from modeldyno.core.metrics.constraints import Verdict, worst_verdict
+from modeldyno.core.metrics.measurement import Interval
+from modeldyno.core.report.blocks import Table, clean, make_table, shorten
+from modeldyno.core.result.result import KINDS, FailureKind
+from modeldyno.core.stats.units import format_quantity
+from modeldyno.core.study.pooled_estimate import estimate as estimated
+from modeldyno.core.study.pooled_estimate import judge_candidate
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.search_space import key
-from modeldyno.core.study.study import configuration_label
-from modeldyno.views.study.rows import BOUNDS, format_figure, format_point, trial_failure
-from modeldyno.views.text import count, exact_text, format_knob_value
+from modeldyno.core.study.study import TrialState, configuration_label
+from modeldyno.option_spelling import spell_for_command_line
+from modeldyno.views.text import count, estimate, exact_text, format_knob_value, join_nonempty, shorten_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from modeldyno.core.metrics.constraints import Answer, Constraint
+    from modeldyno.core.metrics.constraints import Answer, Constraint, Judgement
+    from modeldyno.core.metrics.metric import Query
+    from modeldyno.core.spec.knob import KnobValue
     from modeldyno.core.study.model_ranking import ModelRow
     from modeldyno.core.study.ranking import RankedConfiguration, Ranking
-    from modeldyno.core.study.study import Study, Trial
+    from modeldyno.core.study.study import Candidate, Study, Trial
 
 _FIRST, _PLACE = ("trial", "configuration", "stage", "state"), ("rank", "best_in", "gain")
 _LAST = ("seconds", "doubts", "kind", "failure", "result")
 _TEXTS = {"configuration", "stage", "state", "doubts", "kind", "failure", "result"}
-_REASON, _NAME, _TOLD = 1000, 18, 72
-"""Most characters of a failure, of a name, and of a summary."""
+_LONGEST_REASON = 1000
+"""Most characters of a failure."""
 
 
 def numbers(study: Study, ranked: Ranking | None = None) -> Table:
@@ -38,10 +47,10 @@ def numbers(study: Study, ranked: Ranking | None = None) -> Table:
     places = {key(row.point): row for row in ranked.rows}
     texts = {*_TEXTS, *axes, *bounds}
     titles = (*_FIRST, *axes, *figures, *bounds, *_PLACE, *_LAST)
-    return Table(
-        title="Trials",
-        columns=make_columns(*(title if title in texts else f"{title}>" for title in titles)),
-        rows=tuple(
+    return make_table(
+        "Trials",
+        (title if title in texts else f"{title}>" for title in titles),
+        (
             (
                 *(str(trial.number), configuration_label(study, trial.point)),
                 *(str(trial.stage), str(trial.state)),
@@ -50,7 +59,7 @@ def numbers(study: Study, ranked: Ranking | None = None) -> Table:
                 *(_verdict(trial, bound) for bound in study.goal.constraints),
                 *_place(places.get(key(trial.point))),
                 *(exact_text(trial.seconds), " ".join(trial.doubts), trial.kind),
-                *(shorten(trial_failure(trial), _REASON), trial.result),
+                *(shorten(trial_failure(trial), _LONGEST_REASON), trial.result),
             )
             for trial in study.trials
         ),
@@ -61,7 +70,7 @@ def _figures(answer: Answer | None) -> tuple[str, str, str]:
     if answer is None:
         return "", "", ""
     ends = answer.interval
-    value = "" if answer.value is None else exact_text(answer.value)
+    value = exact_text(answer.value)
     return (value, "", "") if ends is None else (value, exact_text(ends.low), exact_text(ends.high))
 
 
@@ -84,12 +93,10 @@ def models_table(rows: Sequence[ModelRow], models: int) -> Table:
     """
     queries = rows[0].study.goal.queries
     bounds = BOUNDS if any(place.row.judgements for place in rows) else ()
-    return Table(
-        title=f"The best over {count(models, 'model')}; ± is half of the 95 % interval",
-        columns=make_columns(
-            ">", "configuration", *(f"{query}>" for query in queries), *bounds, "best in>", "at"
-        ),
-        rows=tuple(
+    return make_table(
+        f"The best over {count(models, 'model')}; ± is half of the 95 % interval",
+        (">", "configuration", *(f"{query}>" for query in queries), *bounds, "best in>", "at"),
+        (
             (
                 str(place.rank),
                 place.row.configuration,
@@ -101,3 +108,262 @@ def models_table(rows: Sequence[ModelRow], models: int) -> Table:
             for place in rows
         ),
     )
+
+
+_NONE, _DEFAULT = "—", "default"
+BOUNDS = ("bounds",)
+"""Title of the column that says whether the bounds hold."""
+_PAGE = 73
+"""Most characters of all columns but the last on a narrow page."""
+_REASONS, _REASON = 6, 240
+"""Most failure reasons that are shown, and most characters of each."""
+
+
+def format_point(values: Mapping[str, KnobValue]) -> str:
+    """Format a point as settings: ``instances=2, concurrency=16``."""
+    return ", ".join(f"{clean(name)}={format_knob_value(value)}" for name, value in values.items())
+
+
+# --- the best --------------------------------------------------------------------------------------
+
+
+def best_table(study: Study, ranked: Ranking, top: int) -> Table:
+    """Tabulate the best configurations at their best load, and the default, by the axes that vary.
+
+    Each axis is a column if they fit a narrow page; otherwise they are one text column.
+    """
+    rows = [row for row in ranked.rows if not row.failure][:top]
+    if ranked.default is not None and not ranked.default.failure and ranked.default not in rows:
+        rows.append(ranked.default)
+    names = [
+        axis.name
+        for axis in study.space.axes
+        if axis.name in study.loads or len({format_setting(row.point, axis.name) for row in rows}) > 1
+    ]
+    several = f"The best of {count(ranked.configurations, 'configuration')}, and the default"
+    title = several if ranked.configurations > 1 else "The configuration at its best load"
+    title = f"{title}; ± is half of the 95 % interval"
+    apart, together = (
+        make_table(title, *_best(study, ranked, rows, names, together=one)) for one in (False, True)
+    )
+    return apart if _width(apart) <= _PAGE else together
+
+
+def _best(
+    study: Study,
+    ranked: Ranking,
+    rows: Sequence[RankedConfiguration],
+    names: Sequence[str],
+    *,
+    together: bool,
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the titles and the cells of the best rows."""
+    axes = () if together else tuple(names)
+    gains = ("gain",) if any(row.gain is not None for row in rows) else ()
+    bounds = BOUNDS if study.goal.constraints else ()
+    figures = (f"{title}>" for title in (*axes, *study.goal.queries))
+    shares = (f"{title}>" for title in (*gains, "best in"))
+    titles = (">", "", *figures, *bounds, *shares, "at" if together else "")
+    cells = [
+        (
+            str(row.rank),
+            configuration_tag(row),
+            *(format_setting(row.point, name) for name in axes),
+            *(format_figure(study, row, query) for query in study.goal.queries),
+            *(str(row.verdict) for _ in bounds),
+            *(_gain(row) for _ in gains),
+            f"{row.share:.0%}",
+            _row_text(row, names, _remark(ranked, row)) if together else _remark(ranked, row),
+        )
+        for row in rows
+    ]
+    return titles, cells
+
+
+def configuration_tag(row: RankedConfiguration) -> str:
+    """Return the number of a row's configuration as commands take it after a study: ``#3``.
+
+    That of the default is not shown: its row says that it is the default.
+    """
+    return "" if row.default or not row.configuration else f"#{row.configuration.rpartition('_')[2]}"
+
+
+def _width(table: Table) -> int:
+    """Return the width of a table without its last column, with two characters between columns."""
+    lines = ([column.title for column in table.columns], *table.rows)
+    return sum(2 + max(map(len, column)) for column in list(zip(*lines, strict=True))[:-1])
+
+
+def configuration_load_table(study: Study, row: RankedConfiguration) -> Iterator[Table]:
+    """Tabulate a configuration under each of its loads, if there are several."""
+    mine = study.configuration(row.point)
+    there = [c for c in study.candidates.values() if study.configuration(c.point) == mine and not c.failed]
+    names = [axis.name for axis in study.space.axes if axis.name in study.loads]
+    there.sort(key=lambda candidate: [float(candidate.point.get(name, 0)) for name in names])
+    if len(there) < _FEW or not names:
+        return
+    bounds = BOUNDS if study.goal.constraints else ()
+    yield make_table(
+        f"{format_point(mine)} under each load" if mine else "Under each load",
+        (*(f"{title}>" for title in (*names, *study.goal.queries)), *bounds, ""),
+        (
+            (
+                *(format_setting(candidate.point, name) for name in names),
+                *(_under(study, candidate, query) for query in study.goal.queries),
+                *(str(worst_verdict(judge_candidate(study, candidate))) for _ in bounds),
+                "best" if candidate.point == row.point else "",
+            )
+            for candidate in there
+        ),
+    )
+
+
+_FEW = 2
+
+
+def _under(study: Study, candidate: Candidate, query: Query) -> str:
+    """Format the pooled value of all trials of a candidate, or what bounds it."""
+    pooled = estimated(study, candidate, query)
+    if pooled is not None:
+        return _value_with_half_width(pooled.value, pooled.low, pooled.high, query.unit)
+    judged = (each for each in judge_candidate(study, candidate) if each.constraint.query == query)
+    return next(map(_judged_value, judged), _NONE)
+
+
+def best_by_load_table(study: Study, ranked: Ranking) -> Table:
+    """Tabulate the best configuration of each load."""
+    names = [axis.name for axis in study.space.axes if axis.name in study.loads]
+    bounds = BOUNDS if study.goal.constraints else ()
+    cells = (
+        (
+            configuration_tag(row),
+            *(format_setting(row.point, name) for name in names),
+            *(format_figure(study, row, query) for query in study.goal.queries),
+            *(str(row.verdict) for _ in bounds),
+            _gain(row),
+            f"{at_load.near_best:.0%}",
+            _row_text(row, list(study.configuration(row.point)), _remark(at_load, row)),
+        )
+        for at_load in ranked.each
+        for row in at_load.rows[:1]
+    )
+    titles = (f"{title}>" for title in (*names, *study.goal.queries))
+    columns = ("", *titles, *bounds, "gain>", "certain>", "configuration")
+    return make_table("The best at each load", columns, cells)
+
+
+def format_setting(point: Mapping[str, KnobValue], name: str) -> str:
+    """Format the value of a knob in a point, if it has one."""
+    return format_knob_value(point[name]) if name in point else _NONE
+
+
+def _row_text(row: RankedConfiguration, names: Sequence[str], remark: str) -> str:
+    """Format the knobs of a row with its remark; the default is named first."""
+    knobs = format_point({name: row.point[name] for name in names if name in row.point})
+    note = remark.removeprefix(_DEFAULT).removeprefix(", ")
+    text = knobs + (f" ({note})" if note else "")
+    return f"{_DEFAULT}: {text}" if row.default and text else remark if row.default else text
+
+
+def format_figure(study: Study, row: RankedConfiguration, query: Query) -> str:
+    """Format a value with half of its interval, or what bounds it."""
+    for objective, value in zip(study.goal.objectives, row.objectives, strict=True):
+        if objective.query == query and value is not None:
+            return _value_with_half_width(value.value, value.low, value.high, query.unit)
+    judged = (judgement for judgement in row.judgements if judgement.constraint.query == query)
+    return next(map(_judged_value, judged), _NONE)
+
+
+def _judged_value(judgement: Judgement) -> str:
+    """Format the judged value, or its lower bound if it is uncertified."""
+    answer, bounds = judgement.answer, judgement.answer.bounds()
+    if answer.value is not None:
+        return _value_with_half_width(answer.value, bounds.low, bounds.high, answer.query.unit)
+    low = format_quantity(bounds.low, answer.query.unit, 3)
+    return f">{low}" if 0 < bounds.low < inf else _NONE
+
+
+def _value_with_half_width(value: float, low: float, high: float, unit: str) -> str:
+    text = estimate(value, Interval(low=low, high=high), unit)[0]
+    half = (high - low) / 2 / abs(value) if value else 0.0
+    if half > 1:
+        return f"{text} ±>100%"
+    return text + (f" ±{half:.{0 if half >= _PERCENT else 1}%}" if half else "")
+
+
+_PERCENT = 0.0095
+
+
+def _gain(row: RankedConfiguration) -> str:
+    """Format the gain of a row over the default as a factor."""
+    gain = row.gain
+    if row.default or gain is None:
+        return _NONE
+    if not isfinite(gain.times):
+        return "∞"
+    return f"{gain.times:.3g}x" if gain.times >= 1 else f"{gain.times:.2f}x"
+
+
+def _remark(ranked: Ranking, row: RankedConfiguration) -> str:
+    """Return remarks on a row: default, cheapest, failed, missed bounds."""
+    return join_nonempty(
+        _DEFAULT if row.default else "",
+        "cheaper" if row == ranked.cheaper else "",
+        "failed" if row.failure else "",
+        miss_text(row) if not row.feasible and _LEAST < row.miss < inf else "",
+    )
+
+
+def miss_text(row: RankedConfiguration) -> str:
+    """Tell by how much a row misses its bounds and, of several, which ones it breaks."""
+    broken = [str(j.constraint.query) for j in row.judgements if j.verdict is Verdict.BROKEN]
+    which = f"{' and '.join(broken)} " if broken and len(row.judgements) > 1 else ""
+    return f"misses {which}by {format_miss(row.miss)}"
+
+
+def format_miss(miss: float) -> str:
+    """Format by which share bounds are missed."""
+    return "all of it" if miss == inf else f"{miss:.1%}" if miss < _TENTH else f"{miss:.0%}"
+
+
+_LEAST, _TENTH = 0.0005, 0.1
+
+
+# --- what could not be measured --------------------------------------------------------------------
+
+UNMEASURED = "What could not be measured"
+
+
+def failure_tables(study: Study) -> Iterator[Table]:
+    """Tabulate the skipped and failed trials by reason, with an example of each."""
+    groups: dict[tuple[str, str], list[Trial]] = {}
+    for trial in study.trials:
+        if trial.state is not TrialState.DONE:
+            groups.setdefault((_failure_kind(trial), shorten_text(trial_failure(trial), _REASON)), []).append(
+                trial
+            )
+    rows = [
+        (str(len(trials)), how, f"{why} ({'such as' if len(trials) > 1 else 'at'} {_trial_point(trials[0])})")
+        for (how, why), trials in sorted(groups.items(), key=lambda item: -len(item[1]))
+    ]
+    others = sum(int(row[0]) for row in rows[_REASONS:])
+    if others:
+        rows[_REASONS:] = [(str(others), "others", "--json FILE, or -o FILE.csv, has them all")]
+    if rows:
+        yield make_table(UNMEASURED, (">", "", "why"), rows)
+
+
+def trial_failure(trial: Trial) -> str:
+    """Return why a trial has no measurement; only the reason for skipping it is a text of our own."""
+    return spell_for_command_line(trial.failure) if trial.state is TrialState.SKIPPED else trial.failure
+
+
+def _failure_kind(trial: Trial) -> str:
+    if trial.state is TrialState.SKIPPED:
+        return "skipped"
+    is_known = trial.kind in set(FailureKind)
+    return f"failed: {KINDS[FailureKind(trial.kind)]}" if is_known else "failed"
+
+
+def _trial_point(trial: Trial) -> str:
+    return format_point(trial.point) or "the default"
