@@ -420,6 +420,30 @@ class TestSteps:
         assert step.load > 60
         assert step.care == 3.0
 
+    @pytest.mark.parametrize(
+        "history",
+        [
+            [
+                uncertified(1, 0.02, 0.016),
+                LoadPoint(load=2.0, failure="it died"),
+                uncertified(3, 0.06, 0.048, care=3),
+            ],
+            [uncertified(2, 0.057, 0.045), rung(5, 0.22, 0.022), uncertified(10, 0.063, 0.051)],
+            [
+                uncertified(1, 0.02, 0.016, care=2.0),
+                uncertified(10, 0.63, 0.5, care=2.0),
+                rung(20, 0.089, 0.027),
+            ],
+        ],
+    )
+    def test_a_load_of_a_closed_loop_is_a_whole_number(self, history: list[LoadPoint]) -> None:
+        """Also where a quarter of a load that only lacks a longer run is less than one slot."""
+        step = propose(SEARCH, history)
+
+        assert isinstance(step, NextLoad)
+        assert step.load >= 1
+        assert step.load == int(step.load)
+
     def test_a_lower_rate_is_measured_for_as_many_requests(self) -> None:
         """Nothing is a claim: a quarter of the rate takes four times as long, as far as patience goes."""
         search = CapacitySearch(bounds=(BOUND,), knob=RATE)

@@ -219,7 +219,8 @@ def _likely_passed(search: CapacitySearch, points: Sequence[LoadVerdict], failed
     """
     short = (k.load for k in points if k.load < failed and 0 < _MORE * k.uncertified <= search.patience)
     below = {k.load for k in points if k.excess is not None and k.excess < -_BELOW}
-    return max((load / _FARTHEST for load in short if load in below), default=None)
+    likely = (_rounded_load(search, load / _FARTHEST, math.floor) for load in short if load in below)
+    return max((load for load in likely if load), default=None)
 
 
 _BELOW = 0.25

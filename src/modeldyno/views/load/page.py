@@ -190,8 +190,9 @@ def load_curve_blocks(curve: LoadCurve) -> Iterator[Block]:
     rungs = curve.by_load
     marks = _marks(curve)
     bounded = any(rung.judgements for rung in rungs)
+    shown = [answer for rung in rungs for name in _LATENCIES if (answer := rung.find("latency", name))]
     yield Table(
-        title="Throughput and latency under each load; ± is half of the 95 % interval",
+        title=f"Throughput and latency under each load; {_explain_cells(shown)}",
         columns=make_columns(
             _unit(curve.knob), "requests/s>", "p50>", "p95>", "p99>", *(["bounds"] if bounded else []), ""
         ),
@@ -199,7 +200,7 @@ def load_curve_blocks(curve: LoadCurve) -> Iterator[Block]:
             (
                 _load(rung.load),
                 _cell(rung.find("request_rate")),
-                *(_cell(rung.find("latency", name)) for name in ("p50", "p95", "p99")),
+                *(_cell(rung.find("latency", name)) for name in _LATENCIES),
                 *([_verdicts(rung)] if bounded else []),
                 marks.get(rung.load, ""),
             )
@@ -223,9 +224,8 @@ def describe_load_curve(curve: LoadCurve) -> str:
     between = "" if knee.low == knee.high else f" (between {_load(knee.low)} and {_load(knee.high)})"
     chosen = next(rung for rung in rungs if rung.load == knee.load)
     rate, time = _plain(chosen.find("request_rate")), _plain(chosen.find("latency", "p50"))
-    return (
-        f"The knee is at {_at(curve.knob, knee.load)}{between}, with {rate} and a median of {time}; {most}."
-    )
+    median = "a median of too few answers to be certified" if time == _NONE else f"a median of {time}"
+    return f"The knee is at {_at(curve.knob, knee.load)}{between}, with {rate} and {median}; {most}."
 
 
 def _marks(curve: LoadCurve) -> dict[float, str]:
@@ -379,8 +379,9 @@ def _measurements(capacity: Capacity) -> Table:
         for number, rung in enumerate(capacity.rungs, 1)
     )
     titles = (f"{bound.query}>" for bound in limits_shown)
+    shown = [answer for rung in capacity.rungs for bound in limits_shown if (answer := _judged(rung, bound))]
     return Table(
-        title=f"The search for {_bounds(capacity.search)}; ± is half of the 95 % interval",
+        title=f"The search for {_bounds(capacity.search)}; {_explain_cells(shown)}",
         columns=make_columns(">", _unit(capacity.search.knob), "longer>", *titles, "requests/s>", "", ""),
         rows=rows,
     )
@@ -431,14 +432,14 @@ def _failures(rungs: Sequence[LoadPoint]) -> Iterator[Notice]:
 
 
 def _cell(measured: Answer | None) -> str:
-    """Format a value with half of its interval in percent; an uncertified value only as its lower bound."""
+    """Format a value with half of its interval in percent; of an uncertified one only what bounds it."""
     if measured is None:
         return _NONE
-    bounds = measured.bounds()
+    bounds, unit = measured.bounds(), measured.query.unit
     if measured.value is None:
-        return (
-            _NONE if bounds.low in {0.0, -inf} else f">{format_quantity(bounds.low, measured.query.unit, 3)}"
-        )
+        if isfinite(bounds.low) and isfinite(bounds.high):
+            return estimate(None, measured.interval, unit)[1]
+        return _NONE if bounds.low in {0.0, -inf} else f">{format_quantity(bounds.low, unit, 3)}"
     half = bounds.half_width() / measured.value if measured.value else 0.0
     if not half or not isfinite(half):
         return _plain(measured)
@@ -448,6 +449,12 @@ def _cell(measured: Answer | None) -> str:
 
 
 _PERCENT = 0.0095
+
+
+def _explain_cells(shown: Iterable[Answer]) -> str:
+    """Say what stands beside a value, and what a cell without a value means."""
+    uncertified = any(answer.value is None and answer.interval is not None for answer in shown)
+    return f"± is half of the 95 % interval{'; a range or >: of too few answers' if uncertified else ''}"
 
 
 def _plain(measured: Answer | None) -> str:
