@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics import doubt
 from modeldyno.core.metrics.constraints import Judgement, Verdict
-from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.metrics.doubt import HOST_TIMES, Doubt
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.result.result import Progressed, Result, merge
 from modeldyno.core.trace.carbon import with_carbon
@@ -135,16 +135,28 @@ def run_replicated(execute: Executor, job: Job, *, watch: Callable[[Event], None
         if results[-1].failures or results[-1].interrupted:
             break
     pooled = merge(results)
-    doubts = (*pooled.doubts, *_process_doubts(results, job.plan.processes), *_rate_doubts(pooled))
+    doubts = (*pooled.doubts, *_process_doubts(results, job.plan.processes), *_pass_doubts(pooled))
     return replace(pooled, doubts=doubts)
 
 
-def _rate_doubts(result: Result) -> tuple[Doubt, ...]:
-    latency, rate = result.find("latency"), result.find("batch_rate")
-    if latency is None or rate is None or not isinstance(latency.value, Distribution):
+def _pass_doubts(result: Result) -> tuple[Doubt, ...]:
+    """Return the doubts about passes of one run that contradict each other."""
+    measured, rate = result.find("latency"), result.number("batch_rate")
+    if measured is None or not isinstance(measured.value, Distribution):
         return ()
-    assert not isinstance(rate.value, Distribution)
-    return tuple(doubt.rate_doubts(latency.value.statistic("mean"), rate.value))
+    latency, layers = measured.value, _layer_time(result)
+    doubts = [] if rate is None else [*doubt.rate_doubts(latency.statistic("mean"), rate)]
+    if layers is not None and (ends := latency.interval("p50")) is not None:
+        doubts += doubt.layer_time_doubts(layers, ends.low, ends.high)
+    return tuple(doubts)
+
+
+def _layer_time(result: Result) -> float | None:
+    """Return the seconds of a call as the sum of its layers; None if they are none, or not to be added up."""
+    if {"parts-differ", HOST_TIMES} & {raised.code for raised in result.doubts}:
+        return None
+    owns = [m.value for m in result.measurements if m.metric == "self_time"]
+    return sum(own.statistic("p50") for own in owns if isinstance(own, Distribution)) if owns else None
 
 
 def _process_doubts(results: list[Result], requested: int) -> tuple[Doubt, ...]:
