@@ -8,6 +8,7 @@ from math import inf
 
 import pytest
 
+import modeldyno
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelRef
@@ -16,6 +17,7 @@ from modeldyno.runtime.child_process import subprocess_executor
 from modeldyno.runtime.engine import run
 from modeldyno.runtime.session import open_run_session
 from modeldyno.runtime.time_limit import TimeLimit
+from modeldyno.testing.server import serve_in_subprocess
 
 
 @pytest.fixture
@@ -116,6 +118,15 @@ def test_probes_for_which_no_time_is_left_are_named() -> None:
     left_out = [doubt.seen for doubt in result.doubts if doubt.code == "out-of-time"]
     assert left_out[0] == "no time was left for static"
     assert "no time was left for throughput" in left_out
+
+
+def test_a_running_server_has_nothing_to_analyse() -> None:
+    """Where its first answer takes most of the time, no doubt asks for more time for an analysis."""
+    with serve_in_subprocess("--service", "1.2", "--workers", "8") as server:
+        url = f"http://127.0.0.1:{server.port}#echo"
+        result = modeldyno.load(url, inputs="x=1x8", concurrency=1, duration=1.0, store=False)
+
+    assert "out-of-time" not in {doubt.code for doubt in result.doubts}
 
 
 def test_a_round_that_is_cut_off_raises() -> None:

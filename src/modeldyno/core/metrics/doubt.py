@@ -280,10 +280,10 @@ def layer_time_doubts(layers: float, low: float, high: float) -> Iterator[Doubt]
     if not low / _CONTRADICTION <= layers <= high * _CONTRADICTION:
         yield Doubt(
             code="other-pace",
-            seen=f"the layers add up to {format_quantity(layers, SECONDS, 3)}, and the median call of the timed "
-            f"pass took {format_quantity(low, SECONDS, 3)} to {format_quantity(high, SECONDS, 3)}",
-            advice="something changed between the two passes: trust shares more than seconds, or run it again on a "
-            "quiet machine",
+            seen=f"the layers add up to {format_quantity(layers, SECONDS, 3)}, and the median call of the "
+            f"timed pass took {format_quantity(low, SECONDS, 3)} to {format_quantity(high, SECONDS, 3)}",
+            advice="something changed between the two passes: trust shares more than seconds, or run it "
+            "again on a quiet machine",
         )
 
 
