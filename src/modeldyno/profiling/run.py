@@ -154,7 +154,7 @@ def _pass_doubts(result: Result) -> tuple[Doubt, ...]:
 
 
 def _layer_time(result: Result) -> float | None:
-    """Return the seconds of a call as the sum of its layers, as the table has it: their mean in its middle half.
+    """Return the seconds of a call as the sum of its layers: the mean in the middle half, as in their table.
 
     None if there are no layers, or a doubt says already that they do not add up.
     """
