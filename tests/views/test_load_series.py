@@ -285,7 +285,7 @@ class TestSearch:
             ({"passed": None, "failed": None},
              "No load was found that clearly holds or breaks latency.p99 <= 50 ms."),
             ({"passed": None, "failed": 1.0, "broke": (), "rungs": (LoadPoint(load=1.0, failure="dead"),)},
-             "Concurrency 1 breaks it (dead); no smaller load was found that holds latency.p99 <= 50 ms."),
+             "Concurrency 1 breaks latency.p99 <= 50 ms (dead); no smaller load was found that holds it."),
             ({"failed": 1.0, "broke": (), "rungs": (LoadPoint(load=1.0),)}, "breaks it (saturated)"),
             ({"failed": None, "end": SearchEnd.LARGEST}, "the largest load allowed"),
             ({"failed": None, "end": SearchEnd.CLIENT}, "and beyond it the client is the limit"),

@@ -292,8 +292,9 @@ def describe_capacity(capacity: Capacity) -> str:
     if passed is None:
         if failed is None:
             return f"No load was found that clearly holds or breaks {bounds}."
-        least = f"{_at(knob, failed).capitalize()} breaks {_broken_bound(capacity)}"
-        return f"{least}; no smaller load was found that holds {bounds}."
+        several = len(_limits(capacity.search)) > 1
+        least = f"{_at(knob, failed).capitalize()} breaks {_broken_bound(capacity, bounds)}"
+        return f"{least}; no smaller load was found that holds {bounds if several else 'it'}."
     beyond_it = (
         f"and {_load(failed)} breaks {_broken_bound(capacity)}"
         if failed is not None
@@ -302,16 +303,17 @@ def describe_capacity(capacity: Capacity) -> str:
     return f"{_at(knob, passed).capitalize()} holds {bounds}, {beyond_it}{_rates_clause(capacity)}."
 
 
-def _broken_bound(capacity: Capacity) -> str:
+def _broken_bound(capacity: Capacity, it: str = "it") -> str:
+    """Name the bound that is broken, and by how much; `it` is the only one."""
     if not capacity.broke:
         rung = next(rung for rung in capacity.rungs if rung.load == capacity.failed)
-        return f"it ({shorten(clean(rung.failure), TEXT_LIMIT) or SATURATED})"
+        return f"{it} ({shorten(clean(rung.failure), TEXT_LIMIT) or SATURATED})"
     first = capacity.broke[0]
     share = relative_excess(first)
     value = _plain(first.answer)
     excess = f"{share:.0%} beyond" if isfinite(share) else ""
     detail = join_nonempty("" if value == _NONE else value, excess)
-    name = str(first.constraint) if len(_limits(capacity.search)) > 1 else "it"
+    name = str(first.constraint) if len(_limits(capacity.search)) > 1 else it
     return f"{name} ({detail})" if detail else name
 
 
