@@ -43,7 +43,7 @@ CODES: dict[str, str] = {
     "unwatched": "The side process could not run, so noise and memory are not known.",
     "oversubscribed": "More threads were requested than there are cores.",
     "no-interval": "A verdict rests on a single observation, which has no interval.",
-    "assumed-batch": "The first axis of an example was assumed to be the batch.",
+    "assumed-batch": "What of an example is the batch was assumed: its first axis, or nothing of a dict.",
     "assumed-sizes": "Inputs have free sizes that were not given; sizes that the model accepts were assumed.",
     "unchecked-output": "The output contains nothing that could be checked for NaN.",
     "changed-inputs": "A call changed its inputs in place, so that later calls got other values.",
