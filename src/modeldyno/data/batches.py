@@ -674,7 +674,7 @@ def _batch_doubts(
     if not arrays and (rows := _nested_first(feed)) > 1:
         yield Doubt(
             code="assumed-batch",
-            seen=f"a call counts as one sample, though all arrays within its inputs begin with an axis of {rows}",
+            seen=f"a call counts as one sample, but all arrays in its inputs begin with an axis of {rows}",
             advice=f"if that is the batch, {rows} times as many samples are done in a second",
         )
     if model.example is None or requested or batch_size is not None or len(arrays) != 1:
