@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf, isfinite, nan
+from math import isfinite, nan
 from typing import TYPE_CHECKING
 
 from modeldyno.core.load.capacity import Capacity, relative_excess
@@ -24,10 +24,10 @@ from modeldyno.core.report.blocks import (
 )
 from modeldyno.core.report.charts import AxisScale, Plot, ReferenceLine, Series, Stack
 from modeldyno.core.stats.units import RATE as PER_SECOND
-from modeldyno.core.stats.units import SECONDS, format_quantity
+from modeldyno.core.stats.units import SECONDS
 from modeldyno.views.result.charts import draw_request_stages
 from modeldyno.views.result.served import STAGE_NAMES
-from modeldyno.views.text import TEXT_LIMIT, count, estimate, exact_text, join_nonempty
+from modeldyno.views.text import TEXT_LIMIT, count, estimate, exact_text, format_ends, join_nonempty
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
@@ -439,9 +439,7 @@ def _cell(measured: Answer | None) -> str:
         return _NONE
     bounds, unit = measured.bounds(), measured.query.unit
     if measured.value is None:
-        if isfinite(bounds.low) and isfinite(bounds.high):
-            return estimate(None, measured.interval, unit)[1]
-        return _NONE if bounds.low in {0.0, -inf} else f">{format_quantity(bounds.low, unit, 3)}"
+        return format_ends(bounds.low, bounds.high, unit) or _NONE
     half = bounds.half_width() / measured.value if measured.value else 0.0
     if not half or not isfinite(half):
         return _plain(measured)
