@@ -100,12 +100,13 @@ def _number_rows(measurement: Measurement) -> Iterator[Row]:
         return
     n = str(len(measurement.value))
     for name in STATISTICS_SHOWN:
-        missing = measurement.value.missing(name)
-        value = "" if missing else exact_text(measurement.value.statistic(name))
+        missing, value = measurement.value.missing(name), measurement.value.certified(name)
         lacks = f"not certified: {count(missing, 'more effective sample')} needed"
-        note = lacks if missing else measurement.value.stop
+        note = f"the load was {void}" if (void := measurement.value.void) else measurement.value.stop
+        note = lacks if missing and not void else note
         ends = _interval_cells(measurement.value.interval(name))
-        yield metric, measurement.scope, name, value, *ends, unit, n, note
+        shown = "" if value is None else exact_text(value)
+        yield metric, measurement.scope, name, shown, *ends, unit, n, note
 
 
 def _interval_cells(interval: Interval | None) -> tuple[str, str]:
@@ -168,17 +169,25 @@ def brief(result: Result) -> str:
     latency = result.find("latency")
     if latency is not None and isinstance(latency.value, Distribution):
         batch = result.job.config.get(BATCH_SIZE.name)
-        median = format_quantity(latency.value.statistic("p50"), latency.row.unit, 3)
+        median = _median(latency.value, latency.row.unit)
         rate = result.find("throughput")
         at = join_nonempty(clean(result.job.backend), "" if batch is None else f"batch {batch}")
         return f"{at}: {join_nonempty(median, format_measurement(rate) if rate else '')}"
     end_to_end = result.find("latency", END_TO_END)
     if end_to_end is not None and isinstance(end_to_end.value, Distribution):
-        median = format_quantity(end_to_end.value.statistic("p50"), end_to_end.row.unit, 3)
+        median = _median(end_to_end.value, end_to_end.row.unit)
         return f"{clean(result.job.backend)}: {median} end to end"
     parameters, macs = result.find("parameters"), result.find("macs")
     size = "" if parameters is None else f"{format_measurement(parameters)} parameters"
     return join_nonempty(size, "" if macs is None else _macs(macs)) or "nothing measured"
+
+
+def _median(times: Distribution, unit: str) -> str:
+    """Format the median; of too few samples with ``about``, and where a load has none, why."""
+    if times.void:
+        return times.void
+    about = "about " if times.missing("p50") else ""
+    return about + format_quantity(times.statistic("p50"), unit, 3)
 
 
 def _macs(macs: Measurement) -> str:

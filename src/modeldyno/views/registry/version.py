@@ -147,6 +147,8 @@ def _latency(result: Result | None, name: str) -> str:
     measurement = result.find("latency") if result is not None else None
     if measurement is None or not isinstance(measurement.value, Distribution):
         return ""
+    if measurement.value.void:
+        return measurement.value.void
     if measurement.value.missing(name):
         return "not certified"
     return format_quantity(measurement.value.statistic(name), SECONDS, 3)
