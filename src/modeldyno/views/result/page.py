@@ -26,7 +26,7 @@ from modeldyno.views.result.provenance import footer
 from modeldyno.views.result.regions import is_region_profile, is_watched_block, memory_course, regions
 from modeldyno.views.result.served import breakdown, composing_models
 from modeldyno.views.result.static import inspection, reservations
-from modeldyno.views.result.table import MEASURED, results
+from modeldyno.views.result.table import MEASURED, memory_note, results
 from modeldyno.views.result.tokens import generation
 from modeldyno.views.result.totals import is_inspection
 from modeldyno.views.text import amount, estimate, format_measurement, number, unit_of_work
@@ -170,8 +170,10 @@ def _times(result: Result) -> Iterator[Tile]:
     if latency is None or not isinstance(latency.value, Distribution):
         return
     for statistic, name in (("p50", "median latency"), ("p99", "p99 latency")):
-        if latency.value.missing(statistic):
-            yield name, "—", "needs more calls"
+        if latency.value.void:
+            yield name, "—", latency.value.void
+        elif latency.value.missing(statistic):
+            yield name, "—", f"needs more {unit_of_work(result)}s"
         else:
             interval = latency.value.interval(statistic)
             value, span = estimate(latency.value.statistic(statistic), interval, latency.row.unit)
@@ -192,11 +194,9 @@ def _rates(result: Result) -> Iterator[Tile]:
 def _memory(result: Result) -> Iterator[Tile]:
     used, computed = result.find("process_memory"), result.find("memory_peak")
     if used is not None and isinstance(used.value, Distribution):
-        yield (
-            "peak memory",
-            format_quantity(used.value.statistic("max"), BYTES, 3),
-            "measured, above baseline",
-        )
+        beside = memory_note(result).removeprefix("peak").lstrip(", ")
+        note = f"measured, {beside}" if beside else "measured"
+        yield "peak memory", format_quantity(used.value.statistic("max"), BYTES, 3), note
     elif computed is not None:
         yield "peak memory", format_measurement(computed), "computed, not measured"
 
