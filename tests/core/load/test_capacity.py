@@ -388,6 +388,24 @@ class TestSteps:
         bare = [replace(drowned(400, 130), answers=()), LoadPoint(load=500.0, failure="it died")]
         assert saturation_rate(judge_loads(bare, z=Z95, rate=True)) is None
 
+    def test_a_backlog_that_is_worked_off_breaks_no_bound_at_once(self) -> None:
+        """More was answered than was due, so the latency is that of a stall before: it is measured again."""
+        search = CapacitySearch(bounds=(BOUND,), knob=RATE)
+
+        def answering(gave: float, value: float) -> LoadPoint:
+            ends = Interval(low=0.98 * gave, high=1.02 * gave)
+            rate = Answer(query=Query(metric="request_rate"), value=gave, interval=ends)
+            return rung(150, value, answers=(rate,))
+
+        drained, steady = answering(214, 0.9), answering(150, 0.02)
+        history = [rung(50, 0.02), drained, drowned(400, 200)]
+        assert propose(search, history) == NextLoad(load=150.0)
+        (again,) = judge_loads([drained, steady], z=Z95, rate=True)
+        assert (again.verdict, again.limited) == (Verdict.HELD, False)
+        # Twice the same is no chance, and an answer within the bound is one.
+        assert judge_loads([drained, drained], z=Z95, rate=True)[0].verdict is Verdict.BROKEN
+        assert judge_loads([answering(214, 0.02)], z=Z95, rate=True)[0].verdict is Verdict.HELD
+
     def test_what_is_surely_too_much_takes_no_longer_than_planned(self) -> None:
         """Above the rate that a drowned server kept up, the shortest run shows it."""
         search = CapacitySearch(bounds=(BOUND,), knob=RATE)

@@ -205,7 +205,7 @@ def _choose_step(
 
 
 def _limited_once(points: Sequence[LoadVerdict], bracket: Bracket) -> Iterator[LoadVerdict]:
-    """Yield open loads whose only measurement was limited by the client, which may have been chance."""
+    """Yield open loads whose only measurement the client or a backlog limited, which may have been chance."""
     for point in points:
         within = point.load > (bracket.passed or 0.0) and point.load < (bracket.failed or math.inf)
         if point.limited and point.runs == 1 and within and point.verdict is Verdict.UNDECIDED:
