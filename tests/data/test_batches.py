@@ -281,6 +281,25 @@ def test_a_batch_is_doubted_only_where_the_first_axis_may_be_another(
     assert [doubt.code for doubt in build(described).doubts] == codes
 
 
+@pytest.mark.parametrize(
+    ("nested", "seen"),
+    [
+        ({"x": np.zeros((5, 8)), "more": [np.zeros(5)]}, ["an axis of 5"]),
+        ({"x": np.zeros((5, 8)), "weights": np.zeros((3, 8))}, []),
+        ({"x": np.zeros((1, 8)), "words": "text"}, []),
+    ],
+)
+def test_a_dict_of_arrays_counts_as_one_sample_and_that_is_doubted(nested: object, seen: list[str]) -> None:
+    """Which axis is the batch nobody says; where all arrays have one first axis in common it may be that."""
+    feed = np.empty((), dtype=object)
+    feed[()] = nested
+    payload = build(model(InputSpec(name="batch", shape=(), dtype="object"), example={"batch": feed}))
+
+    assert payload.samples == 1
+    assert [doubt.code for doubt in payload.doubts] == ["assumed-batch"] * len(seen)
+    assert all(seen[0] in doubt.seen for doubt in payload.doubts)
+
+
 def test_example_is_repeated_with_a_doubt() -> None:
     """For a larger batch the rows of an example are repeated, with a doubt; scalars are left alone."""
     payload = build(model(*DECLARED, example=example(2)), batch_size=5)

@@ -60,6 +60,14 @@ def test_a_pipe_is_no_model(tmp_path: Path) -> None:
     assert not refers_to_model("m.onnx")
 
 
+def test_a_name_that_is_not_utf_8_is_refused_as_that(tmp_path: Path) -> None:
+    """The file is there; that there is none would send the reader the wrong way."""
+    (tmp_path / os.fsdecode(b"n\xff.onnx")).write_bytes(b"")
+    for word in (os.fsdecode(b"n\xff.onnx"), os.fsdecode(b"onnx:n\xff.onnx")):
+        with pytest.raises(RequestError, match="is not UTF-8; rename it"):
+            resolve_reference(word)
+
+
 def test_a_link_to_nothing_is_called_so(tmp_path: Path) -> None:
     """A link to itself, too; its own name is no hint."""
     (tmp_path / "m.onnx").symlink_to("gone.onnx")

@@ -346,6 +346,35 @@ def test_latency_and_throughput_that_contradict_each_other_are_doubted() -> None
     assert [d.code for d in result.doubts] == ["inconsistent"]
 
 
+@pytest.mark.parametrize(
+    ("own", "code", "expected"),
+    [
+        (0.1, "", ["other-pace"]),
+        (0.006, "", []),
+        (0.1, "parts-differ", ["parts-differ"]),
+        (0.1, "host-times", ["host-times"]),
+    ],
+)
+def test_layers_timed_while_calls_took_another_time_are_doubted(
+    own: float, code: str, expected: list[str]
+) -> None:
+    """Ten times the median call, unless another doubt says that layers do not add up to a call."""
+    layers = [
+        Measurement(metric="self_time", value=Distribution.of([own] * 40), scope=path) for path in ("", "a")
+    ]
+    measured = (Measurement(metric="latency", value=Distribution.of([0.01] * 40)), *layers)
+    doubts = (Doubt(code=code, seen="it", advice="read it so"),) if code else ()
+
+    def execute(job: Job, *, watch: object) -> Result:
+        del watch
+        return replace(empty_result(job), measurements=measured, doubts=doubts)
+
+    result = run_replicated(execute, job("x:y"), watch=lambda _e: None)
+
+    assert [d.code for d in result.doubts] == expected
+    assert all("200 ms" in d.seen for d in result.doubts if d.code == "other-pace")
+
+
 def test_replication_ends_with_the_first_failure() -> None:
     """A failure is not repeated; the other runs' numbers are kept, with a doubt."""
     good, bad = (

@@ -10,12 +10,16 @@ import pytest
 
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.job import Job
+from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import OutOfTime
+from modeldyno.profiling.request import Request
+from modeldyno.runtime import engine
 from modeldyno.runtime.child_process import subprocess_executor
 from modeldyno.runtime.engine import run
 from modeldyno.runtime.session import open_run_session
 from modeldyno.runtime.time_limit import TimeLimit
+from modeldyno.testing.server import serve_in_subprocess
 
 
 @pytest.fixture
@@ -116,6 +120,23 @@ def test_probes_for_which_no_time_is_left_are_named() -> None:
     left_out = [doubt.seen for doubt in result.doubts if doubt.code == "out-of-time"]
     assert left_out[0] == "no time was left for static"
     assert "no time was left for throughput" in left_out
+
+
+def test_a_running_server_has_nothing_to_analyse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much of the time its first answers took, no doubt asks for more of it for an analysis."""
+    monkeypatch.setattr(engine, "_lacks_time_for_analysis", lambda *_: True)
+    with serve_in_subprocess() as server:
+        request = Request(
+            model=f"http://127.0.0.1:{server.port}#echo",
+            settings={},
+            inputs=("x=1x8",),
+            load=Load(concurrency=1, duration=0.5),
+            plan=Plan(),
+        )
+        result = run(request.job())
+
+    assert result.find("throughput") is not None
+    assert "out-of-time" not in {doubt.code for doubt in result.doubts}
 
 
 def test_a_round_that_is_cut_off_raises() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from modeldyno import views
 from modeldyno.adapters.reporters import terminal
-from modeldyno.core.metrics.measurement import Interval, Measurement
+from modeldyno.core.metrics.measurement import SATURATED, Distribution, Interval, Measurement, observed_number
 from modeldyno.core.report.blocks import Column, Table, drop_empty_columns
 from modeldyno.interfaces.store import Entry
 from modeldyno.testing.reporters import full_result
@@ -18,6 +18,8 @@ from modeldyno.views.text import shorten_ids
 
 if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
+
+SATURATED_TIMES = replace(Distribution.of([1.0 + i / 100 for i in range(100)]), void=SATURATED)
 
 
 def an_entry(**changes: object) -> Entry:
@@ -38,7 +40,7 @@ def open_ended() -> Result:
 @pytest.mark.parametrize(
     ("result", "says"),
     [
-        (a_result(), "onnxruntime, batch 8: 1.28 ms, 6,200/s"),
+        (a_result(), "onnxruntime, batch 8: about 1.28 ms, 6,200/s"),
         (an_inspection(), "22.7 M parameters, at least 1.41 GMACs"),
         (open_ended(), "at least 5.00 MMACs"),
         (a_failed_result(), "failed in load: out of memory"),
@@ -48,6 +50,25 @@ def open_ended() -> Result:
 def test_a_result_is_told_in_a_few_words(result: Result, says: str) -> None:
     """How fast it is on what, or what it has and costs, or where it failed."""
     assert views.brief(result) == says
+
+
+@pytest.mark.parametrize(
+    ("times", "says"), [(Distribution.of([0.02] * 5), "about 20.0 ms"), (SATURATED_TIMES, "saturated")]
+)
+def test_a_median_that_is_not_certified_is_told_as_that(times: Distribution, says: str) -> None:
+    """Of too few samples it is about so much; under a load that was saturated there is none."""
+    measured = (Measurement(metric="latency", value=times), observed_number("throughput", 47.0))
+
+    assert views.brief(replace(a_result(), measurements=measured)).endswith(f": {says}, 47.0/s")
+
+
+def test_a_load_that_was_saturated_has_no_statistic_in_a_file() -> None:
+    """Neither the mean, which needs no certificate, nor the extremes: all grow as long as the load lasts."""
+    measured = (Measurement(metric="latency", value=SATURATED_TIMES),)
+    table = views.numbers(replace(a_result(), measurements=measured))
+    value = [column.title for column in table.columns].index("value")
+
+    assert {(row[value], row[-1]) for row in table.rows} == {("", "the load was saturated")}
 
 
 def test_a_listing_takes_a_line_for_each() -> None:

@@ -146,6 +146,26 @@ class TestLadder:
 
         assert row[1:5] == ("3.00/s", "—", "—", ">40.0 ms")
 
+    def test_an_uncertified_percentile_with_both_ends_shows_both(self) -> None:
+        """A bound on it can be held, which a lower end alone would not explain; the title says what it is."""
+        ends = replace(an_answer("latency.p99", None), interval=Interval(low=0.0083, high=0.0132))
+        point = rung(8, answers=(ends, an_answer("request_rate", 3.0, 0.0)))
+        table = tables(load_curve_blocks(LoadCurve(knob="concurrency", rungs=(point,))))[0]
+
+        assert table.rows[0][4] == "8 to 13 ms"
+        assert table.title.endswith("; a range or >: of too few answers")
+
+    def test_a_knee_whose_median_is_not_certified_says_so(self) -> None:
+        """A sentence has no dash in place of a number."""
+        unsure = tuple(
+            replace(each, answers=tuple(a for a in each.answers if a.query.statistic != "p50"))
+            for each in a_ladder().rungs
+        )
+        curve = replace(a_ladder(), rungs=unsure)
+
+        assert curve.knee is not None
+        assert "a median of too few answers to be certified" in describe_load_curve(curve)
+
     def test_a_figure_that_is_hardly_known_says_no_more_than_that(self) -> None:
         """Twice its own size, or a half of a percent."""
         loose, tight = an_answer("request_rate", 50.0, 2.0), an_answer("latency.p50", 0.01, 0.005)
@@ -265,7 +285,7 @@ class TestSearch:
             ({"passed": None, "failed": None},
              "No load was found that clearly holds or breaks latency.p99 <= 50 ms."),
             ({"passed": None, "failed": 1.0, "broke": (), "rungs": (LoadPoint(load=1.0, failure="dead"),)},
-             "Concurrency 1 breaks it (dead); no smaller load was found that holds latency.p99 <= 50 ms."),
+             "Concurrency 1 breaks latency.p99 <= 50 ms (dead); no smaller load was found that holds it."),
             ({"failed": 1.0, "broke": (), "rungs": (LoadPoint(load=1.0),)}, "breaks it (saturated)"),
             ({"failed": None, "end": SearchEnd.LARGEST}, "the largest load allowed"),
             ({"failed": None, "end": SearchEnd.CLIENT}, "and beyond it the client is the limit"),

@@ -34,6 +34,39 @@ def notices(blocks: Iterable[Block], severity: Severity) -> list[str]:
     return [block.text for block in blocks if isinstance(block, Notice) and block.severity is severity]
 
 
+def tiles(*measured: Measurement) -> dict[str, tuple[str, str]]:
+    """Return the key figures of a result, by name, with their notes."""
+    blocks = page(replace(a_result(), measurements=measured))
+    return {
+        name: (value, text)
+        for block in blocks
+        if isinstance(block, Table) and block.tiles
+        for name, value, text in block.rows
+    }
+
+
+class TestKeyFigures:
+    """What stands in large letters on a page says no more than the table below."""
+
+    def test_a_saturated_load_has_no_latency(self) -> None:
+        """However many requests there were; more of them would change nothing."""
+        times = replace(Distribution.of([1.0 + i % 7 / 100 for i in range(2000)]), void="saturated")
+        shown = tiles(Measurement(metric="latency", value=times))
+
+        assert (shown["median latency"], shown["p99 latency"]) == (("—", "saturated"),) * 2
+
+    def test_from_the_memory_of_a_server_nothing_is_subtracted(self) -> None:
+        """It stands beside that of the idle server; only a model in a process has a baseline."""
+        used = Measurement(metric="process_memory", value=Distribution.of([3e7, 4e7]))
+        rate = observed_number("throughput", 9.0)
+        idle = observed_number("process_memory", 2e7, scope="idle")
+        baseline = observed_number("process_memory", 2e7, scope="baseline")
+
+        assert tiles(used, rate, idle)["peak memory"][1] == "measured, 19.1 MiB idle"
+        assert tiles(used, rate, baseline)["peak memory"][1] == "measured, above baseline"
+        assert tiles(used, rate)["peak memory"][1] == "measured"
+
+
 class TestResult:
     def test_the_verdict_comes_first_then_bounds_then_doubts(self) -> None:
         """What must be known stands above the first heading, with the key figures right below the verdict."""

@@ -298,7 +298,12 @@ def test_a_bound_that_holds_without_a_certified_value_is_told_alone() -> None:
     trial = a_trial({"concurrency": 1}, an_answer("throughput", 60.0), slowest, raw)
     study = a_served_study("concurrency=1,2", goal=goal("latency.p99 <= 1s"), default={})
 
-    assert "gives throughput 60/s, at latency.p99 <= 1 s" in headline_of(add_trials(study, [trial]))
+    shown = add_trials(study, [trial])
+    best = next(t for t in tables(shown) if t.title.startswith("The configuration at its best load"))
+
+    assert "gives throughput 60/s, at latency.p99 <= 1 s" in headline_of(shown)
+    assert "300 to 700 ms" in best.rows[0]
+    assert best.title.endswith("; a range, > or <: of too few samples")
 
 
 def test_the_best_is_shown_under_each_of_its_loads() -> None:

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from modeldyno.views.text import format_rough_duration
+from modeldyno.core.stats.units import SECONDS
+from modeldyno.views.text import format_ends, format_rough_duration
 
 
 @pytest.mark.parametrize(
@@ -23,3 +24,17 @@ from modeldyno.views.text import format_rough_duration
 def test_a_limit_is_told_as_it_was_given(seconds: float, text: str) -> None:
     """A limit of less than ten minutes is told to the second: 100 s are not 2 min."""
     assert format_rough_duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (0.0083, 0.0132, "8 to 13 ms"),
+        (0.04, float("inf"), ">40.0 ms"),
+        (0.0, 0.025, "<25.0 ms"),
+        (float("-inf"), float("inf"), ""),
+    ],
+)
+def test_what_bounds_an_uncertified_value_has_both_its_ends(low: float, high: float, text: str) -> None:
+    """A bound can be held by the upper end alone; of nothing known nothing is said."""
+    assert format_ends(low, high, SECONDS) == text

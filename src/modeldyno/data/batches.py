@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.spec.input_spec import (
@@ -651,11 +651,32 @@ def _common_first(feed: Mapping[str, ndarray]) -> int | None:
     return firsts.pop() if len(firsts) == 1 else None
 
 
+def _nested_first(feed: Feed) -> int:
+    """Return the first axis that all arrays within dicts and lists have in common; 0 if there is none."""
+    firsts: set[int] = set()
+    below: list[Any] = [array.item() for array in feed.values() if array.dtype.kind == "O" and not array.ndim]
+    while below:
+        value = below.pop()
+        if isinstance(value, dict):
+            below += value.values()
+        elif isinstance(value, list | tuple):
+            below += value
+        elif shape := getattr(value, "shape", None):
+            firsts.add(shape[0])
+    return firsts.pop() if len(firsts) == 1 else 0
+
+
 def _batch_doubts(
     model: Model, requested: tuple[InputSpec, ...], batch_size: int | None, feed: Feed
 ) -> Iterable[Doubt]:
-    """Yield a doubt about a batch that only the shape of a single example suggests."""
+    """Yield a doubt about a batch that only the shape of a single example suggests, or arrays within it."""
     arrays = [array for array in feed.values() if array.ndim]
+    if not arrays and (rows := _nested_first(feed)) > 1:
+        yield Doubt(
+            code="assumed-batch",
+            seen=f"a call counts as one sample, but all arrays in its inputs begin with an axis of {rows}",
+            advice=f"if that is the batch, {rows} times as many samples are done in a second",
+        )
     if model.example is None or requested or batch_size is not None or len(arrays) != 1:
         return
     (array,) = arrays

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from modeldyno.core.stats.units import BYTES, FRACTION, SECONDS, parse_quantity
+from modeldyno.core.stats.units import BYTES, FRACTION, SECONDS, parse_bound, parse_quantity
 from modeldyno.environment.device_lock import device_lock
 from modeldyno.environment.devices import read_devices
 from modeldyno.environment.machine import allowed_cores
@@ -52,8 +52,8 @@ class IdleRule:
         seconds = parse_quantity(period, SECONDS)
         samples = max(1, round(seconds))
         return cls(
-            cpu=parse_quantity(cpu, FRACTION),
-            utilization=parse_quantity(utilization, FRACTION),
+            cpu=parse_bound(cpu, FRACTION),
+            utilization=parse_bound(utilization, FRACTION),
             memory=int(parse_quantity(memory, BYTES)),
             samples=samples,
             period=seconds / samples,

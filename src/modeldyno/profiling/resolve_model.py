@@ -12,6 +12,7 @@ from pathlib import Path
 
 from modeldyno import plugins
 from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.core.stats.sanitize import clean, is_writable_text
 from modeldyno.environment.containers import find_container
 from modeldyno.environment.running_servers import running_url
 from modeldyno.errors import RequestError, UnknownName
@@ -111,9 +112,11 @@ def _check_kind_of_file(path: Path) -> None:
     """Refuse what can be read only once, or for ever: a named pipe, a socket, a device.
 
     Raises:
-        RequestError: in that case.
+        RequestError: in that case, or the name is not UTF-8, as no document could name the file then.
     """
     with suppress(OSError, ValueError):  # a name that no file system takes is no such file
+        if path.exists() and not is_writable_text(str(path)):
+            raise RequestError(f"The name of '{clean(str(path))}' is not UTF-8; rename it, or link to it.")
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise RequestError(f"'{path}' is a pipe, a socket or a device; a model is a file or a directory.")
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import fsum
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics import doubt
 from modeldyno.core.metrics.constraints import Judgement, Verdict
-from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.metrics.doubt import HOST_TIMES, Doubt
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.result.result import Progressed, Result, merge
 from modeldyno.core.trace.carbon import with_carbon
@@ -135,16 +137,38 @@ def run_replicated(execute: Executor, job: Job, *, watch: Callable[[Event], None
         if results[-1].failures or results[-1].interrupted:
             break
     pooled = merge(results)
-    doubts = (*pooled.doubts, *_process_doubts(results, job.plan.processes), *_rate_doubts(pooled))
+    doubts = (*pooled.doubts, *_process_doubts(results, job.plan.processes), *_pass_doubts(pooled))
     return replace(pooled, doubts=doubts)
 
 
-def _rate_doubts(result: Result) -> tuple[Doubt, ...]:
-    latency, rate = result.find("latency"), result.find("batch_rate")
-    if latency is None or rate is None or not isinstance(latency.value, Distribution):
+def _pass_doubts(result: Result) -> tuple[Doubt, ...]:
+    """Return the doubts about passes of one run that contradict each other."""
+    measured, rate = result.find("latency"), result.number("batch_rate")
+    if measured is None or not isinstance(measured.value, Distribution):
         return ()
-    assert not isinstance(rate.value, Distribution)
-    return tuple(doubt.rate_doubts(latency.value.statistic("mean"), rate.value))
+    latency, layers = measured.value, _layer_time(result)
+    doubts = [] if rate is None else [*doubt.rate_doubts(latency.statistic("mean"), rate)]
+    if layers is not None and (ends := latency.interval("p50")) is not None:
+        doubts += doubt.layer_time_doubts(layers, ends.low, ends.high)
+    return tuple(doubts)
+
+
+def _layer_time(result: Result) -> float | None:
+    """Return the seconds of a call as the sum of its layers: the mean in the middle half, as in their table.
+
+    None if there are no layers, or a doubt says already that they do not add up.
+    """
+    if {"parts-differ", HOST_TIMES} & {raised.code for raised in result.doubts}:
+        return None
+    owns = [
+        m.value.samples()
+        for m in result.measurements
+        if m.metric == "self_time" and isinstance(m.value, Distribution)
+    ]
+    calls = max(map(len, owns), default=0)  # a layer that one of several processes did not call has fewer
+    whole = [own for own in owns if len(own) == calls]
+    totals = sorted(map(fsum, zip(*whole, strict=True)))
+    return fmean(totals[calls // 4 : calls - calls // 4]) if calls else None
 
 
 def _process_doubts(results: list[Result], requested: int) -> tuple[Doubt, ...]:

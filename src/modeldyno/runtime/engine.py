@@ -387,7 +387,7 @@ def _load_and_inspect(
     )
     measurements: list[Measurement] = []
     if callable_probes:
-        if _lacks_time_for_analysis(stage, spent):
+        if not _is_running_server(job) and _lacks_time_for_analysis(stage, spent):
             assert stage.limit is not None
             if static_probes:
                 yield from record([Doubted(doubt=stage.limit.left_out(tuple(static_probes)))])
@@ -438,13 +438,18 @@ def _on_cpu() -> str:
 def _limit_of_requests(job: Job, limit: TimeLimit | None) -> TimeLimit | None:
     """Return the limit of a run: without one, that of a load on a running server is for all requests."""
     loads = [load for load in (job.load, *(spec.load for spec in job.beside)) if load is not None]
-    if limit is not None or not loads or plugins.loader(job.model.scheme).backend != Form.REMOTE:
+    if limit is not None or not loads or not _is_running_server(job):
         return limit
     return TimeLimit.begin(max(load.longest(job.plan.max_time) for load in loads))
 
 
 _ANALYSIS_COST = 2.0
 """Seconds that the analysis of a model and its first calls are expected to take, relative to loading it."""
+
+
+def _is_running_server(job: Job) -> bool:
+    """Return whether the model is behind a running server, where there is nothing to analyse."""
+    return plugins.loader(job.model.scheme).backend == Form.REMOTE
 
 
 def _lacks_time_for_analysis(stage: RunStage, spent: Mapping[str, float]) -> bool:

@@ -88,12 +88,13 @@ def _number_rows(measurement: Measurement) -> Iterator[Row]:
         return
     n = str(len(measurement.value))
     for name in STATISTICS_SHOWN:
-        missing = measurement.value.missing(name)
-        value = "" if missing else exact_text(measurement.value.statistic(name))
+        missing, value = measurement.value.missing(name), measurement.value.certified(name)
         lacks = f"not certified: {count(missing, 'more effective sample')} needed"
-        note = lacks if missing else measurement.value.stop
+        note = f"the load was {void}" if (void := measurement.value.void) else measurement.value.stop
+        note = lacks if missing and not void else note
         ends = _interval_cells(measurement.value.interval(name))
-        yield metric, measurement.scope, name, value, *ends, unit, n, note
+        shown = "" if value is None else exact_text(value)
+        yield metric, measurement.scope, name, shown, *ends, unit, n, note
 
 
 def _interval_cells(interval: Interval | None) -> tuple[str, str]:
@@ -156,15 +157,22 @@ def brief(result: Result) -> str:
     latency, end_to_end = result.distribution("latency"), result.distribution("latency", END_TO_END)
     if latency is not None:
         batch = result.job.config.get(BATCH_SIZE.name)
-        median = format_quantity(latency.statistic("p50"), SECONDS, 3)
         at = join_nonempty(clean(result.job.backend), "" if batch is None else f"batch {batch}")
-        return f"{at}: {join_nonempty(median, figure(result, 'throughput'))}"
+        return f"{at}: {join_nonempty(_median(latency), figure(result, 'throughput'))}"
     if end_to_end is not None:
-        median = format_quantity(end_to_end.statistic("p50"), SECONDS, 3)
+        median = _median(end_to_end)
         return f"{clean(result.job.backend)}: {median} end to end"
     parameters, macs = figure(result, "parameters"), result.find("macs")
     size = f"{parameters} parameters" if parameters else ""
     return join_nonempty(size, "" if macs is None else _macs(macs)) or "nothing measured"
+
+
+def _median(times: Distribution) -> str:
+    """Format the median; of too few samples with ``about``, and where a load has none, why."""
+    if times.void:
+        return times.void
+    about = "about " if times.missing("p50") else ""
+    return about + format_quantity(times.statistic("p50"), SECONDS, 3)
 
 
 def _macs(macs: Measurement) -> str:

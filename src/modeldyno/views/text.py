@@ -33,6 +33,15 @@ def estimate(value: float | None, interval: Interval | None, unit: str) -> tuple
     return format_estimate(value, interval.low, interval.high, unit)
 
 
+def format_ends(low: float, high: float, unit: str) -> str:
+    """Format what bounds a value that is not certified: both ends, or the only one; ``""`` for none."""
+    if low > 0 and isfinite(high):
+        return estimate(None, Interval(low=low, high=high), unit)[1]
+    ends = [f">{format_quantity(low, unit, 3)}" if 0 < low < inf else ""]
+    ends += [f"<{format_quantity(high, unit, 3)}" if isfinite(high) else ""]
+    return "".join(ends)
+
+
 def marked_median(times: Distribution) -> tuple[str, str]:
     """Format the median in seconds of a table and its interval; ``~`` marks one of too few samples."""
     mark = UNCERTIFIED if times.missing("p50") else ""

@@ -429,9 +429,10 @@ class TestServed:
         assert of("client-limited", result(times(1.0), doubts={"client-limited": "x"})) == []
 
     def test_an_overload_is_offered_a_search(self) -> None:
-        """For the load that holds."""
+        """For the load that holds, with the same requests: a command without their settings sends others."""
         (finding,) = of("saturated", served(doubts={"saturated": "the queue grew"}), TRITON)
         assert "`find_load`" in finding.do
+        assert "modeldyno load" not in finding.do
 
 
 class TestBottleneck:

@@ -388,6 +388,24 @@ class TestSteps:
         bare = [replace(drowned(400, 130), answers=()), LoadPoint(load=500.0, failure="it died")]
         assert saturation_rate(judge_loads(bare, z=Z95, rate=True)) is None
 
+    def test_a_backlog_that_is_worked_off_breaks_no_bound_at_once(self) -> None:
+        """More was answered than was due, so the latency is that of a stall before: it is measured again."""
+        search = CapacitySearch(bounds=(BOUND,), knob=RATE)
+
+        def answering(gave: float, value: float) -> LoadPoint:
+            ends = Interval(low=0.98 * gave, high=1.02 * gave)
+            rate = Answer(query=Query(metric="request_rate"), value=gave, interval=ends)
+            return rung(150, value, answers=(rate,))
+
+        drained, steady = answering(214, 0.9), answering(150, 0.02)
+        history = [rung(50, 0.02), drained, drowned(400, 200)]
+        assert propose(search, history) == NextLoad(load=150.0)
+        (again,) = judge_loads([drained, steady], z=Z95, rate=True)
+        assert (again.verdict, again.limited) == (Verdict.HELD, False)
+        # Twice the same is no chance, and an answer within the bound is one.
+        assert judge_loads([drained, drained], z=Z95, rate=True)[0].verdict is Verdict.BROKEN
+        assert judge_loads([answering(214, 0.02)], z=Z95, rate=True)[0].verdict is Verdict.HELD
+
     def test_what_is_surely_too_much_takes_no_longer_than_planned(self) -> None:
         """Above the rate that a drowned server kept up, the shortest run shows it."""
         search = CapacitySearch(bounds=(BOUND,), knob=RATE)
@@ -419,6 +437,30 @@ class TestSteps:
         assert isinstance(step, NextLoad)
         assert step.load > 60
         assert step.care == 3.0
+
+    @pytest.mark.parametrize(
+        "history",
+        [
+            [
+                uncertified(1, 0.02, 0.016),
+                LoadPoint(load=2.0, failure="it died"),
+                uncertified(3, 0.06, 0.048, care=3),
+            ],
+            [uncertified(2, 0.057, 0.045), rung(5, 0.22, 0.022), uncertified(10, 0.063, 0.051)],
+            [
+                uncertified(1, 0.02, 0.016, care=2.0),
+                uncertified(10, 0.63, 0.5, care=2.0),
+                rung(20, 0.089, 0.027),
+            ],
+        ],
+    )
+    def test_a_load_of_a_closed_loop_is_a_whole_number(self, history: list[LoadPoint]) -> None:
+        """Also where a quarter of a load that only lacks a longer run is less than one slot."""
+        step = propose(SEARCH, history)
+
+        assert isinstance(step, NextLoad)
+        assert step.load >= 1
+        assert step.load == int(step.load)
 
     def test_a_lower_rate_is_measured_for_as_many_requests(self) -> None:
         """Nothing is a claim: a quarter of the rate takes four times as long, as far as patience goes."""

@@ -113,6 +113,14 @@ def test_latency_and_rate_must_agree(latency: float, rate: float, expected: list
 
 
 @pytest.mark.parametrize(
+    ("layers", "expected"), [(0.01, []), (0.0179, []), (0.02, ["other-pace"]), (0.005, ["other-pace"])]
+)
+def test_the_layers_of_a_call_must_take_its_time(layers: float, expected: list[str]) -> None:
+    """Half as long again as the interval of the median call, either way, is noise."""
+    assert codes(doubt.layer_time_doubts(layers, 0.009, 0.012)) == expected
+
+
+@pytest.mark.parametrize(
     ("used", "cores", "expected"), [(1.9, 1, ["outside-pin"]), (1.05, 1, []), (3, 0, [])]
 )
 def test_more_cores_than_given_are_a_doubt(used: float, cores: int, expected: list[str]) -> None:

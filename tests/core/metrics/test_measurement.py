@@ -5,6 +5,7 @@ from array import array
 
 import pytest
 
+from modeldyno.core.metrics.constraints import Answer
 from modeldyno.core.metrics.measurement import (
     Distribution,
     Interval,
@@ -13,6 +14,7 @@ from modeldyno.core.metrics.measurement import (
     pack,
     pool_measurements,
 )
+from modeldyno.core.metrics.metric import Query
 
 THOUSAND = [1.0 + i / 1000 for i in (j * 617 % 1000 for j in range(1000))]
 """Each of 1.000, 1.001 ... 1.999 once, in an order without memory."""
@@ -46,7 +48,13 @@ def test_statistics_are_derived() -> None:
 
 
 def test_one_sample_has_no_spread() -> None:
-    """A single sample is no reason for NaN."""
+    """A single sample is no reason for NaN, nor for the claim that there is none."""
+    assert tuple(map(Distribution.of([2.0]).certified, ("std", "cv", "mean"))) == (None, None, 2.0)
+    assert Distribution.of([2.0], [2.5]).certified("std") == pytest.approx(0.3536, rel=1e-3)
+    answer = Answer.to(
+        Query.parse("latency.std"), [Measurement(metric="latency", value=Distribution.of([2.0]))]
+    )
+    assert (answer.value, answer.why) == (None, "a single sample has no std")
     assert tuple(map(Distribution.of([2.0]).statistic, ("std", "cv"))) == (0.0, 0.0)
     assert Distribution.of([0.0, 0.0]).statistic("cv") == 0.0
 

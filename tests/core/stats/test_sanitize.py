@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeldyno.core.stats.sanitize import clean, clean_lines, escape_json, shorten
+from modeldyno.core.stats.sanitize import clean, clean_lines, escape_json, is_writable_text, shorten
 
 
 class TestClean:
@@ -51,3 +51,9 @@ def test_a_text_is_cut_at_its_limit() -> None:
 def test_json_keeps_its_meaning_and_moves_no_terminal() -> None:
     """What a terminal would act on is escaped as JSON escapes; all else stays."""
     assert escape_json('"\x9b31m \x7f \u202e 模"'.encode()) == '"\\u009b31m \\u007f \\u202e 模"'.encode()
+
+
+def test_a_name_that_is_not_utf_8_cannot_be_written() -> None:
+    """What a file system gives for it is a lone surrogate."""
+    assert is_writable_text("digits né 模型")
+    assert not is_writable_text("n\udcff.onnx")

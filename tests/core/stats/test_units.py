@@ -97,6 +97,16 @@ class TestParseBound:
         with pytest.raises(RequestError, match=f"'{number}' has no unit; write {number}ms or"):
             parse_bound(text, SECONDS)
 
+    @pytest.mark.parametrize(("text", "percent"), [("5", "500"), ("1", "100"), ("1.2", "120")])
+    def test_a_share_from_one_on_needs_its_unit(self, text: str, percent: str) -> None:
+        """An error rate of at most 5 would hold whatever happened; of less than 1 there is no doubt."""
+        with pytest.raises(
+            RequestError, match=f"'{text}' is a share without a unit; write {text}% or {percent}%"
+        ):
+            parse_bound(text, FRACTION)
+        assert parse_bound("0.05", FRACTION) == parse_bound("5%", FRACTION) == 0.05
+        assert parse_bound("120%", FRACTION) == 1.2
+
 
 class TestFormatQuantity:
     @pytest.mark.parametrize(

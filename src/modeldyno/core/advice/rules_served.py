@@ -94,8 +94,8 @@ def saturated(case: Case) -> Iterator[Finding]:
     yield Finding(
         seen=evidence,
         why="the queue grows as long as the load lasts, so that no latency is a property of the server",
-        do=f"modeldyno load {case.result.job.model} `find_load` `require=latency.p99 <= 100ms`, with a "
-        "bound of yours",
+        do="repeat the load with `find_load` and `require=latency.p99 <= 100ms`, with a bound of yours: the "
+        "search goes on from its rate with the same requests",
     )
 
 

@@ -205,7 +205,7 @@ def _choose_step(
 
 
 def _limited_once(points: Sequence[LoadVerdict], bracket: Bracket) -> Iterator[LoadVerdict]:
-    """Yield open loads whose only measurement was limited by the client, which may have been chance."""
+    """Yield open loads whose only measurement the client or a backlog limited, which may have been chance."""
     for point in points:
         within = point.load > (bracket.passed or 0.0) and point.load < (bracket.failed or math.inf)
         if point.limited and point.runs == 1 and within and point.verdict is Verdict.UNDECIDED:
@@ -219,7 +219,8 @@ def _likely_passed(search: CapacitySearch, points: Sequence[LoadVerdict], failed
     """
     short = (k.load for k in points if k.load < failed and 0 < _MORE * k.uncertified <= search.patience)
     below = {k.load for k in points if k.excess is not None and k.excess < -_BELOW}
-    return max((load / _FARTHEST for load in short if load in below), default=None)
+    likely = (_rounded_load(search, load / _FARTHEST, math.floor) for load in short if load in below)
+    return max((load for load in likely if load), default=None)
 
 
 _BELOW = 0.25

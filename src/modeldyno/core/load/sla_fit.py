@@ -59,7 +59,9 @@ class LoadVerdict:
     uncertified: float = 0.0
     """Care of the longest measurement that was too short to certify a percentile; 0 for none."""
     limited: bool = False
-    """Whether the client was the limit, so that it may be the cause of a broken bound."""
+    """Whether the client was the limit, or the only measurement worked off a backlog from before.
+
+    Either may be the cause of a broken bound."""
     runs: int = 1
     """Number of measurements."""
     most: float | None = None
@@ -86,8 +88,10 @@ def _verdict_of_load(rungs: Sequence[LoadPoint], z: float, rate: bool) -> LoadVe
         return LoadVerdict(
             load=load, verdict=Verdict.BROKEN, care=care, runs=runs, most=_saturated_rate(rungs)
         )
-    limited = all(CLIENT_LIMITED in rung.doubts for rung in rungs)
-    rungs = [rung for rung in rungs if limited or CLIENT_LIMITED not in rung.doubts]
+    spoilt = [CLIENT_LIMITED in rung.doubts or (rate and _is_draining(rung)) for rung in rungs]
+    limited = all(CLIENT_LIMITED in rung.doubts for rung in rungs) or (runs == 1 and spoilt[0])
+    if not all(spoilt):
+        rungs = [rung for rung, bad in zip(rungs, spoilt, strict=True) if not bad]
     cares = [rung.care for rung in rungs]
     care = sum(cares)
     pooled = [
@@ -102,7 +106,8 @@ def _verdict_of_load(rungs: Sequence[LoadPoint], z: float, rate: bool) -> LoadVe
         if judgement.verdict is Verdict.BROKEN
     )
     # A rate that the client did not keep was not held, whatever the server did at the lower rate.
-    held = all(judgement.verdict is Verdict.HELD for judgement in verdicts) and not (rate and limited)
+    kept = not (rate and all(CLIENT_LIMITED in rung.doubts for rung in rungs))
+    held = kept and all(judgement.verdict is Verdict.HELD for judgement in verdicts)
     excess, error = max(_log_excess(bound, _value_or_raw(answer, rungs)) for bound, answer in pooled)
     return LoadVerdict(
         load=load,
@@ -115,6 +120,20 @@ def _verdict_of_load(rungs: Sequence[LoadPoint], z: float, rate: bool) -> LoadVe
         limited=limited,
         runs=runs,
     )
+
+
+def _is_draining(rung: LoadPoint) -> bool:
+    """Return whether more was answered than was due: a backlog from before the window was worked off."""
+    answered = rung.find("request_rate")
+    return (
+        answered is not None
+        and answered.interval is not None
+        and answered.interval.low > _DRAINING * rung.load
+    )
+
+
+_DRAINING = 1.05
+"""Answers per request due from which a backlog shrinks, as that of a saturated server grows by as much."""
 
 
 def _saturated_rate(rungs: Sequence[LoadPoint]) -> float | None:

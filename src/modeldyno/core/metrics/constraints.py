@@ -92,6 +92,8 @@ class Answer:
             lacking = "sample is" if missing == 1 else "samples are"
             why = f"{name} is not certified: {missing:,} effective {lacking} missing; "
             why += f"{query.metric}.{name}.raw gives the raw quantile."
+        if missing and fraction_of(name) is None:
+            why = f"a single sample has no {name}"
         if distribution.void and not raw:
             why = f"the load was {distribution.void}"
         return cls(

@@ -43,7 +43,7 @@ CODES: dict[str, str] = {
     "unwatched": "The side process could not run, so noise and memory are not known.",
     "oversubscribed": "More threads were requested than there are cores.",
     "no-interval": "A verdict rests on a single observation, which has no interval.",
-    "assumed-batch": "The first axis of an example was assumed to be the batch.",
+    "assumed-batch": "What of an example is the batch was assumed: its first axis, or nothing of a dict.",
     "assumed-sizes": "Inputs have free sizes that were not given; sizes that the model accepts were assumed.",
     "unchecked-output": "The output contains nothing that could be checked for NaN.",
     "changed-inputs": "A call changed its inputs in place, so that later calls got other values.",
@@ -81,6 +81,7 @@ CODES: dict[str, str] = {
     "negative-hop": "A part of an explained latency came out surely below zero, although it adds work.",
     "large-rest": "Much of an explained latency is in the rests, which no hop explains.",
     "parts-differ": "The times of the layers do not add up to that of an untraced call.",
+    "other-pace": "The layers were timed while calls took another time than in the timed pass.",
     "unattributed": "Much of the time of a call is spent in no module.",
     "overlapping": "Own times of modules came out negative and were set to zero.",
     "shared-device": "Processes other than the model's used its device during the timed pass.",
@@ -265,6 +266,24 @@ def rate_doubts(latency: float, batch_rate: float) -> Iterator[Doubt]:
             seen=f"a mean latency of {format_quantity(latency, SECONDS, 3)} and "
             f"{format_quantity(batch_rate, RATE, 3)} calls contradict each other",
             advice="something changed between the two passes; run it again on a quiet machine",
+        )
+
+
+def layer_time_doubts(layers: float, low: float, high: float) -> Iterator[Doubt]:
+    """Yield a doubt if the layers of a call add up to another time than calls took in the timed pass.
+
+    Args:
+        layers: seconds of all layers together.
+        low: lower end of the interval of the median call, in seconds.
+        high: its upper end.
+    """
+    if not low / _CONTRADICTION <= layers <= high * _CONTRADICTION:
+        yield Doubt(
+            code="other-pace",
+            seen=f"the layers add up to {format_quantity(layers, SECONDS, 3)}, and the median call of the "
+            f"timed pass took {format_quantity(low, SECONDS, 3)} to {format_quantity(high, SECONDS, 3)}",
+            advice="something changed between the two passes: trust shares more than seconds, or run it "
+            "again on a quiet machine",
         )
 
 

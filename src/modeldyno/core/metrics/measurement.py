@@ -157,10 +157,13 @@ class Distribution:
         return sum(_effective_sizes(self.runs, fraction_of(name)))
 
     def missing(self, name: str) -> int:
-        """Return the effective samples that a percentile lacks for certification; 0 for other statistics."""
+        """Return the effective samples that a percentile lacks to be certified, or a spread of one sample.
+
+        It is 0 for other statistics.
+        """
         fraction = fraction_of(name)
         if fraction is None:
-            return 0
+            return max(0, _LEAST[name] - len(self)) if name in _LEAST else 0
         lacking = statistics.certified_floor(fraction) - self.effective_size(name)
         return max(0, -int(-lacking // 1))
 
@@ -370,6 +373,9 @@ def _standard_deviation(distribution: Distribution) -> float:
     samples = distribution.samples()
     return float(samples.std(ddof=1)) if len(samples) > 1 else 0.0
 
+
+_LEAST = {"std": 2, "cv": 2}
+"""Samples without which there is no such statistic."""
 
 _STATISTICS: dict[str, Callable[[Distribution], float]] = {
     "mean": lambda d: float(d.samples().mean()),

@@ -25,6 +25,11 @@ def clean(text: str) -> str:
     return _SURROGATE.sub("\ufffd", _SPACE.sub(" ", text)).strip()
 
 
+def is_writable_text(text: str) -> bool:
+    """Return whether an encoding can write the text, which a file name that is not UTF-8 is not."""
+    return _SURROGATE.search(text) is None
+
+
 def clean_lines(text: str) -> str:
     """Make text from outside printable, keeping its lines and indentation."""
     lines = (_INVISIBLE.sub("", line.expandtabs(4)) for line in _ESCAPE.sub("", text).splitlines())

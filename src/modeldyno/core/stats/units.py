@@ -113,16 +113,20 @@ def parse_quantity(text: str, unit: str) -> float:
 
 
 def parse_bound(text: str, unit: str) -> float:
-    """Parse a bound as `parse_quantity` does; but a time, unless it is 0, needs a unit.
+    """Parse a bound as `parse_quantity` does; but a time, unless it is 0, and a share from 1 on need a unit.
 
-    Otherwise the milliseconds of another tool would be read as seconds.
+    Otherwise the milliseconds of another tool would be read as seconds, and its 5 percent as 500.
 
     Raises:
-        RequestError: the text is not a number, its unit is not one of this quantity, or a time has no unit.
+        RequestError: the text is not a number, its unit is not one of this quantity, or a time or a share of
+            1 or more has no unit.
     """
     bound, number = parse_quantity(text, unit), text.strip()
     if unit == SECONDS and bound and not number[-1].isalpha():
         raise RequestError(f"'{number}' has no unit; write {number}ms or {number}s.")
+    if unit == FRACTION and bound >= 1 and not number.endswith("%"):
+        percent = _format_exact(100 * bound)
+        raise RequestError(f"'{number}' is a share without a unit; write {number}% or {percent}%.")
     return bound
 
 

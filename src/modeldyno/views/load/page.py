@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf, isfinite, nan
+from math import isfinite, nan
 from typing import TYPE_CHECKING
 
 from modeldyno.core.load.capacity import Capacity, relative_excess
@@ -14,10 +14,10 @@ from modeldyno.core.metrics.measurement import CLIENT_LIMITED, INTERRUPTED, SATU
 from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, make_table, note
 from modeldyno.core.report.charts import AxisScale, Plot, ReferenceLine, Series, Stack
 from modeldyno.core.stats.units import RATE as PER_SECOND
-from modeldyno.core.stats.units import SECONDS, format_quantity
+from modeldyno.core.stats.units import SECONDS
 from modeldyno.views.result.charts import draw_request_stages
 from modeldyno.views.result.served import STAGE_NAMES
-from modeldyno.views.text import count, estimate, exact_text, join_nonempty, shorten_text
+from modeldyno.views.text import count, estimate, exact_text, format_ends, join_nonempty, shorten_text
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
@@ -174,14 +174,15 @@ def load_curve_blocks(curve: LoadCurve) -> Iterator[Block]:
     rungs = curve.by_load
     marks = _marks(curve)
     bounded = any(rung.judgements for rung in rungs)
+    shown = [answer for rung in rungs for name in _LATENCIES if (answer := rung.find("latency", name))]
     yield make_table(
-        "Throughput and latency under each load; ± is half of the 95 % interval",
+        f"Throughput and latency under each load; {_explain_cells(shown)}",
         (_unit(curve.knob), "requests/s>", "p50>", "p95>", "p99>", *(["bounds"] if bounded else []), ""),
         (
             (
                 _load(rung.load),
                 _cell(rung.find("request_rate")),
-                *(_cell(rung.find("latency", name)) for name in ("p50", "p95", "p99")),
+                *(_cell(rung.find("latency", name)) for name in _LATENCIES),
                 *([_verdicts(rung)] if bounded else []),
                 marks.get(rung.load, ""),
             )
@@ -205,9 +206,8 @@ def describe_load_curve(curve: LoadCurve) -> str:
     between = "" if knee.low == knee.high else f" (between {_load(knee.low)} and {_load(knee.high)})"
     chosen = next(rung for rung in rungs if rung.load == knee.load)
     rate, time = _plain(chosen.find("request_rate")), _plain(chosen.find("latency", "p50"))
-    return (
-        f"The knee is at {_at(curve.knob, knee.load)}{between}, with {rate} and a median of {time}; {most}."
-    )
+    median = "a median of too few answers to be certified" if time == _NONE else f"a median of {time}"
+    return f"The knee is at {_at(curve.knob, knee.load)}{between}, with {rate} and {median}; {most}."
 
 
 def _marks(curve: LoadCurve) -> dict[float, str]:
@@ -273,8 +273,9 @@ def describe_capacity(capacity: Capacity) -> str:
     if passed is None:
         if failed is None:
             return f"No load was found that clearly holds or breaks {bounds}."
-        least = f"{_at(knob, failed).capitalize()} breaks {_broken_bound(capacity)}"
-        return f"{least}; no smaller load was found that holds {bounds}."
+        several = len(_limits(capacity.search)) > 1
+        least = f"{_at(knob, failed).capitalize()} breaks {_broken_bound(capacity, bounds)}"
+        return f"{least}; no smaller load was found that holds {bounds if several else 'it'}."
     beyond_it = (
         f"and {_load(failed)} breaks {_broken_bound(capacity)}"
         if failed is not None
@@ -283,16 +284,17 @@ def describe_capacity(capacity: Capacity) -> str:
     return f"{_at(knob, passed).capitalize()} holds {bounds}, {beyond_it}{_rates_clause(capacity)}."
 
 
-def _broken_bound(capacity: Capacity) -> str:
+def _broken_bound(capacity: Capacity, it: str = "it") -> str:
+    """Name the bound that is broken, and by how much; `it` is the only one."""
     if not capacity.broke:
         rung = next(rung for rung in capacity.rungs if rung.load == capacity.failed)
-        return f"it ({shorten_text(rung.failure) or SATURATED})"
+        return f"{it} ({shorten_text(rung.failure) or SATURATED})"
     first = capacity.broke[0]
     share = relative_excess(first)
     value = _plain(first.answer)
     excess = f"{share:.0%} beyond" if isfinite(share) else ""
     detail = join_nonempty("" if value == _NONE else value, excess)
-    name = str(first.constraint) if len(_limits(capacity.search)) > 1 else "it"
+    name = str(first.constraint) if len(_limits(capacity.search)) > 1 else it
     return f"{name} ({detail})" if detail else name
 
 
@@ -361,8 +363,9 @@ def _measurements(capacity: Capacity) -> Table:
         for answers in [{j.constraint: j.answer for j in rung.judgements}]
     )
     titles = (f"{bound.query}>" for bound in limits_shown)
+    shown = [j.answer for rung in capacity.rungs for j in rung.judgements if j.constraint in limits_shown]
     return make_table(
-        f"The search for {_bounds(capacity.search)}; ± is half of the 95 % interval",
+        f"The search for {_bounds(capacity.search)}; {_explain_cells(shown)}",
         (">", _unit(capacity.search.knob), "longer>", *titles, "requests/s>", "", ""),
         rows,
     )
@@ -409,14 +412,12 @@ def _failures(rungs: Sequence[LoadPoint]) -> Iterator[Notice]:
 
 
 def _cell(measured: Answer | None) -> str:
-    """Format a value with half of its interval in percent; an uncertified value only as its lower bound."""
+    """Format a value with half of its interval in percent; of an uncertified one only what bounds it."""
     if measured is None:
         return _NONE
-    bounds = measured.bounds()
+    bounds, unit = measured.bounds(), measured.query.unit
     if measured.value is None:
-        return (
-            _NONE if bounds.low in {0.0, -inf} else f">{format_quantity(bounds.low, measured.query.unit, 3)}"
-        )
+        return format_ends(bounds.low, bounds.high, unit) or _NONE
     half = bounds.half_width() / measured.value if measured.value else 0.0
     if not half or not isfinite(half):
         return _plain(measured)
@@ -426,6 +427,12 @@ def _cell(measured: Answer | None) -> str:
 
 
 _PERCENT = 0.0095
+
+
+def _explain_cells(shown: Iterable[Answer]) -> str:
+    """Say what stands beside a value, and what a cell without a value means."""
+    uncertified = any(answer.value is None and answer.interval is not None for answer in shown)
+    return f"± is half of the 95 % interval{'; a range or >: of too few answers' if uncertified else ''}"
 
 
 def _plain(measured: Answer | None) -> str:

@@ -64,7 +64,8 @@ def headline(answer: RegistryAnswer) -> str:
         waiting = f"; {count(answer.waiting, 'figure')} to come, ready in about "
         waiting += format_rough_duration(answer.seconds)
     elif answer.waiting:
-        waiting = f"; {count(answer.waiting, 'task')} wait for a worker: start one with modeldyno worker"
+        wait = "waits" if answer.waiting == 1 else "wait"
+        waiting = f"; {count(answer.waiting, 'task')} {wait} for a worker: start one with modeldyno worker"
     elif not answer.fell_out:
         waiting = "; nothing was measured yet"
     holds = f" surely holds {bounds}" if answer.bounds else " is there"

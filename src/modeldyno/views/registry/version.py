@@ -144,6 +144,8 @@ def _latency(result: Result | None, name: str) -> str:
     times = None if result is None else result.distribution("latency")
     if times is None:
         return ""
+    if times.void:
+        return times.void
     return "not certified" if times.missing(name) else format_quantity(times.statistic(name), SECONDS, 3)
 
 

@@ -146,7 +146,7 @@ def latencies(result: Result) -> Iterator[Bins]:
         marks=tuple(
             ReferenceLine(name=name, at=value.statistic(name), vertical=True)
             for name in ("p50", "p99")
-            if not value.missing(name)
+            if value.certified(name) is not None
         ),
         note=_histogram_note(value, shape),
     )

@@ -86,7 +86,7 @@ def call_timeline(result: Result) -> Iterator[Plot]:
         rules=tuple(
             ReferenceLine(name=name, at=value.statistic(name))
             for name in ("p50", "p99")
-            if not value.missing(name)
+            if value.certified(name) is not None
         ),
         bands=(Band(name="warm-up", low=-float(dropped), high=0.0),) if dropped else (),
         note="; ".join(filter(None, (_warmup_note(value, unit), _undrawn_processes(runs)))),

@@ -26,7 +26,7 @@ from modeldyno.views.result.provenance import footer
 from modeldyno.views.result.regions import is_region_profile, is_watched_block, memory_course, regions
 from modeldyno.views.result.served import breakdown, composing_models
 from modeldyno.views.result.static import inspection, reservations
-from modeldyno.views.result.table import MEASURED, results
+from modeldyno.views.result.table import MEASURED, memory_note, results
 from modeldyno.views.result.tokens import generation
 from modeldyno.views.result.totals import is_inspection
 from modeldyno.views.text import amount, figure, format_statistic, unit_of_work
@@ -169,8 +169,10 @@ def _times(result: Result) -> Iterator[Tile]:
     if latency is None:
         return
     for statistic, name in (("p50", "median latency"), ("p99", "p99 latency")):
-        if latency.missing(statistic):
-            yield name, "—", "needs more calls"
+        if latency.void:
+            yield name, "—", latency.void
+        elif latency.missing(statistic):
+            yield name, "—", f"needs more {unit_of_work(result)}s"
         else:
             value, span = format_statistic(latency, statistic)
             yield name, value, f"95 %: {span}" if span else ""
@@ -188,7 +190,8 @@ def _memory(result: Result) -> Iterator[Tile]:
     used, computed = result.distribution("process_memory"), figure(result, "memory_peak")
     if used is not None:
         most = format_quantity(used.statistic("max"), BYTES, 3)
-        yield "peak memory", most, "measured, above baseline"
+        beside = memory_note(result).removeprefix("peak").lstrip(", ")
+        yield "peak memory", most, f"measured, {beside}" if beside else "measured"
     elif computed:
         yield "peak memory", computed, "computed, not measured"
 

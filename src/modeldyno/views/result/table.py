@@ -173,7 +173,7 @@ def _at_least(interval: Interval | None, unit: str) -> str:
 
 def _note(result: Result, measurement: Measurement) -> str:
     if measurement.metric == "process_memory":
-        return _memory_note(result, measurement.scope)
+        return memory_note(result, measurement.scope)
     if measurement.metric == "cpu_utilization":
         return threads(result)
     if measurement.metric == "flops" and (reached := reached_flops(result)):
@@ -188,7 +188,8 @@ def _note(result: Result, measurement: Measurement) -> str:
     return join_nonempty("measured once" if once else "", parts)
 
 
-def _memory_note(result: Result, scope: str) -> str:
+def memory_note(result: Result, scope: str = "") -> str:
+    """Say what a peak of memory is above, or beside; of a server nothing is subtracted."""
     if scope:
         return {"baseline": "before loading", "idle": "loaded, before the load"}.get(scope, "")
     if result.find("process_memory", "baseline"):

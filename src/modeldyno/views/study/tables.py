@@ -9,14 +9,21 @@ from modeldyno.core.metrics.constraints import Verdict, worst_verdict
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.report.blocks import Table, clean, make_table, shorten
 from modeldyno.core.result.result import KINDS, FailureKind
-from modeldyno.core.stats.units import format_quantity
 from modeldyno.core.study.pooled_estimate import estimate as estimated
 from modeldyno.core.study.pooled_estimate import judge_candidate
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.search_space import key
 from modeldyno.core.study.study import TrialState, configuration_label
 from modeldyno.option_spelling import spell_for_command_line
-from modeldyno.views.text import count, estimate, exact_text, format_knob_value, join_nonempty, shorten_text
+from modeldyno.views.text import (
+    count,
+    estimate,
+    exact_text,
+    format_ends,
+    format_knob_value,
+    join_nonempty,
+    shorten_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -143,6 +150,8 @@ def best_table(study: Study, ranked: Ranking, top: int) -> Table:
     several = f"The best of {count(ranked.configurations, 'configuration')}, and the default"
     title = several if ranked.configurations > 1 else "The configuration at its best load"
     title = f"{title}; ± is half of the 95 % interval"
+    uncertified = any(_is_uncertified(row, query) for row in rows for query in study.goal.queries)
+    title += "; a range, > or <: of too few samples" if uncertified else ""
     apart, together = (
         make_table(title, *_best(study, ranked, rows, names, together=one)) for one in (False, True)
     )
@@ -274,13 +283,22 @@ def format_figure(study: Study, row: RankedConfiguration, query: Query) -> str:
     return next(map(_judged_value, judged), _NONE)
 
 
+def _is_uncertified(row: RankedConfiguration, query: Query) -> bool:
+    """Return whether a bound was judged by the interval alone, as the percentile is not certified."""
+    return any(
+        judgement.constraint.query == query
+        and judgement.answer.value is None
+        and judgement.answer.interval is not None
+        for judgement in row.judgements
+    )
+
+
 def _judged_value(judgement: Judgement) -> str:
-    """Format the judged value, or its lower bound if it is uncertified."""
+    """Format the judged value, or what bounds it if it is uncertified."""
     answer, bounds = judgement.answer, judgement.answer.bounds()
     if answer.value is not None:
         return _value_with_half_width(answer.value, bounds.low, bounds.high, answer.query.unit)
-    low = format_quantity(bounds.low, answer.query.unit, 3)
-    return f">{low}" if 0 < bounds.low < inf else _NONE
+    return format_ends(bounds.low, bounds.high, answer.query.unit) or _NONE
 
 
 def _value_with_half_width(value: float, low: float, high: float, unit: str) -> str:
