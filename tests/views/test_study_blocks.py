@@ -70,7 +70,7 @@ def test_the_sentence_has_the_winner_its_gain_and_its_certainty() -> None:
     text = headline_of(batches("latency.mean <= 1s"))
 
     assert "measurements over 3 configurations: batch_size=4 gives throughput 400/s" in text
-    assert "4 times that of the default, at latency.mean" in text
+    assert "4 times that of the default (3.8 to 4.2), at latency.mean" in text
     assert text.endswith("; over 99% certain to be the best or within 5% of it.")
 
 
@@ -78,14 +78,14 @@ def test_less_is_told_as_less() -> None:
     """A latency that was halved is 50 % less, and not twice as good."""
     text = headline_of(batches(goal=goal(maximize="latency.mean")))
 
-    assert "75% less than the default" in text
+    assert "75% less than the default (74% to 76%)" in text
 
 
 def test_a_small_gain_is_told_in_percent() -> None:
     """Up to a factor of two, percents say more."""
     swept_study = a_study("batch_size=1,2", goal=goal(), default={"batch_size": 1})
 
-    assert "50% more than the default" in headline_of(
+    assert "50% more than the default (" in headline_of(
         swept(swept_study, lambda p: 100.0 + 50.0 * (p["batch_size"] == 2))
     )
 

@@ -170,9 +170,20 @@ def _gain_text(
         return f"compared with {format_quantity(other.value, first.query.unit, 3)} for the default"
     if several or (gain.times >= _TIMES and first.maximize):
         weighed = " as good as the default by the weighted objectives" if several else " that of the default"
-        return f"{gain.times:.2g} times{weighed}"
+        return f"{gain.times:.2g} times{weighed}{_between(f'{gain.low:.2g}', f'{gain.high:.2g}')}"
     ratio = gain.times if first.maximize else 1 / gain.times
-    return f"{abs(ratio - 1):.0%} {'more' if ratio > 1 else 'less'} than the default"
+    ends = sorted(
+        abs((times if first.maximize else 1 / times) - 1) for times in (gain.low, gain.high) if times
+    )
+    return (
+        f"{abs(ratio - 1):.0%} {'more' if ratio > 1 else 'less'} than the default"
+        f"{_between(*(f'{end:.0%}' for end in ends))}"
+    )
+
+
+def _between(*ends: str) -> str:
+    """Show the ends of a 95 % interval behind a figure, unless one is unknown or both read alike."""
+    return f" ({ends[0]} to {ends[1]})" if len(set(ends)) > 1 and "inf" not in "".join(ends) else ""
 
 
 def _percent(certainty: float) -> str:
