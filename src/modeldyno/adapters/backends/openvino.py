@@ -27,12 +27,7 @@ if TYPE_CHECKING:
 requires = ("openvino",)
 accepts = frozenset({Form.ONNX, Form.OPENVINO})
 knobs = (
-    Knob(
-        name="device",
-        kind=str,
-        default="cpu",
-        sentence="Where to run: cpu, gpu, gpu.1, npu or auto.",
-    ),
+    Knob(name="device", default="cpu", sentence="Where to run: cpu, gpu, gpu.1, npu or auto."),
     count_knob(
         "threads",
         "Threads of all streams together; OpenVINO's default is one per core.",
@@ -46,8 +41,6 @@ knobs = (
     ),
     Knob(
         name="precision",
-        kind=str,
-        default=None,
         choices=("f32", "bf16", "f16"),
         sentence="What floats are computed in; OpenVINO's default is the device's fastest.",
         aliases=("inference_precision_hint",),

@@ -32,14 +32,10 @@ accepts = frozenset({Form.TENSORFLOW})
 knobs: tuple[Knob, ...] = (
     Knob(
         name="device",
-        kind=str,
-        default=None,
         sentence="Where to run: cpu, gpu or gpu:1; TensorFlow's default is the first GPU, if there is one.",
     ),
     Knob(
         name="precision",
-        kind=str,
-        default=None,
         choices=("fp32", "fp16", "bf16"),
         sentence="Convert the weights of a Keras model, and compute in them. As stored if not set.",
         aliases=("dtype",),

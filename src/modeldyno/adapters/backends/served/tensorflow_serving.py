@@ -55,17 +55,10 @@ knobs = (
     base.knob("config", sentence="Any flag of the server, such as config.enable_model_warmup=false."),
     Knob(
         name="launch",
-        kind=str,
-        default=None,
         choices=PROGRAMS,
         sentence="What starts the container; docker, or else podman, if not set.",
     ),
-    Knob(
-        name="image",
-        kind=str,
-        default=None,
-        sentence=f"The image to start; {_IMAGE} if not set, with -gpu for device=cuda.",
-    ),
+    Knob(name="image", sentence=f"The image to start; {_IMAGE} if not set, with -gpu for device=cuda."),
     base.knob("container"),
     base.ports_knob(base.conventional_ports("tfs", _PORTS_INSIDE, {})),
     base.knob("startup_time"),

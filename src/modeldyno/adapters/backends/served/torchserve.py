@@ -47,7 +47,6 @@ knobs = (
     Knob(
         name="queue_size",
         kind=int,
-        default=None,
         low=1,
         sentence="Queue length; TorchServe's default is 100, and it answers 503 to further requests.",
         aliases=("job_queue_size",),
@@ -55,7 +54,7 @@ knobs = (
     base.knob("device"),
     base.knob("threads"),
     base.knob("config", sentence="Any property of config.properties, such as config.netty_client_threads=2."),
-    Knob(name="jvm", kind=str, default=None, sentence="Options of the JVM, such as -Xmx2g."),
+    Knob(name="jvm", sentence="Options of the JVM, such as -Xmx2g."),
     base.ports_knob(base.conventional_ports("torchscript", _INTERFACES, {})),
     base.knob("startup_time"),
     base.knob("batch_size"),
