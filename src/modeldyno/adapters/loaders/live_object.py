@@ -132,15 +132,8 @@ def _of_module(offered: OfferedObject) -> Model:
             "call it once first."
         )
     feed, inputs = torch_loader.describe_inputs(module, offered.example, f"object '{offered.name}'")
-    return Model(
-        identity=ModelIdentity(
-            name=offered.name, digest=torch_module.module_digest(module), framework="torch"
-        ),
-        form=Form.TORCH,
-        value=module,
-        inputs=inputs,
-        weights=lambda: torch_weights.list_weights(module),
-        graph=torch_module.make_tracer(module),
+    return replace(
+        torch_module.describe_module(module, offered.name, torch_module.module_digest(module), inputs),
         converts=True,
         example=feed,
         candidates=lambda: torch_module.candidate_inputs(module),
