@@ -14,7 +14,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob, count_knob
-from modeldyno.environment.openvino_telemetry import without_telemetry
+from modeldyno.environment.variables import without_telemetry
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.loader import Form
 
@@ -97,8 +97,9 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:  
         raise RequestError(
             f"OpenVINO finds no device {device} here; available: {', '.join(sorted(available)) or 'none'}."
         )
+    properties = {prop: config[knob] for knob, prop in _PROPERTIES.items() if knob in config}
     try:
-        compiled = core.compile_model(str(model.value), device, _properties(config))
+        compiled = core.compile_model(str(model.value), device, properties)
     except RuntimeError as error:
         raise RequestError(
             f"OpenVINO cannot run {model.value} on {device}: {_reason(error)}; try --backend onnxruntime."
@@ -144,10 +145,6 @@ _PROPERTIES = {
     "precision": "INFERENCE_PRECISION_HINT",
 }
 """Knob to OpenVINO's property."""
-
-
-def _properties(config: Mapping[str, KnobValue]) -> dict[str, Any]:
-    return {prop: config[knob] for knob, prop in _PROPERTIES.items() if knob in config}
 
 
 def _floating_type(compiled: Any) -> str:

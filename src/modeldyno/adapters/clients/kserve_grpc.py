@@ -120,9 +120,7 @@ def _messages(feeds: Sequence[Feed], endpoint: Endpoint) -> list[bytes]:
     return [_request(endpoint, feed) for feed in feeds]
 
 
-def memory_content(feeds: Sequence[Feed]) -> bytes:
-    """Return all inputs of all payloads, one after the other."""
-    return kserve.region_content(feeds)
+memory_content = kserve.region_content
 
 
 def register_memory(endpoint: Endpoint, region: str, key: str, size: int) -> Target:
@@ -137,9 +135,7 @@ def unregister_memory(endpoint: Endpoint, region: str) -> Target:
     return clients_messages.grpc_target(NAME, endpoint, f"{SERVICE}SystemSharedMemoryUnregister", [request])
 
 
-def check_memory(reply: Reply) -> None:
-    """Raise ValueError (a phrase) if a region was not registered."""
-    clients_messages.check_grpc_status(reply)
+check_memory = clients_messages.check_grpc_status
 
 
 def numbered_target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
@@ -256,10 +252,7 @@ def _from_typed_contents(output: dict[str, Any]) -> ndarray:
     return tensors.from_values(name, values, dtype, shape)
 
 
-def tokens(reply: Reply) -> int:
-    """Return -1: the protocol has no tokens."""
-    del reply
-    return -1
+tokens = clients_messages.no_tokens
 
 
 def greeting(endpoint: Endpoint) -> Target:

@@ -155,9 +155,7 @@ def memory_arrays(reply: Reply, endpoint: Endpoint, memory: memoryview) -> Feed:
     return kserve.region_arrays(outputs, kserve.output_places(endpoint, reply.message), memory)
 
 
-def memory_content(feeds: Sequence[Feed]) -> bytes:
-    """Return all inputs of all payloads, one after the other."""
-    return kserve.region_content(feeds)
+memory_content = kserve.region_content
 
 
 def register_memory(endpoint: Endpoint, region: str, key: str, size: int) -> Target:
@@ -177,9 +175,7 @@ def _region_request(endpoint: Endpoint, path: str, body: bytes) -> Target:
     return clients_messages.http_target(NAME, plain, [message])
 
 
-def check_memory(reply: Reply) -> None:
-    """Raise ValueError (a phrase) if a region was not registered."""
-    clients_messages.check_http_status(reply)
+check_memory = clients_messages.check_http_status
 
 
 def _tensor_header(name: str, array: ndarray) -> dict[str, Any]:
@@ -233,10 +229,7 @@ def _outputs(entries: list[Any], raw: memoryview) -> Iterator[tuple[str, ndarray
         raise ValueError(f"{len(raw) - position:,} bytes of the answer belong to no output")
 
 
-def tokens(reply: Reply) -> int:
-    """Return -1: the protocol has no tokens."""
-    del reply
-    return -1
+tokens = clients_messages.no_tokens
 
 
 def greeting(endpoint: Endpoint) -> Target:

@@ -88,7 +88,11 @@ def source_digest(ref: ModelRef) -> str:
     """Digest the folder's place and files, and what can be imported; empty if the weights need more."""
     path = Path(ref.locator).resolve()
     try:
-        if not _safetensors(path) or (path / _ADAPTER).exists() or _ELSEWHERE.search(_config_text(path)):
+        if (
+            not _safetensors(path)
+            or (path / _ADAPTER).exists()
+            or _ELSEWHERE.search((path / CONFIG).read_text(encoding="utf-8"))
+        ):
             return ""
         files = sorted(islice((file for file in path.rglob("*") if file.is_file()), _MOST_FILES + 1))
         if len(files) > _MOST_FILES:
@@ -97,10 +101,6 @@ def source_digest(ref: ModelRef) -> str:
         return digest.digest_parts((str(path), *installed_packages.describe_importable(), "", *parts))
     except (OSError, ValueError, RequestError):  # loading it tells what is wrong
         return ""
-
-
-def _config_text(path: Path) -> str:
-    return (path / CONFIG).read_text(encoding="utf-8")
 
 
 _ADAPTER = "adapter_config.json"

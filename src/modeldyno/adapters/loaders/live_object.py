@@ -85,7 +85,7 @@ def backend_of(value: Any) -> str:
             f"{type(value).__name__} is neither a torch.nn.Module, an estimator nor callable; give a "
             "module, a function, or the path of a model."
         )
-    return "jax" if _is_jitted(value) else "python"
+    return "jax" if (type(value).__module__.partition(".")[0] in {"jax", "jaxlib"}) else "python"
 
 
 def claims(path: Path) -> bool:
@@ -165,11 +165,6 @@ def _is_module(value: Any) -> bool:
     return any(
         kind.__module__.startswith("torch.nn.") and kind.__name__ == "Module" for kind in type(value).__mro__
     )
-
-
-def _is_jitted(value: Any) -> bool:
-    """Whether it is a function that `jax.jit` made; checked by its class, so that jax is not imported."""
-    return type(value).__module__.partition(".")[0] in {"jax", "jaxlib"}
 
 
 def _label(value: Any) -> str:

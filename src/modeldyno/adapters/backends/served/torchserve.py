@@ -36,6 +36,7 @@ serves = True
 recall = export_cache.recall
 
 _INTERFACES = ("http", "management", "metrics", "grpc", "grpc_management")
+_conventional = partial(base.conventional_ports, "torchscript", _INTERFACES)
 knobs = (
     base.knob("workers"),
     base.knob("max_batch"),
@@ -55,7 +56,7 @@ knobs = (
     base.knob("threads"),
     base.knob("config", sentence="Any property of config.properties, such as config.netty_client_threads=2."),
     Knob(name="jvm", sentence="Options of the JVM, such as -Xmx2g."),
-    base.ports_knob(base.conventional_ports("torchscript", _INTERFACES, {})),
+    base.ports_knob(_conventional({})),
     base.knob("startup_time"),
     base.knob("batch_size"),
 )
@@ -89,10 +90,6 @@ _LOG4J = """<?xml version="1.0" encoding="UTF-8"?>
 def check(config: Mapping[str, KnobValue]) -> None:
     """Refuse knobs that exclude each other."""
     base.check(config, _conventional(config))
-
-
-def _conventional(config: Mapping[str, KnobValue]) -> dict[str, int]:
-    return base.conventional_ports("torchscript", _INTERFACES, config)
 
 
 @contextmanager

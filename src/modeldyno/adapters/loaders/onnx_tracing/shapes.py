@@ -240,14 +240,6 @@ def _items(values: Values) -> tuple[GraphValue, ...] | None:
     return values[0].items if values and values[0] is not None else None
 
 
-def _sequence_construct(_: OnnxNode, values: Values) -> list[GraphValue] | None:
-    return _sequence([value for value in values if value is not None], "")
-
-
-def _sequence_empty(_: OnnxNode, __: Values) -> list[GraphValue] | None:
-    return _sequence((), "")
-
-
 def _sequence_insert(_: OnnxNode, values: Values) -> list[GraphValue] | None:
     items = _items(values)
     position = _position_value(values, 2, len(items or ()))
@@ -327,8 +319,8 @@ def _identity(_: OnnxNode, values: Values) -> list[GraphValue] | None:
 
 
 _SEQUENCES: dict[str, Callable[[Any, Values], list[GraphValue] | None]] = {
-    "SequenceConstruct": _sequence_construct,
-    "SequenceEmpty": _sequence_empty,
+    "SequenceConstruct": lambda _, values: _sequence([value for value in values if value is not None], ""),
+    "SequenceEmpty": lambda _, __: _sequence((), ""),
     "SequenceInsert": _sequence_insert,
     "SequenceErase": _sequence_erase,
     "SequenceAt": _sequence_at,
