@@ -97,28 +97,13 @@ def claim(connection: Connection, worker: Worker, lease: float, leave: Sequence[
     due = and_(TASKS.c.state == TaskState.DEFERRED, clock.is_over(TASKS, seconds, boot))
     lost = and_(_lease_is_over(now, lease), TASKS.c.attempts < MOST_ATTEMPTS)
     claimable = or_(TASKS.c.state == TaskState.QUEUED, due, lost)
-    first = (
+    ids = (
         select(TASKS.c.id)
         .where(claimable, TASKS.c.target.in_(["", worker.target]), TASKS.c.id.not_in(leave))
         .order_by(TASKS.c.priority, TASKS.c.id)
-        .limit(1)
     )
-    if connection.dialect.name == "postgresql":
-        first = first.with_for_update(skip_locked=True)
-    leased = connection.execute(
-        update(TASKS)
-        .where(TASKS.c.id == first.scalar_subquery())
-        .values(
-            state=TaskState.LEASED,
-            token=TASKS.c.token + 1,
-            attempts=TASKS.c.attempts + 1,
-            worker=worker.id,
-            until=seconds + lease,
-            boot=boot,
-            why="",
-        )
-        .returning(TASKS)
-    ).first()
+    values = {"state": TaskState.LEASED, "worker": worker.id, "why": ""}
+    leased = clock.lease_first(connection, TASKS, ids, until=seconds + lease, boot=boot, **values)
     return None if leased is None else _task(leased, now)
 
 
