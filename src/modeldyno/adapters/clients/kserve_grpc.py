@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -138,13 +139,7 @@ def unregister_memory(endpoint: Endpoint, region: str) -> Target:
 check_memory = clients_messages.check_grpc_status
 
 
-def numbered_target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
-    """Turn each payload into an inference request with a place for its id.
-
-    Raises:
-        RequestError: the protocol cannot carry an input.
-    """
-    return kserve.mark_ids(target(feeds, kserve.with_id(endpoint)))
+numbered_target = partial(kserve.numbered_target, target)
 
 
 def sequence_target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.clients import kserve, tensors
@@ -58,13 +59,7 @@ def _messages(feeds: Sequence[Feed], endpoint: Endpoint, mark: bytes = b"") -> l
     return [make(endpoint, path, feed, mark) for feed in feeds]
 
 
-def numbered_target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
-    """Turn each payload into an inference request with a place for its id.
-
-    Raises:
-        RequestError: the protocol cannot carry an input.
-    """
-    return kserve.mark_ids(target(feeds, kserve.with_id(endpoint)))
+numbered_target = partial(kserve.numbered_target, target)
 
 
 def sequence_target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
