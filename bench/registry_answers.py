@@ -30,10 +30,9 @@ import numpy as np
 from tests.support.sample_registry import a_figure, a_target, a_variant, a_version
 
 from modeldyno.adapters.stores import sql
-from modeldyno.adapters.stores.registry.versions import _row as version_row
 from modeldyno.adapters.stores.results import _row as result_row
 from modeldyno.adapters.stores.results import number_rows
-from modeldyno.adapters.stores.rows import encode
+from modeldyno.adapters.stores.rows import record_row
 from modeldyno.adapters.stores.schema import FIGURES, MODELS, NUMBERS, RESULTS, VARIANTS, VERSIONS
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
 from modeldyno.core.registry.answer import AnswerState
@@ -178,11 +177,11 @@ def fill(
                 figure = figure_of(variants[0], 1, targets[0], software, chance)
                 results = [a_measurement(Truth(figure.key, targets[0], 1, 0.002, 0.1, True), rng)]
                 figures = [replace(figure, result=results[0].id)]
-            insert(VERSIONS, map(version_row, versions))
-            insert(VARIANTS, map(variant_row, variants))
+            insert(VERSIONS, (record_row(VERSIONS, version) for version in versions))
+            insert(VARIANTS, (record_row(VARIANTS, variant, id=variant.name) for variant in variants))
             insert(RESULTS, (result_row(result, "") for result in results))
             insert(NUMBERS, (row for result in results for row in number_rows(result)))
-            insert(FIGURES, map(figure_row, figures))
+            insert(FIGURES, (record_row(FIGURES, figure) for figure in figures))
     return truths
 
 
@@ -190,18 +189,6 @@ def model_row(name: str, latest: int) -> dict[str, Any]:
     """Make the row of a model."""
     numbers = dict.fromkeys(("newest", "versions", "latest"), latest)
     return {"name": name, "created": NOW, "touched": NOW, "framework": "onnx", "task": "", **numbers}
-
-
-def variant_row(variant: Variant) -> dict[str, Any]:
-    """Make the row of a variant."""
-    row = {name: getattr(variant, name) for name in ("model", "number", "recipe", "state", "digest")}
-    return {**row, "id": variant.name, "document": encode(variant)}
-
-
-def figure_row(figure: VariantFigure) -> dict[str, Any]:
-    """Make the row of a figure."""
-    names = ("key", "model", "number", "recipe", "target", "state", "taken", "result")
-    return {**{name: getattr(figure, name) for name in names}, "document": encode(figure)}
 
 
 def questions(truths: dict[str, list[Truth]], seed: int) -> Iterator[Question]:

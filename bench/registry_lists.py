@@ -36,8 +36,7 @@ from tests.support.sample_registry import (
 )
 
 from modeldyno.adapters.stores import sql
-from modeldyno.adapters.stores.registry.versions import _row
-from modeldyno.adapters.stores.rows import encode
+from modeldyno.adapters.stores.rows import record_row
 from modeldyno.adapters.stores.schema import ALIASES, EVENTS, FIGURES, MODELS, TASKS, VARIANTS, VERSIONS
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.records import TaskState, event_hash
@@ -88,11 +87,18 @@ def fill(store: sql.SqlStore, options: argparse.Namespace) -> None:
 
         latest = {version.model: version for version in all_versions(options)}
         insert(MODELS, (model_row(version, at[name]) for name, version in latest.items()))
-        insert(VERSIONS, map(_row, all_versions(options)))
+        insert(VERSIONS, (record_row(VERSIONS, version) for version in all_versions(options)))
         champions = {v.model: v.number for v in sampled}
         insert(ALIASES, ({"model": m, "alias": "champion", "number": n} for m, n in champions.items()))
-        insert(VARIANTS, (variant_row(v, recipe) for v in sampled for recipe in ("source", "onnx")))
-        insert(FIGURES, (figure_row(v) for v in sampled))
+        insert(
+            VARIANTS,
+            (
+                record_row(VARIANTS, a_variant(v, recipe), id=f"{v.name}/{recipe}")
+                for v in sampled
+                for recipe in ("source", "onnx")
+            ),
+        )
+        insert(FIGURES, (record_row(FIGURES, a_figure(a_task(v))) for v in sampled))
         insert(TASKS, (task_row(v, n) for n, v in enumerate(sampled)))
         insert(EVENTS, events(all_versions(options)))
 
@@ -104,32 +110,17 @@ def model_row(latest: Version, at: str) -> dict[str, Any]:
     return {"name": latest.model, "created": at, "touched": at, **numbers, **described}
 
 
-def variant_row(version: Version, recipe: str) -> dict[str, Any]:
-    """Make the row of a variant."""
-    variant = a_variant(version, recipe)
-    row = {name: getattr(variant, name) for name in ("model", "number", "recipe", "state", "digest")}
-    return {**row, "id": f"{version.name}/{recipe}", "document": encode(variant)}
-
-
-def figure_row(version: Version) -> dict[str, Any]:
-    """Make the row of a figure."""
-    figure = a_figure(a_task(version))
-    names = ("key", "model", "number", "recipe", "target", "state", "taken", "result")
-    return {**{name: getattr(figure, name) for name in names}, "document": encode(figure)}
-
-
 def task_row(version: Version, n: int) -> dict[str, Any]:
     """Make the row of a task; one in twenty is queued, the others are done."""
-    task = a_task(version)
-    names = ("key", "kind", "model", "number", "recipe", "target", "priority")
-    return {
-        **{name: getattr(task, name) for name in names},
-        "state": TaskState.DONE if n % EACH else TaskState.QUEUED,
+    return record_row(
+        TASKS,
+        a_task(version),
+        id=n + 1,
+        state=TaskState.DONE if n % EACH else TaskState.QUEUED,
         **dict.fromkeys(("attempts", "deferrals", "token", "until"), 0),
         **dict.fromkeys(("worker", "boot", "why", "result"), ""),
-        "created": version.created,
-        "document": encode(task),
-    }
+        created=version.created,
+    )
 
 
 def events(versions: Iterable[Version]) -> Iterator[dict[str, Any]]:

@@ -167,4 +167,9 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or any(phrase in str(error).lower() for phrase in _OUT_OF_MEMORY)
 
 
+def short_reason(error: BaseException, most: int = 160) -> str:
+    """Return the beginning of an error's words, in one line without a full stop; its class if it has none."""
+    return " ".join(str(error).split())[:most].rstrip(".") or type(error).__name__
+
+
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "failed to allocate", "bad_alloc")

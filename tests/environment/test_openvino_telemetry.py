@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.environment.openvino_telemetry import without_telemetry
+from modeldyno.environment.variables import without_telemetry
 
 if TYPE_CHECKING:
     from pathlib import Path

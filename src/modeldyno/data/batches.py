@@ -137,17 +137,13 @@ def build_payloads(
         RequestError: the request contradicts the model, the data, or itself.
         UnknownName: `sizes` names a dimension that no input has.
     """
-    resolved = _resolve(model, requested, batch_size, base, sizes)
-    specs, data, batch, bound, rows = (
-        resolved.specs,
-        resolved.data,
-        resolved.batch,
-        resolved.bound,
-        _row_count(resolved.data),
-    )
+    declared = _declare(model, requested, batch_size, sizes or {}, base)
+    data, batch = declared.data, declared.batch
+    bound = declared.bind(model, batch_size, sizes or {})
+    specs = tuple(replace(spec, shape=concrete_shape(spec, bound)) for spec in declared.inputs)
     streams = None
     if (path := _request_file(requested, base or Path())) is not None:
-        feeds, streams = request_data.read_request_data(path).feeds(resolved.inputs, batch)
+        feeds, streams = request_data.read_request_data(path).feeds(declared.inputs, batch)
         made = [tuple(map(_digest, feed.values())) for feed in feeds]
     else:
         feeds_made = (_feed(specs, data, batch, (seed, i)) for i in range(_payload_count(specs, data, batch)))
@@ -163,7 +159,7 @@ def build_payloads(
         samples=bound.get(BATCH) or _common_first(feeds[0]) or 1,
         streams=streams,
         doubts=(
-            *_data_doubts(data, batch, rows),
+            *_data_doubts(data, batch, _row_count(data)),
             *_padding_doubts(specs, data, batch),
             *_batch_doubts(model, requested, batch_size, feeds[0]),
             *assumption_doubts(model),
@@ -177,7 +173,6 @@ def resolve_inputs(
     *,
     batch_size: int | None,
     sizes: Mapping[str, int],
-    base: Path | None = None,
 ) -> ResolvedInputs:
     """Return the inputs with their symbolic dimensions bound, without drawing values.
 
@@ -187,9 +182,12 @@ def resolve_inputs(
         RequestError: as in `build_payloads`.
         UnknownName: `sizes` names a dimension that no input has.
     """
-    resolved = _resolve(model, requested, batch_size, base, sizes)
-    real = {**resolved.data.rows, **resolved.data.whole}
-    return ResolvedInputs(inputs=resolved.inputs, bound=resolved.bound, real=real)
+    declared = _declare(model, requested, batch_size, sizes)
+    return ResolvedInputs(
+        inputs=declared.inputs,
+        bound=declared.bind(model, batch_size, sizes),
+        real={**declared.data.rows, **declared.data.whole},
+    )
 
 
 def given_sizes(
@@ -198,7 +196,6 @@ def given_sizes(
     *,
     batch_size: int | None,
     sizes: Mapping[str, int],
-    base: Path | None = None,
 ) -> tuple[tuple[InputSpec, ...], dict[str, int]]:
     """Return the inputs with their symbolic dimensions, and the sizes that were given.
 
@@ -206,7 +203,7 @@ def given_sizes(
         RequestError: as in `build_payloads`.
         UnknownName: `sizes` names a dimension that no input has.
     """
-    declared = _declare(model, requested, batch_size, base, sizes)
+    declared = _declare(model, requested, batch_size, sizes)
     return declared.inputs, given_dimensions(declared.inputs, declared.given, batch_size, sizes)
 
 
@@ -223,19 +220,6 @@ def assumption_doubts(model: Model) -> tuple[Doubt, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _ResolvedRequest:
-    """The resolved request."""
-
-    inputs: tuple[InputSpec, ...]
-    """With symbolic dimensions where the model declares them."""
-    specs: tuple[InputSpec, ...]
-    """With concrete shapes."""
-    bound: dict[str, int]
-    data: _Data
-    batch: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _DeclaredInputs:
     """The inputs before dynamic dimensions are bound."""
 
@@ -245,33 +229,17 @@ class _DeclaredInputs:
     data: _Data
     batch: int
 
-
-def _resolve(
-    model: Model,
-    requested: tuple[InputSpec, ...],
-    batch_size: int | None,
-    base: Path | None,
-    sizes: Mapping[str, int] | None = None,
-) -> _ResolvedRequest:
-    declared = _declare(model, requested, batch_size, base, sizes)
-    bound = bind_dimensions(
-        declared.inputs, declared.given, batch_size, sizes or {}, model.limits, model.assumed
-    )
-    return _ResolvedRequest(
-        inputs=declared.inputs,
-        specs=tuple(replace(spec, shape=concrete_shape(spec, bound)) for spec in declared.inputs),
-        bound=bound,
-        data=declared.data,
-        batch=declared.batch,
-    )
+    def bind(self, model: Model, batch_size: int | None, sizes: Mapping[str, int]) -> dict[str, int]:
+        """Return the size of each symbolic dimension."""
+        return bind_dimensions(self.inputs, self.given, batch_size, sizes, model.limits, model.assumed)
 
 
 def _declare(
     model: Model,
     requested: tuple[InputSpec, ...],
     batch_size: int | None,
-    base: Path | None,
-    sizes: Mapping[str, int] | None,
+    sizes: Mapping[str, int],
+    base: Path | None = None,
 ) -> _DeclaredInputs:
     model = _with_named_inputs(model, requested, base or Path())
     _check_names(model, requested)
@@ -281,12 +249,12 @@ def _declare(
         batch, data = _use_example(model.example, batch_size)
     else:
         batch = _batch(declared, requested, batch_size)
-        sized = [_bind_sizes(spec, sizes or {}) for spec in declared]
+        sized = [_bind_sizes(spec, sizes) for spec in declared]
         data = _read(model, sized, requested, batch, base or Path())
     _row_count(data)
     shaped = (*(r for r in requested if r.source is None), *_data_shapes(data, batch))
     inputs = tuple(_with_fixed_value(_with_data_shape(spec, shaped, model), data) for spec in declared)
-    _check_sizes(inputs, sizes or {})
+    _check_sizes(inputs, sizes)
     return _DeclaredInputs(inputs=inputs, given=shaped, data=data, batch=batch)
 
 

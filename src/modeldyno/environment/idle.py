@@ -7,7 +7,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -16,15 +15,14 @@ from modeldyno.core.stats.units import BYTES, FRACTION, SECONDS, parse_bound, pa
 from modeldyno.environment.device_lock import device_lock
 from modeldyno.environment.devices import read_devices
 from modeldyno.environment.machine import allowed_cores
-from modeldyno.environment.process_tree import cpu_seconds, describe_process, list_process_tree
+from modeldyno.environment.process_tree import cores_time, cpu_seconds, describe_process, list_process_tree
 from modeldyno.errors import DeviceInUse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterator, Sequence
 
     from modeldyno.environment.device_state import DeviceState
 
-_TICK = os.sysconf("SC_CLK_TCK")
 _MIB = 1 << 20
 
 
@@ -103,9 +101,9 @@ def _check_cpu(rule: IdleRule, period: float, sleep: Callable[[float], None]) ->
     if rule.cpu >= 1:  # two clocks that are read one after the other may find 2.01 of 2 cores in use
         return None
     cores = allowed_cores()
-    before, processes = _read_cpu(frozenset(cores)), _cpu_by_process()
+    before, processes = _read_cpu(cores), _cpu_by_process()
     sleep(period)
-    after = _read_cpu(frozenset(cores))
+    after = _read_cpu(cores)
     elapsed = max(after.at - before.at, 1e-3)
     stolen = max(0.0, after.stolen - before.stolen) / elapsed
     foreign = max(0.0, (after.busy - before.busy) - (after.own - before.own)) / elapsed
@@ -117,17 +115,11 @@ def _check_cpu(rule: IdleRule, period: float, sleep: Callable[[float], None]) ->
     return f"others use {foreign:.2f} of {len(cores)} cores" + (f", mostly {name}" if name else "")
 
 
-def _read_cpu(cores: frozenset[int]) -> _CpuTimes:
+def _read_cpu(cores: Container[int]) -> _CpuTimes:
     """Read the seconds for which these cores were busy or stolen, and those that this process tree used."""
-    busy = stolen = 0
-    for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():
-        name, _, rest = line.partition(" ")
-        if name.startswith("cpu") and name != "cpu" and int(name[3:]) in cores:
-            user, nice, system, _idle, _wait, irq, soft, steal, *_ = map(int, rest.split())
-            busy += user + nice + system + irq + soft
-            stolen += steal
+    busy, stolen = cores_time(cores)
     own = sum(map(cpu_seconds, list_process_tree(os.getpid())))
-    return _CpuTimes(at=time.monotonic(), busy=busy / _TICK, stolen=stolen / _TICK, own=own)
+    return _CpuTimes(at=time.monotonic(), busy=busy, stolen=stolen, own=own)
 
 
 def _cpu_by_process() -> dict[int, tuple[float, str]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
 _PR_SET_PDEATHSIG = 1
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -105,6 +105,18 @@ def start_ticks(pid: int) -> int:
 def cpu_seconds(pid: int) -> float:
     """Return the seconds of user and system time of a process and its ended children."""
     return sum(map(int, stat_fields(pid)[11:15])) / _TICK
+
+
+def cores_time(cores: Container[int]) -> tuple[float, float]:
+    """Return the seconds since boot that these cores were busy, and that were stolen from them."""
+    busy = stolen = 0
+    for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():
+        name, _, rest = line.partition(" ")
+        if name.startswith("cpu") and name != "cpu" and int(name[3:]) in cores:
+            user, nice, system, _idle, _wait, irq, soft, steal, *_ = map(int, rest.split())
+            busy += user + nice + system + irq + soft
+            stolen += steal
+    return busy / _TICK, stolen / _TICK
 
 
 def disk_traffic(pid: int) -> tuple[int, int] | None:

@@ -6,7 +6,6 @@ loop is a generator: the caller saves each step before it asks for the next, and
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from modeldyno.core.load.series_steps import add_load, job_at_load, missing_load
 from modeldyno.core.result.result import Progressed
 from modeldyno.core.study.resume_guard import ConsistencyGuard
 from modeldyno.core.trace.carbon import with_carbon
+from modeldyno.environment.variables import variables_set
 from modeldyno.errors import RequestError
 from modeldyno.identity import new_identity
 from modeldyno.profiling.request import server_for
@@ -193,11 +193,5 @@ def headers_in_environment(lines: Sequence[str]) -> Iterator[None]:
     if not lines:
         yield
         return
-    before = os.environ.get(HEADERS_VARIABLE)
-    os.environ[HEADERS_VARIABLE] = "\n".join(lines)
-    try:
+    with variables_set({HEADERS_VARIABLE: "\n".join(lines)}):
         yield
-    finally:
-        os.environ.pop(HEADERS_VARIABLE, None)
-        if before is not None:
-            os.environ[HEADERS_VARIABLE] = before

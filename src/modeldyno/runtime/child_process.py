@@ -90,25 +90,15 @@ def subprocess_executor(
     with counted_interrupts() if interrupts is None else nullcontext(interrupts) as counter:
 
         def execute(job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
-            return _execute(job, watch, counter, guard, limit)
+            with nullcontext() if guard is None else RegionGate.opened(guard) as gate:
+                child = ChildProcess.start(gate=gate, limit=limit)
+                try:
+                    child.run_job(job, watch, counter)
+                finally:
+                    child.end()
+                return child.result(job, counter)
 
         yield execute
-
-
-def _execute(
-    job: Job,
-    watch: Callable[[Event], None],
-    interrupts: Sized,
-    guard: Region | None,
-    limit: TimeLimit | None,
-) -> Result:
-    with nullcontext() if guard is None else RegionGate.opened(guard) as gate:
-        child = ChildProcess.start(gate=gate, limit=limit)
-        try:
-            child.run_job(job, watch, interrupts)
-        finally:
-            child.end()
-        return child.result(job, interrupts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

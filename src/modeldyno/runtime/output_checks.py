@@ -16,6 +16,7 @@ from modeldyno.data.outputs import Sketch, sketch_output
 from modeldyno.errors import ProbeUnsupported, RequestError
 from modeldyno.interfaces.loader import Model
 from modeldyno.interfaces.session import CanCall, HasAllocator, Session
+from modeldyno.runtime.events import event_of
 from modeldyno.runtime.output_watch import LOOKS, OutputChecks, are_alike
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def check_outputs(opened: OpenedModel, where: str, stage: RunStage) -> Iterator[
             yield _invalid_output(where, str(error).rstrip("."))
     yield from (_invalid_output(where, sentence) for sentence in checks.sentences())
     changed = checks.vary and _changes_inputs(opened)
-    yield from map(_doubt_event, checks.doubts(changed_inputs=changed))
+    yield from map(event_of, checks.doubts(changed_inputs=changed))
     if checks.calls:
         yield Found(measurement=observed_number("checked_calls", opened.checks.calls + checks.calls))
     if isinstance(opened.session, HasAllocator):
@@ -120,10 +121,6 @@ def find_output_faults(session: Session, output: Any, where: str, checks: Output
 
 def _invalid_output(where: str, message: str) -> Failed:
     return Failed(failure=Failure(where=where, kind=FailureKind.INVALID_OUTPUT, message=message))
-
-
-def _doubt_event(doubt: Doubt) -> Doubted:
-    return Doubted(doubt=doubt)
 
 
 def first_request_failed(why: str) -> Doubt:

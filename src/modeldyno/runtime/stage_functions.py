@@ -180,7 +180,7 @@ def _with_example(model: Model, feed: Feed, job: Job) -> Model:
     Raises:
         InputRefused: it has others, or they have another dtype or batch size; `data` checks the shapes.
     """
-    declared = {spec.name: spec for spec in model.inputs or map(_undeclared, feed)}
+    declared = {spec.name: spec for spec in model.inputs or [InputSpec(name=name) for name in feed]}
     for name in feed:
         if name not in declared:
             raise InputRefused(str(UnknownName.among("input", name, declared)))
@@ -204,10 +204,6 @@ def _batch_of(feed: Feed, model: Model) -> int | None:
     counted = [feed[spec.name] for spec in model.inputs if spec.shape and spec.shape[0] == BATCH]
     rows = {array.shape[0] for array in counted if array.ndim}
     return rows.pop() if len(rows) == 1 else None
-
-
-def _undeclared(name: str) -> InputSpec:
-    return InputSpec(name=name)
 
 
 def _record(specs: tuple[InputSpec, ...]) -> InputSpec:

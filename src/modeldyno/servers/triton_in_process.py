@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 from contextlib import contextmanager, suppress
 from ctypes import POINTER, byref, c_bool, c_char_p, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.environment.variables import variables_set
 from modeldyno.errors import MissingExtra, RequestError
 from modeldyno.interfaces.loader import Feed
 
@@ -239,17 +239,12 @@ def run_in_process(program: TritonProgram, repository: Path) -> Iterator[InProce
         )
     library = _load_library(program)
     _started.append(program.path)
-    before = {name: os.environ.get(name) for name in program.environment}
-    os.environ.update(program.environment)  # for the processes of the Python backend
-    try:
+    with variables_set(program.environment):  # for the processes of the Python backend
         server = InProcessTriton(library, repository, program.backends)
         try:
             yield server
         finally:
             server.close()
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
 def _load_library(program: TritonProgram) -> ctypes.CDLL:

@@ -212,9 +212,9 @@ class TestKnobs:
 
     def test_every_option_has_a_protocol_that_exists(self) -> None:
         """Each knob but the batch size belongs to protocols that there are."""
-        for protocols, knob in remote._OPTIONS:
-            assert set(protocols) <= set(plugins.names("client")), knob.name
-            assert knob.default is None  # what nobody sets is the server's or the protocol's own
+        for protocols, knobs in remote._KNOBS.items():
+            assert set(protocols) <= set(plugins.names("client")), protocols
+            assert all(knob.default is None for knob in knobs)  # what nobody sets is the server's own
 
 
 class TestAccount:

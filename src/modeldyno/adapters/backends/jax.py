@@ -27,8 +27,6 @@ accepts = frozenset({Form.CALLABLE})
 knobs: tuple[Knob, ...] = (
     Knob(
         name="device",
-        kind=str,
-        default=None,
         sentence="Where to run: cpu, gpu, gpu:1 or tpu; JAX's default is the fastest that it finds.",
     ),
     BATCH_SIZE,

@@ -48,22 +48,10 @@ _STARTUP_TIME = 600.0
 knobs = (
     Knob(
         name="command",
-        kind=str,
-        default=None,
         sentence="Command to start the server, with {model}, {host} and {port}; else `transformers serve`.",
     ),
-    Knob(
-        name="model",
-        kind=str,
-        default=None,
-        sentence="Model name to pass to the command; the model's directory if not set.",
-    ),
-    Knob(
-        name="health",
-        kind=str,
-        default=None,
-        sentence="Path that answers 200 when the server is ready; /v1/models if not set.",
-    ),
+    Knob(name="model", sentence="Model name to pass to the command; the model's directory if not set."),
+    Knob(name="health", sentence="Path that answers 200 when the server is ready; /v1/models if not set."),
     *(knob for knob in remote.knobs if knob.name in _OPTIONS),
     base.ports_knob(_CONVENTIONAL_PORTS),
     base.knob("startup_time", sentence="Seconds until the server must be ready; 600 if not set."),

@@ -14,7 +14,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob, count_knob
-from modeldyno.environment.openvino_telemetry import without_telemetry
+from modeldyno.environment.variables import without_telemetry
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.loader import Form
 
@@ -27,12 +27,7 @@ if TYPE_CHECKING:
 requires = ("openvino",)
 accepts = frozenset({Form.ONNX, Form.OPENVINO})
 knobs = (
-    Knob(
-        name="device",
-        kind=str,
-        default="cpu",
-        sentence="Where to run: cpu, gpu, gpu.1, npu or auto.",
-    ),
+    Knob(name="device", default="cpu", sentence="Where to run: cpu, gpu, gpu.1, npu or auto."),
     count_knob(
         "threads",
         "Threads of all streams together; OpenVINO's default is one per core.",
@@ -46,8 +41,6 @@ knobs = (
     ),
     Knob(
         name="precision",
-        kind=str,
-        default=None,
         choices=("f32", "bf16", "f16"),
         sentence="What floats are computed in; OpenVINO's default is the device's fastest.",
         aliases=("inference_precision_hint",),
@@ -104,8 +97,9 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:  
         raise RequestError(
             f"OpenVINO finds no device {device} here; available: {', '.join(sorted(available)) or 'none'}."
         )
+    properties = {prop: config[knob] for knob, prop in _PROPERTIES.items() if knob in config}
     try:
-        compiled = core.compile_model(str(model.value), device, _properties(config))
+        compiled = core.compile_model(str(model.value), device, properties)
     except RuntimeError as error:
         raise RequestError(
             f"OpenVINO cannot run {model.value} on {device}: {_reason(error)}; try --backend onnxruntime."
@@ -151,10 +145,6 @@ _PROPERTIES = {
     "precision": "INFERENCE_PRECISION_HINT",
 }
 """Knob to OpenVINO's property."""
-
-
-def _properties(config: Mapping[str, KnobValue]) -> dict[str, Any]:
-    return {prop: config[knob] for knob, prop in _PROPERTIES.items() if knob in config}
 
 
 def _floating_type(compiled: Any) -> str:

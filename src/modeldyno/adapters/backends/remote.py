@@ -38,133 +38,57 @@ requires: tuple[str, ...] = ()
 accepts = frozenset({Form.REMOTE})
 serves = True
 
-_PLAIN = "http"
-_OPTIONS: tuple[tuple[tuple[str, ...], Knob], ...] = (
-    (
-        ("kserve-http",),
+_KNOBS: dict[tuple[str, ...], tuple[Knob, ...]] = {
+    ("kserve-http",): (
         Knob(
             name="binary",
             kind=bool,
-            default=None,
             sentence="Send and request tensors as raw bytes, not as JSON; as the server supports if not set.",
         ),
     ),
-    (
-        ("kserve-http", "kserve-grpc"),
-        COMPRESSION_KNOB,
-    ),
-    (
-        ("kserve-http", "kserve-grpc"),
-        SHARED_MEMORY_KNOB,
-    ),
-    (
-        ("tensorflow-http",),
+    ("kserve-http", "kserve-grpc"): (COMPRESSION_KNOB, SHARED_MEMORY_KNOB),
+    ("tensorflow-http",): (
         Knob(
             name="format",
-            kind=str,
-            default=None,
             choices=("row", "columnar"),
             sentence="Send a list of instances (row), or a list for each input (columnar).",
         ),
     ),
-    (
-        ("tensorflow-http", "tensorflow-grpc"),
-        Knob(
-            name="signature",
-            kind=str,
-            default=None,
-            sentence="Signature of the TensorFlow model to call.",
-        ),
+    ("tensorflow-http", "tensorflow-grpc"): (
+        Knob(name="signature", sentence="Signature of the TensorFlow model to call."),
     ),
-    (
-        ("torchserve",),
+    ("torchserve",): (
         Knob(
             name="content",
-            kind=str,
-            default=None,
             choices=("json", "raw"),
             sentence="Send the inputs by name as JSON, or the raw bytes of the only input.",
         ),
     ),
-    (
-        ("openai",),
+    ("openai",): (
         Knob(
-            name="endpoint",
-            kind=str,
-            default=None,
-            choices=("completions", "chat", "embeddings"),
-            sentence="API endpoint to call.",
+            name="endpoint", choices=("completions", "chat", "embeddings"), sentence="API endpoint to call."
         ),
-    ),
-    (
-        ("openai",),
-        Knob(
-            name="stream",
-            kind=bool,
-            default=None,
-            sentence="Stream the answer in pieces, as they are generated.",
-        ),
-    ),
-    (
-        ("openai",),
-        Knob(
-            name="max_tokens", kind=int, default=None, low=1, sentence="Maximum number of tokens to generate."
-        ),
-    ),
-    (
-        ("openai",),
-        Knob(
-            name="temperature",
-            kind=float,
-            default=None,
-            low=0,
-            sentence="Sampling temperature; 0 is greedy decoding.",
-        ),
-    ),
-    (
-        ("openai",),
+        Knob(name="stream", kind=bool, sentence="Stream the answer in pieces, as they are generated."),
+        Knob(name="max_tokens", kind=int, low=1, sentence="Maximum number of tokens to generate."),
+        Knob(name="temperature", kind=float, low=0, sentence="Sampling temperature; 0 is greedy decoding."),
         Knob(
             name="extra",
-            kind=str,
-            default=None,
             sentence='A JSON object that is merged into each request, such as {"ignore_eos": true}.',
         ),
     ),
-    (
-        (_PLAIN,),
+    ("http",): (
         Knob(
             name="method",
-            kind=str,
-            default=None,
             choices=("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"),
             sentence="HTTP method; POST with a body, GET without.",
         ),
+        Knob(name="content_type", sentence="Content type of the body; application/json if not set."),
+        Knob(name="body", sentence="Body to send: text, or @file."),
+        Knob(name="bodies", sentence="File of bodies to send, one on each line."),
     ),
-    (
-        (_PLAIN,),
-        Knob(
-            name="content_type",
-            kind=str,
-            default=None,
-            sentence="Content type of the body; application/json if not set.",
-        ),
-    ),
-    (
-        (_PLAIN,),
-        Knob(name="body", kind=str, default=None, sentence="Body to send: text, or @file."),
-    ),
-    (
-        (_PLAIN,),
-        Knob(
-            name="bodies",
-            kind=str,
-            default=None,
-            sentence="File of bodies to send, one on each line.",
-        ),
-    ),
-)
-"""The protocols that a knob applies to, and the knob; all but the bodies become options of the Endpoint."""
-_PROTOCOLS_OF_KNOB = {knob.name: protocols for protocols, knob in _OPTIONS}
+}
+"""The knobs of some protocols; all but the bodies become options of the Endpoint."""
+_PROTOCOLS_OF_KNOB = {knob.name: protocols for protocols, group in _KNOBS.items() for knob in group}
 _BODIES = ("body", "bodies")
 _STATISTICS_TIMEOUT = 10.0
 """Seconds that a server may take to return its statistics or its list of models."""
@@ -175,7 +99,7 @@ _OURS = 8
 """Generations of processes above this one that are taken for this program, which may serve in a thread."""
 
 common: frozenset[str] = frozenset()
-knobs = (*(knob for _, knob in _OPTIONS), BATCH_SIZE)
+knobs = (*(knob for group in _KNOBS.values() for knob in group), BATCH_SIZE)
 
 
 def check(config: Mapping[str, KnobValue]) -> None:
@@ -205,7 +129,8 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:  
     client = plugins.client(endpoint.protocol)
     endpoint = replace(endpoint, options={**endpoint.options, **options})
     pid = serving_process(endpoint.host, endpoint.port)
-    session = _Session(
+    make_session = _SessionWithStatistics if _has_statistics(client, endpoint) else _Session
+    session = make_session(
         client=client,
         endpoint=endpoint,
         bodies=_bodies(config),
@@ -213,7 +138,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[_Session]:  
         device_metrics=_device_metrics(model, endpoint) if pid is None else "",
     )
     with closing(session.regions):
-        yield _with_statistics(session) or session
+        yield session
 
 
 def _device_metrics(model: Model, endpoint: Endpoint) -> str:
@@ -298,39 +223,34 @@ class _Session:
         return () if server is None else server.models
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _SessionWithStatistics(_Session):
     """A session on a server that reports statistics."""
 
-    counts: CountsWork
+    __slots__ = ()
 
     def account(self) -> ServerCounters:
         """Read the model's counters."""
-        reply = send_once(self.counts.statistics(self.endpoint), timeout=_STATISTICS_TIMEOUT)
-        try:
-            return self.counts.account(reply, self.endpoint)
-        except ValueError as error:
-            raise OSError(f"{self.endpoint.host}:{self.endpoint.port}: {error}") from error
+        return _read_statistics(self.client, self.endpoint)
 
 
-def _with_statistics(session: _Session) -> _SessionWithStatistics | None:
-    """Return a session that reads statistics; None if the server has none."""
-    if not isinstance(session.client, CountsWork):
-        return None
-    counting = _SessionWithStatistics(
-        client=session.client,
-        endpoint=session.endpoint,
-        bodies=session.bodies,
-        pid=session.pid,
-        regions=session.regions,
-        device_metrics=session.device_metrics,
-        counts=session.client,
-    )
+def _has_statistics(client: Client, endpoint: Endpoint) -> bool:
+    """Ask whether the server reports statistics."""
+    if not isinstance(client, CountsWork):
+        return False
     try:
-        counting.account()
+        _read_statistics(client, endpoint)
     except OSError:
-        return None
-    return counting
+        return False
+    return True
+
+
+def _read_statistics(client: Client, endpoint: Endpoint) -> ServerCounters:
+    assert isinstance(client, CountsWork)
+    reply = send_once(client.statistics(endpoint), timeout=_STATISTICS_TIMEOUT)
+    try:
+        return client.account(reply, endpoint)
+    except ValueError as error:
+        raise OSError(f"{endpoint.host}:{endpoint.port}: {error}") from error
 
 
 def _feed(body: bytes) -> Feed:

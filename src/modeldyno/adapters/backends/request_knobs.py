@@ -8,15 +8,11 @@ from modeldyno.core.spec.knob import Knob
 
 COMPRESSION_KNOB = Knob(
     name="compression",
-    kind=str,
-    default=None,
     choices=COMPRESSIONS,
     sentence="Compress requests before the load, and accept compressed answers.",
 )
 SHARED_MEMORY_KNOB = Knob(
     name=SHARED_MEMORY,
-    kind=str,
-    default=None,
     choices=(SYSTEM, SYSTEM_BOTH),
     sentence="Inputs, or outputs as well, in shared memory of this machine.",
 )

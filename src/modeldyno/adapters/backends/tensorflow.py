@@ -16,7 +16,7 @@ from modeldyno.adapters.backends.output_leaves import leaves
 from modeldyno.adapters.backends.tensorflow_operators import watch_operators
 from modeldyno.core.spec.devices import is_cpu
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob, count_knob
-from modeldyno.errors import RequestError
+from modeldyno.errors import RequestError, short_reason
 from modeldyno.interfaces.loader import Form
 
 if TYPE_CHECKING:
@@ -32,14 +32,10 @@ accepts = frozenset({Form.TENSORFLOW})
 knobs: tuple[Knob, ...] = (
     Knob(
         name="device",
-        kind=str,
-        default=None,
         sentence="Where to run: cpu, gpu or gpu:1; TensorFlow's default is the first GPU, if there is one.",
     ),
     Knob(
         name="precision",
-        kind=str,
-        default=None,
         choices=("fp32", "fp16", "bf16"),
         sentence="Convert the weights of a Keras model, and compute in them. As stored if not set.",
         aliases=("dtype",),
@@ -65,8 +61,6 @@ knobs: tuple[Knob, ...] = (
 )
 space = ("batch_size=1..32*2", "threads=1..{cores}*2", "precision=fp32,bf16")
 _DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
-_MAX_REASON = 160
-"""Characters of Keras' own words that an error repeats."""
 _DEVICE = re.compile(r"(?P<kind>cpu|gpu)(?::(?P<index>\d+))?", re.IGNORECASE)
 
 
@@ -224,10 +218,9 @@ def _call_in_precision(call: Any, dtype: str) -> Any:
         copy = keras.models.clone_model(model, clone_function=convert_layer, recursive=True)
         copy.set_weights(model.get_weights())
     except (ValueError, TypeError, NotImplementedError, AttributeError) as error:
-        reason = " ".join(str(error).split())[:_MAX_REASON].rstrip(".")
         raise RequestError(
-            f"{type(model).__name__} cannot be made in {dtype} ({reason}); set its dtype policy in the code "
-            "that makes it, and leave precision out."
+            f"{type(model).__name__} cannot be made in {dtype} ({short_reason(error)}); set its dtype "
+            "policy in the code that makes it, and leave precision out."
         ) from error
     return replace(call, model=copy)
 

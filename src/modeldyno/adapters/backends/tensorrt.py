@@ -28,12 +28,7 @@ if TYPE_CHECKING:
 requires = ("cuda",)
 accepts = frozenset({Form.TENSORRT})
 knobs = (
-    Knob(
-        name="device",
-        kind=str,
-        default="cuda",
-        sentence="Which GPU to run on: cuda, or cuda:1.",
-    ),
+    Knob(name="device", default="cuda", sentence="Which GPU to run on: cuda, or cuda:1."),
     BATCH_SIZE,
 )
 space = ("batch_size=1..32*2",)

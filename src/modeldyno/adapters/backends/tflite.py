@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob, count_knob
-from modeldyno.errors import RequestError
+from modeldyno.errors import RequestError, short_reason
 from modeldyno.interfaces.loader import Form
 
 if TYPE_CHECKING:
@@ -30,9 +30,6 @@ knobs: tuple[Knob, ...] = (
     BATCH_SIZE,
 )
 space = ("batch_size=1..32*2", "threads=1..{cores}*2")
-
-_MAX_REASON = 160
-"""Characters of LiteRT's own words that an error repeats."""
 
 
 class Session:
@@ -95,8 +92,8 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
         )
         interpreter.allocate_tensors()
     except (ValueError, RuntimeError) as error:
-        reason = " ".join(str(error).split())[:_MAX_REASON].rstrip(".")
         raise RequestError(
-            f"LiteRT cannot run {model.value}: {reason}; convert it with built-in operators only."
+            f"LiteRT cannot run {model.value}: {short_reason(error)}; convert it with built-in operators "
+            "only."
         ) from error
     yield Session(interpreter, tuple(spec.name for spec in model.inputs))

@@ -67,10 +67,7 @@ def arrays(reply: Reply) -> Feed:
     return {_BODY: tensors.from_raw(_BODY, reply.body, "uint8", (len(reply.body),))}
 
 
-def tokens(reply: Reply) -> int:
-    """Return -1: the reply does not say how many tokens it holds."""
-    del reply
-    return -1
+tokens = clients_messages.no_tokens
 
 
 def greeting(endpoint: Endpoint) -> None:

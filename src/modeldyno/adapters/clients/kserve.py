@@ -12,7 +12,7 @@ from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy import ndarray
 
@@ -36,15 +36,17 @@ _ANY_ID = str((1 << 64) - 1)
 assert len(_ANY_ID) == len(request_id(0))
 
 
-def with_id(endpoint: Endpoint) -> Endpoint:
-    """Return an endpoint whose messages have a place for an id."""
-    return replace(endpoint, options={**endpoint.options, "id": _ANY_ID})
+def numbered_target(
+    target: Callable[[Sequence[Feed], Endpoint], Target], feeds: Sequence[Feed], endpoint: Endpoint
+) -> Target:
+    """Turn each payload into an inference request with a place for its id.
 
-
-def mark_ids(target: Target) -> Target:
-    """Return the target of such messages, which knows the places."""
-    places = tuple(message.index(_ANY_ID.encode()) for message in target.messages)
-    return replace(target, marks=places, numbered=True)
+    Raises:
+        RequestError: the protocol cannot carry an input.
+    """
+    plain = target(feeds, replace(endpoint, options={**endpoint.options, "id": _ANY_ID}))
+    places = tuple(message.index(_ANY_ID.encode()) for message in plain.messages)
+    return replace(plain, marks=places, numbered=True)
 
 
 def check_sequences(endpoint: Endpoint) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -120,9 +121,7 @@ def _messages(feeds: Sequence[Feed], endpoint: Endpoint) -> list[bytes]:
     return [_request(endpoint, feed) for feed in feeds]
 
 
-def memory_content(feeds: Sequence[Feed]) -> bytes:
-    """Return all inputs of all payloads, one after the other."""
-    return kserve.region_content(feeds)
+memory_content = kserve.region_content
 
 
 def register_memory(endpoint: Endpoint, region: str, key: str, size: int) -> Target:
@@ -137,18 +136,10 @@ def unregister_memory(endpoint: Endpoint, region: str) -> Target:
     return clients_messages.grpc_target(NAME, endpoint, f"{SERVICE}SystemSharedMemoryUnregister", [request])
 
 
-def check_memory(reply: Reply) -> None:
-    """Raise ValueError (a phrase) if a region was not registered."""
-    clients_messages.check_grpc_status(reply)
+check_memory = clients_messages.check_grpc_status
 
 
-def numbered_target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
-    """Turn each payload into an inference request with a place for its id.
-
-    Raises:
-        RequestError: the protocol cannot carry an input.
-    """
-    return kserve.mark_ids(target(feeds, kserve.with_id(endpoint)))
+numbered_target = partial(kserve.numbered_target, target)
 
 
 def sequence_target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
@@ -256,10 +247,7 @@ def _from_typed_contents(output: dict[str, Any]) -> ndarray:
     return tensors.from_values(name, values, dtype, shape)
 
 
-def tokens(reply: Reply) -> int:
-    """Return -1: the protocol has no tokens."""
-    del reply
-    return -1
+tokens = clients_messages.no_tokens
 
 
 def greeting(endpoint: Endpoint) -> Target:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.clients import kserve, tensors
@@ -58,13 +59,7 @@ def _messages(feeds: Sequence[Feed], endpoint: Endpoint, mark: bytes = b"") -> l
     return [make(endpoint, path, feed, mark) for feed in feeds]
 
 
-def numbered_target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
-    """Turn each payload into an inference request with a place for its id.
-
-    Raises:
-        RequestError: the protocol cannot carry an input.
-    """
-    return kserve.mark_ids(target(feeds, kserve.with_id(endpoint)))
+numbered_target = partial(kserve.numbered_target, target)
 
 
 def sequence_target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
@@ -155,9 +150,7 @@ def memory_arrays(reply: Reply, endpoint: Endpoint, memory: memoryview) -> Feed:
     return kserve.region_arrays(outputs, kserve.output_places(endpoint, reply.message), memory)
 
 
-def memory_content(feeds: Sequence[Feed]) -> bytes:
-    """Return all inputs of all payloads, one after the other."""
-    return kserve.region_content(feeds)
+memory_content = kserve.region_content
 
 
 def register_memory(endpoint: Endpoint, region: str, key: str, size: int) -> Target:
@@ -177,9 +170,7 @@ def _region_request(endpoint: Endpoint, path: str, body: bytes) -> Target:
     return clients_messages.http_target(NAME, plain, [message])
 
 
-def check_memory(reply: Reply) -> None:
-    """Raise ValueError (a phrase) if a region was not registered."""
-    clients_messages.check_http_status(reply)
+check_memory = clients_messages.check_http_status
 
 
 def _tensor_header(name: str, array: ndarray) -> dict[str, Any]:
@@ -233,10 +224,7 @@ def _outputs(entries: list[Any], raw: memoryview) -> Iterator[tuple[str, ndarray
         raise ValueError(f"{len(raw) - position:,} bytes of the answer belong to no output")
 
 
-def tokens(reply: Reply) -> int:
-    """Return -1: the protocol has no tokens."""
-    del reply
-    return -1
+tokens = clients_messages.no_tokens
 
 
 def greeting(endpoint: Endpoint) -> Target:

@@ -217,6 +217,12 @@ def plain_body(reply: Reply) -> bytes:
     return decompress(reply.body) if coding in COMPRESSIONS else reply.body
 
 
+def no_tokens(reply: Reply) -> int:
+    """Return -1: the protocol does not say how many tokens a reply holds."""
+    del reply
+    return -1
+
+
 def check_http_status(reply: Reply) -> None:
     """Raise ValueError (a phrase) unless the HTTP status is a success."""
     if _SUCCESS <= reply.status < _REDIRECTION:

@@ -146,10 +146,7 @@ def _from_values(name: str, tensor: dict[str, Any], dtype: str, shape: list[int]
     return tensors.from_values(name, values, dtype, shape)
 
 
-def tokens(reply: Reply) -> int:
-    """Return -1: the protocol has no tokens."""
-    del reply
-    return -1
+tokens = clients_messages.no_tokens
 
 
 def greeting(endpoint: Endpoint) -> Target | None:

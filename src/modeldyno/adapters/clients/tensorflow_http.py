@@ -118,10 +118,7 @@ def _decode_base64(name: str, values: Any) -> Any:
         raise ValueError(f"output '{name}' holds bytes that are not base64") from None
 
 
-def tokens(reply: Reply) -> int:
-    """Return -1: the protocol has no tokens."""
-    del reply
-    return -1
+tokens = clients_messages.no_tokens
 
 
 def greeting(endpoint: Endpoint) -> Target | None:

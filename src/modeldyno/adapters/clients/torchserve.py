@@ -87,10 +87,7 @@ def _array(name: str, values: Any) -> Any:
     return tensors.from_values(name, values, None, None)
 
 
-def tokens(reply: Reply) -> int:
-    """Return -1: the protocol has no tokens."""
-    del reply
-    return -1
+tokens = clients_messages.no_tokens
 
 
 def greeting(endpoint: Endpoint) -> Target:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.adapters.converters import torch_program
-from modeldyno.environment.openvino_telemetry import without_telemetry
+from modeldyno.environment.variables import without_telemetry
 from modeldyno.interfaces.converter import ConvertedFile, SourceKind
 
 if TYPE_CHECKING:

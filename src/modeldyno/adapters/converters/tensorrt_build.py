@@ -31,16 +31,16 @@ def sources_of(package: str) -> dict[str, tuple[str, ...]]:
 
 
 def build_engine(
-    source: ConversionSource, path: Path, *, opset: int | None, package: str, half: bool = False
+    source: ConversionSource, path: Path, *, opset: int | None, package: str, half: bool
 ) -> ConvertedFile:
-    """Write an engine, and its inputs beside it.
+    """Write an engine, which computes in float32 and not in TF32 unless in half, and its inputs beside it.
 
     Args:
         source: the model; its ONNX file is made first, unless it is one.
         path: where to write.
         opset: of that ONNX file.
         package: importable name of the package that builds.
-        half: whether to compute in half precision.
+        half: whether to compute in half precision, from an ONNX file in it.
 
     Raises:
         CannotRunHere: the package builds on the GPU that the engine is for, and there is none.

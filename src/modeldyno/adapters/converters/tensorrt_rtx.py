@@ -5,22 +5,12 @@ It is built for every GPU that it supports, with or without one here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
 
 from modeldyno.adapters.converters import tensorrt_build
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from modeldyno.interfaces.converter import ConversionSource, ConvertedFile
-
 sources = tensorrt_build.sources_of("tensorrt_rtx")
 file = tensorrt_build.FILE
-loader = "tensorrt"
-backend = "tensorrt"
+loader = backend = "tensorrt"
 lossy = False
-
-
-def convert(source: ConversionSource, path: Path, *, opset: int | None) -> ConvertedFile:
-    """Build the engine; it computes in float32, not in TF32."""
-    return tensorrt_build.build_engine(source, path, opset=opset, package="tensorrt_rtx")
+convert = partial(tensorrt_build.build_engine, package="tensorrt_rtx", half=False)

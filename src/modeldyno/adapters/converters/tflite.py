@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from modeldyno.interfaces.converter import ConvertedFile, SourceKind
 
@@ -18,17 +18,12 @@ backend = "tflite"
 lossy = False
 
 
-def convert(source: ConversionSource, path: Path, *, opset: int | None) -> ConvertedFile:
-    """Convert the Keras model."""
+def convert(source: ConversionSource, path: Path, *, opset: int | None, int8: bool = False) -> ConvertedFile:
+    """Convert the Keras model, and quantise its weights if they are to be int8."""
     del opset
-    return write_tflite(source, path, ())
-
-
-def write_tflite(source: ConversionSource, path: Path, optimizations: tuple[Any, ...]) -> ConvertedFile:
-    """Convert the Keras model with optimizations of TensorFlow Lite."""
     import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
 
     converter = tf.lite.TFLiteConverter.from_keras_model(source.model.value.model)
-    converter.optimizations = list(optimizations)
+    converter.optimizations = [tf.lite.Optimize.DEFAULT] if int8 else []
     path.write_bytes(converter.convert())
     return ConvertedFile(converter=f"tensorflow {tf.__version__}")

@@ -34,6 +34,17 @@ def digest_files(paths: Iterable[Path]) -> str:
     )
 
 
+def read_head(path: Path, size: int) -> bytes:
+    """Return the first bytes of a file; none of what is no file, or cannot be read."""
+    try:
+        if path.is_file():
+            with path.open("rb") as file:
+                return file.read(size)
+    except OSError:
+        pass
+    return b""
+
+
 def digest_file(path: Path) -> str:
     """Digest the content of a file."""
     state = hashlib.sha256()

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.adapters.loaders import digest, safetensors, torch_module, torch_weights, transformers_model
+from modeldyno.adapters.loaders import digest, safetensors, torch_module, transformers_model
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.environment import installed_packages
 from modeldyno.errors import RequestError, TrustRequired
 from modeldyno.interfaces.load_stages import describing
-from modeldyno.interfaces.loader import Executes, Form, Model
+from modeldyno.interfaces.loader import Executes, Model
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -47,17 +47,10 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     module, missing = _load_module(path, config, seed=seed)
     with describing():
         declared = transformers_model.declare_inputs(module, config)
-        return Model(
-            identity=ModelIdentity(
-                name=transformers_model.model_name(path),
-                digest=digest.digest_files([path / CONFIG, *files]),
-                framework="torch",
-            ),
-            form=Form.TORCH,
-            value=module,
-            inputs=declared,
-            weights=lambda: torch_weights.list_weights(module),
-            graph=torch_module.make_tracer(module),
+        content = digest.digest_files([path / CONFIG, *files])
+        name = transformers_model.model_name(path)
+        return replace(
+            torch_module.describe_module(module, name, content, declared),
             converts=True,
             file_bytes=sum(file.stat().st_size for file in files),
             encode=transformers_model.text_encoder(path, config, declared),
@@ -80,16 +73,10 @@ def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         lambda: transformers_model.random_model(config, seed=seed, where=path)
     )
     declared = transformers_model.declare_inputs(module, config)
-    return Model(
-        identity=ModelIdentity(
-            name=transformers_model.model_name(path),
-            digest=torch_module.structure_digest(module, (path / CONFIG).read_bytes()),
-            framework="torch",
-        ),
-        form=Form.TORCH,
+    structure = torch_module.structure_digest(module, (path / CONFIG).read_bytes())
+    return replace(
+        torch_module.describe_module(module, transformers_model.model_name(path), structure, declared),
         value=None,
-        inputs=declared,
-        weights=lambda: torch_weights.list_weights(module),
         graph=lambda tracing: torch_tracing_graph.trace_module(module, dispatch_mode, tracing),
         file_bytes=sum(file.stat().st_size for file in files),
         encode=transformers_model.text_encoder(path, config, declared),
@@ -101,7 +88,11 @@ def source_digest(ref: ModelRef) -> str:
     """Digest the folder's place and files, and what can be imported; empty if the weights need more."""
     path = Path(ref.locator).resolve()
     try:
-        if not _safetensors(path) or (path / _ADAPTER).exists() or _ELSEWHERE.search(_config_text(path)):
+        if (
+            not _safetensors(path)
+            or (path / _ADAPTER).exists()
+            or _ELSEWHERE.search((path / CONFIG).read_text(encoding="utf-8"))
+        ):
             return ""
         files = sorted(islice((file for file in path.rglob("*") if file.is_file()), _MOST_FILES + 1))
         if len(files) > _MOST_FILES:
@@ -110,10 +101,6 @@ def source_digest(ref: ModelRef) -> str:
         return digest.digest_parts((str(path), *installed_packages.describe_importable(), "", *parts))
     except (OSError, ValueError, RequestError):  # loading it tells what is wrong
         return ""
-
-
-def _config_text(path: Path) -> str:
-    return (path / CONFIG).read_text(encoding="utf-8")
 
 
 _ADAPTER = "adapter_config.json"

@@ -7,12 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.adapters.loaders import digest, hf, torch_module, torch_weights, transformers_model
+from modeldyno.adapters.loaders import digest, hf, torch_module, transformers_model
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.load_stages import describing
-from modeldyno.interfaces.loader import Executes, Form, Model
+from modeldyno.interfaces.loader import Executes, Model
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -40,8 +39,7 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     config = transformers_model.read_configuration(file)
     module = transformers_model.random_model(config, seed=seed, where=file)
     with describing():
-        model = _model(ref, file, config, module, seed)
-    return replace(model, value=module, graph=torch_module.make_tracer(module), converts=True)
+        return replace(_model(ref, file, config, module, seed), converts=True)
 
 
 def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
@@ -54,9 +52,9 @@ def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     module, dispatch_mode = torch_tracing_graph.build_on_meta(
         lambda: transformers_model.random_model(config, seed=seed, where=file)
     )
-    model = _model(ref, file, config, module, seed)
     return replace(
-        model,
+        _model(ref, file, config, module, seed),
+        value=None,
         doubts=(),
         graph=lambda tracing: torch_tracing_graph.trace_module(module, dispatch_mode, tracing),
     )
@@ -74,16 +72,9 @@ def _file(ref: ModelRef) -> Path:
 
 def _model(ref: ModelRef, file: Path, config: Any, module: Module, seed: int) -> Model:
     declared = transformers_model.declare_inputs(module, config)
-    return Model(
-        identity=ModelIdentity(
-            name=transformers_model.model_name(Path(ref.locator)),
-            digest=_digest(file, seed),
-            framework="torch",
-        ),
-        form=Form.TORCH,
-        value=None,
-        inputs=declared,
-        weights=lambda: torch_weights.list_weights(module),
+    name = transformers_model.model_name(Path(ref.locator))
+    return replace(
+        torch_module.describe_module(module, name, _digest(file, seed), declared),
         encode=transformers_model.text_encoder(file.parent, config, declared),
         limits=transformers_model.token_limits(config),
         doubts=(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.loaders import digest, keras_model, python_source
-from modeldyno.errors import RequestError, TrustRequired
+from modeldyno.errors import RequestError, TrustRequired, short_reason
 from modeldyno.interfaces.load_stages import describing
 from modeldyno.interfaces.loader import Executes, Model
 
@@ -30,21 +30,13 @@ requires: tuple[str, ...] = ("keras", backend)
 
 _SUFFIXES = {".keras", ".h5", ".hdf5"}
 _HEADS = (b"PK\x03\x04", b"\x89HDF")
-_MAX_REASON = 160
-"""Characters of Keras' own words that an error repeats."""
 _DATES = {"metadata.json"}
 """Members of an archive that tell when and by which version it was saved."""
 
 
 def claims(path: Path) -> bool:
     """Claim a file by its suffix and its first bytes."""
-    if path.suffix.lower() not in _SUFFIXES or not path.is_file():
-        return False
-    try:
-        with path.open("rb") as file:
-            return file.read(4) in _HEADS
-    except OSError:
-        return False
+    return path.suffix.lower() in _SUFFIXES and digest.read_head(path, 4) in _HEADS
 
 
 def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
@@ -81,10 +73,9 @@ def _read(path: Path, *, trust: bool) -> Any:
                 f"'{path}' holds functions, which run when it is called; give --trust if you know where it "
                 "comes from."
             ) from error
-        reason = " ".join(str(error).split())[:_MAX_REASON].rstrip(".") or type(error).__name__
         raise RequestError(
-            f"Keras {keras.__version__} cannot load '{path}': {reason}; if it has layers of your own, write "
-            "a function that loads it, and name it as keras:file.py:function."
+            f"Keras {keras.__version__} cannot load '{path}': {short_reason(error)}; if it has layers of "
+            "your own, write a function that loads it, and name it as keras:file.py:function."
         ) from error
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno.adapters.loaders import estimator
+from modeldyno.adapters.loaders import digest, estimator
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.load_stages import describing
 from modeldyno.interfaces.loader import Executes, Model
@@ -25,11 +25,7 @@ _HEAD = b"tree\nversion="
 
 def claims(path: Path) -> bool:
     """Claim a file by its first bytes, whatever its suffix."""
-    try:
-        with path.open("rb") as file:
-            return file.read(len(_HEAD)) == _HEAD
-    except OSError:
-        return False
+    return digest.read_head(path, len(_HEAD)) == _HEAD
 
 
 def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:

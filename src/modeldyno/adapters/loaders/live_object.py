@@ -85,7 +85,7 @@ def backend_of(value: Any) -> str:
             f"{type(value).__name__} is neither a torch.nn.Module, an estimator nor callable; give a "
             "module, a function, or the path of a model."
         )
-    return "jax" if _is_jitted(value) else "python"
+    return "jax" if (type(value).__module__.partition(".")[0] in {"jax", "jaxlib"}) else "python"
 
 
 def claims(path: Path) -> bool:
@@ -132,15 +132,8 @@ def _of_module(offered: OfferedObject) -> Model:
             "call it once first."
         )
     feed, inputs = torch_loader.describe_inputs(module, offered.example, f"object '{offered.name}'")
-    return Model(
-        identity=ModelIdentity(
-            name=offered.name, digest=torch_module.module_digest(module), framework="torch"
-        ),
-        form=Form.TORCH,
-        value=module,
-        inputs=inputs,
-        weights=lambda: torch_weights.list_weights(module),
-        graph=torch_module.make_tracer(module),
+    return replace(
+        torch_module.describe_module(module, offered.name, torch_module.module_digest(module), inputs),
         converts=True,
         example=feed,
         candidates=lambda: torch_module.candidate_inputs(module),
@@ -172,11 +165,6 @@ def _is_module(value: Any) -> bool:
     return any(
         kind.__module__.startswith("torch.nn.") and kind.__name__ == "Module" for kind in type(value).__mro__
     )
-
-
-def _is_jitted(value: Any) -> bool:
-    """Whether it is a function that `jax.jit` made; checked by its class, so that jax is not imported."""
-    return type(value).__module__.partition(".")[0] in {"jax", "jaxlib"}
 
 
 def _label(value: Any) -> str:

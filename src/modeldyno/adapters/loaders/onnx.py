@@ -86,11 +86,7 @@ def claims(path: Path) -> bool:
         return False
     if path.suffix.lower() == ".onnx":
         return True
-    try:
-        with path.open("rb") as file:
-            return _HEADER.match(file.read(3)) is not None
-    except OSError:
-        return False
+    return _HEADER.match(digest.read_head(path, 3)) is not None
 
 
 @describing()

@@ -40,13 +40,7 @@ _HEAD = 512
 
 def claims(path: Path) -> bool:
     """Claim an .xml file whose root is a network of OpenVINO."""
-    if path.suffix.lower() != ".xml" or not path.is_file():
-        return False
-    try:
-        with path.open("rb") as file:
-            return b"<net " in file.read(_HEAD)
-    except OSError:
-        return False
+    return path.suffix.lower() == ".xml" and b"<net " in digest.read_head(path, _HEAD)
 
 
 @describing()

@@ -15,7 +15,7 @@ from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.core.static.graph import Tensor
 from modeldyno.core.static.weights import Weight
-from modeldyno.errors import RequestError, UnknownName
+from modeldyno.errors import RequestError, UnknownName, short_reason
 from modeldyno.interfaces.load_stages import describing
 from modeldyno.interfaces.loader import Executes, Form, Model
 
@@ -33,8 +33,6 @@ backend = "tensorflow"
 
 _GRAPH = "saved_model.pb"
 _USUAL = "serving_default"
-_MAX_REASON = 160
-"""Characters of TensorFlow's own words that an error repeats."""
 
 
 def claims(path: Path) -> bool:
@@ -100,9 +98,8 @@ def _read(path: Path, signature: str) -> _Signature:
     try:
         model = tf.saved_model.load(str(path))
     except Exception as error:
-        reason = " ".join(str(error).split())[:_MAX_REASON].rstrip(".") or type(error).__name__
         raise RequestError(
-            f"TensorFlow {tf.__version__} cannot load '{path}': {reason}; save it again."
+            f"TensorFlow {tf.__version__} cannot load '{path}': {short_reason(error)}; save it again."
         ) from error
     names = tuple(model.signatures)
     if not names:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.adapters.loaders import estimator
+from modeldyno.adapters.loaders import digest, estimator
 from modeldyno.errors import RequestError, TrustRequired
 from modeldyno.interfaces.load_stages import describing
 from modeldyno.interfaces.loader import Executes, Model
@@ -38,17 +38,9 @@ _LOAD_ERRORS = (
 
 def claims(path: Path) -> bool:
     """Claim a file of joblib by its suffix, and a pickle that begins with a class of scikit-learn."""
-    if not path.is_file():
-        return False
     if path.suffix == ".joblib":
-        return True
-    if path.suffix not in _PICKLED:
-        return False
-    try:
-        with path.open("rb") as file:
-            return b"sklearn." in file.read(_HEAD)
-    except OSError:
-        return False
+        return path.is_file()
+    return path.suffix in _PICKLED and b"sklearn." in digest.read_head(path, _HEAD)
 
 
 def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:

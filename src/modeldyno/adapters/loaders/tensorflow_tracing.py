@@ -17,7 +17,7 @@ from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.static.flops import Formula, count_op
 from modeldyno.core.static.flops.registry import formulas
 from modeldyno.core.static.graph import Graph, Op, Role, Tensor
-from modeldyno.errors import RequestError
+from modeldyno.errors import RequestError, short_reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,8 +63,9 @@ def trace_function(
     try:
         traced = tf.function(function).get_concrete_function(**specs)
     except Exception as error:
-        reason = " ".join(str(error).split())[:200].rstrip(".")
-        raise RequestError(f"The model cannot be called with inputs of these sizes: {reason}.") from error
+        raise RequestError(
+            f"The model cannot be called with inputs of these sizes: {short_reason(error, 200)}."
+        ) from error
     walk = _Walk(formulas=formulas(plugins.formulas()), scope_of=scope_of)
     graph, variables = traced.graph, {id(each.handle): each for each in traced.graph.variables}
     captured = {inner.name: walk.captured(variables.get(id(outer)), inner) for outer, inner in graph.captures}

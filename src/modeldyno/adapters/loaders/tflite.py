@@ -39,13 +39,7 @@ _DAMAGE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, Me
 
 def claims(path: Path) -> bool:
     """Claim a file by the mark that follows its first four bytes."""
-    if not path.is_file():
-        return False
-    try:
-        with path.open("rb") as file:
-            return file.read(8)[4:] == MARK
-    except OSError:
-        return False
+    return digest.read_head(path, 8)[4:] == MARK
 
 
 @describing()

@@ -18,7 +18,7 @@ from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.static.flops import Formula, count_op
 from modeldyno.core.static.flops.registry import formulas
 from modeldyno.core.static.graph import Graph, Op, Role, Tensor
-from modeldyno.errors import RequestError
+from modeldyno.errors import RequestError, short_reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -247,10 +247,9 @@ def _shapes_of_a_run(file: TFLiteFile, path: Path, shape_by_input: dict[int, tup
             interpreter.get_tensor_details(subgraph_index=number) for number in range(1, len(file.subgraphs))
         ]
     except (ValueError, RuntimeError) as error:
-        reason = " ".join(str(error).split())[:160].rstrip(".")
         raise RequestError(
-            f"LiteRT cannot run {path} with inputs of these sizes: {reason}; inspect it at the sizes it was "
-            "converted for."
+            f"LiteRT cannot run {path} with inputs of these sizes: {short_reason(error)}; inspect it at the "
+            "sizes it was converted for."
         ) from error
     return [_by_index(graph.tensors, listed) for graph, listed in zip(file.subgraphs, details, strict=True)]
 

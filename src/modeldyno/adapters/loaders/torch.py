@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.loaders import python_source, torch_module, torch_weights
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.load_stages import describing
-from modeldyno.interfaces.loader import Executes, Form, Model
+from modeldyno.interfaces.loader import Executes, Model
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,17 +50,9 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         feed, inputs = describe_inputs(module, example, str(ref))
     _initialise_lazy(module, feed, ref)
     with describing():
-        return Model(
-            identity=ModelIdentity(
-                name=source.label,
-                digest=torch_module.module_digest(module, python_source.source_code(source.value)),
-                framework="torch",
-            ),
-            form=Form.TORCH,
-            value=module.eval(),
-            inputs=inputs,
-            weights=lambda: torch_weights.list_weights(module),
-            graph=torch_module.make_tracer(module),
+        content = torch_module.module_digest(module, python_source.source_code(source.value))
+        return replace(
+            torch_module.describe_module(module.eval(), source.label, content, inputs),
             converts=True,
             example=feed,
             candidates=lambda: torch_module.candidate_inputs(module),
@@ -86,16 +77,10 @@ def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     if dispatch_mode.made_up_numbers:  # sizes of the module may depend on them
         return load(ref, seed=seed, trust=trust)
     feed, inputs = describe_inputs(module, example, str(ref))
-    return Model(
-        identity=ModelIdentity(
-            name=source.label,
-            digest=torch_module.structure_digest(module, python_source.source_code(source.value)),
-            framework="torch",
-        ),
-        form=Form.TORCH,
+    structure = torch_module.structure_digest(module, python_source.source_code(source.value))
+    return replace(
+        torch_module.describe_module(module, source.label, structure, inputs),
         value=None,
-        inputs=inputs,
-        weights=lambda: torch_weights.list_weights(module),
         graph=lambda tracing: graph.trace_module(module, dispatch_mode, tracing),
         example=feed,
         candidates=lambda: torch_module.candidate_inputs(module),

@@ -7,15 +7,15 @@ pickles, and evaluates the symbolic expressions of the program as Python (by sym
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.loaders import torch_archive, torch_module, torch_weights
 from modeldyno.core.spec.input_spec import BATCH, SEQUENCE, InputSpec
-from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.errors import RequestError, TrustRequired
 from modeldyno.interfaces.load_stages import describing
-from modeldyno.interfaces.loader import Executes, Form, Model
+from modeldyno.interfaces.loader import Executes, Model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,21 +45,10 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     for part in module.modules():
         part.training = False  # the export fixed the mode, and eval() is rejected
     with describing():
-        return Model(
-            identity=ModelIdentity(
-                name=path.stem,
-                digest=torch_archive.content_digest(
-                    path, leave_out=("data/sample_inputs", "serialized_example")
-                ),
-                framework="torch",
-            ),
-            form=Form.TORCH,
-            value=module,
-            inputs=tuple(_inputs(program, torch_module.forward_parameters(module))),
-            weights=lambda: torch_weights.list_weights(module),
-            graph=torch_module.make_tracer(module),
-            file_bytes=path.stat().st_size,
-        )
+        content = torch_archive.content_digest(path, leave_out=("data/sample_inputs", "serialized_example"))
+        inputs = tuple(_inputs(program, torch_module.forward_parameters(module)))
+        model = torch_module.describe_module(module, path.stem, content, inputs)
+        return replace(model, file_bytes=path.stat().st_size)
 
 
 look = load

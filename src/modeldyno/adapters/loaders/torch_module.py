@@ -17,7 +17,9 @@ from modeldyno.adapters.loaders.torch_weights import (
     stored_shape,
 )
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
+from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.errors import RequestError
+from modeldyno.interfaces.loader import Form, Model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,6 +52,18 @@ def make_tracer(module: Module) -> Callable[[Tracing], Graph]:
         return torch_tracing_graph.trace_module(copied, dispatch_mode, tracing)
 
     return trace
+
+
+def describe_module(module: Module, name: str, content_digest: str, inputs: tuple[InputSpec, ...]) -> Model:
+    """Return the model of a module: its weights, and a graph that is traced on a copy of its structure."""
+    return Model(
+        identity=ModelIdentity(name=name, digest=content_digest, framework="torch"),
+        form=Form.TORCH,
+        value=module,
+        inputs=inputs,
+        weights=lambda: list_weights(module),
+        graph=make_tracer(module),
+    )
 
 
 # --- digest ------------------------------------------------------------------------------------

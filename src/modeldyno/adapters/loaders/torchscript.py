@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno.adapters.loaders import torch_archive, torch_module, torch_weights
-from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.adapters.loaders import digest, torch_archive, torch_module, torch_weights
 from modeldyno.errors import RequestError, TrustRequired
 from modeldyno.interfaces.load_stages import describing
-from modeldyno.interfaces.loader import Executes, Form, Model
+from modeldyno.interfaces.loader import Executes, Model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +27,8 @@ executes = Executes.PICKLE
 backend = "torch"
 
 _SUFFIXES = {".pt", ".pth", ".ts", ".torchscript", ".jit"}
+_PICKLES = {b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"}
+"""First bytes of a pickle."""
 
 
 def claims(path: Path) -> bool:
@@ -43,18 +45,12 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     _check(path, trust=trust)
     module = _load_module(path)
     with describing():
-        return Model(
-            identity=ModelIdentity(
-                name=path.stem,
-                digest=torch_archive.content_digest(path, leave_out=("traced_inputs",)),
-                framework="torch",
-            ),
-            form=Form.TORCH,
-            value=module,
-            inputs=torch_module.forward_inputs(module),
+        content = torch_archive.content_digest(path, leave_out=("traced_inputs",))
+        inputs = torch_module.forward_inputs(module)
+        return replace(
+            torch_module.describe_module(module, path.stem, content, inputs),
             candidates=lambda: torch_module.candidate_inputs(module),
             weights=lambda: [*torch_weights.list_weights(module), *_constants(module)],
-            graph=torch_module.make_tracer(module),
             file_bytes=path.stat().st_size,
         )
 
@@ -81,7 +77,7 @@ def _is_torchscript(names: tuple[str, ...]) -> bool:
 
 
 def _not_torchscript(path: Path, names: tuple[str, ...]) -> str:
-    if "data.pkl" in names or _is_pickle(path):
+    if "data.pkl" in names or digest.read_head(path, 2) in _PICKLES:
         return (
             f"'{path}' holds weights (or a pickled object) without an architecture; write a factory that "
             "builds the module and loads them, and profile it as torch:file.py:factory."
@@ -89,11 +85,6 @@ def _not_torchscript(path: Path, names: tuple[str, ...]) -> str:
     if "archive_format" in names or "models/model.json" in names:
         return f"'{path}' is an exported program; name it as exported:{path}."
     return f"'{path}' is not a TorchScript archive, or is damaged; save it again with torch.jit.save."
-
-
-def _is_pickle(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(2) in {b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"}
 
 
 def _load_module(path: Path) -> ScriptModule:

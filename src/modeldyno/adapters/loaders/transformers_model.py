@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 import json
 import logging
-import os
 import re
 import warnings
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.spec.input_spec import BATCH, DEFAULT_LENGTH, SEQUENCE, Dimension, InputSpec
+from modeldyno.environment.variables import variables_set
 from modeldyno.errors import RequestError, is_out_of_memory
 from modeldyno.interfaces.load_stages import importing
 
@@ -36,22 +36,15 @@ _GENERIC_NAMES = {"model", "config", "checkpoint", "weights", "hf", "."}
 @contextmanager
 def offline() -> Iterator[None]:
     """Keep transformers off the network and quiet; everything is restored on leaving."""
-    saved_environment = {name: os.environ.get(name) for name in _ENVIRONMENT}
     disabled = logging.root.manager.disable
-    os.environ.update(_ENVIRONMENT)
     logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings():
+        with variables_set(_ENVIRONMENT), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with _without_progress():
                 yield
     finally:
         logging.disable(disabled)
-        for name, value in saved_environment.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 _ENVIRONMENT = {

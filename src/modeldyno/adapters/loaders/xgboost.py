@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno.adapters.loaders import estimator
+from modeldyno.adapters.loaders import digest, estimator
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.load_stages import describing
 from modeldyno.interfaces.loader import Executes, Model
@@ -26,13 +26,7 @@ _HEAD = 64
 
 def claims(path: Path) -> bool:
     """Claim a file whose first key is the learner."""
-    if path.suffix not in _SUFFIXES or not path.is_file():
-        return False
-    try:
-        with path.open("rb") as file:
-            head = file.read(_HEAD)
-    except OSError:
-        return False
+    head = digest.read_head(path, _HEAD) if path.suffix in _SUFFIXES else b""
     return head.startswith(b"{") and b"learner" in head
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno.environment.process_tree import (
+    cores_time,
     cpu_seconds,
     disk_traffic,
     end_with_parent,
@@ -41,8 +42,6 @@ SHARE = 0.01
 SHORTEST = 0.02
 """Minimum seconds between two samples."""
 LONGEST = 1.0
-
-_TICK = os.sysconf("SC_CLK_TCK")
 
 
 def forget_peak(pid: int) -> None:
@@ -67,18 +66,6 @@ def switches(pid: int) -> tuple[int, int]:
                     if name in counts:
                         counts[name] += int(value)
     return counts["voluntary_ctxt_switches"], counts["nonvoluntary_ctxt_switches"]
-
-
-def cores_time(cores: frozenset[int]) -> tuple[float, float]:
-    """Return the seconds since boot that these cores were busy, and that were stolen from them."""
-    busy = stolen = 0
-    for line in Path("/proc/stat").read_text().splitlines():
-        name, _, rest = line.partition(" ")
-        if name.startswith("cpu") and name != "cpu" and int(name[3:]) in cores:
-            user, nice, system, _idle, _wait, irq, soft, steal, *_ = map(int, rest.split())
-            busy += user + nice + system + irq + soft
-            stolen += steal
-    return busy / _TICK, stolen / _TICK
 
 
 class ProcessRecorder:
@@ -166,7 +153,7 @@ class ProcessRecorder:
         own = self._own_pids(family)
         watched = [pid for pid in family if pid not in own]
         context_switches = [switches(pid) for pid in watched]
-        busy, stolen = cores_time(frozenset(_cores(self.root)))
+        busy, stolen = cores_time(_cores(self.root))
         return {
             "time": time.monotonic(),
             "processor": sum(map(cpu_seconds, watched)),

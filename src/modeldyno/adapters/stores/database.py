@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import wraps
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import unquote
 
 from sqlalchemy import URL, select
@@ -20,7 +21,7 @@ from modeldyno.adapters.stores.schema import REVISION, REVISIONS
 from modeldyno.errors import RequestError, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from sqlalchemy import Connection, Engine, Select
 
@@ -29,6 +30,25 @@ PATIENCE = 60.0
 _DRIVERS = {"sqlite", "postgresql", "postgresql+psycopg"}
 _LOCK = 0x6D6F64656C64796E
 """Key of PostgreSQL's advisory lock that is held during a migration."""
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Owner = TypeVar("Owner")
+
+
+def in_transaction(
+    begin: Callable[[Owner], AbstractContextManager[Connection]],
+    function: Callable[Concatenate[Connection, P], T],
+) -> Callable[Concatenate[Owner, P], T]:
+    """Return a method that calls a function within a transaction."""
+
+    @wraps(function)
+    def method(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with begin(self) as connection:
+            return function(connection, *args, **kwargs)
+
+    return method
 
 
 class Database:

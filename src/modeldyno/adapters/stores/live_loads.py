@@ -9,7 +9,7 @@ from sqlalchemy import delete, or_, select
 
 from modeldyno.adapters.stores import rows
 from modeldyno.adapters.stores.registry import clock
-from modeldyno.adapters.stores.rows import decode, encode
+from modeldyno.adapters.stores.rows import decode
 from modeldyno.adapters.stores.schema import LIVE_LOADS
 from modeldyno.core.load.load_seconds import LiveLoad
 
@@ -26,14 +26,7 @@ def put(connection: Connection, load: LiveLoad) -> None:
     old = or_(LIVE_LOADS.c.boot != boot, LIVE_LOADS.c.seen < seconds - _FORGOTTEN)
     connection.execute(delete(LIVE_LOADS).where(old))
     cleaned = replace(load, name=rows.storable_text(load.name), load=rows.storable_text(load.load))
-    row = {
-        "id": load.id,
-        "created": load.created,
-        "seen": seconds,
-        "boot": boot,
-        "document": encode(cleaned),
-    }
-    rows.replace(connection, LIVE_LOADS, row)
+    rows.replace(connection, LIVE_LOADS, rows.record_row(LIVE_LOADS, cleaned, seen=seconds, boot=boot))
 
 
 def find(connection: Connection) -> list[LiveLoad]:

@@ -111,7 +111,7 @@ def entries(connection: Connection, query: Select[Any]) -> list[Entry]:
     return [_entry(row, tuple(tags.get(row.id, ()))) for row in rows]
 
 
-def names(connection: Connection, least: int) -> list[StoredName]:
+def names(connection: Connection, *, least: int = 1) -> list[StoredName]:
     """List the names of at least so many Results, the one with the newest Result first.
 
     The index has all of this but the end of a long name, for which the rows are read.

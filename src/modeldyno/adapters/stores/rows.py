@@ -32,10 +32,17 @@ def insert(connection: Connection, table: Table) -> Any:
     return dialect.insert(table)
 
 
-def replace(connection: Connection, table: Table, row: dict[str, Any]) -> None:
-    """Insert a row, or replace the one that has its id."""
+def replace(connection: Connection, table: Table, row: dict[str, Any], key: Sequence[str] = ("id",)) -> None:
+    """Insert a row, or replace the one that has its key."""
     upsert = insert(connection, table).values(row)
-    connection.execute(upsert.on_conflict_do_update(index_elements=["id"], set_=row))
+    connection.execute(upsert.on_conflict_do_update(index_elements=key, set_=row))
+
+
+def record_row(table: Table, record: Any, **columns: Any) -> dict[str, Any]:
+    """Return the row of a record: columns, what it has of the others by their names, and itself encoded."""
+    values = {name: getattr(record, name) for name in table.c.keys() if hasattr(record, name)}  # noqa: SIM118 - not the columns
+    texts = {name: storable_text(value) for name, value in values.items() if isinstance(value, str)}
+    return {**values, **texts, "document": encode(record), **columns}
 
 
 def storable_text(text: str) -> str:

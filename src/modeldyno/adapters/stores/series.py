@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _ADVICE = "The results that it is based on stay readable; remove this one with modeldyno rm."
 
 
-def put(connection: Connection, conclusion: Conclusion, headline: str) -> None:
+def put(connection: Connection, conclusion: Conclusion, *, headline: str) -> None:
     """Insert a Conclusion, or replace the one that has its id."""
     from modeldyno.kinds import kind_of  # noqa: PLC0415 - a run keeps Results only, and imports no other kind
 
@@ -55,12 +55,17 @@ def get(connection: Connection, conclusion_id: str, place: str) -> Conclusion:
 
 
 def find(
-    connection: Connection, name: str | None, kinds_: Sequence[str], limit: int, before: str
+    connection: Connection,
+    *,
+    name: str | None = None,
+    kinds: Sequence[str] = (),
+    limit: int = 50,
+    before: str = "",
 ) -> list[ConclusionEntry]:
     """Return the entries of Conclusions after a place in the list, newest first."""
     conditions = (
         *(() if name is None else name_matches(CONCLUSIONS, name)),
-        *((CONCLUSIONS.c.kind.in_(kinds_),) if kinds_ else ()),
+        *((CONCLUSIONS.c.kind.in_(kinds),) if kinds else ()),
         after_mark(CONCLUSIONS, before),
     )
     rows = find_entries(connection, CONCLUSIONS, ConclusionEntry, *conditions, limit=limit)

@@ -19,8 +19,11 @@ from urllib.parse import quote
 from sqlalchemy import delete, exists, select
 
 from modeldyno import codec
-from modeldyno.adapters.stores import database, live_loads, results, studies
-from modeldyno.adapters.stores import series as stores_series
+from modeldyno.adapters.stores import database, results
+from modeldyno.adapters.stores import live_loads as stored_live_loads
+from modeldyno.adapters.stores import series as stored_conclusions
+from modeldyno.adapters.stores import studies as stored_studies
+from modeldyno.adapters.stores.database import in_transaction
 from modeldyno.adapters.stores.rows import (
     after_mark,
     find_id_by_prefix,
@@ -34,17 +37,17 @@ from modeldyno.errors import RequestError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
     from typing import Self
 
     from sqlalchemy import Connection
 
     from modeldyno.adapters.stores.database import Database, LazyDatabase
     from modeldyno.adapters.stores.registry.sql_registry import SqlRegistry
-    from modeldyno.core.load.load_seconds import LiveLoad
     from modeldyno.core.result.result import Result
     from modeldyno.core.result.where import Expression
     from modeldyno.core.study.study import Study
-    from modeldyno.interfaces.store import Conclusion, ConclusionEntry, Entry, StoredName, StudyEntry
+    from modeldyno.interfaces.store import Conclusion, Entry
 
 VARIABLE = "MODELDYNO_STORE"
 LONGEST_TAG = 100
@@ -100,6 +103,12 @@ class SqlStore:
         )
 
         return SqlRegistry(self._database, self.artifacts.with_suffix(".models"))
+
+    def _reading(self) -> AbstractContextManager[Connection]:
+        return self._database.reading()
+
+    def _writing(self) -> AbstractContextManager[Connection]:
+        return self._database.writing()
 
     def __enter__(self) -> Self:
         return self
@@ -162,9 +171,7 @@ class SqlStore:
                 query = query.where(clause(connection, where))
             return results.entries(connection, query)
 
-    def names(self, *, least: int = 1) -> Sequence[StoredName]:
-        with self._database.reading() as connection:
-            return results.names(connection, least)
+    names = in_transaction(_reading, results.names)
 
     def tag(self, prefix: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Entry:
         added = [_checked_tag(tag) for tag in add]
@@ -202,64 +209,48 @@ class SqlStore:
                 row.path for row in expired_rows if row.path not in kept and erase(self.artifacts, row.path)
             ]
 
-    def put_study(self, study: Study, *, headline: str) -> None:
-        with self._database.writing() as connection:
-            studies.put(connection, study, headline)
+    put_study = in_transaction(_writing, stored_studies.put)
 
     def add_trial(self, study: Study, result: Result | None, *, headline: str, brief: str = "") -> None:
         gone: set[str] = set()
         with self._database.writing() as connection:
-            studies.check_last(connection, study, self._database.place)
+            stored_studies.check_last(connection, study, self._database.place)
             if result is not None:
                 gone = results.put(connection, result, brief)
-            studies.put(connection, study, headline)
+            stored_studies.put(connection, study, headline=headline)
         for path in gone:
             erase(self.artifacts, path)
 
     def study(self, prefix: str) -> Study:
         with self._database.reading() as connection:
-            study_id = studies.resolve(connection, prefix)
-            return studies.get(connection, study_id, self._database.place)
+            study_id = stored_studies.resolve(connection, prefix)
+            return stored_studies.get(connection, study_id, self._database.place)
 
-    def studies(self, *, name: str | None = None, limit: int = 50, before: str = "") -> Sequence[StudyEntry]:
-        with self._database.reading() as connection:
-            return studies.find(connection, name, limit, before)
+    studies = in_transaction(_reading, stored_studies.find)
 
     def remove_study(self, prefix: str) -> str:
         with self._database.writing() as connection:
-            study_id = studies.resolve(connection, prefix)
-            for result in studies.untagged_results(connection, study_id):
+            study_id = stored_studies.resolve(connection, prefix)
+            for result in stored_studies.untagged_results(connection, study_id):
                 self._delete(connection, result)
-            studies.remove(connection, study_id)
+            stored_studies.remove(connection, study_id)
         return study_id
 
-    def put_conclusion(self, conclusion: Conclusion, *, headline: str) -> None:
-        with self._database.writing() as connection:
-            stores_series.put(connection, conclusion, headline)
+    put_conclusion = in_transaction(_writing, stored_conclusions.put)
 
     def conclusion(self, prefix: str) -> Conclusion:
         with self._database.reading() as connection:
-            conclusion_id = stores_series.resolve(connection, prefix)
-            return stores_series.get(connection, conclusion_id, self._database.place)
+            conclusion_id = stored_conclusions.resolve(connection, prefix)
+            return stored_conclusions.get(connection, conclusion_id, self._database.place)
 
-    def conclusions(
-        self, *, name: str | None = None, kinds: Sequence[str] = (), limit: int = 50, before: str = ""
-    ) -> Sequence[ConclusionEntry]:
-        with self._database.reading() as connection:
-            return stores_series.find(connection, name, kinds, limit, before)
-
-    def put_live_load(self, load: LiveLoad) -> None:
-        with self._database.writing() as connection:
-            live_loads.put(connection, load)
-
-    def live_loads(self) -> Sequence[LiveLoad]:
-        with self._database.reading() as connection:
-            return live_loads.find(connection)
+    conclusions = in_transaction(_reading, stored_conclusions.find)
+    put_live_load = in_transaction(_writing, stored_live_loads.put)
+    live_loads = in_transaction(_reading, stored_live_loads.find)
 
     def remove_conclusion(self, prefix: str) -> str:
         with self._database.writing() as connection:
-            conclusion_id = stores_series.resolve(connection, prefix)
-            stores_series.remove(connection, conclusion_id)
+            conclusion_id = stored_conclusions.resolve(connection, prefix)
+            stored_conclusions.remove(connection, conclusion_id)
         return conclusion_id
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _ADVICE = "The other studies and all results stay readable; run this study again."
 
 
-def put(connection: Connection, study: Study, headline: str) -> None:
+def put(connection: Connection, study: Study, *, headline: str) -> None:
     """Write the row of a Study, and the rows of its trials that are not stored yet."""
     row = document_row(study, study.name, headline, codec_study.encode_definition(study))
     replace(connection, STUDIES, {"digest": study.model.digest if study.model else "", **row})
@@ -74,7 +74,9 @@ def get(connection: Connection, study_id: str, place: str) -> Study:
     return codec_study.decode(definition, *trials, origin=origin)
 
 
-def find(connection: Connection, name: str | None, limit: int, before: str) -> list[StudyEntry]:
+def find(
+    connection: Connection, *, name: str | None = None, limit: int = 50, before: str = ""
+) -> list[StudyEntry]:
     """Return the entries of Studies after a place in the list, newest first."""
     named = () if name is None else name_matches(STUDIES, name)
     rows = find_entries(connection, STUDIES, StudyEntry, *named, after_mark(STUDIES, before), limit=limit)

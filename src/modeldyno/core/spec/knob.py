@@ -29,10 +29,10 @@ class Knob:
     """A setting."""
 
     name: str
-    kind: type[bool] | type[int] | type[float] | type[str]
-    default: KnobValue | None
-    """None leaves it to the backend."""
     sentence: str
+    kind: type[bool] | type[int] | type[float] | type[str] = str
+    default: KnobValue | None = None
+    """None leaves it to the backend."""
     usual: KnobValue | None = None
     """The value that None leads to, unless another knob demands more of it."""
     low: float | None = None
@@ -87,7 +87,6 @@ class Knob:
 BATCH_SIZE = Knob(
     name="batch_size",
     kind=int,
-    default=None,
     low=1,
     sentence="Samples in one call; 1 unless an input's shape says otherwise.",
     usual=1,
@@ -97,7 +96,6 @@ BATCH_SIZE = Knob(
 REQUEST_TRACE = Knob(
     name="request_trace",
     kind=bool,
-    default=None,
     sentence="Have the server note when some of the requests pass each stage, as explain does.",
 )
 

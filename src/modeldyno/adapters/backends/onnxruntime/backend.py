@@ -39,7 +39,6 @@ accepts = frozenset({Form.ONNX})
 knobs = (
     Knob(
         name="device",
-        kind=str,
         default="cpu",
         sentence="Where to run: cpu, cuda, cuda:1, tensorrt, openvino ..., or an execution provider.",
         aliases=("provider",),
@@ -56,7 +55,6 @@ knobs = (
     ),
     Knob(
         name="graph_optimization",
-        kind=str,
         default="all",
         choices=("disable", "basic", "extended", "all"),
         sentence="How much the graph is optimised before it runs.",
@@ -71,7 +69,6 @@ knobs = (
     Knob(
         name="spinning",
         kind=bool,
-        default=None,
         sentence="Let idle threads spin for work: lower latency, busier cores; ONNX Runtime's default is on.",
     ),
     Knob(

@@ -39,7 +39,6 @@ _KNOBS = {
     for item in (
         Knob(
             name="protocol",
-            kind=str,
             default="http-json",
             choices=("http-json", "grpc"),
             sentence="Protocol of requests: tensors as JSON over HTTP, or gRPC.",
@@ -62,40 +61,29 @@ _KNOBS = {
         Knob(
             name="queue_delay",
             kind=int,
-            default=None,
             low=1,
             sentence="Microseconds that a request may wait to be batched with others; needs max_batch.",
             aliases=("max_queue_delay_microseconds",),
         ),
-        Knob(
-            name="device",
-            kind=str,
-            default="cpu",
-            sentence="Where the server runs the model: cpu, cuda or cuda:1.",
-        ),
+        Knob(name="device", default="cpu", sentence="Where the server runs the model: cpu, cuda or cuda:1."),
         count_knob(
             "threads",
             "Intra-operator threads of each instance; the runtime's default if not set.",
             aliases=("intra_threads", "intra_op_num_threads"),
         ),
-        Knob(name="config", kind=str, default=None, family=True, sentence="Any setting of the server."),
+        Knob(name="config", family=True, sentence="Any setting of the server."),
         Knob(
             name="ports",
-            kind=str,
-            default=None,
             sentence="free (if not set), conventional (%s), or numbers in that order, such as 8000,8001.",
         ),
         Knob(
             name="container",
-            kind=str,
-            default=None,
             family=True,
             sentence="An option of docker run: container.shm_size=2g, container.env.NAME=VALUE.",
         ),
         Knob(
             name="startup_time",
             kind=float,
-            default=None,
             low=1,
             sentence="Seconds until the server must be ready; 180 if not set.",
         ),

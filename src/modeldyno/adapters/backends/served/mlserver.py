@@ -36,6 +36,7 @@ serves = True
 recall = export_cache.recall
 
 _INTERFACES = ("http", "grpc", "metrics")
+_conventional = partial(base.conventional_ports, "onnx", _INTERFACES)
 knobs = (
     base.knob("protocol"),
     base.knob(
@@ -55,7 +56,7 @@ knobs = (
     base.knob("device"),
     base.knob("threads"),
     base.knob("config", sentence="Any setting of the server, such as config.gzip_enabled=false."),
-    base.ports_knob(base.conventional_ports("onnx", _INTERFACES, {})),
+    base.ports_knob(_conventional({})),
     base.knob("startup_time"),
     base.knob("batch_size"),
 )
@@ -71,10 +72,6 @@ _DEFAULT_DELAY = 2000
 def check(config: Mapping[str, KnobValue]) -> None:
     """Refuse knobs that exclude each other."""
     base.check(config, _conventional(config))
-
-
-def _conventional(config: Mapping[str, KnobValue]) -> dict[str, int]:
-    return base.conventional_ports("onnx", _INTERFACES, config)
 
 
 def check_torch(_config: Mapping[str, KnobValue]) -> None:

@@ -39,6 +39,7 @@ serves = True
 _IMAGE = "tensorflow/serving:2.18.0"
 _CLIENTS = {"http-json": "tensorflow-http", "grpc": "tensorflow-grpc"}
 _PORTS_INSIDE = {"http": 8501, "grpc": 8500}
+_conventional = partial(base.conventional_ports, "tfs", _PORTS_INSIDE)
 _GRACE = 10.0
 """Seconds that the container has to stop by itself."""
 _BATCHING = "batching.pbtxt"
@@ -55,19 +56,12 @@ knobs = (
     base.knob("config", sentence="Any flag of the server, such as config.enable_model_warmup=false."),
     Knob(
         name="launch",
-        kind=str,
-        default=None,
         choices=PROGRAMS,
         sentence="What starts the container; docker, or else podman, if not set.",
     ),
-    Knob(
-        name="image",
-        kind=str,
-        default=None,
-        sentence=f"The image to start; {_IMAGE} if not set, with -gpu for device=cuda.",
-    ),
+    Knob(name="image", sentence=f"The image to start; {_IMAGE} if not set, with -gpu for device=cuda."),
     base.knob("container"),
-    base.ports_knob(base.conventional_ports("tfs", _PORTS_INSIDE, {})),
+    base.ports_knob(_conventional({})),
     base.knob("startup_time"),
     base.knob("batch_size"),
 )
@@ -114,10 +108,6 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
     signature = str(getattr(model.value, "name", ""))
     with base.open_server_session(launch, "http", partial(_session, config, name, signature)) as session:
         yield session
-
-
-def _conventional(config: Mapping[str, KnobValue]) -> dict[str, int]:
-    return base.conventional_ports("tfs", _PORTS_INSIDE, config)
 
 
 def _program(config: Mapping[str, KnobValue]) -> str:

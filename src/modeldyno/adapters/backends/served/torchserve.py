@@ -36,6 +36,7 @@ serves = True
 recall = export_cache.recall
 
 _INTERFACES = ("http", "management", "metrics", "grpc", "grpc_management")
+_conventional = partial(base.conventional_ports, "torchscript", _INTERFACES)
 knobs = (
     base.knob("workers"),
     base.knob("max_batch"),
@@ -47,7 +48,6 @@ knobs = (
     Knob(
         name="queue_size",
         kind=int,
-        default=None,
         low=1,
         sentence="Queue length; TorchServe's default is 100, and it answers 503 to further requests.",
         aliases=("job_queue_size",),
@@ -55,8 +55,8 @@ knobs = (
     base.knob("device"),
     base.knob("threads"),
     base.knob("config", sentence="Any property of config.properties, such as config.netty_client_threads=2."),
-    Knob(name="jvm", kind=str, default=None, sentence="Options of the JVM, such as -Xmx2g."),
-    base.ports_knob(base.conventional_ports("torchscript", _INTERFACES, {})),
+    Knob(name="jvm", sentence="Options of the JVM, such as -Xmx2g."),
+    base.ports_knob(_conventional({})),
     base.knob("startup_time"),
     base.knob("batch_size"),
 )
@@ -90,10 +90,6 @@ _LOG4J = """<?xml version="1.0" encoding="UTF-8"?>
 def check(config: Mapping[str, KnobValue]) -> None:
     """Refuse knobs that exclude each other."""
     base.check(config, _conventional(config))
-
-
-def _conventional(config: Mapping[str, KnobValue]) -> dict[str, int]:
-    return base.conventional_ports("torchscript", _INTERFACES, config)
 
 
 @contextmanager

@@ -235,16 +235,9 @@ def _session(
 ) -> Session:
     config_of_model, name = configs[0], str(configs[0]["name"])
     return CohostingSession(
-        client=plugins.client(triton_knobs.CLIENTS[str(config["protocol"])]),
-        endpoint=triton_knobs.request_endpoint(config, tcp_ports.LOOPBACK, server.ports, name),
-        control=control,
-        server=server,
+        **_of_models(config, configs, server, control),
         pid=_container_pid(str(config["launch"]), server) if program is None else server.pid,
         software={**server_version(control), **_runtime_version(program, config_of_model)},
-        counters=lambda: read_model_stats(control, configs),
-        instances=count_instances(control, configs),
-        files=tuple(("config.pbtxt", triton_config.to_pbtxt(entry)) for entry in configs),
-        flat=triton_knobs.flat_outputs(config_of_model),
         doubts=triton_ensembles.repository_doubts(model, configs),
         native=program is None or program.has("onnxruntime"),
         packages={} if program is None else program.packages,
@@ -253,6 +246,23 @@ def _session(
         if config.get(REQUEST_TRACE.name)
         else None,
     )
+
+
+def _of_models(
+    config: Mapping[str, KnobValue], configs: Sequence[Config], server: ServerProcess, control: AdminClient
+) -> dict[str, Any]:
+    """Return the fields of a session on a model, given with those that it is made of, of a server of ours."""
+    name = str(configs[0]["name"])
+    return {
+        "client": plugins.client(triton_knobs.CLIENTS[str(config["protocol"])]),
+        "endpoint": triton_knobs.request_endpoint(config, tcp_ports.LOOPBACK, server.ports, name),
+        "control": control,
+        "server": server,
+        "counters": lambda: read_model_stats(control, configs),
+        "instances": count_instances(control, configs),
+        "files": tuple(("config.pbtxt", triton_config.to_pbtxt(entry)) for entry in configs),
+        "flat": triton_knobs.flat_outputs(configs[0]),
+    }
 
 
 def _runtime_version(program: triton.TritonProgram | None, model_config: Config) -> dict[str, str]:
@@ -381,23 +391,8 @@ class CohostingSession(SessionWithStats):
             except OSError as error:
                 raise self.server.failed(f"does not load {name}: {error}") from error
             try:
-                yield SessionWithStats(
-                    client=plugins.client(triton_knobs.CLIENTS[str(config["protocol"])]),
-                    endpoint=triton_knobs.request_endpoint(
-                        config, tcp_ports.LOOPBACK, self.server.ports, name
-                    ),
-                    control=control,
-                    server=self.server,
-                    pid=self.pid,
-                    regions=self.regions,
-                    software={},
-                    counters=lambda: read_model_stats(control, configs),
-                    instances=count_instances(control, configs),
-                    files=tuple(
-                        ("config.pbtxt", triton_config.to_pbtxt(config_entry)) for config_entry in configs
-                    ),
-                    flat=triton_knobs.flat_outputs(configs[0]),
-                )
+                fields = _of_models(config, configs, self.server, control)
+                yield SessionWithStats(**fields, pid=self.pid, regions=self.regions, software={})
             finally:
                 if not self.server.ended():
                     control.post(f"{url_path}/unload")

@@ -58,8 +58,6 @@ knobs = (
     ),
     Knob(
         name="preferred_batch",
-        kind=str,
-        default=None,
         sentence="Preferred batch sizes, such as 4,8; turns dynamic_batching on.",
         aliases=("preferred_batch_size",),
     ),
@@ -67,73 +65,40 @@ knobs = (
     base.knob("threads"),
     Knob(
         name="runtime",
-        kind=str,
-        default=None,
         choices=("onnxruntime", "python"),
         sentence="Triton's backend; if not set, its ONNX Runtime backend if it has one, else Python.",
     ),
-    Knob(
-        name="composing",
-        kind=str,
-        default=None,
-        family=True,
-        sentence="A knob of a composing model: composing.NAME.instances=2.",
-    ),
-    Knob(
-        name="calls",
-        kind=str,
-        default=None,
-        sentence="Models of the repository that the model's code calls, such as a,b.",
-    ),
+    Knob(name="composing", family=True, sentence="A knob of a composing model: composing.NAME.instances=2."),
+    Knob(name="calls", sentence="Models of the repository that the model's code calls, such as a,b."),
     base.knob(
         "config", sentence="Any field of config.pbtxt by its path: config.dynamic_batching.priority_levels=2."
     ),
-    Knob(
-        name="version",
-        kind=str,
-        default=None,
-        sentence="Version of the model to request; the server's newest if not set.",
-    ),
+    Knob(name="version", sentence="Version of the model to request; the server's newest if not set."),
     Knob(
         name="launch",
-        kind=str,
-        default=None,
         choices=("local", *triton.CONTAINERS, triton.IN_PROCESS),
         sentence="Start the server as a program (the default), in a container with docker or podman, or "
         "in-process: within the process that sends the requests, as perf_analyzer's c_api.",
     ),
     Knob(
         name="program",
-        kind=str,
-        default=None,
         sentence="The tritonserver to start; else that of `modeldyno engine install`, or one found here.",
     ),
     Knob(
-        name="image",
-        kind=str,
-        default=None,
-        sentence=f"The image to start with launch=docker or podman; {triton.IMAGE} if not set.",
+        name="image", sentence=f"The image to start with launch=docker or podman; {triton.IMAGE} if not set."
     ),
     base.knob("container"),
-    Knob(
-        name="flags",
-        kind=str,
-        default=None,
-        sentence="Additional arguments for tritonserver, such as --log-verbose=1.",
-    ),
+    Knob(name="flags", sentence="Additional arguments for tritonserver, such as --log-verbose=1."),
     REQUEST_TRACE,
     base.ports_knob(_CONVENTIONAL_PORTS),
     base.knob("startup_time"),
     Knob(
         name="server",
-        kind=str,
-        default=None,
         sentence="Address of a running Triton that loads models on request, such as http://host:8000.",
     ),
     Knob(
         name="grpc_port",
         kind=int,
-        default=None,
         low=1,
         high=65535,
         sentence="gRPC port of the running Triton; 8001 if not set.",

@@ -40,21 +40,17 @@ accepts = frozenset({Form.TORCH})
 knobs: tuple[Knob, ...] = (
     Knob(
         name="device",
-        kind=str,
         default="auto",
         sentence="Where to run: auto (the first accelerator, else the CPU), cpu, cuda, cuda:1, mps or xpu.",
     ),
     Knob(
         name="precision",
-        kind=str,
-        default=None,
         choices=("fp32", "fp16", "bf16", "int8"),
         sentence="Convert weights and inputs; int8 quantises linear layers by torchao. As stored if not set.",
         aliases=("dtype",),
     ),
     Knob(
         name="compile",
-        kind=str,
         default="off",
         choices=("off", "default", "reduce-overhead", "max-autotune"),
         sentence="The mode of torch.compile, or off to run eagerly.",
@@ -68,14 +64,12 @@ knobs: tuple[Knob, ...] = (
     Knob(
         name="tf32",
         kind=bool,
-        default=None,
         sentence="Compute products of float32 in TF32 on CUDA, or in float32; torch's defaults if not set.",
         aliases=("allow_tf32",),
     ),
     Knob(
         name="threads",
         kind=int,
-        default=None,
         low=1,
         high=4096,
         sentence="Intra-operator threads on the CPU; torch decides if not set.",

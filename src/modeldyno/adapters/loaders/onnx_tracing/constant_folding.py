@@ -55,14 +55,6 @@ def _divide(_: OnnxNode, arrays: Arrays) -> ndarray:
     return np.asarray(quotient * np.sign(first) * np.sign(second), first.dtype)
 
 
-def _power(_: OnnxNode, arrays: Arrays) -> ndarray:
-    return np.asarray(np.power(arrays[0], arrays[1]), arrays[0].dtype)
-
-
-def _modulo(node: OnnxNode, arrays: Arrays) -> ndarray:
-    return np.asarray((np.fmod if node.attributes.get("fmod") else np.mod)(*arrays))
-
-
 def _axes(node: OnnxNode, arrays: Arrays, position: int = 1) -> tuple[int, ...] | None:
     """Return axes from an input, or, in older versions, from the attribute."""
     if len(arrays) > position and arrays[position] is not None:
@@ -149,14 +141,6 @@ def _scatter_nd(node: OnnxNode, arrays: Arrays) -> ndarray:
     return np.asarray(data)
 
 
-def _gather(node: OnnxNode, arrays: Arrays) -> ndarray:
-    return np.asarray(np.take(arrays[0], arrays[1], axis=node.attributes.get("axis", 0)))
-
-
-def _concat(node: OnnxNode, arrays: Arrays) -> ndarray:
-    return np.concatenate(arrays, axis=node.attributes.get("axis", 1))
-
-
 def _clip(node: OnnxNode, arrays: Arrays) -> ndarray:
     low, high = (*arrays[1:], None, None)[:2]
     low = node.attributes.get("min") if low is None else low
@@ -189,8 +173,8 @@ RULES: dict[str, Rule] = {
     "Sub": _elementwise(operator.sub),
     "Mul": _elementwise(operator.mul),
     "Div": _divide,
-    "Mod": _modulo,
-    "Pow": _power,
+    "Mod": lambda node, arrays: np.asarray((np.fmod if node.attributes.get("fmod") else np.mod)(*arrays)),
+    "Pow": lambda _, arrays: np.asarray(np.power(arrays[0], arrays[1]), arrays[0].dtype),
     "Neg": _elementwise(operator.neg),
     "Abs": _elementwise(np.abs),
     "Sign": _elementwise(np.sign),
@@ -215,11 +199,13 @@ RULES: dict[str, Rule] = {
     "Identity": _elementwise(np.asarray),
     "Cast": _cast,
     "CastLike": _cast,
-    "Gather": _gather,
+    "Gather": lambda node, arrays: np.asarray(
+        np.take(arrays[0], arrays[1], axis=node.attributes.get("axis", 0))
+    ),
     "GatherElements": lambda node, arrays: np.take_along_axis(
         arrays[0], arrays[1], node.attributes.get("axis", 0)
     ),
-    "Concat": _concat,
+    "Concat": lambda node, arrays: np.concatenate(arrays, axis=node.attributes.get("axis", 1)),
     "Slice": _slice,
     "Reshape": _reshape,
     "Flatten": _flatten,

@@ -5,19 +5,18 @@ Formal inputs and shapes are those of ContribOperators.md in github.com/microsof
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from modeldyno.adapters.loaders.onnx_tracing.nodes import GraphValue
+from modeldyno.adapters.loaders.onnx_tracing.nodes import GraphValue, Values, shape_at, value_at
 from modeldyno.adapters.loaders.onnx_tracing.schema_inference import NOTHING, InferredType, infer_as
 from modeldyno.core.static.flops.indexing import broadcast_shape
 
 if TYPE_CHECKING:
     from modeldyno.adapters.loaders.onnx_tracing.nodes import OnnxNode
 
-Values = Sequence[GraphValue | None]
 Rule = Callable[["OnnxNode", Values], list[InferredType]]
 
 
@@ -42,30 +41,14 @@ def infer(node: OnnxNode, values: Values) -> list[InferredType]:
     return [*outputs, *[NOTHING] * count][:count]
 
 
-def _at(values: Values, position: int) -> GraphValue | None:
-    return values[position] if position < len(values) else None
-
-
-def _shape(values: Values, position: int) -> tuple[int, ...]:
-    """Return the shape of an input.
-
-    Raises:
-        KeyError: it was left out, or its shape is unknown.
-    """
-    value = _at(values, position)
-    if value is None or value.shape is None:
-        raise KeyError(position)
-    return value.shape
-
-
 def _dtype(values: Values, position: int) -> str:
-    value = _at(values, position)
+    value = value_at(values, position)
     return "" if value is None else value.dtype
 
 
 def _like_first_input(_: OnnxNode, values: Values, *, kind: int | str = 0) -> list[InferredType]:
     """Like the first input; the dtype is given or that of another input."""
-    return [InferredType(_shape(values, 0), _kind(values, kind))]
+    return [InferredType(shape_at(values, 0), _kind(values, kind))]
 
 
 def _kind(values: Values, kind: int | str) -> str:
@@ -74,7 +57,7 @@ def _kind(values: Values, kind: int | str) -> str:
 
 def _product(node: OnnxNode, values: Values, *, right: int = 1, kind: int | str = 0) -> list[InferredType]:
     """Like a matrix product, with the transpositions of FusedMatMul."""
-    first, second = list(_shape(values, 0)), list(_shape(values, right))
+    first, second = list(shape_at(values, 0)), list(shape_at(values, right))
     for shape, name in ((first, "A"), (second, "B")):
         if node.attributes.get(f"transBatch{name}"):
             shape[:-1] = [*shape[1:-1], shape[0]]
@@ -88,39 +71,39 @@ def _product(node: OnnxNode, values: Values, *, right: int = 1, kind: int | str 
 
 def _matmul_nbits(node: OnnxNode, values: Values) -> list[InferredType]:
     """Like MatMulNBits: the last dimension becomes N."""
-    return [InferredType((*_shape(values, 0)[:-1], node.attributes["N"]), _dtype(values, 0))]
+    return [InferredType((*shape_at(values, 0)[:-1], node.attributes["N"]), _dtype(values, 0))]
 
 
 def _gemm_fast_gelu(_: OnnxNode, values: Values) -> list[InferredType]:
     """Like a matrix product, for GemmFastGelu."""
-    return [InferredType((*_shape(values, 0)[:-1], _shape(values, 1)[-1]), _dtype(values, 0))]
+    return [InferredType((*shape_at(values, 0)[:-1], shape_at(values, 1)[-1]), _dtype(values, 0))]
 
 
 def _broadcast(_: OnnxNode, values: Values, *, right: int) -> list[InferredType]:
-    return [InferredType(broadcast_shape(_shape(values, 0), _shape(values, right)), _dtype(values, 0))]
+    return [InferredType(broadcast_shape(shape_at(values, 0), shape_at(values, right)), _dtype(values, 0))]
 
 
 def _normalisation(_: OnnxNode, values: Values, *, sums: int = 3) -> list[InferredType]:
     """Output, mean and inverse deviation of each row, and the sum of the inputs."""
-    shape, kind = _shape(values, 0), _dtype(values, 0)
+    shape, kind = shape_at(values, 0), _dtype(values, 0)
     row = InferredType((*shape[:-1], 1), "float32")
     return [InferredType(shape, kind), *[row] * (sums - 1), InferredType(shape, kind)]
 
 
 def _embed_layer_norm(_: OnnxNode, values: Values) -> list[InferredType]:
-    ids, table = _shape(values, 0), _shape(values, 2)
+    ids, table = shape_at(values, 0), shape_at(values, 2)
     output = InferredType((*ids, table[-1]), _dtype(values, 2))
     return [output, InferredType(ids[:1], "int32"), output]
 
 
 def _attention(node: OnnxNode, values: Values) -> list[InferredType]:
     """Like Attention and QAttention, whose weight gives queries, keys and values side by side."""
-    batch, length, _ = _shape(values, 0)
+    batch, length, _ = shape_at(values, 0)
     sizes = node.attributes.get("qkv_hidden_sizes")
-    hidden = sizes[2] if sizes else _shape(values, 1)[-1] // 3
+    hidden = sizes[2] if sizes else shape_at(values, 1)[-1] // 3
     kind = _dtype(values, 3 if node.kind == "QAttention" else 0)
     position = 8 if node.kind == "QAttention" else 4
-    past_length = 0 if _at(values, position) is None else _shape(values, position)[3]
+    past_length = 0 if value_at(values, position) is None else shape_at(values, position)[3]
     heads = node.attributes["num_heads"]
     present = (2, batch, heads, past_length + length, hidden // heads)
     return [InferredType((batch, length, hidden), kind), InferredType(present, kind)]
@@ -128,17 +111,17 @@ def _attention(node: OnnxNode, values: Values) -> list[InferredType]:
 
 def _multi_head_attention(node: OnnxNode, values: Values) -> list[InferredType]:
     """Like MultiHeadAttention: keys and values of 3 or 4 dimensions, packed with the queries, or absent."""
-    query, kind, heads = _shape(values, 0), _dtype(values, 0), node.attributes["num_heads"]
+    query, kind, heads = shape_at(values, 0), _dtype(values, 0), node.attributes["num_heads"]
     batch, length = query[:2]
-    value = query if _at(values, 2) is None else _shape(values, 2)
+    value = query if value_at(values, 2) is None else shape_at(values, 2)
     if len(query) == 5:  # noqa: PLR2004 - (batch, length, heads, 3, width)
         hidden, total = heads * query[-1], length
-    elif _at(values, 2) is None:  # keys and values are packed: (batch, length, heads, 2, width)
-        packed = _shape(values, 1)
+    elif value_at(values, 2) is None:  # keys and values are packed: (batch, length, heads, 2, width)
+        packed = shape_at(values, 1)
         hidden, total = heads * packed[-1], packed[1]
     else:
         hidden, total = (value[-1], value[1]) if len(value) == 3 else (heads * value[3], value[2])  # noqa: PLR2004
-    total += 0 if _at(values, 6) is None else _shape(values, 6)[2]
+    total += 0 if value_at(values, 6) is None else shape_at(values, 6)[2]
     present = InferredType((batch, heads, total, hidden // heads), kind)
     return [InferredType((batch, length, hidden), kind), present, present]
 
@@ -146,11 +129,11 @@ def _multi_head_attention(node: OnnxNode, values: Values) -> list[InferredType]:
 def _group_query_attention(node: OnnxNode, values: Values) -> list[InferredType]:
     """Like GroupQueryAttention; queries, keys and values are packed where keys are omitted."""
     heads, kv_heads = node.attributes["num_heads"], node.attributes["kv_num_heads"]
-    batch, length, hidden = _shape(values, 0)
-    packed = _at(values, 1) is None
+    batch, length, hidden = shape_at(values, 0)
+    packed = value_at(values, 1) is None
     width = hidden // (heads + 2 * kv_heads if packed else heads)
-    total = _at(values, 6)
-    past_length = 0 if _at(values, 3) is None else _shape(values, 3)[2]
+    total = value_at(values, 6)
+    past_length = 0 if value_at(values, 3) is None else shape_at(values, 3)[2]
     known_total = None if total is None else total.data
     keys = past_length + length if known_total is None else int(known_total.max())
     present = InferredType((batch, kv_heads, keys, width))
@@ -160,7 +143,7 @@ def _group_query_attention(node: OnnxNode, values: Values) -> list[InferredType]
 
 def _gather_block_quantized(node: OnnxNode, values: Values) -> list[InferredType]:
     """Like GatherBlockQuantized, whose bytes may hold two values each."""
-    data, indices = list(_shape(values, 0)), _shape(values, 1)
+    data, indices = list(shape_at(values, 0)), shape_at(values, 1)
     if _dtype(values, 0) == "uint8":
         data[-1] *= 8 // node.attributes.get("bits", 4)
     axis = node.attributes.get("gather_axis", 0) % len(data)
@@ -194,7 +177,7 @@ def _channels_last(
     """The same where channels may come last."""
     if not (always or node.attributes.get("channels_last")):
         return _like_standard(node, values, name=name, places=places)
-    shape = _shape(values, 0)
+    shape = shape_at(values, 0)
     first = GraphValue((shape[0], shape[-1], *shape[1:-1]), _dtype(values, 0))
     dims = _like_standard(node, [first, *values[1:]], name=name, places=places)[0].dims
     return [NOTHING if dims is None else InferredType((dims[0], *dims[2:], dims[1]), _dtype(values, 0))]
@@ -202,26 +185,26 @@ def _channels_last(
 
 def _qgemm(node: OnnxNode, values: Values) -> list[InferredType]:
     """Like QGemm."""
-    kind = _dtype(values, 1 if _at(values, 7) is None else 0)
+    kind = _dtype(values, 1 if value_at(values, 7) is None else 0)
     return [InferredType(_product(node, values, right=3)[0].dims, kind)]
 
 
 def _recurrent(_: OnnxNode, values: Values) -> list[InferredType]:
     """Like DynamicQuantizeLSTM, whose weights have their gates last: (directions, inputs, 4 x units)."""
-    steps, batch, _width = _shape(values, 0)
-    directions, units, _gates = _shape(values, 2)
+    steps, batch, _width = shape_at(values, 0)
+    directions, units, _gates = shape_at(values, 2)
     kind = _dtype(values, 0)
     state = InferredType((directions, batch, units), kind)
     return [InferredType((steps, directions, batch, units), kind), state, state]
 
 
 def _bias_split_gelu(_: OnnxNode, values: Values) -> list[InferredType]:
-    shape = _shape(values, 0)
+    shape = shape_at(values, 0)
     return [InferredType((*shape[:-1], shape[-1] // 2), _dtype(values, 0))]
 
 
 def _quantize_linear(_: OnnxNode, values: Values) -> list[InferredType]:
-    return [InferredType(_shape(values, 0), _dtype(values, 2) or "uint8")]
+    return [InferredType(shape_at(values, 0), _dtype(values, 2) or "uint8")]
 
 
 _SCALES = ("A", "A_scale", "A_zero_point", "B", "B_scale", "B_zero_point", "C_scale", "C_zero_point")

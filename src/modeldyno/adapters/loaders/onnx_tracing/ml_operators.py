@@ -6,20 +6,18 @@ Formal attributes and shapes are those of Operators-ml.md in github.com/onnx/onn
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.loaders.onnx_tracing.schema_inference import NOTHING, InferredType
 from modeldyno.core.static.weights import Weight
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from modeldyno.adapters.loaders.onnx_tracing.nodes import GraphValue, OnnxNode
+    from modeldyno.adapters.loaders.onnx_tracing.nodes import OnnxNode, Values
     from modeldyno.adapters.loaders.onnx_tracing.tensors import Proto
 
 DOMAIN = "ai.onnx.ml"
-Values = Sequence["GraphValue | None"]
 
 _LEARNED = (
     "base_values", "class_weights", "coefficients", "intercepts", "leaf_weights", "prob_a", "prob_b", "rho",
@@ -27,8 +25,6 @@ _LEARNED = (
 )  # fmt: skip
 """Attributes that training determines; those of scalers and imputers are statistics, like running means."""
 _STATISTICS = ("imputed_value_floats", "offset", "scale")
-
-
 _DOUBLE = 11
 """TensorProto.DataType."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +57,27 @@ class GraphValue:
     def size(self) -> int:
         """Number of elements; 0 where the shape is unknown."""
         return 0 if self.shape is None else math.prod(self.shape)
+
+
+Values = Sequence[GraphValue | None]
+"""The inputs of a node; None for one that is left out."""
+
+
+def value_at(values: Values, position: int) -> GraphValue | None:
+    """Return an input; None if it is left out."""
+    return values[position] if position < len(values) else None
+
+
+def shape_at(values: Values, position: int) -> tuple[int, ...]:
+    """Return the shape of an input.
+
+    Raises:
+        KeyError: it is left out, or its shape is unknown.
+    """
+    value = value_at(values, position)
+    if value is None or value.shape is None:
+        raise KeyError(position)
+    return value.shape
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from modeldyno.adapters.loaders.onnx_tracing.nodes import Values, shape_at, value_at
 from modeldyno.core.spec.input_spec import format_shape
 
 if TYPE_CHECKING:
-    from modeldyno.adapters.loaders.onnx_tracing.nodes import GraphValue, OnnxNode
+    from modeldyno.adapters.loaders.onnx_tracing.nodes import OnnxNode
 
-Values = Sequence["GraphValue | None"]
 Rule = Callable[["OnnxNode", Values], str]
 """Returns in a clause why an operator rejects its inputs, or an empty string."""
 
@@ -31,25 +31,13 @@ def rejection_reason(node: OnnxNode, values: Values) -> str:
         return ""
 
 
-def _shape(values: Values, position: int) -> tuple[int, ...]:
-    """Return the shape of an input.
-
-    Raises:
-        KeyError: it was left out, or is unknown.
-    """
-    value = values[position] if position < len(values) else None
-    if value is None or value.shape is None:
-        raise KeyError(position)
-    return value.shape
-
-
 def _numbers(node: OnnxNode, values: Values, position: int, name: str) -> list[int]:
     """Return the elements of an input, which older versions give as an attribute.
 
     Raises:
         KeyError: they were left out, or are unknown.
     """
-    value = values[position] if position < len(values) else None
+    value = value_at(values, position)
     if value is None:
         return list(node.attributes[name])
     if value.data is None:
@@ -58,7 +46,7 @@ def _numbers(node: OnnxNode, values: Values, position: int, name: str) -> list[i
 
 
 def _convolution(node: OnnxNode, values: Values, *, filters: int = 1) -> str:
-    data, weight = _shape(values, 0), _shape(values, filters)
+    data, weight = shape_at(values, 0), shape_at(values, filters)
     if len(data) != len(weight):
         return (
             f"has a filter of {format_shape(weight)} for {format_shape(data)}, which has "
@@ -71,13 +59,13 @@ def _convolution(node: OnnxNode, values: Values, *, filters: int = 1) -> str:
 
 
 def _transposed_convolution(_: OnnxNode, values: Values) -> str:
-    data, weight = _shape(values, 0), _shape(values, 1)
+    data, weight = shape_at(values, 0), shape_at(values, 1)
     fits = len(data) != len(weight) or data[1] == weight[0]
     return "" if fits else f"takes {weight[0]} channels, not the {data[1]} of {format_shape(data)}"
 
 
 def _pooling(node: OnnxNode, values: Values) -> str:
-    return _window_fits(node, _shape(values, 0), tuple(node.attributes["kernel_shape"]), beyond=1)
+    return _window_fits(node, shape_at(values, 0), tuple(node.attributes["kernel_shape"]), beyond=1)
 
 
 def _window_fits(node: OnnxNode, data: tuple[int, ...], kernel: tuple[int, ...], *, beyond: int) -> str:
@@ -100,7 +88,7 @@ def _window_fits(node: OnnxNode, data: tuple[int, ...], kernel: tuple[int, ...],
 
 
 def _matmul(_: OnnxNode, values: Values, *, second: int = 1) -> str:
-    left, right = _shape(values, 0), _shape(values, second)
+    left, right = shape_at(values, 0), shape_at(values, second)
     inner = right[0] if len(right) == 1 else right[-2]
     if left[-1] != inner:
         return f"multiplies {format_shape(left)} by {format_shape(right)}: {left[-1]} is not {inner}"
@@ -108,7 +96,7 @@ def _matmul(_: OnnxNode, values: Values, *, second: int = 1) -> str:
 
 
 def _gemm(node: OnnxNode, values: Values) -> str:
-    left, right = _shape(values, 0), _shape(values, 1)
+    left, right = shape_at(values, 0), shape_at(values, 1)
     inner = left[0 if node.attributes.get("transA") else 1], right[1 if node.attributes.get("transB") else 0]
     if inner[0] == inner[1]:
         return ""
@@ -118,7 +106,7 @@ def _gemm(node: OnnxNode, values: Values) -> str:
 def _broadcast(node: OnnxNode, values: Values) -> str:
     if "broadcast" in node.attributes or "axis" in node.attributes:  # other rules before opset 7
         return ""
-    shapes = [_shape(values, position) for position, value in enumerate(values) if value is not None]
+    shapes = [shape_at(values, position) for position, value in enumerate(values) if value is not None]
     return _broadcast_error(*shapes)
 
 
@@ -133,7 +121,7 @@ def _broadcast_error(*shapes: tuple[int, ...]) -> str:
 
 
 def _concat(node: OnnxNode, values: Values) -> str:
-    shapes = [_shape(values, position) for position, value in enumerate(values) if value is not None]
+    shapes = [shape_at(values, position) for position, value in enumerate(values) if value is not None]
     axis = node.attributes["axis"] % len(shapes[0])
     others = {(*shape[:axis], *shape[axis + 1 :]) for shape in shapes if shape != (0,)}
     return (
@@ -142,7 +130,7 @@ def _concat(node: OnnxNode, values: Values) -> str:
 
 
 def _reshape(node: OnnxNode, values: Values) -> str:
-    data = _shape(values, 0)
+    data = shape_at(values, 0)
     target = values[1].data if len(values) > 1 and values[1] is not None else node.attributes.get("shape")
     if target is None:
         return ""
@@ -165,7 +153,7 @@ def _einsum(node: OnnxNode, values: Values) -> str:
     terms = equation.partition("->")[0].split(",")
     sizes: dict[str, int] = {}
     for position, term in enumerate(terms):
-        shape = _shape(values, position)
+        shape = shape_at(values, position)
         if "." in term or len(term) != len(shape):
             return ""
         for letter, size in zip(term, shape, strict=True):
@@ -180,7 +168,7 @@ def _one_way_broadcast(node: OnnxNode, values: Values) -> str:
     """Reject a second input that does not broadcast to the first, which keeps its shape."""
     if node.schema is None or node.schema.since_version < _BROADCASTING:
         return ""
-    data, other = _shape(values, 0), _shape(values, 1)
+    data, other = shape_at(values, 0), shape_at(values, 1)
     if len(other) > len(data):
         return f"cannot combine {format_shape(data)} with {format_shape(other)}"
     wider = any(b not in {1, a} for a, b in zip(reversed(data), reversed(other), strict=False))
@@ -193,16 +181,16 @@ _BROADCASTING = 7
 
 def _expand(_: OnnxNode, values: Values) -> str:
     target = values[1].data if len(values) > 1 and values[1] is not None else None
-    return "" if target is None else _broadcast_error(_shape(values, 0), tuple(map(int, target)))
+    return "" if target is None else _broadcast_error(shape_at(values, 0), tuple(map(int, target)))
 
 
 def _depth_to_space(node: OnnxNode, values: Values) -> str:
-    data, block = _shape(values, 0), node.attributes["blocksize"] ** 2
+    data, block = shape_at(values, 0), node.attributes["blocksize"] ** 2
     return _divisible(data, data[1:2], block)
 
 
 def _space_to_depth(node: OnnxNode, values: Values) -> str:
-    data = _shape(values, 0)
+    data = shape_at(values, 0)
     return _divisible(data, data[2:], node.attributes["blocksize"])
 
 
@@ -211,7 +199,7 @@ def _divisible(data: tuple[int, ...], sizes: tuple[int, ...], by: int) -> str:
 
 
 def _split(node: OnnxNode, values: Values) -> str:
-    data, parts = _shape(values, 0), _numbers(node, values, 1, "split")
+    data, parts = shape_at(values, 0), _numbers(node, values, 1, "split")
     axis = node.attributes.get("axis", 0)
     if data[axis] == sum(parts):
         return ""
@@ -219,13 +207,13 @@ def _split(node: OnnxNode, values: Values) -> str:
 
 
 def _top_k(node: OnnxNode, values: Values) -> str:
-    data, axis = _shape(values, 0), node.attributes.get("axis", -1)
+    data, axis = shape_at(values, 0), node.attributes.get("axis", -1)
     (k,) = _numbers(node, values, 1, "k") if len(values) > 1 else (node.attributes["k"],)
     return f"takes the top {k} of axis {axis} of {format_shape(data)}" if k > data[axis] else ""
 
 
 def _tile(node: OnnxNode, values: Values) -> str:
-    data = _shape(values, 0)
+    data = shape_at(values, 0)
     if len(values) > _TILE_INPUTS:  # before version 6
         return ""
     repeats = _numbers(node, values, 1, "repeats")
@@ -236,14 +224,14 @@ _TILE_INPUTS = 2
 
 
 def _gather(node: OnnxNode, values: Values) -> str:
-    data, axis = _shape(values, 0), node.attributes.get("axis", 0)
+    data, axis = shape_at(values, 0), node.attributes.get("axis", 0)
     size = data[axis]
     beyond = [index for index in _numbers(node, values, 1, "indices") if not -size <= index < size]
     return f"takes place {beyond[0]} of axis {axis} of {format_shape(data)}" if beyond else ""
 
 
 def _gather_nd(node: OnnxNode, values: Values) -> str:
-    data, indices, batch = _shape(values, 0), _shape(values, 1), node.attributes.get("batch_dims", 0)
+    data, indices, batch = shape_at(values, 0), shape_at(values, 1), node.attributes.get("batch_dims", 0)
     width = indices[-1]
     if width > len(data) - batch:
         return f"takes places of {width} axes from {format_shape(data)}"
@@ -256,7 +244,7 @@ def _gather_nd(node: OnnxNode, values: Values) -> str:
 
 
 def _arg_max(node: OnnxNode, values: Values) -> str:
-    data = _shape(values, 0)
+    data = shape_at(values, 0)
     axis = node.attributes.get("axis", 0) % len(data)
     outputs = math.prod(data[:axis] + data[axis + 1 :])
     return (
@@ -267,7 +255,7 @@ def _arg_max(node: OnnxNode, values: Values) -> str:
 
 
 def _pad(node: OnnxNode, values: Values) -> str:
-    data, pads = _shape(values, 0), _numbers(node, values, 1, "pads")
+    data, pads = shape_at(values, 0), _numbers(node, values, 1, "pads")
     if len(values) > _AXES and values[_AXES] is not None:
         axes = [axis % len(data) for axis in _numbers(node, values, _AXES, "axes")]
     else:
@@ -285,7 +273,7 @@ _AXES = 3
 
 
 def _squeeze(node: OnnxNode, values: Values) -> str:
-    data = _shape(values, 0)
+    data = shape_at(values, 0)
     axes = values[1].data if len(values) > 1 and values[1] is not None else node.attributes.get("axes")
     for axis in () if axes is None else axes:
         if data[int(axis)] != 1:
@@ -294,7 +282,7 @@ def _squeeze(node: OnnxNode, values: Values) -> str:
 
 
 def _recurrent(_: OnnxNode, values: Values) -> str:
-    data, weight = _shape(values, 0), _shape(values, 1)
+    data, weight = shape_at(values, 0), shape_at(values, 1)
     width = weight[2]
     return (
         ""
@@ -304,7 +292,7 @@ def _recurrent(_: OnnxNode, values: Values) -> str:
 
 
 def _normalisation(_: OnnxNode, values: Values) -> str:
-    data, scale = _shape(values, 0), _shape(values, 1)
+    data, scale = shape_at(values, 0), shape_at(values, 1)
     return (
         "" if data[1] == scale[0] else f"takes {scale[0]} channels, not the {data[1]} of {format_shape(data)}"
     )

@@ -7,7 +7,7 @@ the file. What remains depends on data: an upper bound is used and noted.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from modeldyno.adapters.loaders.onnx_tracing import contrib_shapes, ml_operators
 from modeldyno.adapters.loaders.onnx_tracing.constant_folding import MAX_ELEMENTS, UNBOUNDED, evaluate
-from modeldyno.adapters.loaders.onnx_tracing.nodes import GraphValue
+from modeldyno.adapters.loaders.onnx_tracing.nodes import GraphValue, Values, shape_at, value_at
 from modeldyno.adapters.loaders.onnx_tracing.schema_inference import (
     NOTHING,
     InferredType,
@@ -24,12 +24,13 @@ from modeldyno.adapters.loaders.onnx_tracing.schema_inference import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy import ndarray
 
     from modeldyno.adapters.loaders.onnx_tracing.nodes import OnnxNode
     from modeldyno.adapters.loaders.onnx_tracing.tensors import Proto
 
-Values = Sequence[GraphValue | None]
 Note = Callable[[str, "OnnxNode"], None]
 """Receives the assumptions about a node."""
 
@@ -176,22 +177,22 @@ def _complete(
 
 
 def _nonzero(_: OnnxNode, values: Values, __: int) -> tuple[int, ...]:
-    shape = _shape(values, 0)
+    shape = shape_at(values, 0)
     return max(1, len(shape)), math.prod(shape)
 
 
 def _compress(node: OnnxNode, values: Values, _: int) -> tuple[int, ...]:
-    shape = list(_shape(values, 0))
+    shape = list(shape_at(values, 0))
     if "axis" not in node.attributes:
         return (math.prod(shape),)
     axis = node.attributes["axis"]
-    shape[axis] = min(shape[axis], math.prod(_shape(values, 1)))
+    shape[axis] = min(shape[axis], math.prod(shape_at(values, 1)))
     return tuple(shape)
 
 
 def _suppressed_boxes(_: OnnxNode, values: Values, __: int) -> tuple[int, ...]:
     """Upper bound of boxes that suppression keeps per class: the requested number, or all."""
-    batch, classes, boxes = _shape(values, 1)
+    batch, classes, boxes = shape_at(values, 1)
     requested = values[2] if len(values) > 2 else None  # noqa: PLR2004 - max_output_boxes_per_class
     if requested is not None and requested.data is not None:
         boxes = min(boxes, int(requested.data.max(initial=0)))
@@ -200,17 +201,10 @@ def _suppressed_boxes(_: OnnxNode, values: Values, __: int) -> tuple[int, ...]:
 
 def _unique(node: OnnxNode, values: Values, rank: int) -> tuple[int, ...]:
     """Distinct elements, or slices along an axis, and as many indices and counts."""
-    shape = _shape(values, 0)
+    shape = shape_at(values, 0)
     if "axis" not in node.attributes:
         return (math.prod(shape),)
     return shape if rank == len(shape) > 1 else (shape[node.attributes["axis"]],)
-
-
-def _shape(values: Values, position: int) -> tuple[int, ...]:
-    value = values[position]
-    assert value is not None
-    assert value.shape is not None
-    return value.shape
 
 
 _UPPER_BOUNDS: dict[str, Callable[[OnnxNode, Values, int], tuple[int, ...]]] = {
@@ -230,7 +224,7 @@ def _sequence(items: Sequence[GraphValue], dtype: str) -> list[GraphValue]:
 
 def _position_value(values: Values, position: int, default: int | None) -> int | None:
     """Return a position; None where it is unknown."""
-    value = values[position] if position < len(values) else None
+    value = value_at(values, position)
     if value is None:
         return default
     return None if value.data is None else int(value.data.ravel()[0])
@@ -238,14 +232,6 @@ def _position_value(values: Values, position: int, default: int | None) -> int |
 
 def _items(values: Values) -> tuple[GraphValue, ...] | None:
     return values[0].items if values and values[0] is not None else None
-
-
-def _sequence_construct(_: OnnxNode, values: Values) -> list[GraphValue] | None:
-    return _sequence([value for value in values if value is not None], "")
-
-
-def _sequence_empty(_: OnnxNode, __: Values) -> list[GraphValue] | None:
-    return _sequence((), "")
 
 
 def _sequence_insert(_: OnnxNode, values: Values) -> list[GraphValue] | None:
@@ -327,8 +313,8 @@ def _identity(_: OnnxNode, values: Values) -> list[GraphValue] | None:
 
 
 _SEQUENCES: dict[str, Callable[[Any, Values], list[GraphValue] | None]] = {
-    "SequenceConstruct": _sequence_construct,
-    "SequenceEmpty": _sequence_empty,
+    "SequenceConstruct": lambda _, values: _sequence([value for value in values if value is not None], ""),
+    "SequenceEmpty": lambda _, __: _sequence((), ""),
     "SequenceInsert": _sequence_insert,
     "SequenceErase": _sequence_erase,
     "SequenceAt": _sequence_at,

@@ -167,29 +167,18 @@ def _record_call(
 ) -> None:
     recorder.recording = recorder.call_begun = True
     try:
-        _run_call(module, feed, tracing, recorder, dispatch_mode)
+        if tracing.mode is Mode.INFERENCE:
+            with torch.no_grad():
+                _mark_outputs(_call_module(module, feed), recorder)
+        else:
+            with torch.enable_grad():
+                _training_step(module, feed, tracing, recorder, dispatch_mode)
     except ModelDynoError:
         raise
     except Exception as error:
         raise AnalysisError.of(module, tracing, error, recorder) from error
     finally:
         recorder.recording = False
-
-
-def _run_call(
-    module: Module,
-    feed: dict[str, Any],
-    tracing: Tracing,
-    recorder: Recorder,
-    dispatch_mode: MetaDispatchMode,
-) -> None:
-    if tracing.mode is Mode.INFERENCE:
-        with torch.no_grad():
-            output = _call_module(module, feed)
-        _mark_outputs(output, recorder)
-        return
-    with torch.enable_grad():
-        _training_step(module, feed, tracing, recorder, dispatch_mode)
 
 
 def _call_module(module: Module, feed: Mapping[str, Any]) -> Any:

@@ -323,13 +323,12 @@ HIGHER_ORDER_RULES: dict[str, Callable[[DispatchMode, tuple[Any, ...]], Any]] = 
 # -- shapes that torch does not infer -----------------------------------------------------------------
 
 
-def _like_first_input(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: OpCall) -> Any:
-    del func, kwargs, op_call
+def _like_first_input(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    del func, kwargs
     return torch.empty_like(args[0])
 
 
-def _attention_fast_path(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: OpCall) -> Any:
-    del op_call
+def _attention_fast_path(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     arguments = dict(zip(traits_of(func).arguments, args, strict=False)) | kwargs
     query, key, heads = arguments["query"], arguments["key"], arguments["num_head"]
     batch, length, _ = query.shape
@@ -341,9 +340,8 @@ def _attention_fast_path(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     return torch.empty_like(query), weights
 
 
-def _grouped_product(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: OpCall) -> Any:
+def _grouped_product(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the shape of a grouped product in any dtype; torch's own rule supports bfloat16 alone."""
-    del op_call
     arguments = dict(zip(traits_of(func).arguments, args, strict=False)) | kwargs
     first, second, ends = arguments["self"], arguments["mat2"], arguments.get("offs")
     groups: tuple[int, ...] = ()
@@ -354,13 +352,12 @@ def _grouped_product(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], o
     )
 
 
-def _recurrent_layer(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: OpCall) -> Any:
+def _recurrent_layer(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the outputs of a oneDNN recurrent layer, with the workspace it keeps for backward, to about 2 %.
 
     The workspace holds gates and states of all steps, several times; fitted by training single layers of many
     sizes.
     """
-    del op_call
     arguments = dict(zip(traits_of(func).arguments, args, strict=False)) | kwargs
     output, hidden, cell, workspace = func(*args, **kwargs)
     if arguments.get("train", False):
@@ -370,18 +367,18 @@ def _recurrent_layer(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], o
     return output, hidden, cell, workspace
 
 
-def _packed_linear(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: OpCall) -> Any:
+def _packed_linear(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the shape of a linear layer with a packed quantised weight."""
-    del kwargs, op_call
+    del kwargs
     source, packed = args[0], args[1]
     width = packed.unpack()[0].shape[0]
     dynamic = "dynamic" in traits_of(func).name
     return source.new_empty((*source.shape[:-1], width), dtype=torch.float32 if dynamic else source.dtype)
 
 
-def _packed_convolution(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: OpCall) -> Any:
+def _packed_convolution(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the shape of a convolution with packed quantised filters, strides and padding."""
-    del func, kwargs, op_call
+    del func, kwargs
     source, packed = args[0], args[1]
     filters, sizes = packed.unpack()[0].shape, source.shape[2:]
     steps = zip(
@@ -396,32 +393,30 @@ def _packed_convolution(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     return source.new_empty((source.shape[0], filters[0], *shape))
 
 
-def _quantized_elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: OpCall) -> Any:
+def _quantized_elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the shape of an element-wise function of quantised tensors."""
-    del func, kwargs, op_call
+    del func, kwargs
     tensors = [arg for arg in args if isinstance(arg, Tensor)]
     shape = torch.broadcast_shapes(*(tensor.shape for tensor in tensors))  # type: ignore[no-untyped-call]
     return tensors[0].new_empty(shape)
 
 
-def _quantized_cat(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: OpCall) -> Any:
+def _quantized_cat(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the shape of concatenated quantised tensors."""
-    del op_call
     arguments = dict(zip(traits_of(func).arguments, args, strict=False)) | kwargs
     shape = list(arguments["qx"][0].shape)
     shape[arguments["dim"]] = sum(tensor.shape[arguments["dim"]] for tensor in arguments["qx"])
     return arguments["qx"][0].new_empty(shape)
 
 
-def _dequantize(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: OpCall) -> Any:
+def _dequantize(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the shape of a quantised tensor as floats."""
-    del func, kwargs, op_call
+    del func, kwargs
     return torch.empty(args[0].shape, dtype=torch.float32, device=META)
 
 
-def _stack(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: OpCall) -> Any:
+def _stack(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the shape of a stack of tensors; torch's own rule is slow where a loop stacks its history."""
-    del op_call
     arguments = dict(zip(traits_of(func).arguments, args, strict=False)) | kwargs
     tensors, axis = arguments["tensors"], arguments.get("dim", 0)
     layouts = {(t.shape, t.dtype, t.is_contiguous()) for t in tensors}
@@ -432,16 +427,14 @@ def _stack(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: Op
     return torch.empty((*shape[:axis], len(tensors), *shape[axis:]), dtype=dtype, device=META)
 
 
-def _elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: OpCall) -> Any:
+def _elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the shape of a unary element-wise function; torch's own rule imports its compiler."""
-    del op_call
     source = args[0]
     return source.new_empty(source.shape) if source.is_contiguous() and not kwargs else func(*args, **kwargs)
 
 
-def _product(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: OpCall) -> Any:
+def _product(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the shape of a matrix product; torch's own rule imports its compiler, which is slow."""
-    del op_call
     *_, first, second = (arg for arg in args if isinstance(arg, Tensor))
     fits = first.dim() == second.dim() == (3 if "bmm" in traits_of(func).name else 2)
     alike = len({arg.dtype for arg in args if isinstance(arg, Tensor)}) == 1
@@ -459,8 +452,7 @@ def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...], *, operands: in
     return operands == 2 or (len(shape) <= len(target) and all(dim in {1, size} for dim, size in pairs))  # noqa: PLR2004
 
 
-ShapeRule = Callable[[Any, tuple[Any, ...], dict[str, Any], "OpCall"], Any]
-SHAPE_RULES: dict[str, ShapeRule] = {
+SHAPE_RULES: dict[str, Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]] = {
     "aten._transformer_encoder_layer_fwd": _like_first_input,
     "aten.relu": _elementwise,
     "aten.mm": _product,
@@ -486,7 +478,7 @@ def infer_shapes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_ca
     """Infer the outputs: by torch, by a rule of ours, or from the values."""
     rule = SHAPE_RULES.get(traits_of(func).name)
     if rule is not None:
-        return rule(func, args, kwargs, op_call)
+        return rule(func, args, kwargs)
     try:
         return func(*args, **kwargs)
     except (NotImplementedError, RuntimeError) as error:

@@ -11,10 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import func, or_, select, update
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection, Table
+    from sqlalchemy import ColumnElement, Connection, Row, Select, Table
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -36,6 +36,25 @@ def seconds_left(until: float, boot: str, now_: tuple[float, str]) -> float:
 def is_over(table: Table, seconds: float, boot: str) -> ColumnElement[Any]:
     """Return the condition that the time in ``until`` is over."""
     return or_(table.c.until <= seconds, table.c.boot != boot)
+
+
+def lease_first(
+    connection: Connection,
+    table: Table,
+    ids: Select[Any],
+    *,
+    until: float,
+    boot: str,
+    **values: Any,
+) -> Row[Any] | None:
+    """Lease the first of some rows, and set the values in it; return it, or None if there is none.
+
+    PostgreSQL passes over a row that another transaction leases; SQLite writes one transaction at a time.
+    """
+    first = ids.limit(1).with_for_update(skip_locked=True).scalar_subquery()
+    counted = {"token": table.c.token + 1, "attempts": table.c.attempts + 1}
+    leased = update(table).where(table.c.id == first).values(until=until, boot=boot, **counted, **values)
+    return connection.execute(leased.returning(table)).first()
 
 
 @cache

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import select
 
 from modeldyno.adapters.stores.registry import versions
-from modeldyno.adapters.stores.rows import decode, encode, insert
+from modeldyno.adapters.stores.rows import decode, insert, record_row, replace
 from modeldyno.adapters.stores.schema import FIGURES, POLICIES
 from modeldyno.core.registry.policy import Policy
 from modeldyno.core.registry.records import VariantFigure
@@ -22,17 +22,7 @@ def put(connection: Connection, figure: VariantFigure) -> None:
     """Store a figure, unless its version has been removed, or the one of its key was taken later."""
     if not versions.exists(connection, figure.model, figure.number):
         return
-    row = {
-        "key": figure.key,
-        "model": figure.model,
-        "number": figure.number,
-        "recipe": figure.recipe,
-        "target": figure.target,
-        "state": figure.state,
-        "taken": figure.taken,
-        "result": figure.result,
-        "document": encode(figure),
-    }
+    row = record_row(FIGURES, figure)
     # Who marks a figure as stale may have read it before it was measured again.
     upsert = insert(connection, FIGURES).values(row)
     connection.execute(
@@ -73,9 +63,7 @@ def on_target(
 
 def put_policy(connection: Connection, policy: Policy) -> None:
     """Store a policy; it replaces the one of its name."""
-    row = {"name": policy.name, "document": encode(policy)}
-    upsert = insert(connection, POLICIES).values(row)
-    connection.execute(upsert.on_conflict_do_update(index_elements=["name"], set_=row))
+    replace(connection, POLICIES, record_row(POLICIES, policy), key=["name"])
 
 
 def policies(connection: Connection) -> Sequence[Policy]:

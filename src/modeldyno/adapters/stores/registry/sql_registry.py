@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from functools import wraps
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
 from modeldyno import codec
 from modeldyno.adapters.stores import results, series
+from modeldyno.adapters.stores.database import in_transaction
 from modeldyno.adapters.stores.registry import events as event_rows
 from modeldyno.adapters.stores.registry import figures as figure_rows
 from modeldyno.adapters.stores.registry import tasks as task_rows
@@ -24,7 +24,7 @@ from modeldyno.interfaces.registry import AskedFor
 from modeldyno.kinds import kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
     from sqlalchemy import Connection
@@ -41,23 +41,6 @@ if TYPE_CHECKING:
     from modeldyno.core.registry.webhooks import Delivery, Webhook
     from modeldyno.core.result.result import Result
     from modeldyno.interfaces.registry import Outcome
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def _method(
-    begin: Callable[[SqlRegistry], AbstractContextManager[Connection]],
-    function: Callable[Concatenate[Connection, P], T],
-) -> Callable[Concatenate[SqlRegistry, P], T]:
-    """Return a method that calls a function within a transaction."""
-
-    @wraps(function)
-    def method(self: SqlRegistry, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        with begin(self) as connection:
-            return function(connection, *args, **kwargs)
-
-    return method
 
 
 class SqlRegistry:
@@ -86,14 +69,14 @@ class SqlRegistry:
 
     # --- versions ----------------------------------------------------------------------------------
 
-    add_version = _method(_changing, version_rows.add)
-    version = _method(_reading, version_rows.resolve)
-    models = _method(_reading, version_rows.find_models)
-    versions = _method(_reading, version_rows.find_versions)
-    find_versions = _method(_reading, version_rows.find_versions_by)
-    with_digest = _method(_reading, version_rows.with_digest)
-    change_version = _method(_changing, version_rows.rewrite)
-    remove_version = _method(_changing, version_rows.remove)
+    add_version = in_transaction(_changing, version_rows.add)
+    version = in_transaction(_reading, version_rows.resolve)
+    models = in_transaction(_reading, version_rows.find_models)
+    versions = in_transaction(_reading, version_rows.find_versions)
+    find_versions = in_transaction(_reading, version_rows.find_versions_by)
+    with_digest = in_transaction(_reading, version_rows.with_digest)
+    change_version = in_transaction(_changing, version_rows.rewrite)
+    remove_version = in_transaction(_changing, version_rows.remove)
 
     def put_variant(self, variant: Variant, actor: str, *, task: Task | None = None) -> bool:
         with self._changing() as connection:
@@ -102,24 +85,24 @@ class SqlRegistry:
             version_rows.put_variant(connection, variant, actor)
         return True
 
-    variants = _method(_reading, version_rows.variants)
+    variants = in_transaction(_reading, version_rows.variants)
 
     # --- aliases -----------------------------------------------------------------------------------
 
-    move_alias = _method(_changing, version_rows.move_alias)
+    move_alias = in_transaction(_changing, version_rows.move_alias)
 
     def roll_back(self, model: str, alias: str, actor: str) -> AliasMove:
         with self._changing() as connection:
             before = version_rows.named_before(connection, model, alias)
             return version_rows.move_alias(connection, model, alias, before, actor)
 
-    aliases = _method(_reading, version_rows.aliases)
-    alias_moves = _method(_reading, version_rows.alias_moves)
+    aliases = in_transaction(_reading, version_rows.aliases)
+    alias_moves = in_transaction(_reading, version_rows.alias_moves)
 
     # --- what was measured -------------------------------------------------------------------------
 
-    results_of = _method(_reading, results.ids_of)
-    studies_of = _method(_reading, version_rows.study_ids)
+    results_of = in_transaction(_reading, results.ids_of)
+    studies_of = in_transaction(_reading, version_rows.study_ids)
 
     def result(self, identifier: str) -> Result | None:
         query = select(RESULTS.c.document, RESULTS.c.checksum).where(RESULTS.c.id == identifier)
@@ -130,11 +113,11 @@ class SqlRegistry:
         origin = f"Result {identifier} in the store {self._database.place}"
         return codec.decode(verified_document(row[0], row[1], origin, results.ADVICE), origin=origin)
 
-    numbers = _method(_reading, results.kept_numbers_of)
+    numbers = in_transaction(_reading, results.kept_numbers_of)
 
     # --- tasks -------------------------------------------------------------------------------------
 
-    enqueue = _method(_changing, task_rows.enqueue)
+    enqueue = in_transaction(_changing, task_rows.enqueue)
 
     def claim(self, worker: Worker, *, leave: Sequence[int] = ()) -> Task | None:
         with self._writing() as connection:
@@ -164,14 +147,14 @@ class SqlRegistry:
             if outcome.comparison is not None:
                 for each in outcome.comparison.results:
                     results.put(connection, each, kind_of(each).brief(each))
-                series.put(connection, outcome.comparison, outcome.headline)
+                series.put(connection, outcome.comparison, headline=outcome.headline)
             if outcome.figure is not None:
                 figure_rows.put(connection, outcome.figure)
             if outcome.variant is not None:
                 version_rows.put_variant(connection, outcome.variant, actor)
             if outcome.conversion is not None:
                 headline = kind_of(outcome.conversion).brief(outcome.conversion)
-                series.put(connection, outcome.conversion, headline)
+                series.put(connection, outcome.conversion, headline=headline)
             task_rows.enqueue(connection, outcome.next)
             ended = replace(task, state=outcome.state, why=outcome.why, result=identifier)
             _record_task(connection, actor, ended)
@@ -198,8 +181,8 @@ class SqlRegistry:
                 _record_task(connection, actor, task)
             return len(changed)
 
-    tasks = _method(_reading, task_rows.find)
-    count_tasks = _method(_reading, task_rows.count)
+    tasks = in_transaction(_reading, task_rows.find)
+    count_tasks = in_transaction(_reading, task_rows.count)
 
     def asked_for(self, target: str) -> AskedFor:
         with self._reading() as connection:
@@ -209,21 +192,21 @@ class SqlRegistry:
 
     # --- workers and targets -----------------------------------------------------------------------
 
-    announce = _method(_writing, task_rows.announce)
-    leave = _method(_writing, task_rows.leave)
+    announce = in_transaction(_writing, task_rows.announce)
+    leave = in_transaction(_writing, task_rows.leave)
 
     def workers(self) -> Sequence[Worker]:
         with self._reading() as connection:
             return task_rows.workers(connection, self._lease)
 
-    put_target = _method(_writing, task_rows.put_target)
-    targets = _method(_reading, task_rows.targets)
+    put_target = in_transaction(_writing, task_rows.put_target)
+    targets = in_transaction(_reading, task_rows.targets)
 
     # --- figures and policies ----------------------------------------------------------------------
 
-    figures = _method(_reading, figure_rows.of_model)
-    figures_of = _method(_reading, figure_rows.of_models)
-    figures_on = _method(_reading, figure_rows.on_target)
+    figures = in_transaction(_reading, figure_rows.of_model)
+    figures_of = in_transaction(_reading, figure_rows.of_models)
+    figures_on = in_transaction(_reading, figure_rows.on_target)
 
     def put_figures(self, changed: Sequence[VariantFigure]) -> None:
         with self._changing() as connection:
@@ -235,7 +218,7 @@ class SqlRegistry:
             figure_rows.put_policy(connection, policy)
             event_rows.record(connection, actor, "policy.stored", policy.name)
 
-    policies = _method(_reading, figure_rows.policies)
+    policies = in_transaction(_reading, figure_rows.policies)
 
     # --- webhooks ----------------------------------------------------------------------------------
 
@@ -251,18 +234,18 @@ class SqlRegistry:
             webhook_rows.remove(connection, identifier)
             event_rows.record(connection, actor, "webhook.removed", f"webhook:{identifier}")
 
-    webhooks = _method(_reading, webhook_rows.find)
-    deliveries = _method(_reading, webhook_rows.count)
+    webhooks = in_transaction(_reading, webhook_rows.find)
+    deliveries = in_transaction(_reading, webhook_rows.count)
 
     def claim_delivery(self, hooks: Collection[str] = ()) -> Delivery | None:
         with self._writing() as connection:
             return webhook_rows.claim(connection, self._lease, hooks)
 
-    finish_delivery = _method(_writing, webhook_rows.finish)
+    finish_delivery = in_transaction(_writing, webhook_rows.finish)
 
     # --- events ------------------------------------------------------------------------------------
 
-    events = _method(_reading, event_rows.read)
+    events = in_transaction(_reading, event_rows.read)
 
     def first_broken_event(self) -> int | None:
         with self._reading() as connection:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import and_, delete, func, or_, select, text, update
 
+from modeldyno.adapters.stores import rows
 from modeldyno.adapters.stores.registry import clock, events, versions
 from modeldyno.adapters.stores.rows import decode, encode, insert, storable_text
 from modeldyno.adapters.stores.schema import FIGURES, TARGETS, TASKS, WORKERS
@@ -95,28 +97,13 @@ def claim(connection: Connection, worker: Worker, lease: float, leave: Sequence[
     due = and_(TASKS.c.state == TaskState.DEFERRED, clock.is_over(TASKS, seconds, boot))
     lost = and_(_lease_is_over(now, lease), TASKS.c.attempts < MOST_ATTEMPTS)
     claimable = or_(TASKS.c.state == TaskState.QUEUED, due, lost)
-    first = (
+    ids = (
         select(TASKS.c.id)
         .where(claimable, TASKS.c.target.in_(["", worker.target]), TASKS.c.id.not_in(leave))
         .order_by(TASKS.c.priority, TASKS.c.id)
-        .limit(1)
     )
-    if connection.dialect.name == "postgresql":
-        first = first.with_for_update(skip_locked=True)
-    leased = connection.execute(
-        update(TASKS)
-        .where(TASKS.c.id == first.scalar_subquery())
-        .values(
-            state=TaskState.LEASED,
-            token=TASKS.c.token + 1,
-            attempts=TASKS.c.attempts + 1,
-            worker=worker.id,
-            until=seconds + lease,
-            boot=boot,
-            why="",
-        )
-        .returning(TASKS)
-    ).first()
+    values = {"state": TaskState.LEASED, "worker": worker.id, "why": ""}
+    leased = clock.lease_first(connection, TASKS, ids, until=seconds + lease, boot=boot, **values)
     return None if leased is None else _task(leased, now)
 
 
@@ -201,18 +188,18 @@ def find(
     is the `place` of the last task of the page before.
     """
     now = clock.now(connection)
-    rows: list[Row[Any]] = []
+    listed: list[Row[Any]] = []
     for rank, group in enumerate(PLACES):
         chosen = [state for state in group if not states or state in states]
-        if len(rows) < limit and chosen and (after is None or rank >= after[0]):
+        if len(listed) < limit and chosen and (after is None or rank >= after[0]):
             query = select(TASKS)
             if model is not None:
                 query = query.where(TASKS.c.model == model)
             if number is not None:
                 query = query.where(TASKS.c.number == number)
             following = after if after is not None and after[0] == rank else None
-            rows += _of_group(connection, query, chosen, following, limit - len(rows))
-    return [_task(row, now) for row in rows]
+            listed += _of_group(connection, query, chosen, following, limit - len(listed))
+    return [_task(row, now) for row in listed]
 
 
 def count(connection: Connection, states: Sequence[TaskState], most: int) -> int:
@@ -238,8 +225,8 @@ def _of_group(
         same = and_(priority == after[1], identifier > after[2])
         query = query.where(or_(priority > after[1], same))
     ordered = query.order_by(priority, identifier).limit(limit)
-    rows = [row for state in states for row in connection.execute(ordered.where(TASKS.c.state == state))]
-    return sorted(rows, key=lambda row: (row.priority, row.id))[:limit]
+    open_rows = [row for state in states for row in connection.execute(ordered.where(TASKS.c.state == state))]
+    return sorted(open_rows, key=lambda row: (row.priority, row.id))[:limit]
 
 
 def _held(task: Task) -> ColumnElement[bool]:
@@ -252,32 +239,10 @@ def holds(connection: Connection, task: Task) -> bool:
 
 
 def _task(row: Row[Any], now: tuple[float, str]) -> Task:
-    stored = decode(row.document, Task)
-    columns: dict[str, Any] = {
-        name: getattr(row, name)
-        for name in (
-            "id",
-            "key",
-            "model",
-            "number",
-            "recipe",
-            "target",
-            "priority",
-            "attempts",
-            "deferrals",
-            "token",
-            "worker",
-        )
-    }
-    return Task(
-        kind=stored.kind,
-        measure=stored.measure,
-        state=TaskState(row.state),
-        why=row.why,
-        result=row.result,
-        left=clock.seconds_left(row.until, row.boot, now),
-        **columns,
-    )
+    columns = {name: getattr(row, name) for name in Task.__dataclass_fields__ if name in TASKS.c}
+    words = {"kind": TaskKind(row.kind), "state": TaskState(row.state)}
+    left = clock.seconds_left(row.until, row.boot, now)
+    return replace(decode(row.document, Task), **columns | words, left=left)
 
 
 def versions_asked_for(connection: Connection) -> frozenset[tuple[str, int]]:
@@ -303,15 +268,7 @@ def announce(connection: Connection, worker: Worker, target: HardwareTarget) -> 
     put_target(connection, target)
     forgotten = or_(WORKERS.c.boot != boot, WORKERS.c.seen < seconds - _FORGOTTEN)
     connection.execute(delete(WORKERS).where(forgotten))
-    row = {
-        "id": worker.id,
-        "target": worker.target,
-        "seen": seconds,
-        "boot": boot,
-        "document": encode(worker),
-    }
-    put = insert(connection, WORKERS).values(row)
-    connection.execute(put.on_conflict_do_update(index_elements=["id"], set_=row))
+    rows.replace(connection, WORKERS, rows.record_row(WORKERS, worker, seen=seconds, boot=boot))
 
 
 def leave(connection: Connection, worker: str) -> None:
@@ -326,23 +283,10 @@ def workers(connection: Connection, lease: float) -> Sequence[Worker]:
     """Return the workers that were heard of within a lease."""
     seconds, boot = clock.now(connection)
     query = select(WORKERS).where(WORKERS.c.boot == boot, WORKERS.c.seen > seconds - lease)
-    rows = connection.execute(query.order_by(WORKERS.c.id)).all()
-    return [_worker(row, seconds) for row in rows]
-
-
-def _worker(row: Row[Any], seconds: float) -> Worker:
-    stored = decode(row.document, Worker)
-    return Worker(
-        id=stored.id,
-        target=stored.target,
-        host=stored.host,
-        pid=stored.pid,
-        software=stored.software,
-        state=stored.state,
-        silent=max(0.0, seconds - row.seen),
-        alive=stored.alive,
-        worked=stored.worked,
-    )
+    return [
+        replace(decode(row.document, Worker), silent=max(0.0, seconds - row.seen))
+        for row in connection.execute(query.order_by(WORKERS.c.id))
+    ]
 
 
 def targets(connection: Connection) -> Sequence[HardwareTarget]:
@@ -353,7 +297,5 @@ def targets(connection: Connection) -> Sequence[HardwareTarget]:
 
 def put_target(connection: Connection, target: HardwareTarget) -> None:
     """Store a target, unless it is there."""
-    upsert = insert(connection, TARGETS).values(
-        id=target.id, name=storable_text(target.name), device=target.device, document=encode(target)
-    )
+    upsert = insert(connection, TARGETS).values(rows.record_row(TARGETS, target))
     connection.execute(upsert.on_conflict_do_nothing(index_elements=["id"]))

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import and_, delete, func, or_, select, update
 
+from modeldyno.adapters.stores import rows
 from modeldyno.adapters.stores.registry import events
-from modeldyno.adapters.stores.rows import decode, encode, insert, storable_text
+from modeldyno.adapters.stores.rows import decode, insert, storable_text
 from modeldyno.adapters.stores.schema import (
     ALIAS_MOVES,
     ALIASES,
@@ -87,7 +88,7 @@ def add(connection: Connection, draft: Version, *, number: int | None = None) ->
             f"the next free one, {newest + 1}."
         )
     version = replace(draft, number=chosen)
-    connection.execute(insert(connection, VERSIONS).values(_row(version)))
+    connection.execute(insert(connection, VERSIONS).values(rows.record_row(VERSIONS, version)))
     connection.execute(
         update(MODELS)
         .where(MODELS.c.name == draft.model)
@@ -181,8 +182,8 @@ def find_models(
         query = query.where(
             or_(later, and_(MODELS.c.touched == touched, MODELS.c.name > name)) if name else later
         )
-    rows = connection.execute(query).all()
-    aliases = _aliases_of(connection, [row.name for row in rows])
+    listed = connection.execute(query).all()
+    aliases = _aliases_of(connection, [row.name for row in listed])
     return [
         ModelEntry(
             name=row.name,
@@ -191,7 +192,7 @@ def find_models(
             newest=decode(row.document, Version),
             aliases=aliases.get(row.name, {}),
         )
-        for row in rows
+        for row in listed
     ]
 
 
@@ -259,7 +260,7 @@ def rewrite(connection: Connection, /, version: Version, actor: str, **changes: 
     changed = replace(resolve(connection, VersionName(model=version.model, number=version.number)), **changes)
     _check(changed, None)
     condition = (VERSIONS.c.model == version.model) & (VERSIONS.c.number == version.number)
-    connection.execute(update(VERSIONS).where(condition).values(_row(changed)))
+    connection.execute(update(VERSIONS).where(condition).values(rows.record_row(VERSIONS, changed)))
     _describe_latest(connection, version.model)
     events.record(connection, actor, "version.changed", version.name, **changes)
     return changed
@@ -300,27 +301,10 @@ def put_variant(connection: Connection, variant: Variant, actor: str) -> None:
         RequestError: its version has been removed.
     """
     resolve(connection, VersionName(model=variant.model, number=variant.number))
-    row = {
-        "id": f"{variant.model}/{variant.number}/{variant.recipe}",
-        "model": variant.model,
-        "number": variant.number,
-        "recipe": variant.recipe,
-        "state": variant.state,
-        "digest": variant.digest,
-        "document": encode(variant),
-    }
-    upsert = insert(connection, VARIANTS).values(row)
-    changed = {name: value for name, value in row.items() if name != "id"}
-    connection.execute(
-        upsert.on_conflict_do_update(index_elements=["model", "number", "recipe"], set_=changed)
-    )
-    events.record(
-        connection,
-        actor,
-        f"variant.{variant.state}",
-        f"{variant.model}/{variant.number}/{variant.recipe}",
-        why=variant.why,
-    )
+    identifier = f"{variant.model}/{variant.number}/{variant.recipe}"
+    row = rows.record_row(VARIANTS, variant, id=identifier)
+    rows.replace(connection, VARIANTS, row, key=["model", "number", "recipe"])
+    events.record(connection, actor, f"variant.{variant.state}", identifier, why=variant.why)
 
 
 def end_conversion(connection: Connection, task: Task, why: str, actor: str) -> None:
@@ -371,10 +355,8 @@ def move_alias(connection: Connection, model: str, alias: str, number: int | Non
     if number is None:
         connection.execute(delete(ALIASES).where(here))
     else:
-        upsert = insert(connection, ALIASES).values(model=model, alias=alias, number=number)
-        connection.execute(
-            upsert.on_conflict_do_update(index_elements=["model", "alias"], set_={"number": number})
-        )
+        named = {"model": model, "alias": alias, "number": number}
+        rows.replace(connection, ALIASES, named, key=["model", "alias"])
     row = {"model": model, "alias": alias, "before": before, "after": number, "at": move.at, "actor": actor}
     connection.execute(insert(connection, ALIAS_MOVES).values(row))
     events.record(connection, actor, "alias.moved", model, alias=alias, before=before, after=number)
@@ -430,17 +412,3 @@ def _check(version: Version, number: int | None) -> None:
     for name, value in version.metrics.items():
         if not math.isfinite(value):
             raise RequestError(f"The metric '{name}' is {value}; give a finite number.")
-
-
-def _row(version: Version) -> dict[str, Any]:
-    return {
-        "model": version.model,
-        "number": version.number,
-        "digest": version.digest,
-        "created": version.created,
-        "framework": storable_text(version.framework),
-        "task": storable_text(version.task),
-        "dataset": storable_text(version.dataset),
-        "parent": version.parent,
-        "document": encode(version),
-    }

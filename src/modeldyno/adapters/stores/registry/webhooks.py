@@ -66,23 +66,13 @@ def claim(connection: Connection, lease: float, hooks: Collection[str] = ()) -> 
     seconds, boot = clock.now(connection)
     due = clock.is_over(DELIVERIES, seconds, boot)
     ours = or_(WEBHOOKS.c.url.not_like(f"{HOOK}%"), WEBHOOKS.c.url.in_([f"{HOOK}{name}" for name in hooks]))
-    first = (
+    ids = (
         select(DELIVERIES.c.id)
         .where(DELIVERIES.c.state == WAITING, due)
         .where(DELIVERIES.c.webhook.in_(select(WEBHOOKS.c.id).where(ours)))
         .order_by(DELIVERIES.c.until, DELIVERIES.c.id)
-        .limit(1)
     )
-    if connection.dialect.name == "postgresql":
-        first = first.with_for_update(skip_locked=True)
-    leased = connection.execute(
-        update(DELIVERIES)
-        .where(DELIVERIES.c.id == first.scalar_subquery())
-        .values(
-            token=DELIVERIES.c.token + 1, attempts=DELIVERIES.c.attempts + 1, until=seconds + lease, boot=boot
-        )
-        .returning(DELIVERIES)
-    ).first()
+    leased = clock.lease_first(connection, DELIVERIES, ids, until=seconds + lease, boot=boot)
     if leased is None:
         return None
     webhook = connection.execute(select(WEBHOOKS).where(WEBHOOKS.c.id == leased.webhook)).one()
