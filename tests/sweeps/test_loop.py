@@ -16,11 +16,11 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import FailureKind, Progressed
 from modeldyno.core.study import verification
-from modeldyno.core.study.curves import next_curve_trial
 from modeldyno.core.study.goal import Goal, Objective
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.study import Budget, TrialPurpose, TrialRequest, TrialState
 from modeldyno.core.study.trial_effort import LONGEST
+from modeldyno.core.study.verification import next_curve_trial
 from modeldyno.errors import OutOfTime, RequestError, RunFailed, StaleStudy, UnknownName, Unloadable
 from modeldyno.sweeps.loop import check_study, next_trial, run_trials, save_steps
 from modeldyno.testing.sample_studies import SimulatedTrials, a_served_study, a_study

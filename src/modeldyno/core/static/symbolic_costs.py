@@ -15,8 +15,15 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.spec.input_spec import BATCH
 from modeldyno.core.static.flops import CountedOp
-from modeldyno.core.static.liveness import WORKING, sum_live_spans
-from modeldyno.core.static.totals import ReadPart, Totals, least_read_bytes, reads_by_storage, sum_totals
+from modeldyno.core.static.totals import (
+    WORKING,
+    ReadPart,
+    Totals,
+    least_read_bytes,
+    reads_by_storage,
+    sum_live_spans,
+    sum_totals,
+)
 from modeldyno.core.stats.polynomial import Basis, Grid, Polynomial
 from modeldyno.errors import RequestError
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from enum import StrEnum
 from itertools import accumulate, pairwise
 
 from modeldyno.core.metrics.doubt import Doubt
@@ -18,7 +19,28 @@ from modeldyno.core.metrics.measurement import Measurement, observed_number, pac
 from modeldyno.core.result.static_data import MemoryItem
 from modeldyno.core.result.trace_data import MemoryTimeline, TraceReport
 from modeldyno.core.stats.units import BYTES, format_quantity
-from modeldyno.core.trace.memory_category import GIVEN, Category
+
+
+class Category(StrEnum):
+    """What memory is used for."""
+
+    WEIGHTS = "weights"
+    """Parameters and buffers."""
+    INPUTS = "inputs"
+    ACTIVATIONS = "activations"
+    """Outputs of operators, in training also those saved for the backward pass."""
+    WORKSPACE = "workspace"
+    """Freed within the operator, or the optimiser step, that allocated it."""
+    GRADIENTS = "gradients"
+    """Of parameters; those of activations are activations."""
+    OPTIMIZER = "optimizer"
+    """The optimiser's state."""
+
+
+GIVEN = frozenset({Category.WEIGHTS, Category.INPUTS})
+"""What a call is given; not part of its own peak, even where the call itself copies it to the device."""
+ROOM = "room="
+"""Prefix of the scope of a largest batch that was predicted for a number of bytes."""
 
 
 @dataclass(frozen=True, slots=True)

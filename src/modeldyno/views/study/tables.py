@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from modeldyno.core.metrics.constraints import Answer, Constraint
-    from modeldyno.core.study.model_ranking import ModelRow
-    from modeldyno.core.study.ranking import RankedConfiguration, Ranking
+    from modeldyno.core.study.ranking import ModelRow, RankedConfiguration, Ranking
     from modeldyno.core.study.study import Study, Trial
 
 _FIRST, _PLACE = ("trial", "configuration", "stage", "state"), ("rank", "best_in", "gain")
