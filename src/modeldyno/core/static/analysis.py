@@ -20,10 +20,15 @@ from modeldyno.core.result.static_data import (
 )
 from modeldyno.core.spec.input_spec import BATCH, SEQUENCE
 from modeldyno.core.static import roofline
-from modeldyno.core.static.flops import CountedOp, count_op
 from modeldyno.core.static.graph import Graph, Phase, Role, Tensor
 from modeldyno.core.static.other_sizes import LARGEST, SizeExtrapolator, TraceCache
-from modeldyno.core.static.totals import Totals, cost_by_module, find_static_peak, parent_scope, sum_totals
+from modeldyno.core.static.totals import (
+    AnalysedGraph,
+    Totals,
+    cost_by_module,
+    find_static_peak,
+    parent_scope,
+)
 from modeldyno.core.stats.units import BYTES, format_quantity
 from modeldyno.errors import RequestError
 
@@ -32,30 +37,13 @@ if TYPE_CHECKING:
 
     from modeldyno.core.spec.devices import DevicePeaks
     from modeldyno.core.spec.static_options import Inspection
-    from modeldyno.core.static.flops import Formula
+    from modeldyno.core.static.flops import CountedOp, Formula
     from modeldyno.core.static.graph import Op
     from modeldyno.core.static.other_sizes import Trace
 
 
 _SHOWN = ("macs", "flops", "bytes_read", "bytes_written", "activation_peak", "memory_peak")
 """Metrics of a point of the size grid."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnalysedGraph:
-    """A graph and the cost of each of its operators."""
-
-    graph: Graph
-    counts: tuple[CountedOp, ...]
-
-    @classmethod
-    def of(cls, graph: Graph, formulas: Mapping[str, Formula]) -> AnalysedGraph:
-        """Count the cost of every operator."""
-        return cls(graph=graph, counts=tuple(count_op(op, formulas) for op in graph.ops))
-
-    def totals(self) -> Totals:
-        """Return the totals of the graph."""
-        return sum_totals(self.graph, self.counts)
 
 
 def analyse_model(
@@ -81,7 +69,7 @@ def analyse_model(
         yield from _roofline_estimates(analysed, totals, device, dtype)
     if inspection.modules:
         yield from _module_measurements(analysed)
-    traces = TraceCache(trace, formulas, analysed.graph.sizes, (analysed.graph, analysed.counts))
+    traces = TraceCache(trace, formulas, analysed.graph.sizes, analysed)
     vary = {name: sizes for name, sizes in inspection.vary.items() if len(sizes) > 1}
     extrapolator = SizeExtrapolator(traces, vary) if vary else None
     if inspection.memory is not None and BATCH not in traces.base:

@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from modeldyno.core.result.static_data import MemoryItem
-from modeldyno.core.static.graph import Role
+from modeldyno.core.result.static_data import MemoryItem, sum_memory_items
+from modeldyno.core.static.flops import CountedOp, count_op
+from modeldyno.core.static.graph import Graph, Role
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from modeldyno.core.static.flops import CountedOp
-    from modeldyno.core.static.graph import Graph, Storage
+    from modeldyno.core.static.flops import Formula
+    from modeldyno.core.static.graph import Storage
 
 
 EVERYTHING: frozenset[Role] = frozenset(Role)
@@ -60,21 +61,16 @@ def find_static_peak(graph: Graph, *, roles: frozenset[Role] = EVERYTHING) -> St
     """Find the operator at which most bytes of those roles are live, and what holds them."""
     live = live_bytes_by_operator(graph, roles=roles)
     op = live.index(max(live)) if live else -1
-    held = _by_module_and_role(item for item in graph.storages if item.role in roles and _is_live(item, op))
+    held = sum_memory_items(
+        MemoryItem(scope=item.scope, role=item.role, bytes=item.bytes)
+        for item in graph.storages
+        if item.role in roles and _is_live(item, op)
+    )
     return StaticPeak(bytes=sum(item.bytes for item in held), op=op, held=held)
 
 
 def _is_live(storage: Storage, op: int) -> bool:
     return storage.born <= op and (storage.died is None or op < storage.died)
-
-
-def _by_module_and_role(storages: Iterable[Storage]) -> tuple[MemoryItem, ...]:
-    sizes: dict[tuple[str, Role], int] = {}
-    for storage in storages:
-        key = storage.scope, storage.role
-        sizes[key] = sizes.get(key, 0) + storage.bytes
-    largest = sorted(sizes.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(MemoryItem(scope=scope, role=role.value, bytes=size) for (scope, role), size in largest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,3 +251,20 @@ def _cost_from_row(row: Sequence[int]) -> AdditiveCost:
 
 def _sum_bytes(storages: Iterable[Storage], holds: Callable[[Storage], bool]) -> int:
     return sum(item.bytes for item in storages if holds(item))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalysedGraph:
+    """A graph and the cost of each of its operators."""
+
+    graph: Graph
+    counts: tuple[CountedOp, ...]
+
+    @classmethod
+    def of(cls, graph: Graph, formulas: Mapping[str, Formula]) -> AnalysedGraph:
+        """Count the cost of every operator."""
+        return cls(graph=graph, counts=tuple(count_op(op, formulas) for op in graph.ops))
+
+    def totals(self) -> Totals:
+        """Return the totals of the graph."""
+        return sum_totals(self.graph, self.counts)
