@@ -20,7 +20,7 @@ from modeldyno.adapters.loaders import live_object as objects
 from modeldyno.core.spec.knob import KnobValue, configure
 from modeldyno.core.spec.static_options import OPTIMIZERS
 from modeldyno.core.trace import allocations
-from modeldyno.core.trace.allocations import Category
+from modeldyno.core.trace.memory_category import Category
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.session import CanTrain
 from modeldyno.testing.loaders import is_one_sentence

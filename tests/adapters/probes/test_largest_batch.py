@@ -21,7 +21,8 @@ from modeldyno.core.result.static_data import MemoryItem
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.static_options import Inspection, Mode
 from modeldyno.core.static.graph import Graph, Op, Role, Storage, Tensor
-from modeldyno.core.trace.allocations import AllocationEvent, AllocationRecord, Category
+from modeldyno.core.trace.allocations import AllocationEvent, AllocationRecord
+from modeldyno.core.trace.memory_category import Category
 from modeldyno.environment import machine
 from modeldyno.errors import RequestError, is_out_of_memory
 from modeldyno.interfaces.probe import Subject

@@ -17,7 +17,8 @@ from modeldyno.core.result.result import Progressed
 from modeldyno.core.result.static_data import MemoryItem
 from modeldyno.core.result.trace_data import TraceReport
 from modeldyno.core.spec.static_options import Inspection, Mode
-from modeldyno.core.trace.allocations import AllocationEvent, AllocationRecord, CategorizedMemory, Category
+from modeldyno.core.trace.allocations import AllocationEvent, AllocationRecord, CategorizedMemory
+from modeldyno.core.trace.memory_category import Category
 from modeldyno.interfaces.probe import Subject
 from modeldyno.interfaces.session import CanCall, CanTrain, HasMemory
 from modeldyno.testing.fakes import a_model

@@ -11,13 +11,8 @@ from modeldyno.core.result.static_data import MemoryItem
 from modeldyno.core.result.trace_data import MemoryTimeline, TraceReport
 from modeldyno.core.stats.statistics import unpack_samples
 from modeldyno.core.trace import allocations
-from modeldyno.core.trace.allocations import (
-    AllocationEvent,
-    AllocationRecord,
-    CategorizedMemory,
-    Category,
-    MemoryBlock,
-)
+from modeldyno.core.trace.allocations import AllocationEvent, AllocationRecord, CategorizedMemory, MemoryBlock
+from modeldyno.core.trace.memory_category import Category
 
 
 def recorded(*events: AllocationEvent, **more: Any) -> AllocationRecord:

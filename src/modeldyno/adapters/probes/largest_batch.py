@@ -22,7 +22,8 @@ from modeldyno.core.metrics.measurement import Measurement, observed_number
 from modeldyno.core.result.result import Progressed
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.stats.units import BYTES, format_quantity
-from modeldyno.core.trace.allocations import ROOM, Category, find_allocated_peak
+from modeldyno.core.trace.allocations import find_allocated_peak
+from modeldyno.core.trace.memory_category import ROOM, Category
 from modeldyno.environment import machine
 from modeldyno.errors import RequestError, is_out_of_memory
 from modeldyno.interfaces.probe import Pass

@@ -9,7 +9,8 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import observed_number
 from modeldyno.core.result.result import Progressed
 from modeldyno.core.spec.static_options import Mode
-from modeldyno.core.trace.allocations import Category, allocation_measurements, pair_memory_blocks
+from modeldyno.core.trace.allocations import allocation_measurements, pair_memory_blocks
+from modeldyno.core.trace.memory_category import Category
 from modeldyno.interfaces.probe import Pass
 from modeldyno.interfaces.session import CanCall, CanTrain, HasMemory
 

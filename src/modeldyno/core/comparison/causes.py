@@ -18,7 +18,7 @@ from modeldyno.core.comparison.module_alignment import AlignedModule, align, gro
 from modeldyno.core.metrics.measurement import Distribution, Interval
 from modeldyno.core.result.trace_data import EventKind
 from modeldyno.core.static.graph import Role
-from modeldyno.core.trace.allocations import GIVEN
+from modeldyno.core.trace.memory_category import GIVEN
 from modeldyno.core.trace.memory_diff import held_changes
 from modeldyno.core.trace.regions import region_operators
 

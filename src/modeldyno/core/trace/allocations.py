@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from enum import StrEnum
 from itertools import accumulate, pairwise
 
 from modeldyno.core.metrics.doubt import Doubt
@@ -18,28 +17,7 @@ from modeldyno.core.metrics.measurement import Measurement, observed_number, pac
 from modeldyno.core.result.static_data import MemoryItem, sum_memory_items
 from modeldyno.core.result.trace_data import MemoryTimeline, TraceReport
 from modeldyno.core.stats.units import BYTES, format_quantity
-
-
-class Category(StrEnum):
-    """What memory is used for."""
-
-    WEIGHTS = "weights"
-    """Parameters and buffers."""
-    INPUTS = "inputs"
-    ACTIVATIONS = "activations"
-    """Outputs of operators, in training also those saved for the backward pass."""
-    WORKSPACE = "workspace"
-    """Freed within the operator, or the optimiser step, that allocated it."""
-    GRADIENTS = "gradients"
-    """Of parameters; those of activations are activations."""
-    OPTIMIZER = "optimizer"
-    """The optimiser's state."""
-
-
-GIVEN = frozenset({Category.WEIGHTS, Category.INPUTS})
-"""What a call is given; not part of its own peak, even where the call itself copies it to the device."""
-ROOM = "room="
-"""Prefix of the scope of a largest batch that was predicted for a number of bytes."""
+from modeldyno.core.trace.memory_category import GIVEN, Category
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from modeldyno.core.report.blocks import Block, Notice, Table, clean, make_colum
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.stats.statistics import unpack_samples
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
-from modeldyno.core.trace.allocations import GIVEN, ROOM, Category
+from modeldyno.core.trace.memory_category import GIVEN, ROOM, Category
 from modeldyno.views.result.module_tree import name_range, pattern
 from modeldyno.views.text import count, estimate, explain_mark, keep_ending, marked_median, number, share
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from modeldyno.adapters.backends.torch.module_ranges import annotate_modules
 from modeldyno.core.result.static_data import MemoryItem
-from modeldyno.core.trace.allocations import AllocationEvent, AllocationRecord, CategorizedMemory, Category
+from modeldyno.core.trace.allocations import AllocationEvent, AllocationRecord, CategorizedMemory
+from modeldyno.core.trace.memory_category import Category
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:

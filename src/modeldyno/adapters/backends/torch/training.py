@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.backends.output_leaves import leaves
 from modeldyno.adapters.backends.torch import memory as torch_memory
-from modeldyno.core.trace.allocations import Category
+from modeldyno.core.trace.memory_category import Category
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
