@@ -35,8 +35,9 @@ from modeldyno.adapters.loaders import transformers_model
 from modeldyno.adapters.loaders.torch_tracing import graph as torch_tracing_graph
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.core.spec.static_options import Mode
-from modeldyno.core.static.analysis import AnalysedGraph, sum_by_operator
+from modeldyno.core.static.analysis import sum_by_operator
 from modeldyno.core.static.flops.registry import formulas
+from modeldyno.core.static.totals import AnalysedGraph
 from modeldyno.data import random_arrays
 from modeldyno.data.torch_signature import Forward
 from modeldyno.errors import RequestError

@@ -22,10 +22,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from modeldyno.adapters.loaders import hf_config
 from modeldyno.core.spec.input_spec import concrete_shape
 from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.core.static.analysis import AnalysedGraph
 from modeldyno.core.static.flops.registry import formulas
 from modeldyno.core.static.other_sizes import SizeExtrapolator, TraceCache
-from modeldyno.core.static.totals import cost_by_module
+from modeldyno.core.static.totals import AnalysedGraph, cost_by_module
 from modeldyno.interfaces.loader import Tracing
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 import modeldyno
-from modeldyno.core.metrics.measurement import observed_number
+from modeldyno.core.metrics.measurement import Measurement, observed_number
 from modeldyno.core.metrics.metric import METRICS
-from modeldyno.core.result.result import Found
 from modeldyno.errors import RequestError
 from modeldyno.runtime.events import event_of
 
@@ -178,7 +177,7 @@ def test_a_metric_that_cannot_be_is_refused(fields: dict[str, str], says: str) -
 
 def test_a_metric_that_nobody_declares_is_told_with_what_to_do() -> None:
     """Not a mistake of ours, and not one that comes up in the report alone."""
-    assert isinstance(event_of(observed_number("macs", 1)), Found)
+    assert isinstance(event_of(observed_number("macs", 1)), Measurement)
     with pytest.raises(
         RequestError, match="'vibes', which is no declared metric; declare it by an entry point"
     ):

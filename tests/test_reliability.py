@@ -20,7 +20,8 @@ from tests.support import tiny_onnx as models
 from modeldyno import codec, plugins
 from modeldyno.adapters.backends.python import Session
 from modeldyno.adapters.loaders import onnx, url
-from modeldyno.core.result.result import Doubted, Failed, FailureKind
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.result.result import Failure, FailureKind
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.dashboard.server import HOST
@@ -86,8 +87,8 @@ def test_of_100_broken_models_100_are_flagged(first: int) -> None:
         payload = Payload(feeds=({},), samples=1, used=())
         opened = first_call(Session(model), payload, a_model(), stage, Load())
         events = [*opened.events, *check_outputs(opened, "last call", stage)]
-        kinds = {event.failure.kind for event in events if isinstance(event, Failed)}
-        codes = {event.doubt.code for event in events if isinstance(event, Doubted)}
+        kinds = {event.kind for event in events if isinstance(event, Failure)}
+        codes = {event.code for event in events if isinstance(event, Doubt)}
 
         assert flagged[kind] in kinds | codes, (number, kind)
 

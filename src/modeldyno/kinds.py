@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec, plugins, views
 from modeldyno.codec import comparison as codec_comparison
-from modeldyno.codec import conversion as codec_conversion
 from modeldyno.codec import explanation as codec_explanation
 from modeldyno.codec import series as codec_series
 from modeldyno.codec import study as codec_study
@@ -42,7 +41,6 @@ from modeldyno.views.study import tables as study_tables
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from modeldyno.views.view_options import ViewOptions
 
 Stored = Result | Study | Conclusion
 """What a file or the store holds."""
@@ -74,17 +72,9 @@ class DocumentKind:
     """Its line in a list."""
 
 
-def _result_page(result: Result, options: ViewOptions = views.PLAIN) -> Iterable[Block]:
-    return views.page(result, options, plugins.knobs(result.job.backend))
-
-
 def _with_knobs(page: Callable[..., Iterable[Block]]) -> Callable[..., Iterable[Block]]:
     """Return a page of several Results that knows the knobs of their backends."""
     return lambda document, options=views.PLAIN: page(document, replace(options, knobs=plugins.knobs))
-
-
-def _encode_study(study: Study, **derived: Any) -> bytes:
-    return codec_study.encode(study, ranking=ranking(study), **derived)
 
 
 def _kind(name: str, document: type[Document], view: Any, **others: Any) -> DocumentKind:
@@ -96,11 +86,20 @@ def _kind(name: str, document: type[Document], view: Any, **others: Any) -> Docu
 
 
 KINDS = (
-    _kind("result", Result, views, encode=codec.encode, decode=codec.decode, page=_result_page),
+    _kind(
+        "result",
+        Result,
+        views,
+        encode=codec.encode,
+        decode=codec.decode,
+        page=lambda result, options=views.PLAIN: views.page(
+            result, options, plugins.knobs(result.job.backend)
+        ),
+    ),
     DocumentKind(
         name=codec_study.KIND,
         document=Study,
-        encode=_encode_study,
+        encode=lambda study, **derived: codec_study.encode(study, ranking=ranking(study), **derived),
         decode=codec_study.decode,
         headline=study_blocks.headline,
         blocks=study_blocks.blocks,
@@ -132,11 +131,11 @@ KINDS = (
         for name, series in (("ladder", LoadCurve), ("capacity", Capacity))
     ),
     _kind(
-        codec_conversion.CONVERSION,
+        "conversion",
         Conversion,
         conversion_blocks,
-        encode=codec_conversion.encode,
-        decode=codec_conversion.decode,
+        encode=partial(codec_series.encode, "conversion"),
+        decode=partial(codec_series.decode, Conversion),
     ),
     _kind(
         codec_explanation.KIND,

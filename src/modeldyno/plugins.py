@@ -11,7 +11,7 @@ import shlex
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
@@ -21,7 +21,7 @@ from modeldyno.core.spec.knob import Knob
 from modeldyno.errors import MissingExtra, ModelDynoError, RequestError, UnknownName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from importlib.metadata import EntryPoint, EntryPoints, SelectableGroups
     from pathlib import Path
 
@@ -148,19 +148,32 @@ def install_command(modules: Iterable[str]) -> str:
     return f"pip install {shlex.join(dict.fromkeys(packages))}"
 
 
-def loader(name: str) -> Loader:
-    """Return a loader by its scheme."""
-    return cast("Loader", resolve("loader", name))
-
-
-def objects() -> OffersObjects:
-    """Return the loader of live objects."""
-    return cast("OffersObjects", resolve("loader", "object"))
-
-
-def backend(name: str) -> Backend:
-    """Return a backend by its name."""
-    return cast("Backend", resolve("backend", name))
+loader: Callable[[str], Loader] = partial(resolve, "loader")
+"""Return a loader by its scheme."""
+objects: Callable[[], OffersObjects] = partial(resolve, "loader", "object")
+"""Return the loader of live objects."""
+backend: Callable[[str], Backend] = partial(resolve, "backend")
+"""Return a backend by its name."""
+client: Callable[[str], Client] = partial(resolve, "client")
+"""Return the client of a protocol by its name."""
+probe: Callable[[str], Probe] = partial(resolve, "probe")
+"""Return a probe by its name."""
+sampler: Callable[[str], Sampler] = partial(resolve, "sampler")
+"""Return a sampler by its name."""
+strategy: Callable[[str], Strategy] = partial(resolve, "strategy")
+"""Return a strategy by its name."""
+reporter: Callable[[str], Reporter] = partial(resolve, "reporter")
+"""Return a reporter by its name."""
+terminal: Callable[[], DrawsInTerminal] = partial(resolve, "reporter", "terminal")
+"""Return the reporter that draws in a terminal."""
+html: Callable[[], WritesHtml] = partial(resolve, "reporter", "html")
+"""Return the reporter that writes pages and fragments of HTML."""
+exporter: Callable[[str], Exporter] = partial(resolve, "exporter")
+"""Return an exporter by the name of its tool."""
+converter: Callable[[str], Converter] = partial(resolve, "converter")
+"""Return a converter by the name of its recipe."""
+importer: Callable[[str], Importer] = partial(resolve, "importer")
+"""Return an importer by the name of its tool."""
 
 
 def knobs(name: str) -> tuple[Knob, ...]:
@@ -175,41 +188,6 @@ def serves(name: str) -> bool:
     return bool(getattr(backend(name), "serves", False))
 
 
-def client(name: str) -> Client:
-    """Return the client of a protocol by its name."""
-    return cast("Client", resolve("client", name))
-
-
-def probe(name: str) -> Probe:
-    """Return a probe by its name."""
-    return cast("Probe", resolve("probe", name))
-
-
-def sampler(name: str) -> Sampler:
-    """Return a sampler by its name."""
-    return cast("Sampler", resolve("sampler", name))
-
-
-def strategy(name: str) -> Strategy:
-    """Return a strategy by its name."""
-    return cast("Strategy", resolve("strategy", name))
-
-
-def reporter(name: str) -> Reporter:
-    """Return a reporter by its name."""
-    return cast("Reporter", resolve("reporter", name))
-
-
-def terminal() -> DrawsInTerminal:
-    """Return the reporter that draws in a terminal."""
-    return cast("DrawsInTerminal", resolve("reporter", "terminal"))
-
-
-def html() -> WritesHtml:
-    """Return the reporter that writes pages and fragments of HTML."""
-    return cast("WritesHtml", resolve("reporter", "html"))
-
-
 def reporter_for(path: Path) -> Reporter:
     """Return the reporter that writes files with the suffix of `path`.
 
@@ -220,21 +198,6 @@ def reporter_for(path: Path) -> Reporter:
     if path.suffix not in formats:
         raise RequestError(f"No reporter writes '{path.name}'; use one of {', '.join(sorted(formats))}.")
     return reporter(formats[path.suffix])
-
-
-def exporter(name: str) -> Exporter:
-    """Return an exporter by the name of its tool."""
-    return cast("Exporter", resolve("exporter", name))
-
-
-def converter(name: str) -> Converter:
-    """Return a converter by the name of its recipe."""
-    return cast("Converter", resolve("converter", name))
-
-
-def importer(name: str) -> Importer:
-    """Return an importer by the name of its tool."""
-    return cast("Importer", resolve("importer", name))
 
 
 def formulas() -> dict[str, Formula]:

@@ -18,7 +18,7 @@ import pytest
 from modeldyno import plugins
 from modeldyno.cli.actions.sweep_study import exit_code
 from modeldyno.codec import study as codec_study
-from modeldyno.core.result.result import Artifact, FailureKind, Kept
+from modeldyno.core.result.result import Artifact, FailureKind
 from modeldyno.core.study.goal import Rank
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.study import base_name
@@ -57,7 +57,7 @@ class Configured(SimulatedTrials):
     def _events(self, job: Job, *, fresh: bool) -> list[Event]:
         text = f'name: "digits"\ninstances: {job.config.get("instances", 0)}\n'
         artifact = Artifact(name="config.pbtxt", path="", digest="sha256:00", text=text)
-        return [*super()._events(job, fresh=fresh), Kept(artifact=artifact)]
+        return [*super()._events(job, fresh=fresh), artifact]
 
 
 @pytest.fixture

@@ -22,27 +22,20 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import METRICS, Better, MetricRow
 from modeldyno.core.result.result import (
     SCHEMA,
-    Doubted,
     Ended,
     Environment,
     Event,
-    Failed,
     Failure,
     FailureKind,
-    Found,
-    Kept,
     Loaded,
-    Located,
     MeasuringBegan,
     MeasuringEnded,
-    Outlined,
     Progressed,
     Refused,
     Result,
     SecondPassed,
-    Watched,
 )
-from modeldyno.core.result.static_data import SizePoint
+from modeldyno.core.result.static_data import SizePoint, StaticReport
 from modeldyno.core.result.trace_data import LiveSecond
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.probe_options import Observation
@@ -255,13 +248,13 @@ def test_a_point_whose_value_is_no_number() -> None:
     """With a NaN total at some size, documents and events stay readable."""
     strange = replace(an_outline(), points=(SizePoint(sizes={"batch": 1}, values={"macs": nan}),))
     document = codec.encode(a_result(outline=strange))
-    event = codec.decode_event(codec.encode_event(Outlined(outline=strange)))
+    event = codec.decode_event(codec.encode_event(strange))
     read = codec.decode(document).outline
 
     assert read is not None
-    assert isinstance(event, Outlined)
+    assert isinstance(event, StaticReport)
     assert isnan(read.points[0].values["macs"])
-    assert isnan(event.outline.points[0].values["macs"])
+    assert isnan(event.points[0].values["macs"])
     assert jsonschema.Draft202012Validator(codec.schema()).is_valid(json.loads(document))
 
 
@@ -377,13 +370,13 @@ FULL = a_full_result()
 assert FULL.model is not None
 EVENTS: tuple[Event, ...] = (
     Loaded(model=FULL.model, inputs=FULL.inputs),
-    Located(environment=FULL.environment),
-    Outlined(outline=an_outline()),
-    *(Found(measurement=measurement) for measurement in FULL.measurements),
-    Watched(activity=an_activity()),
-    Kept(artifact=an_artifact("trace.json")),
-    Doubted(doubt=Doubt(code="noise", seen="steal 12 %\nand more", advice="Try again.")),
-    Failed(failure=FULL.failures[0]),
+    FULL.environment,
+    an_outline(),
+    *FULL.measurements,
+    an_activity(),
+    an_artifact("trace.json"),
+    Doubt(code="noise", seen="steal 12 %\nand more", advice="Try again."),
+    FULL.failures[0],
     Progressed(stage="latency: steady", runs=3, left=1.5, value=0.001, precision=0.1),
     SecondPassed(load="concurrency 8", second=LiveSecond(at=1.0, answered=9, failed=1, p50=0.01)),
     MeasuringBegan(),
@@ -417,7 +410,7 @@ def test_events_cut_short() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b'["Unknown", {}]', b'["Found", {}]', b'["Found", []]', b"[]", b"7", b"\xff"]
+    "line", [b'["Unknown", {}]', b'["Measurement", {}]', b'["Measurement", []]', b"[]", b"7", b"\xff"]
 )
 def test_events_of_no_kind(line: bytes) -> None:
     """What is no event is refused."""

@@ -19,7 +19,7 @@ from modeldyno.comparison.run import (
 from modeldyno.core.comparison.build import CompareOptions
 from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.comparison.schedule import RoundSchedule
-from modeldyno.core.result.result import Doubted, Failure, FailureKind, Progressed
+from modeldyno.core.result.result import Failure, FailureKind, Progressed
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.errors import InputRefused, OutOfTime, RequestError, RunFailed
 from modeldyno.runtime.events import INTERRUPTED
@@ -236,7 +236,7 @@ def test_other_events_are_passed_on() -> None:
 
     def doubting(job: Job, *, watch: object) -> object:
         assert callable(watch)
-        watch(Doubted(doubt=INTERRUPTED))
+        watch(INTERRUPTED)
         return SimulatedRuns()(job, watch=lambda _event: None)
 
     list(run_rounds(
@@ -244,7 +244,7 @@ def test_other_events_are_passed_on() -> None:
         RunSession(execute=doubting, watch=events.append),  # type: ignore[arg-type]
     ))  # fmt: skip
 
-    assert Doubted(doubt=INTERRUPTED) in events
+    assert INTERRUPTED in events
 
 
 @pytest.mark.parametrize(("after", "made"), [(1, 0), (3, 1)])

@@ -12,9 +12,8 @@ import grpc
 import numpy as np
 import pytest
 
-from modeldyno.core.load.compression import COMPRESSIONS, compress
 from modeldyno.core.load.request_log import RequestOutcome
-from modeldyno.core.load.request_target import Target, Tls, Transport
+from modeldyno.core.load.request_target import COMPRESSIONS, Target, Tls, Transport, compress
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.loadgen.single_request import send_once
 from modeldyno.testing.server import serve_in_subprocess

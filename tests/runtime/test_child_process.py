@@ -16,9 +16,9 @@ from zipfile import ZipFile
 import pytest
 from tests.support import faulty_models
 
-from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.result.result import Event, FailureKind, Found, Progressed, Result
+from modeldyno.core.result.result import Event, FailureKind, Progressed, Result
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.environment import machine
@@ -376,7 +376,7 @@ def _interrupted(times: int, name: str) -> Result:
 
     def watch(event: Event) -> None:
         nonlocal sent
-        measuring = isinstance(event, Found) and event.measurement.metric == "latency"
+        measuring = isinstance(event, Measurement) and event.metric == "latency"
         if measuring and sent < times:
             sent += 1
             signal.raise_signal(signal.SIGINT)

@@ -11,7 +11,7 @@ import pytest
 
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Measurement
-from modeldyno.core.result.result import Doubted, Event, Found, Progressed
+from modeldyno.core.result.result import Event, Progressed
 from modeldyno.environment.process_tree import list_process_tree, resident_size
 from modeldyno.runtime import forked_analysis
 from modeldyno.runtime.forked_analysis import Watching, analyse_isolated
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux is safe to fork")
 SIZE = 64 << 20
-WEIGHT = Found(measurement=Measurement(metric="parameters", value=3))
-DOUBT = Doubted(doubt=Doubt(code="not-analysed", seen="a reason", advice="nothing"))
+WEIGHT = Measurement(metric="parameters", value=3)
+DOUBT = Doubt(code="not-analysed", seen="a reason", advice="nothing")
 
 
 @pytest.fixture(autouse=True)
@@ -76,8 +76,8 @@ def test_a_copy_that_crashes_is_doubted() -> None:
 
     first, second = run_analysis(analysis)
     assert first == WEIGHT
-    assert isinstance(second, Doubted)
-    assert "crashed" in second.doubt.seen
+    assert isinstance(second, Doubt)
+    assert "crashed" in second.seen
 
 
 def test_a_copy_that_waits_for_a_thread_it_does_not_have_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support import faulty_models
 
+from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.result.result import Event, Found, Loaded, MeasuringBegan, MeasuringEnded, Progressed
+from modeldyno.core.result.result import Event, Loaded, MeasuringBegan, MeasuringEnded, Progressed
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import DeviceInUse
@@ -144,7 +145,7 @@ def test_a_refused_device_ends_the_run_before_anything_is_measured() -> None:
         pytest.raises(DeviceInUse, match=r"others use 1\.00 of 2 cores"),
     ):
         execute(job(BRIEF, "latency"), watch=events.append)
-    metrics = {event.measurement.metric for event in events if isinstance(event, Found)}
+    metrics = {event.metric for event in events if isinstance(event, Measurement)}
     assert "latency" not in metrics
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from modeldyno import plugins
 from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.result.result import Event, Located, Progressed
+from modeldyno.core.result.result import Environment, Event, Progressed
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.spec.model_ref import ModelRef
@@ -153,7 +153,7 @@ def test_what_the_watcher_raises_ends_the_child(model: Path, executor: Any) -> N
     """An exception of the watcher ends the child at once, and the next one is fresh."""
 
     def stop(event: Event) -> None:
-        if isinstance(event, Located):
+        if isinstance(event, Environment):
             raise StaleStudy("another machine")
 
     begun = time.monotonic()

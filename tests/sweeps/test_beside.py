@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from modeldyno.core.load.multi_model import with_model_scope
-from modeldyno.core.result.result import Found
+from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.core.study.ranking import ranking
 from modeldyno.documents.yaml_file import FileConfig, parse_yaml_text
 from modeldyno.environment import machine
@@ -53,11 +53,7 @@ class Shared(SimulatedTrials):
         own, beside = parts
         return [
             *own,
-            *(
-                Found(measurement=with_model_scope("b", e.measurement))
-                for e in beside
-                if isinstance(e, Found)
-            ),
+            *(with_model_scope("b", e) for e in beside if isinstance(e, Measurement)),
         ]
 
 

@@ -14,13 +14,13 @@ from modeldyno import plugins
 from modeldyno.adapters.stores import sql
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.result.result import Doubted, FailureKind, Progressed
+from modeldyno.core.result.result import FailureKind, Progressed
 from modeldyno.core.study import verification
-from modeldyno.core.study.curves import next_curve_trial
 from modeldyno.core.study.goal import Goal, Objective
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.study import Budget, TrialPurpose, TrialRequest, TrialState
 from modeldyno.core.study.trial_effort import LONGEST
+from modeldyno.core.study.verification import next_curve_trial
 from modeldyno.errors import OutOfTime, RequestError, RunFailed, StaleStudy, UnknownName, Unloadable
 from modeldyno.sweeps.loop import check_study, next_trial, run_trials, save_steps
 from modeldyno.testing.sample_studies import SimulatedTrials, a_served_study, a_study
@@ -253,7 +253,7 @@ def test_a_first_trial_cut_off_by_the_time_limit_says_so() -> None:
 
     class CutOff(SimulatedTrials):
         def _events(self, job: Job, *, fresh: bool) -> list[Event]:
-            cut = Doubted(doubt=Doubt(code="out-of-time", seen="no time was left for throughput", advice=""))
+            cut = Doubt(code="out-of-time", seen="no time was left for throughput", advice="")
             return [*super()._events(job, fresh=fresh), cut]
 
     bench = CutOff(rate=by_batch)
@@ -451,7 +451,7 @@ def test_other_versions_are_a_doubt_that_is_told_once() -> None:
     software = {"python": "3.11.7", "onnxruntime": "1.19.0", "torch": "2.9"}
     more = replace(study, budget=Budget(max_trials=4))
     final = swept(more, SimulatedTrials(rate=by_batch, software=software), watch=events.append)
-    doubts = [event.doubt for event in events if isinstance(event, Doubted)]
+    doubts = [event for event in events if isinstance(event, Doubt)]
 
     assert [doubt.code for doubt in doubts] == ["software-changed"]
     assert "onnxruntime was 1.18.0 and is 1.19.0" in doubts[0].seen

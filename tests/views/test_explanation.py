@@ -17,8 +17,7 @@ from tests.support.sample_explanations import (
 )
 
 from modeldyno import plugins
-from modeldyno.core.load.explanation import ECHO, Explanation, RunLevel
-from modeldyno.core.load.time_estimate import TimeEstimate
+from modeldyno.core.load.explanation import ECHO, Explanation, RunLevel, TimeEstimate
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.report.blocks import Notice, Table

@@ -12,7 +12,7 @@ from modeldyno.api.convert import convert as convert_model
 from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.profile import as_tuple
 from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.windows import Window
+from modeldyno.core.registry.policy import Window
 from modeldyno.environment.idle import IdleRule
 from modeldyno.errors import RequestError, StoreError
 from modeldyno.identity import actor

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.sweep import sweep
-from modeldyno.core.study import model_ranking
+from modeldyno.core.study import ranking
 from modeldyno.core.study.study import Budget
 from modeldyno.documents.yaml_file import FileConfig
 from modeldyno.errors import RequestError
@@ -18,7 +18,7 @@ from modeldyno.sweeps.model_analyzer import read_model_analyzer
 from modeldyno.sweeps.model_set import share_of_budget
 
 if TYPE_CHECKING:
-    from modeldyno.core.study.model_ranking import ModelRow
+    from modeldyno.core.study.ranking import ModelRow
     from modeldyno.core.study.study import Study
     from modeldyno.sweeps.model_analyzer_draft import TranslatedSweep
 
@@ -79,7 +79,7 @@ def rank_models(studies: Sequence[Study], top: int | None = 3) -> tuple[ModelRow
     Raises:
         RequestError: the studies have different objectives.
     """
-    return model_ranking.rank_models(studies, top)
+    return ranking.rank_models(studies, top)
 
 
 @reword_errors

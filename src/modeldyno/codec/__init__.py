@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
-from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.metric import METRICS, MetricRow
-from modeldyno.core.result.result import SCHEMA, Event, Found, Outlined, Result
+from modeldyno.core.result.result import SCHEMA, Event, Result
+from modeldyno.core.result.static_data import StaticReport
 from modeldyno.core.spec.job import Job
 from modeldyno.errors import DiskFull, RequestError, UnreadableDocument
 
@@ -387,10 +388,10 @@ def decode_event(line: bytes) -> Event:
     """
     try:
         kind, plain = msgspec.json.decode(line, type=tuple[str, dict[str, Any]])
-        if kind == Found.__name__:
-            plain["measurement"] = _restore_nan(plain["measurement"])
-        if kind == Outlined.__name__:
-            _restore_points(plain["outline"])
+        if kind == Measurement.__name__:
+            plain = _restore_nan(plain)
+        if kind == StaticReport.__name__:
+            _restore_points(plain)
         return msgspec.convert(plain, _EVENTS[kind])
     except _MALFORMED as error:
         raise UnreadableDocument(f"An event of the child process is damaged: {error}.") from error

@@ -1,4 +1,4 @@
-"""Encodes and decodes conversions, and the parts of them that a child process sends."""
+"""Encodes and decodes the parts of a conversion that a child process sends."""
 
 from __future__ import annotations
 
@@ -6,28 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from modeldyno import codec
-from modeldyno.core.agreement.conversion import SCHEMA, Conversion
-
-CONVERSION = "conversion"
-"""Value of the key ``kind`` in these documents."""
-
 Part = TypeVar("Part")
-
-
-def encode(conversion: Conversion) -> bytes:
-    """Encode a conversion as JSON."""
-    return codec.encode_sealed({"kind": CONVERSION, **msgspec.to_builtins(conversion)})
-
-
-def decode(data: bytes, *, origin: str = "the document") -> Conversion:
-    """Decode a conversion of any schema version.
-
-    Raises:
-        UnreadableDocument: it is truncated, corrupt, of another kind, or of a later schema.
-    """
-    with codec.explain_damage(origin, "not a ModelDyno document"):
-        return msgspec.convert(codec.upgrade(msgspec.json.decode(data), origin, {}, SCHEMA), Conversion)
 
 
 def encode_part(part: Any) -> bytes:

@@ -1,31 +1,29 @@
-"""Encodes and decodes load series: load curves and searches for the largest load."""
+"""Encodes and decodes load curves, searches for the largest load, and conversions."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from modeldyno import codec
-from modeldyno.core.load.load_curve import SCHEMA
+from modeldyno.core.agreement.conversion import Conversion
+from modeldyno.core.load.capacity import Capacity
+from modeldyno.core.load.load_curve import SCHEMA, LoadCurve
 
-if TYPE_CHECKING:
-    from modeldyno.core.load.capacity import Capacity
-    from modeldyno.core.load.load_curve import LoadCurve
+Series = TypeVar("Series", bound=LoadCurve | Capacity | Conversion)
 
 
-def encode(kind: str, series: LoadCurve | Capacity, **derived: Any) -> bytes:
-    """Encode a load series as JSON; an unbounded end of an interval is null.
+def encode(kind: str, series: LoadCurve | Capacity | Conversion, **derived: Any) -> bytes:
+    """Encode a series as JSON; an unbounded end of an interval is null.
 
     Derived data, such as the replicas that a demand takes, is for other programs, and ignored on reading.
     """
     return codec.encode_sealed({"kind": kind, **msgspec.to_builtins(series), **msgspec.to_builtins(derived)})
 
 
-def decode(
-    series_type: type[LoadCurve | Capacity], data: bytes, *, origin: str = "the document"
-) -> LoadCurve | Capacity:
-    """Decode a load series of any schema version.
+def decode(series_type: type[Series], data: bytes, *, origin: str = "the document") -> Series:
+    """Decode a series of any schema version.
 
     Raises:
         UnreadableDocument: it is truncated, corrupt, of another kind, or of a later schema.

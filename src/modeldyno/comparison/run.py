@@ -11,7 +11,7 @@ from modeldyno import plugins
 from modeldyno.core.comparison.build import compare_results, with_second_pass
 from modeldyno.core.comparison.change_test import LEVEL
 from modeldyno.core.comparison.comparison import ChangeVerdict, Comparison
-from modeldyno.core.comparison.shared_inputs import FIRST_CALL, OWN_INPUTS, name_refusing_side, share_inputs
+from modeldyno.core.comparison.schedule import FIRST_CALL, OWN_INPUTS, name_refusing_side, share_inputs
 from modeldyno.core.metrics import doubt
 from modeldyno.core.result.result import merge
 from modeldyno.core.spec.probe_options import EVALUATION

@@ -8,8 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.agreement.conversion import ConversionFailure, ConversionFailureKind
-from modeldyno.core.trace.packed_sequences import PADDED_INSTEAD, describe_packed_layer, packed_layer
-from modeldyno.core.trace.source_line import format_error_location
+from modeldyno.core.trace.source_line import (
+    PADDED_INSTEAD,
+    describe_packed_layer,
+    format_error_location,
+    packed_layer,
+)
 from modeldyno.errors import CannotRunHere, MissingExtra, RequestError, is_out_of_memory
 
 if TYPE_CHECKING:

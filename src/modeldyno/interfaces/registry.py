@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from modeldyno.core.agreement.conversion import Conversion
 from modeldyno.core.comparison.comparison import Comparison
-from modeldyno.core.registry.confirmation import Confirmation
 from modeldyno.core.registry.records import (
     Task,
     TaskState,
@@ -15,6 +14,7 @@ from modeldyno.core.registry.records import (
     VariantFigure,
     Version,
 )
+from modeldyno.core.registry.staleness import Confirmation
 from modeldyno.core.result.result import Result
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from modeldyno.core.load.compression import decompress
-from modeldyno.core.load.request_target import Reply
+from modeldyno.core.load.request_target import Reply, decompress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.registry.canary import CanaryReading, machine_change
 from modeldyno.core.registry.records import FigureState
-from modeldyno.core.registry.staleness import forbidding_doubts
+from modeldyno.core.registry.staleness import CanaryReading, forbidding_doubts, machine_change
 from modeldyno.kinds import kind_of
 from modeldyno.profiling.request import Request
 from modeldyno.profiling.run import run_request

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
-from modeldyno.codec import conversion as conversion_codec
+from modeldyno.codec import series
 from modeldyno.conversion.request import ConversionRequest
 from modeldyno.conversion.run import convert
-from modeldyno.core.agreement.conversion import ConversionFailureKind
+from modeldyno.core.agreement.conversion import Conversion, ConversionFailureKind
 from modeldyno.core.agreement.rule import Sameness
 from modeldyno.core.registry.records import Variant, VariantState
 from modeldyno.profiling.resolve_model import resolve_reference
@@ -24,7 +24,7 @@ from modeldyno.registry.policies import find_policy
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from modeldyno.core.agreement.conversion import Conversion, Converted
+    from modeldyno.core.agreement.conversion import Converted
     from modeldyno.core.registry.records import Version
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.model_ref import ModelRef
@@ -83,7 +83,7 @@ def convert_version(
             variant,
             state=_state(made),
             why=_why(made),
-            conversion=conversion_codec.encode(conversion).decode(),
+            conversion=series.encode("conversion", conversion).decode(),
             conversion_id=conversion.id,
         )
         if variant.usable:
@@ -135,7 +135,7 @@ def measured_inputs(variant: Variant, ref: ModelRef) -> tuple[InputSpec, ...]:
     """
     if not variant.conversion:
         return ()
-    made = conversion_codec.decode(variant.conversion.encode(), origin=variant.name)[variant.recipe]
+    made = series.decode(Conversion, variant.conversion.encode(), origin=variant.name)[variant.recipe]
     folder = Path(ref.locator).parent
     return tuple(
         spec if spec.source is None else replace(spec, source=str(folder / spec.source))

@@ -9,8 +9,7 @@ from modeldyno import plugins
 from modeldyno.conversion.request import check_tolerance
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.registry.names import VersionName, check_model_name
-from modeldyno.core.registry.policy import DEFAULT, Policy, profile_tasks
-from modeldyno.core.registry.windows import Window
+from modeldyno.core.registry.policy import DEFAULT, Policy, Window, profile_tasks
 from modeldyno.core.stats.units import SECONDS, parse_quantity
 from modeldyno.documents import yaml_file
 from modeldyno.errors import RequestError, UnknownName

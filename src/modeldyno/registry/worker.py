@@ -15,8 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
+from modeldyno.core.registry.policy import Window, opens_at
 from modeldyno.core.registry.records import FigureState, HardwareTarget, Task, TaskKind, TaskState, Worker
-from modeldyno.core.registry.windows import Window, opens_at
 from modeldyno.environment.idle import IdleRule, idle_device
 from modeldyno.errors import DeviceInUse, ModelDynoError, RequestError, UnknownName
 from modeldyno.identity import new_identity

@@ -20,15 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import codec, errors
-from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.result.result import (
-    Doubted,
     Ended,
     Event,
-    Failed,
     Failure,
     FailureKind,
-    Found,
     Progressed,
     Refused,
     Result,
@@ -244,11 +241,11 @@ class ChildProcess:
             assert self.limit is not None
             if not any(map(_is_timed, self.events)):
                 raise self.limit.exceeded(self.stage)
-            self.events.append(Doubted(doubt=self.limit.left_out((f"all of '{self.stage}'",))))
+            self.events.append(self.limit.left_out((f"all of '{self.stage}'",)))
         failure = self.failure()
-        events = [*self.events, *([] if failure is None else [Failed(failure=failure)])]
+        events = [*self.events, *([] if failure is None else [failure])]
         if interrupts:
-            events.append(Doubted(doubt=INTERRUPTED))
+            events.append(INTERRUPTED)
         return fold(empty_result(job), events)
 
     def collect_events(self, limits: _Limits, interrupts: Sized) -> None:
@@ -406,7 +403,7 @@ class ChildProcess:
 
 def _is_timed(event: Event) -> bool:
     """Return whether an event has times of calls."""
-    return isinstance(event, Found) and isinstance(event.measurement.value, Distribution)
+    return isinstance(event, Measurement) and isinstance(event.value, Distribution)
 
 
 def _reaper_command() -> list[str]:

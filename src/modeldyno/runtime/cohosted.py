@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.core.load.multi_model import with_model_scope
-from modeldyno.core.result.result import Doubted, Event, Failed, Found, Located
+from modeldyno.core.result.result import Event
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.backend import CanHost
@@ -22,7 +22,7 @@ from modeldyno.runtime.session_setup import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
     from contextlib import ExitStack
 
     from modeldyno.core.result.result import Environment
@@ -78,7 +78,7 @@ def load_cohosted(
             guest = stack.enter_context(session.host(model, spec.config))
         with stage(f"first call {name}"):
             opened = first_call(guest, payload, model, stage, job.load or Load())
-        guests.events += _labelled(name, opened.events)
+        guests.events += [with_model_scope(name, event) for event in opened.events]
         guests.subjects[name] = Subject(
             model=model,
             session=guest,
@@ -89,19 +89,5 @@ def load_cohosted(
         )
         software[f"model {name}"] = f"{model.identity.framework} {model.identity.digest[:_SHOWN]}"
     if job.beside:
-        guests.events.append(Located(environment=replace(place, software=software)))
+        guests.events.append(replace(place, software=software))
     return guests
-
-
-def _labelled(name: str, events: Iterable[Event]) -> Iterator[Event]:
-    """Label events with the model they belong to, including the names of its files."""
-    for event in events:
-        match event:
-            case Found(measurement=measurement):
-                yield Found(measurement=with_model_scope(name, measurement))
-            case Doubted(doubt=doubt):
-                yield Doubted(doubt=with_model_scope(name, doubt))
-            case Failed(failure=failure):
-                yield Failed(failure=with_model_scope(name, failure))
-            case _:
-                yield event

@@ -16,19 +16,7 @@ from typing import TYPE_CHECKING, Self
 from modeldyno import data, plugins
 from modeldyno.core.metrics.measurement import Distribution, Measurement, pack
 from modeldyno.core.metrics.metric import CallStage
-from modeldyno.core.result.result import (
-    Doubted,
-    Ended,
-    Event,
-    Failed,
-    Failure,
-    FailureKind,
-    Found,
-    Loaded,
-    Located,
-    Result,
-    fold,
-)
+from modeldyno.core.result.result import Ended, Environment, Event, Failure, FailureKind, Loaded, Result, fold
 from modeldyno.core.spec.devices import is_cpu
 from modeldyno.core.spec.knob import KnobValue
 from modeldyno.core.stats.units import BYTES, format_quantity
@@ -167,7 +155,7 @@ def events(  # noqa: PLR0913 - all that a run may meet outside
             discard_samplers(samplers)
             raise
         # Anything else that a model or its framework raises is an outcome of the run, not our error.
-        yield Failed(failure=failure_of(error, stage.name))
+        yield failure_of(error, stage.name)
     except BaseException:
         discard_samplers(samplers)
         raise
@@ -301,7 +289,7 @@ def _run_job(
     callable_probes = {name: probe for name in job.probes if (probe := plugins.probe(name)).needs is not None}
     if not callable_probes:
         if interrupted():
-            yield Doubted(doubt=INTERRUPTED)
+            yield INTERRUPTED
         return
     if ready.opened is None:
         yield from _open_backend(job, stage, warm.stack, ready)
@@ -331,7 +319,7 @@ def _run_job(
     with stage.region() if Pass.SECOND in passes else nullcontext():
         yield from _run_probes(callable_probes, (Pass.SECOND,), subject, job, stage)
     if interrupted():
-        yield Doubted(doubt=INTERRUPTED)
+        yield INTERRUPTED
 
 
 def _load_and_inspect(
@@ -352,7 +340,7 @@ def _load_and_inspect(
 
     source, recalled, functions = _import_code(job, needed, stage, spent)
     environment = machine.describe_environment(needed, pinned=bool(job.plan.pin))
-    yield from record([Located(environment=environment)])
+    yield from record([environment])
     stage.mark(WatchStage.IDLE)  # takes a second where a device reports its power draw
     stage.mark(WatchStage.BASELINE)
     with stage("load", spent), loading(stage.mark) as account, stage.bound_requests():
@@ -390,14 +378,14 @@ def _load_and_inspect(
         if not _is_running_server(job) and _lacks_time_for_analysis(stage, spent):
             assert stage.limit is not None
             if static_probes:
-                yield from record([Doubted(doubt=stage.limit.left_out(tuple(static_probes)))])
+                yield from record([stage.limit.left_out(tuple(static_probes))])
             static_probes = {}
         yield from record(
             record_measurements(_inspect_isolated(static_probes, subject_so_far, job, stage), measurements)
         )
     else:
         check_known(model)
-        yield from record(Doubted(doubt=assumption) for assumption in data.assumption_doubts(model))
+        yield from record(data.assumption_doubts(model))
         yield from record(_resolved_inputs(job, subject_so_far))
         yield from record(_run_probes(static_probes, tuple(Pass), subject_so_far, job, stage))
     subject = replace(subject_so_far, known=tuple(measurements))
@@ -494,7 +482,7 @@ def _open_backend(job: Job, stage: RunStage, stack: ExitStack, ready: _Ready) ->
 
 
 def _opening_events(job: Job, stage: RunStage, stack: ExitStack, ready: _Ready) -> Iterator[Event]:
-    environment = next(event.environment for event in ready.events if isinstance(event, Located))
+    environment = next(event for event in ready.events if isinstance(event, Environment))
     model = ready.subject.model
     with stage("inputs" if ready.preprocess is None else CallStage.PREPROCESS):
         _check_predicted_memory(job, ready.subject)
@@ -505,7 +493,7 @@ def _opening_events(job: Job, stage: RunStage, stack: ExitStack, ready: _Ready) 
     environment = with_session_info(environment, opened.session)
     if opened.payload is not payload:
         yield Loaded(model=identity(job, model), inputs=opened.payload.used)
-    yield Located(environment=environment)
+    yield environment
     yield from opened.events
     ready.guests = load_cohosted(job, opened.session, environment, stage, stack)
     yield from ready.guests.events
@@ -588,11 +576,11 @@ def _run_probes(
             measurements = list(subject.known)
             for event in stream:
                 yield event
-                if isinstance(event, Found) and _is_small(event.measurement):
-                    measurements.append(event.measurement)
+                if isinstance(event, Measurement) and _is_small(event):
+                    measurements.append(event)
             subject = replace(subject, known=tuple(measurements))
     if limit is not None and left_out:
-        yield Doubted(doubt=limit.left_out(left_out))
+        yield limit.left_out(left_out)
 
 
 _MOST_KNOWN = 10_000
@@ -612,4 +600,4 @@ def _keep_earlier_measurements(stream: Iterator[Event], name: str, stage: RunSta
     except RequestError as error:
         if not stage.measured:
             raise
-        yield Failed(failure=Failure(where=name, kind=FailureKind.ERROR, message=str(error).rstrip(".")))
+        yield Failure(where=name, kind=FailureKind.ERROR, message=str(error).rstrip("."))

@@ -11,21 +11,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.core.metrics.metric import METRICS
-from modeldyno.core.result.result import (
-    Artifact,
-    Doubted,
-    Event,
-    Failed,
-    Failure,
-    Found,
-    Kept,
-    Outlined,
-    Progressed,
-    Result,
-    Watched,
-)
-from modeldyno.core.result.static_data import StaticReport
-from modeldyno.core.result.trace_data import TraceReport
+from modeldyno.core.result.result import Event, Progressed, Result
 from modeldyno.errors import RequestError
 from modeldyno.identity import new_identity
 from modeldyno.interfaces.sampler import WatchStage
@@ -88,31 +74,19 @@ def event_of(item: ProbeOutput) -> Event:
     Raises:
         RequestError: the metric is not declared.
     """
-    match item:
-        case Measurement():
-            if item.metric not in METRICS:
-                raise RequestError(
-                    f"A probe measured '{item.metric}', which is no declared metric; declare it by "
-                    "an entry point of the group modeldyno.metrics or by modeldyno.register_metric."
-                )
-            return Found(measurement=item)
-        case Doubt():
-            return Doubted(doubt=item)
-        case Failure():
-            return Failed(failure=item)
-        case StaticReport():
-            return Outlined(outline=item)
-        case TraceReport():
-            return Watched(activity=item)
-        case Artifact():
-            return Kept(artifact=item)
+    if isinstance(item, Measurement) and item.metric not in METRICS:
+        raise RequestError(
+            f"A probe measured '{item.metric}', which is no declared metric; declare it by "
+            "an entry point of the group modeldyno.metrics or by modeldyno.register_metric."
+        )
+    return item
 
 
 def record_measurements(stream: Iterator[Event], measurements: list[Measurement]) -> Iterator[Event]:
     """Pass events on, and append measurements to `known` for the probes that follow."""
     for event in stream:
-        if isinstance(event, Found):
-            measurements.append(event.measurement)
+        if isinstance(event, Measurement):
+            measurements.append(event)
         yield event
 
 

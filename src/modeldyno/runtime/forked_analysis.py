@@ -18,7 +18,7 @@ from pathlib import Path
 
 from modeldyno import codec
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.result.result import Doubted, Ended, Event, Progressed
+from modeldyno.core.result.result import Ended, Event, Progressed
 from modeldyno.environment.process_tree import cpu_seconds, end_with_parent, list_process_tree
 
 Watching = Callable[[Event], None]
@@ -125,7 +125,7 @@ def _receive_events(
         silence = 0.0
         data = read(descriptor, _READ_SIZE)
         if not data:
-            return [*events, Doubted(doubt=_ANALYSIS_CRASHED)]
+            return [*events, _ANALYSIS_CRASHED]
         *lines, rest = (rest + data).split(b"\n")
         for event in map(codec.decode_event, lines):
             if isinstance(event, Ended):

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import observed_number
-from modeldyno.core.result.result import Doubted, Event, Failed, Failure, FailureKind, Found
+from modeldyno.core.result.result import Event, Failure, FailureKind
 from modeldyno.data import Payload
 from modeldyno.data.outputs import Sketch, sketch_output
 from modeldyno.errors import ProbeUnsupported, RequestError
 from modeldyno.interfaces.loader import Model
 from modeldyno.interfaces.session import CanCall, HasAllocator, Session
-from modeldyno.runtime.events import event_of
 from modeldyno.runtime.output_watch import LOOKS, OutputChecks, are_alike
 
 if TYPE_CHECKING:
@@ -55,11 +54,11 @@ def check_outputs(opened: OpenedModel, where: str, stage: RunStage) -> Iterator[
             yield _invalid_output(where, str(error).rstrip("."))
     yield from (_invalid_output(where, sentence) for sentence in checks.sentences())
     changed = checks.vary and _changes_inputs(opened)
-    yield from map(event_of, checks.doubts(changed_inputs=changed))
+    yield from checks.doubts(changed_inputs=changed)
     if checks.calls:
-        yield Found(measurement=observed_number("checked_calls", opened.checks.calls + checks.calls))
+        yield observed_number("checked_calls", opened.checks.calls + checks.calls)
     if isinstance(opened.session, HasAllocator):
-        yield Found(measurement=observed_number("allocator_reserved", opened.session.peak_reserved()))
+        yield observed_number("allocator_reserved", opened.session.peak_reserved())
 
 
 def _changes_inputs(opened: OpenedModel) -> bool:
@@ -112,15 +111,15 @@ def find_output_faults(session: Session, output: Any, where: str, checks: Output
     except ValueError as error:
         if isinstance(session, CanCall):
             raise
-        return [Doubted(doubt=first_request_failed(str(error)))]
+        return [first_request_failed(str(error))]
     if not arrays:
-        return [Doubted(doubt=_UNCHECKED)]
+        return [_UNCHECKED]
     checks.add(0, arrays)
     return [_invalid_output(where, sentence) for sentence in checks.sentences()]
 
 
-def _invalid_output(where: str, message: str) -> Failed:
-    return Failed(failure=Failure(where=where, kind=FailureKind.INVALID_OUTPUT, message=message))
+def _invalid_output(where: str, message: str) -> Failure:
+    return Failure(where=where, kind=FailureKind.INVALID_OUTPUT, message=message)
 
 
 def first_request_failed(why: str) -> Doubt:
@@ -157,12 +156,10 @@ def tolerate_errors(stream: Iterator[Event]) -> Iterator[Event]:
     try:
         yield from stream
     except Exception as error:  # noqa: BLE001 - no failure of the analysis may prevent the measurement
-        yield Doubted(
-            doubt=Doubt(
-                code="not-analysed",
-                seen=str(error) or type(error).__name__,
-                advice="nothing, if you need only times and memory; otherwise run `modeldyno inspect`",
-            )
+        yield Doubt(
+            code="not-analysed",
+            seen=str(error) or type(error).__name__,
+            advice="nothing, if you need only times and memory; otherwise run `modeldyno inspect`",
         )
 
 

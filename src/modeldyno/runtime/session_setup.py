@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno import data, plugins
 from modeldyno.core.metrics import doubt
 from modeldyno.core.metrics.measurement import observed_number
-from modeldyno.core.result.result import Artifact, Doubted, Environment, Event, Found, Kept, Loaded
+from modeldyno.core.result.result import Artifact, Environment, Event, Loaded
 from modeldyno.core.spec.input_spec import BATCH
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.static.weights import CONVERTED_DTYPES
@@ -131,8 +131,7 @@ def with_source(job: Job, model: Model, source: str) -> Model:
 def describe_model(job: Job, model: Model) -> Iterator[Event]:
     """Yield what was loaded, and the doubts about it."""
     yield Loaded(model=identity(job, model), inputs=model.inputs)
-    for item in (*model.doubts, *_thread_doubts(job)):
-        yield Doubted(doubt=item)
+    yield from (*model.doubts, *_thread_doubts(job))
 
 
 def identity(job: Job, model: Model) -> ModelIdentity:
@@ -257,19 +256,19 @@ def first_call(session: Session, payload: Payload, model: Model, stage: RunStage
         if not isinstance(session, CanDrive):
             raise
         # A flaky client may fail its first call; the load shows whether it always does.
-        failure = Doubted(doubt=first_request_failed(failure_of(error, "first call").message))
+        failure = first_request_failed(failure_of(error, "first call").message)
     seconds = perf_counter() - begin
     stage.mark(WatchStage.OURS)  # preparing further payloads is our work, not the model's
     opened = OpenedModel(
         session=session, payload=payload, calls=(call, *prepared), model=model, first_inputs=inputs
     )
     doubts = session.doubts if isinstance(session, HasDoubts) else ()
-    opened.events += [Doubted(doubt=item) for item in (*payload.doubts, *doubts)]
+    opened.events += [*payload.doubts, *doubts]
     opened.events += _config_files(session)
     if failure is not None:
         opened.events.append(failure)
         return opened
-    opened.events += [Found(measurement=observed_number("first_call", seconds))]
+    opened.events += [observed_number("first_call", seconds)]
     opened.events += _prompt_tokens(session, output)
     opened.events += find_output_faults(session, output, "first call", opened.checks)
     return opened
@@ -279,13 +278,13 @@ def _config_files(session: Session) -> Iterator[Event]:
     """Yield the configuration files of a server, so that they can be reused."""
     for name, text in session.files if isinstance(session, HasFiles) else ():
         digest = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
-        yield Kept(artifact=Artifact(name=name, path="", digest=digest, text=text))
+        yield Artifact(name=name, path="", digest=digest, text=text)
 
 
 def _prompt_tokens(session: Session, output: Any) -> Iterator[Event]:
     """Yield the number of tokens of a prompt, which only the server knows of a text."""
     if isinstance(session, CountsPrompts) and (count := session.prompt_tokens(output)) >= 0:
-        yield Found(measurement=observed_number("prompt_tokens", count))
+        yield observed_number("prompt_tokens", count)
 
 
 def with_session_info(place: Environment, session: Session) -> Environment:
@@ -319,17 +318,17 @@ def conversion_doubts(job: Job, session: Session, model: Model) -> Iterator[Even
     """Doubt an unasked conversion, and an analysis of the model as stored beside a converted one."""
     converted = session.converted if isinstance(session, HasConverted) else ""
     if converted and "precision" not in job.config:
-        yield Doubted(doubt=doubt.unasked_precision_doubt(converted))
+        yield doubt.unasked_precision_doubt(converted)
     analysed_so = model.converts and converted in CONVERTED_DTYPES
     if converted and not analysed_so and any(plugins.probe(name).needs is None for name in job.probes):
-        yield Doubted(doubt=doubt.conversion_doubt(converted))
+        yield doubt.conversion_doubt(converted)
 
 
 def load_times(spent: dict[str, float]) -> Iterator[Event]:
     """Yield the total time until ready, and that of each stage."""
-    yield Found(measurement=observed_number("load_time", sum(spent.values())))
+    yield observed_number("load_time", sum(spent.values()))
     for name, seconds in spent.items():
-        yield Found(measurement=observed_number("load_time", seconds, scope=name))
+        yield observed_number("load_time", seconds, scope=name)
 
 
 def batch_size_of(job: Job) -> int | None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno import codec
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.result.result import Doubted, Ended, Failed, Progressed, Refused
+from modeldyno.core.result.result import Ended, Failure, Progressed, Refused
 from modeldyno.environment.process_tree import end_with_parent
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.interfaces.probe import NO_TURNS
@@ -62,7 +62,7 @@ def main(
 
     def send(event: Event) -> None:
         in_fork = process_id() != own_pid
-        data = memoryview(codec.encode_event(Doubted(doubt=FORKED) if in_fork else event) + b"\n")
+        data = memoryview(codec.encode_event(FORKED if in_fork else event) + b"\n")
         try:
             while data:
                 data = data[write(descriptor, data) :]
@@ -156,7 +156,7 @@ def _run_one(  # noqa: PLR0913 - all that a run may meet outside
             limit=limit,
         )
         for event in stream:
-            failed = failed or isinstance(event, Failed)
+            failed = failed or isinstance(event, Failure)
             send(event)
     except ModelDynoError as error:
         send(Refused(error=type(error).__name__, message=str(error), probe=getattr(error, "probe", "")))
@@ -164,7 +164,7 @@ def _run_one(  # noqa: PLR0913 - all that a run may meet outside
         raise  # the model ends its process, which the parent reports
     except BaseException as error:  # noqa: BLE001 - interruptions raise nothing here, so any error is the model's
         if not failed:
-            send(Failed(failure=failure_of(error, stage)))
+            send(failure_of(error, stage))
         send(Ended())
 
 

@@ -19,10 +19,10 @@ from modeldyno.core.result.result import Loaded, Progressed
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import Inspection
 from modeldyno.core.study import default_baseline, resume_guard, verification
-from modeldyno.core.study.curves import TIME_SHARE, next_curve_trial
 from modeldyno.core.study.search_space import key
 from modeldyno.core.study.study import Trial, TrialPurpose, TrialState
 from modeldyno.core.study.trial_effort import trial_job
+from modeldyno.core.study.verification import TIME_SHARE, next_curve_trial
 from modeldyno.documents.live_loads import show_loads
 from modeldyno.errors import (
     OutOfTime,

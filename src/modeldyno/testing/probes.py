@@ -26,7 +26,7 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import METRICS
-from modeldyno.core.result.result import Event, Found, Progressed
+from modeldyno.core.result.result import Event, Progressed
 from modeldyno.interfaces.probe import Pass, Probe, Subject
 from modeldyno.testing.fakes import a_model
 from modeldyno.testing.known_latency import KnownLatency
@@ -92,7 +92,7 @@ class ProbeSuite:
         events: list[Event] = []
         list(probe.measure(replace(subject, watch=events.append), self.plan))
 
-        assert all(isinstance(event, Progressed | Found) for event in events)
+        assert all(isinstance(event, Progressed | Measurement) for event in events)
 
     def test_it_ends_soon_when_interrupted(self, probe: Probe, subject: Subject) -> None:
         """An interruption does not wait for the end of a long plan."""

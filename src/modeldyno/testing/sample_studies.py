@@ -12,12 +12,9 @@ from modeldyno.core.metrics.measurement import Distribution, Interval, Measureme
 from modeldyno.core.result.result import (
     Environment,
     Event,
-    Failed,
     Failure,
     FailureKind,
-    Found,
     Loaded,
-    Located,
     Progressed,
     Result,
     fold,
@@ -121,9 +118,8 @@ class SimulatedTrials:
         load = {} if job.load is None else {"concurrency": job.load.slots or 0, "rate": job.load.rate or 0.0}
         point: dict[str, KnobValue] = {**job.config, **job.sizes, **load, "backend": job.backend}
         factor = random.Random(f"{sorted(point.items())} {fresh}").gauss(1.0, self.noise)
-        environment = Environment(hardware=dict(self.hardware), software=dict(self.software))
         events: list[Event] = [
-            Located(environment=environment),
+            Environment(hardware=dict(self.hardware), software=dict(self.software)),
             Loaded(
                 model=ModelIdentity(name="digits", digest=self.digest, framework="onnx"), inputs=self.inputs
             ),
@@ -134,15 +130,15 @@ class SimulatedTrials:
             failure = Failure(
                 where=self.fails_at, kind=kind, message="it took too much", log="one\nthe last word\n\n"
             )
-            return [*events, Failed(failure=failure)]
+            return [*events, failure]
         rate = self.rate(point) * factor
         interval = Interval(low=rate * 0.99, high=rate * 1.01)
         times = Distribution.of([(1 + n / 100) / rate for n in range(20)])
-        measurements = (
+        return [
+            *events,
             observed_number("throughput", rate, interval=interval),
             Measurement(metric="latency", value=times),
-        )
-        return [*events, *(Found(measurement=measurement) for measurement in measurements)]
+        ]
 
 
 def _notify(events: list[Event], watch: Callable[[Event], None]) -> list[Event]:

@@ -54,30 +54,14 @@ def _status(status: int) -> Callable[[Wire, ServerResponse], None]:
     return act
 
 
-def _reset_before(wire: Wire, _: ServerResponse) -> None:
-    wire.reset()
-
-
 def _reset_after(wire: Wire, answer: ServerResponse) -> None:
     wire.write(_half(answer))
     wire.reset()
 
 
-def _close_before(wire: Wire, _: ServerResponse) -> None:
-    wire.close()
-
-
 def _truncated(wire: Wire, answer: ServerResponse) -> None:
     wire.write(_half(answer))
     wire.close()
-
-
-def _slow(wire: Wire, answer: ServerResponse) -> None:
-    wire.dribble(answer.raw)
-
-
-def _hang(_wire: Wire, _: ServerResponse) -> None:
-    pass
 
 
 def _long(wire: Wire, answer: ServerResponse) -> None:
@@ -113,12 +97,16 @@ FAULTS = {
     "503": ServerFault(_status(503), frozenset({RequestOutcome.REJECTED})),
     "500": ServerFault(_status(500), frozenset({RequestOutcome.SERVER_ERROR})),
     "400": ServerFault(_status(400), frozenset({RequestOutcome.CLIENT_ERROR})),
-    "reset-before": ServerFault(_reset_before, frozenset({RequestOutcome.RESET})),
+    "reset-before": ServerFault(lambda wire, _: wire.reset(), frozenset({RequestOutcome.RESET})),
     "reset-after": ServerFault(_reset_after, frozenset({RequestOutcome.RESET})),
-    "close-before": ServerFault(_close_before, frozenset({RequestOutcome.RESET, RequestOutcome.TRUNCATED})),
+    "close-before": ServerFault(
+        lambda wire, _: wire.close(), frozenset({RequestOutcome.RESET, RequestOutcome.TRUNCATED})
+    ),
     "truncated": ServerFault(_truncated, frozenset({RequestOutcome.TRUNCATED})),
-    "slow": ServerFault(_slow, frozenset({RequestOutcome.OK, RequestOutcome.TIMEOUT})),
-    "hang": ServerFault(_hang, frozenset({RequestOutcome.TIMEOUT})),
+    "slow": ServerFault(
+        lambda wire, answer: wire.dribble(answer.raw), frozenset({RequestOutcome.OK, RequestOutcome.TIMEOUT})
+    ),
+    "hang": ServerFault(lambda _wire, _: None, frozenset({RequestOutcome.TIMEOUT})),
     "long": ServerFault(_long, frozenset({RequestOutcome.MALFORMED})),
     "garbage": ServerFault(_garbage, frozenset({RequestOutcome.MALFORMED})),
     "bad-chunk": ServerFault(_bad_chunk, frozenset({RequestOutcome.MALFORMED})),

@@ -14,8 +14,15 @@ from hypothesis.extra import numpy as hnp
 from tests.zoo.protocols import HERE, every, recorded, reply, same, schemas
 
 from modeldyno.adapters.clients import kserve, kserve_grpc, kserve_http, protobuf
-from modeldyno.core.load.compression import COMPRESSIONS, compress, decompress
-from modeldyno.core.load.request_target import Endpoint, Reply, ServerInfo, request_id
+from modeldyno.core.load.request_target import (
+    COMPRESSIONS,
+    Endpoint,
+    Reply,
+    ServerInfo,
+    compress,
+    decompress,
+    request_id,
+)
 from modeldyno.core.load.server_stats import ServerCounters
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.errors import RequestError

@@ -20,8 +20,8 @@ from modeldyno.adapters.loaders.transformers_model import offline
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.spec.static_options import Mode
-from modeldyno.core.static.analysis import AnalysedGraph
 from modeldyno.core.static.flops.registry import formulas
+from modeldyno.core.static.totals import AnalysedGraph
 from modeldyno.data import random_arrays
 from modeldyno.data.torch_signature import Forward
 from modeldyno.interfaces.loader import Tracing

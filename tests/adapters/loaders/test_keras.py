@@ -19,8 +19,9 @@ from modeldyno.adapters.loaders import keras_model, live_object
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.knob import configure
 from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.core.static.analysis import AnalysedGraph, total_measurements
+from modeldyno.core.static.analysis import total_measurements
 from modeldyno.core.static.flops.registry import formulas
+from modeldyno.core.static.totals import AnalysedGraph
 from modeldyno.core.static.weights import weight_measurements
 from modeldyno.errors import RequestError, TrustRequired
 from modeldyno.interfaces.loader import Form, Tracing

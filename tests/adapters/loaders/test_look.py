@@ -22,9 +22,9 @@ from modeldyno.adapters.loaders.torch_tracing import dispatch as torch_tracing_d
 from modeldyno.core.spec.input_spec import InputSpec, concrete_shape
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.spec.static_options import Mode
-from modeldyno.core.static.analysis import AnalysedGraph
 from modeldyno.core.static.flops.registry import formulas
 from modeldyno.core.static.graph import Role
+from modeldyno.core.static.totals import AnalysedGraph
 from modeldyno.core.static.weights import weight_measurements
 from modeldyno.errors import RequestError, TrustRequired
 from modeldyno.interfaces.loader import Model, Tracing

@@ -13,8 +13,9 @@ from modeldyno.adapters.backends import tensorflow as backend
 from modeldyno.adapters.loaders import savedmodel as loader
 from modeldyno.core.spec.knob import configure
 from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.core.static.analysis import AnalysedGraph, total_measurements
+from modeldyno.core.static.analysis import total_measurements
 from modeldyno.core.static.flops.registry import formulas
+from modeldyno.core.static.totals import AnalysedGraph
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.interfaces.loader import Form, Model, Tracing
 from modeldyno.profiling.resolve_model import resolve_reference

@@ -19,8 +19,9 @@ from modeldyno.adapters.loaders import tflite as loader
 from modeldyno.core.spec.knob import configure
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.spec.static_options import Mode
-from modeldyno.core.static.analysis import AnalysedGraph, total_measurements
+from modeldyno.core.static.analysis import total_measurements
 from modeldyno.core.static.flops.registry import formulas
+from modeldyno.core.static.totals import AnalysedGraph
 from modeldyno.core.static.weights import weight_measurements
 from modeldyno.errors import MissingExtra, RequestError
 from modeldyno.interfaces.loader import Form, Model, Tracing

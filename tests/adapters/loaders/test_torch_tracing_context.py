@@ -28,9 +28,9 @@ from modeldyno.adapters.loaders.torch_tracing.context import forbid_file_writes
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.spec.static_options import Mode
-from modeldyno.core.static.analysis import AnalysedGraph
 from modeldyno.core.static.flops.registry import formulas
 from modeldyno.core.static.graph import Graph, Role
+from modeldyno.core.static.totals import AnalysedGraph
 from modeldyno.data.torch_signature import Forward
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.loader import Tracing

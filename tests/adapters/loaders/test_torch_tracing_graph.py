@@ -27,11 +27,10 @@ from modeldyno.adapters.loaders.torch_tracing import graph as torch_tracing_grap
 from modeldyno.adapters.loaders.transformers_model import offline
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.static_options import Mode
-from modeldyno.core.static.analysis import AnalysedGraph, sum_by_operator
+from modeldyno.core.static.analysis import sum_by_operator
 from modeldyno.core.static.flops.registry import formulas
 from modeldyno.core.static.graph import Graph, Op, Phase, Role
-from modeldyno.core.static.liveness import WORKING, live_bytes_by_operator
-from modeldyno.core.static.totals import cost_by_module
+from modeldyno.core.static.totals import WORKING, AnalysedGraph, cost_by_module, live_bytes_by_operator
 from modeldyno.core.static.weights import weight_measurements
 from modeldyno.data.torch_signature import Forward
 from modeldyno.errors import RequestError

@@ -17,9 +17,8 @@ import numpy as np
 import pytest
 
 from modeldyno.adapters.probes import load as load_probe
-from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.result.result import Found
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.errors import RequestError
@@ -168,7 +167,7 @@ def test_a_server_that_dies_in_the_middle_is_a_failure() -> None:
         events: list[Event] = []
 
         def kill(event: Event) -> None:
-            so_far = event.measurement.value if isinstance(event, Found) else None
+            so_far = event.value if isinstance(event, Measurement) else None
             if isinstance(so_far, Distribution) and len(so_far) > 100 and not events:
                 events.append(event)
                 os.kill(running.pid, signal.SIGKILL)

@@ -10,7 +10,7 @@ from modeldyno.adapters.probes import latency, static, throughput, timing_loop
 from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.stop_rule import measure_until_stable
-from modeldyno.core.result.result import Found, Progressed
+from modeldyno.core.result.result import Progressed
 from modeldyno.interfaces.probe import Subject
 from modeldyno.testing.fakes import a_model
 from modeldyno.testing.known_latency import KnownLatency
@@ -126,7 +126,7 @@ def test_while_measuring_progress_and_provisional_samples_are_told() -> None:
     list(latency.measure(subject, PLAN))
 
     assert any(isinstance(event, Progressed) and event.stage == "latency: steady" for event in events)
-    assert any(isinstance(event, Found) and event.measurement.metric == "latency" for event in events)
+    assert any(isinstance(event, Measurement) and event.metric == "latency" for event in events)
 
 
 def test_interruption_ends_measuring_with_what_there_is() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from modeldyno.core.comparison.shared_inputs import name_refusing_side, share_inputs
+from modeldyno.core.comparison.schedule import name_refusing_side, share_inputs
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.testing.sample_results import a_job
 

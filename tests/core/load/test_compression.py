@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 
-from modeldyno.core.load.compression import COMPRESSIONS, compress, decompress
+from modeldyno.core.load.request_target import COMPRESSIONS, compress, decompress
 
 
 @pytest.mark.parametrize("name", COMPRESSIONS)

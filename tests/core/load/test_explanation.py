@@ -24,16 +24,18 @@ from modeldyno.core.load.explanation import (
     ECHO,
     HopName,
     RunLevel,
+    TimeEstimate,
     explain_levels,
     explanation_doubts,
     hop_changes,
     level_of,
+    measured_time,
+    sum_times,
     tail_time,
     unexplained_share,
     usual_statistic,
 )
 from modeldyno.core.load.request_stages import RequestStage
-from modeldyno.core.load.time_estimate import TimeEstimate, measured_time, sum_times
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import INTERRUPTED, Distribution, Interval, Measurement
 from modeldyno.core.result.result import Failure, FailureKind, Result

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from modeldyno.core.registry.canary import CanaryReading, baseline, machine_change
+from modeldyno.core.registry.staleness import CanaryReading, baseline, machine_change
 
 
 def readings(*milliseconds: float) -> list[CanaryReading]:

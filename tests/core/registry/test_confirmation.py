@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.core.registry.confirmation import Confirmed, confirmation
+from modeldyno.core.registry.staleness import Confirmed, confirmation
 from modeldyno.testing.sample_results import a_failed_result, a_result, a_small_result
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from modeldyno.core.registry.windows import Window, opens_at
+from modeldyno.core.registry.policy import Window, opens_at
 from modeldyno.errors import RequestError
 
 

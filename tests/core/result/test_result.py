@@ -11,21 +11,14 @@ from modeldyno.core.metrics.measurement import Distribution, Measurement, observ
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import (
     Artifact,
-    Doubted,
     Ended,
     Environment,
-    Failed,
     Failure,
     FailureKind,
-    Found,
-    Kept,
     Loaded,
-    Located,
-    Outlined,
     Progressed,
     Refused,
     Result,
-    Watched,
     fold,
     merge,
 )
@@ -57,7 +50,7 @@ def test_fewer_threads_are_advised_unless_one_was_asked_for() -> None:
 
     def advice(**config: int | bool) -> str:
         job = replace(EMPTY.job, config=dict(config))
-        return fold(replace(EMPTY, job=job), [Doubted(doubt=noise)]).doubts[0].advice
+        return fold(replace(EMPTY, job=job), [noise]).doubts[0].advice
 
     assert "threads=1" in advice(intra_threads=2)
     assert "threads=1" in advice(batch_size=1)
@@ -71,12 +64,12 @@ def test_a_result_is_a_fold_over_events() -> None:
         EMPTY,
         [
             Progressed(stage="load"),
-            Located(environment=place),
+            place,
             Loaded(model=MODEL),
-            Found(measurement=latency(1.0)),
-            Doubted(doubt=DOUBT),
-            Doubted(doubt=DOUBT),
-            Failed(failure=FAILURE),
+            latency(1.0),
+            DOUBT,
+            DOUBT,
+            FAILURE,
             Refused(error="RequestError", message="no"),
             Ended(),
         ],
@@ -97,7 +90,7 @@ def test_a_result_is_a_fold_over_events() -> None:
 
 def test_a_later_measurement_replaces_a_provisional_one() -> None:
     """What was sent while measuring gives way to the end."""
-    result = fold(EMPTY, [Found(measurement=latency(1.0)), Found(measurement=latency(1.0, 2.0))])
+    result = fold(EMPTY, [latency(1.0), latency(1.0, 2.0)])
 
     assert (latency(1.0, 2.0),) == result.measurements
 
@@ -243,7 +236,7 @@ def test_what_probes_saw_and_wrote_is_gathered() -> None:
     """The outline of a model, what a second pass saw, and files."""
     outline, activity = StaticReport(sizes={"batch": 2}), TraceReport(held_in="fc")
     file = Artifact(name="trace", path="trace.json", digest="sha256:" + "00" * 32)
-    events = (Outlined(outline=outline), Watched(activity=activity), Kept(artifact=file), Ended())
+    events = (outline, activity, file, Ended())
     result = fold(a_small_result(), events)
     assert result.outline == outline
     assert result.activity == activity

@@ -13,11 +13,11 @@ from modeldyno.core.result.static_data import StaticReport
 from modeldyno.core.spec.devices import DEVICES, DevicePeaks
 from modeldyno.core.spec.static_options import Inspection, Mode
 from modeldyno.core.static import analysis
-from modeldyno.core.static.analysis import AnalysedGraph, analyse_model
+from modeldyno.core.static.analysis import analyse_model
 from modeldyno.core.static.flops import Count, Formula
 from modeldyno.core.static.graph import Graph, Op, Phase, Role, Routing, Storage, Tensor
 from modeldyno.core.static.other_sizes import SizeExtrapolator, TraceCache
-from modeldyno.core.static.totals import sum_totals
+from modeldyno.core.static.totals import AnalysedGraph
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
@@ -442,7 +442,7 @@ def test_no_size_is_traced_twice() -> None:
 def test_graphs_are_let_go_of_once_polynomials_are_found() -> None:
     """What is kept of a size is what it adds up to; at a new one nothing else is kept from the beginning."""
     traces = TraceCache(network, FORMULAS, {"batch": 4})
-    totals = sum_totals(*traces.graph({"batch": 2}))
+    totals = traces.graph({"batch": 2}).totals()
     traces.forget()
 
     assert traces.at({"batch": 2})[0] == totals

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from modeldyno.core.result.static_data import MemoryItem
 from modeldyno.core.static.graph import Graph, Op, Role, Storage
-from modeldyno.core.static.liveness import EVERYTHING, WORKING, find_static_peak, live_bytes_by_operator
+from modeldyno.core.static.totals import EVERYTHING, WORKING, find_static_peak, live_bytes_by_operator
 
 STORAGES = st.lists(
     st.builds(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from modeldyno.core.result.static_data import ModuleJoin, ModuleLink
+from modeldyno.core.static.analysis import flow_between_modules
 from modeldyno.core.static.graph import Graph, Op, Phase, Role, Storage, Tensor
-from modeldyno.core.static.module_flow import flow_between_modules
 
 MODULES = {"": "Net", "body": "Block", "body.fc": "Linear", "body.act": "ReLU", "head": "Linear"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from modeldyno.core.static.node_scope import NOWHERE, scope_of_node
+from modeldyno.core.static.fused_nodes import NOWHERE, scope_of_node
 
 
 @pytest.mark.parametrize(

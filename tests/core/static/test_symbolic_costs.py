@@ -12,9 +12,15 @@ from hypothesis import strategies as st
 
 from modeldyno.core.static.flops import CountedOp
 from modeldyno.core.static.graph import Graph, Op, Role, Storage, Tensor
-from modeldyno.core.static.symbolic_costs import SymbolicTotals, fit_totals, sizes_to_trace
+from modeldyno.core.static.symbolic_costs import (
+    Basis,
+    Grid,
+    Polynomial,
+    SymbolicTotals,
+    fit_totals,
+    sizes_to_trace,
+)
 from modeldyno.core.static.totals import sum_totals
-from modeldyno.core.stats.polynomial import Basis, Grid, Polynomial
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:

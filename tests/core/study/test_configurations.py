@@ -9,8 +9,7 @@ import pytest
 from tests.support.sample_trials import a_trial, add_trials, an_answer
 
 from modeldyno.core.study.goal import Goal, Objective
-from modeldyno.core.study.model_ranking import rank_models
-from modeldyno.core.study.ranking import find_configuration, ranking
+from modeldyno.core.study.ranking import find_configuration, rank_models, ranking
 from modeldyno.core.study.study import (
     base_name,
     configuration_label,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from tests.support.sample_trials import a_trial, add_trials, an_answer
 
-from modeldyno.core.study.curves import next_curve_trial
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.study import Budget, Study, Trial, TrialPurpose, TrialState
+from modeldyno.core.study.verification import next_curve_trial
 from modeldyno.testing.sample_studies import a_served_study, a_study
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from modeldyno.core.result.result import Doubted, Environment, Event, Loaded, Located, Progressed
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.result.result import Environment, Event, Loaded, Progressed
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.core.study.resume_guard import (
     ConsistencyGuard,
@@ -58,7 +59,7 @@ def test_progress_has_the_trial_before_it() -> None:
 def test_the_same_passes() -> None:
     """The same model on the same machine is passed on as it is."""
     guard, passed_on = guarded(with_trials(1.0))
-    events: list[Event] = [Loaded(model=MODEL), Located(environment=PLACE)]
+    events: list[Event] = [Loaded(model=MODEL), PLACE]
     for event in events:
         guard(event)
 
@@ -66,9 +67,9 @@ def test_the_same_passes() -> None:
     assert guard.doubts == []
 
 
-def elsewhere(**hardware: int) -> Located:
+def elsewhere(**hardware: int) -> Environment:
     """Give the event of a run on other hardware."""
-    return Located(environment=Environment(hardware=dict(hardware), software=PLACE.software))
+    return Environment(hardware=dict(hardware), software=PLACE.software)
 
 
 @pytest.mark.parametrize(
@@ -88,13 +89,13 @@ def test_another_one_is_stopped(event: Event, code: str, message: str) -> None:
     guard(event)
     guard(event)
     assert [doubt.code for doubt in guard.doubts] == [code]
-    assert sum(isinstance(each, Doubted) for each in passed_on) == 1
+    assert sum(isinstance(each, Doubt) for each in passed_on) == 1
 
 
 def test_other_versions_are_doubted() -> None:
     """A version that changed is a doubt; a package that was not needed before is none."""
     guard, _ = guarded(with_trials(1.0))
-    guard(Located(environment=replace(PLACE, software={"python": "3.12", "onnx": "1.18"})))
+    guard(replace(PLACE, software={"python": "3.12", "onnx": "1.18"}))
 
     assert [doubt.code for doubt in guard.doubts] == ["software-changed"]
     assert "python was 3.11 and is 3.12" in guard.doubts[0].seen
@@ -107,7 +108,7 @@ def test_the_first_trial_is_compared_with_nothing() -> None:
     for study in (None, a_study()):
         fresh.before = study
         fresh(Loaded(model=MODEL))
-        fresh(Located(environment=PLACE))
+        fresh(PLACE)
 
     assert len(passed_on) == 4
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modeldyno.core.trace.packed_sequences import describe_packed_layer, packed_layer
+from modeldyno.core.trace.source_line import describe_packed_layer, packed_layer
 
 _LAYER = """
 class LSTM:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modeldyno.adapters.backends.shared_regions import SHARED_MEMORY, SYSTEM, SYSTEM_BOTH
-from modeldyno.core.load.compression import COMPRESSIONS
+from modeldyno.core.load.request_target import COMPRESSIONS
 from modeldyno.core.spec.knob import Knob
 
 COMPRESSION_KNOB = Knob(

@@ -7,8 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
-from modeldyno.core.load.compression import COMPRESSIONS, compress, decompress
-from modeldyno.core.load.request_target import Target, Transport
+from modeldyno.core.load.request_target import COMPRESSIONS, Target, Transport, compress, decompress
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from modeldyno.core.metrics.measurement import Measurement, observed_number
 from modeldyno.core.metrics.stop_rule import measure_until_stable
 from modeldyno.core.result.trace_data import TraceReport
 from modeldyno.core.static import fused_nodes
-from modeldyno.core.static.analysis import AnalysedGraph
 from modeldyno.core.static.flops.registry import formulas
+from modeldyno.core.static.totals import AnalysedGraph
 from modeldyno.core.trace import layer_times
 from modeldyno.core.trace.layer_times import attribute_module_times
 from modeldyno.interfaces.probe import Pass

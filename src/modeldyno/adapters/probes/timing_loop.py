@@ -14,7 +14,7 @@ from modeldyno.core.metrics import doubt
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.stop_rule import measure_until_stable
-from modeldyno.core.result.result import Found, Progressed
+from modeldyno.core.result.result import Progressed
 from modeldyno.interfaces.sampler import WatchStage
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def progress_reporter(subject: Subject, metric: str) -> Callable[[MeasurementPro
                 provisional = Distribution.of(
                     samples, stop="interrupted", unmet=("it was cut off",), clock=CLOCK
                 )
-                subject.watch(Found(measurement=Measurement(metric=metric, value=provisional)))
+                subject.watch(Measurement(metric=metric, value=provisional))
 
     return watch
 

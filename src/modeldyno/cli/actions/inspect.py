@@ -10,7 +10,7 @@ from modeldyno import views
 from modeldyno.cli.actions.options import request_from_options
 from modeldyno.cli.actions.output_options import OutputTargets, requested_optimizer, verdict_line
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks, print_result
-from modeldyno.core.comparison.shared_inputs import name_refusing_side
+from modeldyno.core.comparison.schedule import name_refusing_side
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.errors import InputRefused, RequestError
 from modeldyno.profiling.request import make_inspection

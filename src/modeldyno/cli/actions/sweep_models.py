@@ -14,8 +14,7 @@ from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
 from modeldyno.codec import json_array
 from modeldyno.codec import study as codec_study
 from modeldyno.core.report.blocks import Heading
-from modeldyno.core.study.model_ranking import rank_models
-from modeldyno.core.study.ranking import ranking
+from modeldyno.core.study.ranking import rank_models, ranking
 from modeldyno.documents.write import write_several
 from modeldyno.profiling.run import INTERRUPTED, OK
 from modeldyno.progress import Progress

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from modeldyno.core.registry.policy import Window
 from modeldyno.core.registry.records import TaskState
-from modeldyno.core.registry.windows import Window
 from modeldyno.core.stats.sanitize import clean
 from modeldyno.core.stats.units import SECONDS, parse_quantity
 from modeldyno.environment.idle import IdleRule

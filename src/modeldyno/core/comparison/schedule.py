@@ -16,7 +16,10 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from modeldyno.core.spec.job import Job
+
 
 ALTERNATING, BLOCK, INTERLEAVED = "alternating", "block", "interleaved"
 """One run after the other in alternating order; all of one side first; the sides of a round slice by
@@ -83,3 +86,19 @@ class RoundSchedule:
             yield from ((number, (side,)) for side in there for number in range(begin, end))
             return
         yield from ((number, there[::-1] if number % 2 else there) for number in range(begin, end))
+
+
+FIRST_CALL = "first call"
+"""Where a model fails that refuses its inputs by itself."""
+OWN_INPUTS = "give each model its own with `baseline_inputs` and `candidate_inputs`"
+
+
+def share_inputs(jobs: Sequence[Job]) -> bool:
+    """Return whether several models were given the same inputs."""
+    return len(jobs) > 1 and bool(jobs[0].inputs) and all(job.inputs == jobs[0].inputs for job in jobs)
+
+
+def name_refusing_side(message: str, side: int, jobs: Sequence[Job]) -> str:
+    """Name the model that refused an input, and say how each gets its own if all were given the same."""
+    advice = f"; {OWN_INPUTS}" if share_inputs(jobs) else ""
+    return f"{jobs[side].model.locator}: {message.rstrip('.')}{advice}."

@@ -131,15 +131,8 @@ def _is_of_older_rule(change: Change, again: Change) -> bool:
 
 
 def _within(place: str, checks: Iterator[FigureCheck]) -> Iterator[FigureCheck]:
-    """Yield the checks with the part of the document that they are of."""
-    for check in checks:
-        yield FigureCheck(
-            place=f"{place}: {check.place}",
-            state=check.state,
-            written=check.written,
-            recomputed=check.recomputed,
-            why=check.why,
-        )
+    """Return the checks with the part of the document that they are of."""
+    return (replace(check, place=f"{place}: {check.place}") for check in checks)
 
 
 def _check_rung(

@@ -279,55 +279,6 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Located:
-    """The environment of the run is known."""
-
-    environment: Environment
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """A measurement; a later one of the same metric and scope replaces it."""
-
-    measurement: Measurement
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlined:
-    """A static analysis."""
-
-    outline: StaticReport
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watched:
-    """The trace of a probe of the second pass."""
-
-    activity: TraceReport
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """A file of the Result was written."""
-
-    artifact: Artifact
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Doubted:
-    """A reason not to trust a measurement."""
-
-    doubt: Doubt
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
-    """A failure."""
-
-    failure: Failure
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Progressed:
     """The progress of the run; shown, but not part of the Result."""
 
@@ -379,13 +330,13 @@ class MeasuringEnded:
 
 Event = (
     Loaded
-    | Located
-    | Found
-    | Outlined
-    | Watched
-    | Kept
-    | Doubted
-    | Failed
+    | Environment
+    | Measurement
+    | StaticReport
+    | TraceReport
+    | Artifact
+    | Doubt
+    | Failure
     | Progressed
     | SecondPassed
     | MeasuringBegan
@@ -407,20 +358,20 @@ def fold(empty: Result, events: Iterable[Event]) -> Result:
         match event:
             case Loaded(model=model, inputs=inputs):
                 result = replace(result, model=model, inputs=inputs)
-            case Located(environment=environment):
-                result = replace(result, environment=environment)
-            case Found(measurement=measurement):
-                measurements[measurement.metric, measurement.scope] = measurement
-            case Outlined(outline=outline):
-                result = replace(result, outline=outline)
-            case Watched(activity=part):
-                activities.append(part)
-            case Kept(artifact=artifact):
-                artifacts.append(artifact)
-            case Doubted(doubt=raised):
-                doubts[raised] = None
-            case Failed(failure=failure):
-                failures.append(failure)
+            case Environment():
+                result = replace(result, environment=event)
+            case Measurement():
+                measurements[event.metric, event.scope] = event
+            case StaticReport():
+                result = replace(result, outline=event)
+            case TraceReport():
+                activities.append(event)
+            case Artifact():
+                artifacts.append(event)
+            case Doubt():
+                doubts[event] = None
+            case Failure():
+                failures.append(event)
             case _:  # the others are not part of the Result
                 continue
     return replace(

@@ -5,7 +5,12 @@ The numbers themselves are Measurements, with module paths as their scopes.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +74,15 @@ class MemoryItem:
     scope: str
     role: str
     bytes: int
+
+
+def sum_memory_items(items: Iterable[MemoryItem]) -> tuple[MemoryItem, ...]:
+    """Sum by module and role, the largest first."""
+    sizes: Counter[tuple[str, str]] = Counter()
+    for item in items:
+        sizes[item.scope, item.role] += item.bytes
+    ranked = sorted(sizes.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(MemoryItem(scope=scope, role=str(role), bytes=size) for (scope, role), size in ranked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Interval, Measurement
-from modeldyno.core.result.static_data import Module, Operator, SizePoint, StaticReport
+from modeldyno.core.result.static_data import (
+    Module,
+    ModuleJoin,
+    ModuleLink,
+    Operator,
+    SizePoint,
+    StaticReport,
+)
 from modeldyno.core.spec.input_spec import BATCH, SEQUENCE
 from modeldyno.core.static import roofline
-from modeldyno.core.static.flops import CountedOp, count_op
 from modeldyno.core.static.graph import Graph, Phase, Role, Tensor
-from modeldyno.core.static.liveness import find_static_peak
-from modeldyno.core.static.module_flow import flow_between_modules
 from modeldyno.core.static.other_sizes import LARGEST, SizeExtrapolator, TraceCache
-from modeldyno.core.static.totals import Totals, cost_by_module, parent_scope, sum_totals
+from modeldyno.core.static.totals import (
+    AnalysedGraph,
+    Totals,
+    cost_by_module,
+    find_static_peak,
+    parent_scope,
+)
 from modeldyno.core.stats.units import BYTES, format_quantity
 from modeldyno.errors import RequestError
 
@@ -27,29 +37,13 @@ if TYPE_CHECKING:
 
     from modeldyno.core.spec.devices import DevicePeaks
     from modeldyno.core.spec.static_options import Inspection
-    from modeldyno.core.static.flops import Formula
+    from modeldyno.core.static.flops import CountedOp, Formula
     from modeldyno.core.static.graph import Op
     from modeldyno.core.static.other_sizes import Trace
 
+
 _SHOWN = ("macs", "flops", "bytes_read", "bytes_written", "activation_peak", "memory_peak")
 """Metrics of a point of the size grid."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnalysedGraph:
-    """A graph and the cost of each of its operators."""
-
-    graph: Graph
-    counts: tuple[CountedOp, ...]
-
-    @classmethod
-    def of(cls, graph: Graph, formulas: Mapping[str, Formula]) -> AnalysedGraph:
-        """Count the cost of every operator."""
-        return cls(graph=graph, counts=tuple(count_op(op, formulas) for op in graph.ops))
-
-    def totals(self) -> Totals:
-        """Return the totals of the graph."""
-        return sum_totals(self.graph, self.counts)
 
 
 def analyse_model(
@@ -75,7 +69,7 @@ def analyse_model(
         yield from _roofline_estimates(analysed, totals, device, dtype)
     if inspection.modules:
         yield from _module_measurements(analysed)
-    traces = TraceCache(trace, formulas, analysed.graph.sizes, (analysed.graph, analysed.counts))
+    traces = TraceCache(trace, formulas, analysed.graph.sizes, analysed)
     vary = {name: sizes for name, sizes in inspection.vary.items() if len(sizes) > 1}
     extrapolator = SizeExtrapolator(traces, vary) if vary else None
     if inspection.memory is not None and BATCH not in traces.base:
@@ -459,3 +453,69 @@ def _roofline_estimates(
 def _cache_bytes(analysed: AnalysedGraph) -> int | None:
     graph = analysed.graph
     return sum(graph.storages[index].bytes for index in graph.caches) if graph.caches else None
+
+
+_MOST = 4000
+"""Links and joins of a graph that are kept; of a larger one, none are."""
+_Key: TypeAlias = "tuple[int, tuple[int, ...], int]"
+
+
+def flow_between_modules(graph: Graph) -> tuple[tuple[ModuleLink, ...], tuple[ModuleJoin, ...]]:
+    """Return the links between the modules of a forward pass, and the joins; none if they are too many.
+
+    An operator counts as the module whose code calls it. Code of a module that has others in it is followed
+    through, and is a join where it brings several of their outputs together, as a residual connection does.
+    """
+    flow = _Flow(
+        leaves=frozenset(graph.modules) - {parent_scope(path) for path in graph.modules if path},
+        latest={at: ("",) for at, storage in enumerate(graph.storages) if storage.role == Role.INPUT},
+    )
+    for op in graph.ops:
+        if op.phase is Phase.FORWARD:
+            flow.follow(op)
+        if len(flow.links) + len(flow.joins) > _MOST:
+            return (), ()
+    ends = (flow.latest.get(at, ()) for at, storage in enumerate(graph.storages) if storage.output)
+    flow.link((source for sources in ends for source in sources if source), "")
+    return tuple(flow.links), tuple(flow.joins)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Flow:
+    """What was followed so far: by whom each tensor was made, and what went where."""
+
+    leaves: frozenset[str]
+    """Modules with no others in them."""
+    latest: dict[int, tuple[str, ...]]
+    """Makers of what is in each storage."""
+    made: dict[_Key, tuple[str, ...]] = field(default_factory=dict)
+    """Makers of each tensor, which may be one of several views of a storage."""
+    links: dict[ModuleLink, None] = field(default_factory=dict)
+    joins: list[ModuleJoin] = field(default_factory=list)
+
+    def follow(self, op: Op) -> None:
+        """Follow an operator."""
+        makers_by_input = (self.made.get(_key(t)) or self.latest.get(t.storage, ()) for t in op.tensors())
+        sources = tuple(dict.fromkeys(source for makers in makers_by_input for source in makers))
+        makers = self._makers(op, sources)
+        if makers != sources:
+            self.link(sources, makers[0])
+        for tensor in op.outputs:
+            if tensor.storage >= 0:
+                self.made[_key(tensor)] = self.latest[tensor.storage] = makers
+
+    def link(self, sources: Iterable[str], target: str) -> None:
+        """Note that something goes from sources to a target."""
+        self.links.update({ModuleLink(source=s, target=target): None for s in sources if s != target})
+
+    def _makers(self, op: Op, sources: tuple[str, ...]) -> tuple[str, ...]:
+        if op.scope in self.leaves:
+            return (op.scope,)
+        if len(sources) < 2:  # noqa: PLR2004 - one source is followed through
+            return sources
+        self.joins.append(ModuleJoin(name=f"join {len(self.joins) + 1}", scope=op.scope, kind=op.kind))
+        return (self.joins[-1].name,)
+
+
+def _key(tensor: Tensor) -> _Key:
+    return tensor.storage, tensor.shape, tensor.offset

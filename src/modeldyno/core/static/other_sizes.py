@@ -8,10 +8,10 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from modeldyno.core.spec.input_spec import BATCH
-from modeldyno.core.static.flops import CountedOp, count_op
+from modeldyno.core.static.flops import CountedOp
 from modeldyno.core.static.graph import Graph
 from modeldyno.core.static.symbolic_costs import fit_totals, sizes_to_trace
-from modeldyno.core.static.totals import Totals, sum_totals
+from modeldyno.core.static.totals import AnalysedGraph, Totals
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 Trace = Callable[[Mapping[str, int]], Graph]
 """Sizes of the varying dimensions to the graph at them."""
-CountedGraph = tuple[Graph, tuple[CountedOp, ...]]
-"""A graph and the cost of each of its operators."""
 SummedCosts = tuple[Totals, Mapping[CountedOp, int]]
 """The totals of a graph, and the costs of its operators with their multiplicity."""
 
@@ -38,16 +36,16 @@ class TraceCache:
     """
 
     def __init__(
-        self, trace: Trace, formulas: Mapping[str, Formula], base: Mapping[str, int], *traced: CountedGraph
+        self, trace: Trace, formulas: Mapping[str, Formula], base: Mapping[str, int], *traced: AnalysedGraph
     ) -> None:
         """Start with the `traced` graphs; dimensions without a size are as in `base`."""
         self.trace, self.formulas, self.base = trace, formulas, dict(base)
-        self.graphs: dict[frozenset[tuple[str, int]], CountedGraph] = {}
+        self.graphs: dict[frozenset[tuple[str, int]], AnalysedGraph] = {}
         self.sums: dict[frozenset[tuple[str, int]], SummedCosts] = {}
-        for graph, counts in traced:
-            self.graphs[self._key(graph.sizes)] = graph, counts
+        for analysed in traced:
+            self.graphs[self._key(analysed.graph.sizes)] = analysed
 
-    def graph(self, sizes: Mapping[str, int]) -> CountedGraph:
+    def graph(self, sizes: Mapping[str, int]) -> AnalysedGraph:
         """Return the graph at some sizes."""
         key = self._key(sizes)
         if key not in self.graphs:
@@ -68,16 +66,15 @@ class TraceCache:
         )
         self.graphs.clear()
 
-    def _trace_and_count(self, sizes: Mapping[str, int]) -> CountedGraph:
-        graph = self.trace(sizes)
-        return graph, tuple(count_op(op, self.formulas) for op in graph.ops)
+    def _trace_and_count(self, sizes: Mapping[str, int]) -> AnalysedGraph:
+        return AnalysedGraph.of(self.trace(sizes), self.formulas)
 
     def _key(self, sizes: Mapping[str, int]) -> frozenset[tuple[str, int]]:
         return frozenset({**self.base, **sizes}.items())
 
 
-def _sum_up(traced: CountedGraph) -> SummedCosts:
-    return sum_totals(*traced), Counter(traced[1])
+def _sum_up(traced: AnalysedGraph) -> SummedCosts:
+    return traced.totals(), Counter(traced.counts)
 
 
 class SizeExtrapolator:
@@ -101,7 +98,7 @@ class SizeExtrapolator:
         except RequestError:  # the model does not accept one of the sizes, which may not even be requested
             return None
         checks = len(points) - prod(2 if name == BATCH else 3 for name in vary)
-        graphs, counts = zip(*traced, strict=True)
+        graphs, counts = [each.graph for each in traced], [each.counts for each in traced]
         return fit_totals(graphs, counts, verify=checks, least=least)
 
     def at(self, sizes: Mapping[str, int]) -> SummedCosts:

@@ -1,19 +1,76 @@
-"""Total costs of a graph, and the costs of each of its modules."""
+"""Total costs of a graph, those of each of its modules, and the bytes held while each operator runs.
+
+A storage is live during operator k when ``born <= k`` and ``k < died``, or it never dies. One that was
+there before (`born` is -1) is live from the first operator on. A storage takes the bytes requested, as with
+torch's allocator on the CPU (c10/core/CPUAllocator.cpp); others round up to blocks.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from modeldyno.core.static.graph import Role
-from modeldyno.core.static.liveness import EVERYTHING, WORKING, find_static_peak, live_bytes_by_operator
+from modeldyno.core.result.static_data import MemoryItem, sum_memory_items
+from modeldyno.core.static.flops import CountedOp, count_op
+from modeldyno.core.static.graph import Graph, Role
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from modeldyno.core.static.flops import CountedOp
-    from modeldyno.core.static.graph import Graph, Storage
+    from modeldyno.core.static.flops import Formula
+    from modeldyno.core.static.graph import Storage
+
+
+EVERYTHING: frozenset[Role] = frozenset(Role)
+WORKING: frozenset[Role] = frozenset({Role.ACTIVATION, Role.GRADIENT})
+"""Memory that a call allocates, beyond what it is given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaticPeak:
+    """The peak memory of a graph."""
+
+    bytes: int
+    op: int
+    """Index of the first operator at the peak; -1 in a graph without operators."""
+    held: tuple[MemoryItem, ...]
+    """The largest first; one for each module and role."""
+
+
+def live_bytes_by_operator(graph: Graph, *, roles: frozenset[Role] = EVERYTHING) -> list[int]:
+    """Return the bytes of those roles that are live during each operator."""
+    spans = ((item.born, item.died, item.bytes) for item in graph.storages if item.role in roles)
+    return sum_live_spans(spans, len(graph.ops))
+
+
+def sum_live_spans(spans: Iterable[tuple[int, int | None, int]], length: int) -> list[int]:
+    """Return the live bytes of (born, died, bytes) spans during the operators 0 to `length` - 1."""
+    change = [0] * (length + 1)
+    for born, died, size in spans:
+        if died is None:
+            change[max(born, 0)] += size
+        elif died > born and died > 0:
+            change[max(born, 0)] += size
+            change[min(died, length)] -= size
+    return list(accumulate(change))[:length]
+
+
+def find_static_peak(graph: Graph, *, roles: frozenset[Role] = EVERYTHING) -> StaticPeak:
+    """Find the operator at which most bytes of those roles are live, and what holds them."""
+    live = live_bytes_by_operator(graph, roles=roles)
+    op = live.index(max(live)) if live else -1
+    held = sum_memory_items(
+        MemoryItem(scope=item.scope, role=item.role, bytes=item.bytes)
+        for item in graph.storages
+        if item.role in roles and _is_live(item, op)
+    )
+    return StaticPeak(bytes=sum(item.bytes for item in held), op=op, held=held)
+
+
+def _is_live(storage: Storage, op: int) -> bool:
+    return storage.born <= op and (storage.died is None or op < storage.died)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,3 +251,20 @@ def _cost_from_row(row: Sequence[int]) -> AdditiveCost:
 
 def _sum_bytes(storages: Iterable[Storage], holds: Callable[[Storage], bool]) -> int:
     return sum(item.bytes for item in storages if holds(item))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalysedGraph:
+    """A graph and the cost of each of its operators."""
+
+    graph: Graph
+    counts: tuple[CountedOp, ...]
+
+    @classmethod
+    def of(cls, graph: Graph, formulas: Mapping[str, Formula]) -> AnalysedGraph:
+        """Count the cost of every operator."""
+        return cls(graph=graph, counts=tuple(count_op(op, formulas) for op in graph.ops))
+
+    def totals(self) -> Totals:
+        """Return the totals of the graph."""
+        return sum_totals(self.graph, self.counts)

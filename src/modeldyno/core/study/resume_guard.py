@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.load.load_curve import LoadSeries
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.result.result import Doubted, Event, Loaded, Located, Progressed
+from modeldyno.core.result.result import Environment, Event, Loaded, Progressed
 from modeldyno.core.result.where import as_text
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.core.study import default_baseline
@@ -59,9 +59,9 @@ class ConsistencyGuard:
         environment = self.before.environment if self.before else None
         if isinstance(event, Loaded) and model is not None:
             self._compare_models(model.digest, event.model.digest)
-        if isinstance(event, Located) and environment is not None:
-            self._compare_hardware(environment.hardware, event.environment.hardware)
-            self._compare_software(environment.software, event.environment.software)
+        if isinstance(event, Environment) and environment is not None:
+            self._compare_hardware(environment.hardware, event.hardware)
+            self._compare_software(environment.software, event.software)
         self.watch(event)
 
     def _compare_models(self, before: str, now: str) -> None:
@@ -102,7 +102,7 @@ class ConsistencyGuard:
     def _raise_doubt(self, doubt: Doubt) -> None:
         if doubt not in self.doubts:
             self.doubts.append(doubt)
-            self.watch(Doubted(doubt=doubt))
+            self.watch(doubt)
 
 
 def _differences(before: Mapping[str, Fact], now: Mapping[str, Fact], names: Iterable[str]) -> str:

@@ -11,12 +11,17 @@ round on: as long as the missing samples will take, judging by the trials before
 
 If single trials err by more than what matters, more rounds help little: then verification ends before it
 takes longer than the search did, once something is known of the best.
+
+After it, the best configurations may be measured at all loads, for their curves. A search spends its trials
+on the loads that may be best, so that the curve of a good configuration may have two points. These trials are
+for its picture and its tables: neither the search nor the ranking sees them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import islice, product
 from typing import TYPE_CHECKING
 
 from modeldyno.core.stats.statistics import NORMAL
@@ -31,6 +36,7 @@ if TYPE_CHECKING:
     from modeldyno.core.study.ranking import RankedConfiguration, Ranking
     from modeldyno.core.study.search_space import Key, Point
     from modeldyno.core.study.study import Study, Trial
+
 
 ROUNDS = 4
 """Rounds after which candidates that are still tied are reported as such."""
@@ -236,3 +242,30 @@ def _rival_rows(result: Ranking) -> list[RankedConfiguration]:
     if default is not None and default not in chosen:
         chosen.append(default)
     return chosen if len(result.rows) > 1 else []
+
+
+TIME_SHARE = 0.75
+"""Share of a time limit that is left to the search and its verification, if curves are wanted."""
+
+
+def next_curve_trial(study: Study) -> TrialRequest | None:
+    """Return the next load of one of the best configurations that was not measured; None if there is none."""
+    done = {key(trial.point) for trial in study.trials}
+    for point in _points(study):
+        if key(point) not in done:
+            return TrialRequest(point=point, stage=TrialPurpose.CURVE)
+    return None
+
+
+def _points(study: Study) -> Iterator[Point]:
+    """Yield the best configurations of the ranking, each at all loads."""
+    loads = [axis for axis in study.space.axes if axis.name in study.loads and axis.where is None]
+    if not (loads and study.budget.curves):
+        return
+    best: dict[Key, Point] = {}
+    for row in ranking(study).rows:
+        if not row.failure:
+            best.setdefault(key(study.configuration(row.point)), row.point)
+    for point in islice(best.values(), study.budget.curves):
+        for values in product(*(axis.values for axis in loads)):
+            yield {**point, **{axis.name: value for axis, value in zip(loads, values, strict=True)}}

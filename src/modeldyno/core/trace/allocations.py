@@ -7,7 +7,6 @@ are seconds from the beginning of the call.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from itertools import accumulate, pairwise
 
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Measurement, observed_number, pack
-from modeldyno.core.result.static_data import MemoryItem
+from modeldyno.core.result.static_data import MemoryItem, sum_memory_items
 from modeldyno.core.result.trace_data import MemoryTimeline, TraceReport
 from modeldyno.core.stats.units import BYTES, format_quantity
 from modeldyno.core.trace.memory_category import GIVEN, Category
@@ -144,7 +143,9 @@ def find_allocated_peak(call: AllocationRecord) -> AllocatedPeak:
     levels = _bytes_over_time(own, len(call.events))
     most = max(levels, default=0)
     if not most:
-        return AllocatedPeak(bytes=0, held=_by_size(call.before), stages=dict.fromkeys(call.stages, 0))
+        return AllocatedPeak(
+            bytes=0, held=sum_memory_items(call.before), stages=dict.fromkeys(call.stages, 0)
+        )
     index = levels.index(most)
     held = [
         MemoryItem(scope=block.scope, role=block.category, bytes=block.bytes)
@@ -155,7 +156,7 @@ def find_allocated_peak(call: AllocationRecord) -> AllocatedPeak:
     return AllocatedPeak(
         bytes=most,
         scope=event.scope,
-        held=_by_size((*call.before, *held)),
+        held=sum_memory_items((*call.before, *held)),
         stages={name: _most_between(call, levels, *span) for name, span in call.stages.items()},
         fragmentation=1 - event.allocated / event.reserved if event.reserved else None,
     )
@@ -177,15 +178,6 @@ def _most_between(call: AllocationRecord, levels: Sequence[int], begin: float, e
         level for event, level in zip(call.events, levels, strict=True) if begin <= event.time < end
     )
     return max((*levels_before[-1:], *levels_within), default=0)
-
-
-def _by_size(held: Iterable[MemoryItem]) -> tuple[MemoryItem, ...]:
-    """Sum by module and category, the largest first."""
-    sizes: Counter[tuple[str, str]] = Counter()
-    for item in held:
-        sizes[item.scope, item.role] += item.bytes
-    ranked = sorted(sizes.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(MemoryItem(scope=scope, role=str(role), bytes=size) for (scope, role), size in ranked)
 
 
 # --- memory over time ----------------------------------------------------------------------------
@@ -255,7 +247,9 @@ def find_memory_growth(calls: Sequence[AllocationRecord]) -> MemoryGrowth | None
         if number == last
     )
     return MemoryGrowth(
-        bytes=sum(rises) / len(rises), steady=min(rises) > 0, left=_by_size(left) if min(rises) > 0 else ()
+        bytes=sum(rises) / len(rises),
+        steady=min(rises) > 0,
+        left=sum_memory_items(left) if min(rises) > 0 else (),
     )
 
 

@@ -6,7 +6,7 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 from modeldyno.core.comparison.build import unjudged
-from modeldyno.core.comparison.shared_inputs import FIRST_CALL, OWN_INPUTS, share_inputs
+from modeldyno.core.comparison.schedule import FIRST_CALL, OWN_INPUTS, share_inputs
 from modeldyno.core.metrics.doubt import CODES
 from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.report.blocks import Block, Column, Notice, Severity, Table, make_table, note, shorten

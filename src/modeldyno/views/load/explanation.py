@@ -12,11 +12,11 @@ from modeldyno.core.load.explanation import (
     explanation_doubts,
     hop_changes,
     last_result,
+    measured_time,
     tail_time,
     unexplained_share,
 )
 from modeldyno.core.load.request_stages import STAGE_TIME, UNTRACED
-from modeldyno.core.load.time_estimate import measured_time
 from modeldyno.core.metrics.doubt import noteworthy_doubts
 from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, make_table, note
 from modeldyno.core.report.charts import AxisScale, Waterfall, WaterfallStep
@@ -28,8 +28,7 @@ from modeldyno.views.view_options import PLAIN, ViewOptions
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.load.explanation import Explanation, Hop, LevelHops
-    from modeldyno.core.load.time_estimate import TimeEstimate
+    from modeldyno.core.load.explanation import Explanation, Hop, LevelHops, TimeEstimate
 
 _SMALL = 0.01
 """Share of the whole below which a hop is not named in the sentence."""

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from modeldyno.core.metrics.constraints import Answer, Constraint, Judgement
     from modeldyno.core.metrics.metric import Query
     from modeldyno.core.spec.knob import KnobValue
-    from modeldyno.core.study.model_ranking import ModelRow
-    from modeldyno.core.study.ranking import RankedConfiguration, Ranking
+    from modeldyno.core.study.ranking import ModelRow, RankedConfiguration, Ranking
     from modeldyno.core.study.study import Candidate, Study, Trial
 
 _FIRST, _PLACE = ("trial", "configuration", "stage", "state"), ("rank", "best_in", "gain")

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from modeldyno.core.metrics.doubt import HOST_TIMES, Doubt
 from modeldyno.core.result.trace_data import Span
 from modeldyno.core.static import fused_nodes as origins
-from modeldyno.core.static import node_scope as origin
+from modeldyno.core.static.fused_nodes import SCOPES, scope_of_node
 from modeldyno.core.trace.layer_times import HookOverhead, lower_quartile, scale_overhead_to_model
 from modeldyno.interfaces.session import Layers
 
@@ -213,7 +213,7 @@ def _nodes(graph: Any) -> Iterator[Any]:
 def _scope(node: Any) -> str | None:
     """Return the module in a node's metadata or name; None if there is none."""
     metadata = {entry.key: entry.value for entry in node.metadata_props}
-    return origin.scope_of_node(node.name, metadata.get(origin.SCOPES, ""))
+    return scope_of_node(node.name, metadata.get(SCOPES, ""))
 
 
 # -- profile ------------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ class _NodeNamer:
         name, index = event["name"].removesuffix(_KERNEL_TIME), str(event["args"].get("node_index", ""))
         if (name, index) not in self._paths:
             kind = event["args"].get("op_name") or name
-            scope = self._places.scopes.get(name, origin.scope_of_node(name) or "")
+            scope = self._places.scopes.get(name, scope_of_node(name) or "")
             path = f"{scope}.{kind}" if scope else kind
             number, self._used[path] = self._used[path], self._used[path] + 1
             new = bool(self._places.known) and name not in self._places.known

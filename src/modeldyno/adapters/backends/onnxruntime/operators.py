@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.result.trace_data import EventKind
-from modeldyno.core.static import node_scope
+from modeldyno.core.static.fused_nodes import scope_of_node
 from modeldyno.core.trace.op_events import Occurrence, WatchedCalls
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _node(event: Event, call: int) -> Occurrence:
     return Occurrence(
         name=name,
         kind=EventKind.TRANSFER if name.startswith("Memcpy") else EventKind.OPERATOR,
-        scope=node_scope.scope_of_node(event["name"].removesuffix(_SUFFIX)) or "",
+        scope=scope_of_node(event["name"].removesuffix(_SUFFIX)) or "",
         shapes=format_shapes(arguments.get("input_type_shape", ())),
         self_time=seconds,
         total_time=seconds,

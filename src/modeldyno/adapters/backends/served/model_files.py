@@ -15,7 +15,7 @@ from modeldyno import data
 from modeldyno.adapters.backends.output_leaves import leaves
 from modeldyno.adapters.backends.served import export_cache
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
-from modeldyno.core.trace.packed_sequences import PADDED_INSTEAD, describe_packed_layer
+from modeldyno.core.trace.source_line import PADDED_INSTEAD, describe_packed_layer
 from modeldyno.data.torch_signature import Forward
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.loader import Form

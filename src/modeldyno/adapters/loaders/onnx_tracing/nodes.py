@@ -22,7 +22,7 @@ from modeldyno.adapters.loaders.onnx_tracing.tensors import (
     all_graphs,
     external_entries,
 )
-from modeldyno.core.static import node_scope
+from modeldyno.core.static.fused_nodes import NOWHERE, SCOPES, parse_name_list, scope_of_node
 from modeldyno.core.static.graph import bits_per_element
 
 if TYPE_CHECKING:
@@ -308,17 +308,17 @@ def module_scope(node: Proto, classes: dict[str, str]) -> str:
         classes: filled with module paths and the names of their classes.
     """
     metadata = {entry.key: entry.value for entry in node.metadata_props}
-    scopes = metadata.get(node_scope.SCOPES, "")
+    scopes = metadata.get(SCOPES, "")
     path, kinds = (
-        node_scope.parse_name_list(text_value)
+        parse_name_list(text_value)
         for text_value in (scopes, metadata.get("pkg.torch.onnx.class_hierarchy", ""))
     )
-    if path[:1] != [node_scope.NOWHERE]:
+    if path[:1] != [NOWHERE]:
         for path_name, written in zip(path[:-1], kinds[:-1], strict=False):
             class_name = written.rpartition(".")[2]
             folded = path_name == path[-2] and class_name.startswith("BatchNorm") and node.op_type in _FOLDING
             classes.setdefault(path_name, f"{node.op_type}+{class_name}" if folded else class_name)
-    return node_scope.scope_of_node(printable_name(node.name), scopes) or ""
+    return scope_of_node(printable_name(node.name), scopes) or ""
 
 
 def owning_modules(model: Proto) -> dict[str, str]:

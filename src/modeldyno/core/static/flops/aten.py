@@ -15,7 +15,6 @@ from modeldyno.core.static.flops import (
     convolution,
     elementwise,
     matmul,
-    normalization,
     pooling_fft,
     recurrent,
 )
@@ -130,35 +129,35 @@ _LOOKUPS: dict[str, Formula] = {
 }
 
 _NORMS: dict[str, Formula] = {
-    **for_all("native_layer_norm layer_norm native_group_norm group_norm", normalization.count_layer_norm),
-    **for_all("rms_norm _fused_rms_norm", normalization.count_rms_norm),
+    **for_all("native_layer_norm layer_norm native_group_norm group_norm", elementwise.count_layer_norm),
+    **for_all("rms_norm _fused_rms_norm", elementwise.count_rms_norm),
     **for_all(
         """
             batch_norm native_batch_norm cudnn_batch_norm miopen_batch_norm instance_norm
             _batch_norm_impl_index _native_batch_norm_legit _native_batch_norm_legit_functional
         """,
-        normalization.count_batch_norm,
+        elementwise.count_batch_norm,
     ),
     **for_all(
         "_batch_norm_with_update _batch_norm_with_update_functional",
-        normalization.count_batch_norm_training,
+        elementwise.count_batch_norm_training,
     ),
     **for_all(
         "_native_batch_norm_legit_no_training _batch_norm_no_update batch_norm_elemt",
-        normalization.count_batch_norm_inference,
+        elementwise.count_batch_norm_inference,
     ),
     "batch_norm_stats": partial(per_element, operations=4, of="input"),
     **for_all(
         "native_layer_norm_backward native_group_norm_backward",
-        normalization.count_layer_norm_backward,
+        elementwise.count_layer_norm_backward,
     ),
-    "_fused_rms_norm_backward": normalization.count_rms_norm_backward,
+    "_fused_rms_norm_backward": elementwise.count_rms_norm_backward,
     **for_all(
         """
             native_batch_norm_backward batch_norm_backward cudnn_batch_norm_backward
             miopen_batch_norm_backward _batch_norm_impl_index_backward
         """,
-        normalization.count_batch_norm_backward,
+        elementwise.count_batch_norm_backward,
     ),
     **for_all("_weight_norm _weight_norm_interface", partial(per_element, operations=3, of="v")),
     "norm_except_dim": partial(per_element, operations=2, of="v"),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.static.flops import onnx_attention, onnx_formulas, recurrent
 from modeldyno.core.static.flops.elementwise import (
     by_operations,
+    count_clamp,
     count_copy,
     count_creation,
     count_gelu,
@@ -20,17 +21,13 @@ from modeldyno.core.static.flops.elementwise import (
     for_all,
     per_element,
 )
+from modeldyno.core.static.flops.indexing import count_lookup
+from modeldyno.core.static.flops.matmul import count_affine_grid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from modeldyno.core.static.flops import Formula
 
 _GELU_TANH, _ERF, _SIGMOID, _SILU = 9, 5, 4, 5
-
-
-def _in_domain(domain: str, table: Mapping[str, Formula]) -> Iterable[tuple[str, Formula]]:
-    return ((f"{domain}.{name}", formula) for name, formula in table.items())
 
 
 _EACH: dict[int, str] = {
@@ -89,13 +86,13 @@ _DEFAULT: dict[str, Formula] = {
     "Abs": per_element,
     **for_all("Max Min Sum", onnx_formulas.count_variadic),
     "Mean": partial(onnx_formulas.count_variadic, operations=1),
-    "Clip": onnx_formulas.count_clip,
+    "Clip": count_clamp,
     "Gelu": count_gelu,
     "Dropout": onnx_formulas.count_onnx_dropout,
     "SoftmaxCrossEntropyLoss": partial(onnx_formulas.per_input_element, operations=7),
     "DynamicQuantizeLinear": onnx_formulas.count_dynamic_quantize,
     **for_all("TopK Unique", onnx_formulas.count_onnx_sort),
-    **for_all("Gather GatherElements GatherND", onnx_formulas.count_gather),
+    **for_all("Gather GatherElements GatherND", partial(count_lookup, table="data", index="indices")),
     **for_all("Scatter ScatterElements ScatterND", onnx_formulas.count_onnx_scatter),
     "NonMaxSuppression": onnx_formulas.count_non_max_suppression,
     "BatchNormalization": onnx_formulas.count_onnx_batch_norm,
@@ -120,7 +117,7 @@ _DEFAULT: dict[str, Formula] = {
     "GRU": partial(onnx_formulas.count_onnx_recurrent, operations=recurrent.GRU),
     "RNN": partial(onnx_formulas.count_onnx_recurrent, operations=recurrent.PLAIN),
     "Det": onnx_formulas.count_determinant,
-    "AffineGrid": onnx_formulas.count_onnx_affine_grid,
+    "AffineGrid": count_affine_grid,
     "Attention": onnx_attention.count_onnx_attention,
     "LinearAttention": onnx_attention.count_linear_attention,
     "RotaryEmbedding": onnx_attention.count_rotary_embedding,
@@ -205,13 +202,13 @@ _TRAINING: dict[str, Formula] = {
 }
 
 ONNX: dict[str, Formula] = {
-    name: formula
+    f"{domain}.{name}": formula
     for domain, table in (
         ("onnx", _DEFAULT),
         ("com.microsoft", _CONTRIB),
         ("ai.onnx.ml", _TREES),
         ("ai.onnx.preview.training", _TRAINING),
     )
-    for name, formula in _in_domain(domain, table)
+    for name, formula in table.items()
 }
 """``onnx.<name>`` or ``<domain>.<name>`` to formula."""

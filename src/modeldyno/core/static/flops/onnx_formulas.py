@@ -18,7 +18,6 @@ from modeldyno.core.static.flops.elementwise import (
     total_bytes,
     total_elements,
 )
-from modeldyno.core.static.flops.indexing import count_lookup
 from modeldyno.core.static.flops.pooling_fft import count_transforms
 from modeldyno.core.static.graph import Op, Tensor, bits_per_element
 
@@ -61,12 +60,6 @@ def count_variadic(op: Op, *, operations: int = 0) -> Count:
 def count_onnx_product(op: Op, *, operations: int) -> Count:
     """Count one operation for each output; `operations` for each complex one."""
     return Count(elementwise=(operations if is_complex(op.outputs[0]) else 1) * op.outputs[0].size)
-
-
-def count_clip(op: Op) -> Count:
-    """Count one comparison for each output and bound."""
-    bounds = sum(op.arguments.get(name) is not None for name in ("min", "max"))
-    return per_element(op, operations=bounds)
 
 
 def count_biased(op: Op, *, operations: int, bias: Sequence[str]) -> Count:
@@ -116,11 +109,6 @@ def count_onnx_sort(op: Op) -> Count:
 def count_slice(op: Op) -> Count:
     """Count no operation; as much is read as is written."""
     return Count(read=total_bytes(op.outputs))
-
-
-def count_gather(op: Op, *, table: str = "data", index: str = "indices") -> Count:
-    """Count no operation; the rows looked up and their indices are read."""
-    return count_lookup(op, table=table, index=index)
 
 
 def count_gather_quantized(op: Op) -> Count:
@@ -303,11 +291,6 @@ def count_determinant(op: Op) -> Count:
     lu_cost = matmul.count_lu(op, matrix="X")
     data = op.tensor("X")
     return Count(macs=lu_cost.macs, elementwise=lu_cost.elementwise + data.size // data.shape[-1])
-
-
-def count_onnx_affine_grid(op: Op) -> Count:
-    """Count for each coordinate the product with a row of `theta`."""
-    return Count(macs=op.outputs[0].size * op.tensor("theta").shape[-1])
 
 
 # -- windows --------------------------------------------------------------------------------------------

@@ -70,11 +70,6 @@ def count_tflite_pooling(op: Op) -> Count:
     return Count(elementwise=op.outputs[0].size * (window + activation))
 
 
-def count_tflite_sum(op: Op) -> Count:
-    """Count one operation for each output and operand after the first."""
-    return onnx_formulas.count_variadic(op)
-
-
 def count_tflite_gelu(op: Op) -> Count:
     """Count 5 operations for each output; 9 for the approximation by a hyperbolic tangent."""
     approximate = "tanh" if op.arguments.get("approximate") else "none"
@@ -123,7 +118,7 @@ _OPERATORS: dict[str, Formula] = {
     **for_all("FILL RANGE ZEROS_LIKE", count_creation),
     **for_all("SLICE STRIDED_SLICE", onnx_formulas.count_slice),
     **for_all("GATHER GATHER_ND EMBEDDING_LOOKUP", partial(count_lookup, table="params", index="indices")),
-    "ADD_N": count_tflite_sum,
+    "ADD_N": onnx_formulas.count_variadic,
     "GELU": count_tflite_gelu,
     **for_all("CONV_2D FULLY_CONNECTED", count_tflite_product),
     **for_all("CONV_3D DEPTHWISE_CONV_2D", partial(count_tflite_product, outputs_first=False)),
