@@ -27,6 +27,7 @@ ONLY_OPTIONS = {"demand", "price", "find_load"}
         ("more with `max_time`, or", "more with --max-time, or", "more with max_time=, or"),
         ("with `processes=5`", "with --processes 5", "with processes=5"),
         ("fewer (`threads=1`): they", "fewer (--set threads=1): they", "fewer (threads=1): they"),
+        ("where `device=cuda` runs", "where --set device=cuda runs", "where device='cuda' runs"),
         ("as `inputs=x=1x3:int64`.", "as --input x=1x3:int64.", "as inputs='x=1x3:int64'."),
         ("`inputs` 'x' is empty", "--input 'x' is empty", "inputs= 'x' is empty"),
         ("or `headers`.", "or --header.", "or headers=."),

@@ -20,7 +20,7 @@ FIELDS = frozenset(
     }
 )  # fmt: skip
 """The fields that messages name; other words in backticks stay as they are."""
-KNOBS = frozenset({"threads"})
+KNOBS = frozenset({"threads", "device"})
 """Knobs of a backend that messages name with a value."""
 
 _FIELD = re.compile(r"`(?P<name>[a-z_]+)(?:=(?P<value>[^`]+))?`")

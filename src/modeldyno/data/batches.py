@@ -139,7 +139,7 @@ def build_payloads(
     """
     declared = _declare(model, requested, batch_size, sizes or {}, base)
     data, batch = declared.data, declared.batch
-    bound = declared.bind(model, batch_size, sizes or {})
+    bound = declared.bound_sizes(model, batch_size, sizes or {})
     specs = tuple(replace(spec, shape=concrete_shape(spec, bound)) for spec in declared.inputs)
     streams = None
     if (path := _request_file(requested, base or Path())) is not None:
@@ -185,7 +185,7 @@ def resolve_inputs(
     declared = _declare(model, requested, batch_size, sizes)
     return ResolvedInputs(
         inputs=declared.inputs,
-        bound=declared.bind(model, batch_size, sizes),
+        bound=declared.bound_sizes(model, batch_size, sizes),
         real={**declared.data.rows, **declared.data.whole},
     )
 
@@ -229,7 +229,7 @@ class _DeclaredInputs:
     data: _Data
     batch: int
 
-    def bind(self, model: Model, batch_size: int | None, sizes: Mapping[str, int]) -> dict[str, int]:
+    def bound_sizes(self, model: Model, batch_size: int | None, sizes: Mapping[str, int]) -> dict[str, int]:
         """Return the size of each symbolic dimension."""
         return bind_dimensions(self.inputs, self.given, batch_size, sizes, model.limits, model.assumed)
 

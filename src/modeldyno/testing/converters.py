@@ -40,6 +40,11 @@ class ConverterSuite:
     recipe: ClassVar[str]
     """The name of the converter's entry point."""
 
+    @pytest.fixture(scope="class")
+    def tmp_path(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        """Return one folder for all tests of the class: what the first one makes is kept for the others."""
+        return tmp_path_factory.mktemp("converted")
+
     @pytest.fixture
     def source(self) -> ModelRef:
         """Return a reference to a small model of a kind that it converts."""

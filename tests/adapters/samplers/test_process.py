@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +19,7 @@ from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.environment import process_tree
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 ZERO: dict[str, float] = {
@@ -209,7 +211,14 @@ def test_no_timed_pass_gives_no_traffic() -> None:
     assert list(process.traffic([stage("load", [])])) == []
 
 
-def test_what_a_process_writes_is_seen_from_outside(tmp_path: Path) -> None:
+@pytest.fixture
+def disk() -> Iterator[Path]:
+    """Give a folder that is no memory, as /tmp may be."""
+    with TemporaryDirectory(dir="/var/tmp") as folder:
+        yield Path(folder)
+
+
+def test_what_a_process_writes_is_seen_from_outside(disk: Path) -> None:
     """A process that writes 8 MiB through to a disk, and one that it waits for, are seen to do so."""
     write = (
         "import os, sys; f = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)\n"
@@ -221,7 +230,7 @@ def test_what_a_process_writes_is_seen_from_outside(tmp_path: Path) -> None:
         "print('done', flush=True); input()"
     )
     subject = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path / "file"), write],
+        [sys.executable, "-c", code, str(disk / "file"), write],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
@@ -236,7 +245,7 @@ def test_what_a_process_writes_is_seen_from_outside(tmp_path: Path) -> None:
     finally:
         subject.kill()
         subject.communicate()
-    if before is None or after is None or _no_disk(tmp_path):
+    if before is None or after is None or _no_disk(disk):
         pytest.skip("this system does not count what is written to its disks")
 
     assert after[1] - before[1] >= 8 << 20
