@@ -74,7 +74,12 @@ class TestQueue:
 
         assert replace(stored, id=0) == task
         assert replace(claimed(registry), id=0) == replace(
-            task, state=TaskState.LEASED, worker="ada", token=1, attempts=1, left=pytest.approx(LEASE)
+            task,
+            state=TaskState.LEASED,
+            worker="ada",
+            token=1,
+            attempts=1,
+            left=pytest.approx(LEASE),  # type: ignore[arg-type]
         )
 
     def test_lower_priorities_come_first_then_older_ones(
