@@ -11,7 +11,7 @@ from modeldyno import plugins
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import Policy
-from modeldyno.core.registry.records import OPEN, TaskState
+from modeldyno.core.registry.records import OPEN, TaskKind, TaskState
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import actor
 from modeldyno.profiling.request import Request
@@ -236,7 +236,7 @@ def test_another_policy_replaces_the_tasks_of_the_one_before(registry: Registry,
 def test_a_policy_that_is_stored_again_replaces_the_tasks_of_its_earlier_text(
     registry: Registry, model: Path
 ) -> None:
-    """Of the versions that have it, unless they were registered without any task."""
+    """Of the versions that have it; what one was registered without is not queued by this."""
     nightly = Policy(name="nightly", batch_sizes=(1, 4), convert=())
     assert store_policy(registry, nightly).versions == 0
     version = added(registry, model, policy="nightly")
@@ -245,13 +245,27 @@ def test_a_policy_that_is_stored_again_replaces_the_tasks_of_its_earlier_text(
     waiting = registry.tasks(states=tuple(OPEN), model="net")
 
     changed = replace(nightly, batch_sizes=(4, 16))
-    assert store_policy(registry, changed) == PolicyChange(versions=1, queued=1, cancelled=1)
+    assert store_policy(registry, changed) == PolicyChange(versions=2, queued=1, cancelled=1)
 
     left = registry.tasks(states=tuple(OPEN), model="net")
     assert {task.key for task in left} == {task.key for task in first_tasks(version, changed, registry)}
     assert len({task.id for task in left} & {task.id for task in waiting}) == 1
     assert registry.tasks(model="net", number=2) == []
     assert store_policy(registry, changed) == PolicyChange()
+
+
+def test_a_version_without_conversions_gets_none_by_a_new_text_of_its_policy(
+    registry: Registry, model: Path
+) -> None:
+    """It was registered so; its measurements are those of the new text."""
+    nightly = Policy(name="nightly", batch_sizes=(1,), convert=("onnx-fp16",))
+    store_policy(registry, nightly)
+    added(registry, model, policy="nightly", convert=False)
+
+    assert store_policy(registry, replace(nightly, batch_sizes=(4,))).queued == 1
+
+    kinds = {task.kind for task in registry.tasks(states=tuple(OPEN), model="net")}
+    assert kinds == {TaskKind.PROFILE}
 
 
 def test_an_update_of_nothing_is_refused(registry: Registry, model: Path) -> None:

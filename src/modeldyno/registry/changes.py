@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.comparison.operands import FEWEST
 from modeldyno.core.registry.names import VersionName, check_alias, check_model_name
 from modeldyno.core.registry.policy import DEFAULT, FIRST, compare_task, profile_task
-from modeldyno.core.registry.records import OPEN, TaskState
+from modeldyno.core.registry.records import OPEN, TaskKind, TaskState
 from modeldyno.core.registry.webhooks import Webhook, check_webhook
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import actor
@@ -18,7 +18,7 @@ from modeldyno.registry.policies import current_versions, find_policy
 from modeldyno.registry.register import first_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from modeldyno.core.registry.policy import Policy
@@ -64,14 +64,22 @@ _MOST_WAITING = 100_000
 """Waiting tasks whose versions are looked at when a policy is stored again."""
 
 
-def _replace_tasks(registry: Registry, version: Version, before: Policy, after: Policy) -> tuple[int, int]:
+def _replace_tasks(
+    registry: Registry, version: Version, before: Policy, after: Policy, refused: Collection[TaskKind] = ()
+) -> tuple[int, int]:
     """Queue what a policy wants of a version, cancel what waits for the one before; return both numbers."""
-    tasks = tuple(first_tasks(version, after, registry))
+    tasks = [task for task in first_tasks(version, after, registry) if task.kind not in refused]
     dropped = {task.key for task in first_tasks(version, before, registry)} - {task.key for task in tasks}
     waiting = registry.tasks(states=_WAITING, model=version.model, number=version.number)
     cancelled = [task.id for task in waiting if task.key in dropped]
     registry.change_tasks(cancelled, TaskState.CANCELLED, actor())
     return registry.enqueue(tasks), len(cancelled)
+
+
+def _refused_kinds(registry: Registry, version: Version, policy: Policy) -> set[TaskKind]:
+    """Return the kinds of tasks that a policy wanted of a version, and that it was registered without."""
+    queued = {task.kind for task in registry.tasks(model=version.model, number=version.number)}
+    return {task.kind for task in first_tasks(version, policy, registry)} - queued
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +96,7 @@ def store_policy(registry: Registry, policy: Policy) -> PolicyChange:
     """Store a policy; of versions that had an earlier one of its name, the tasks are replaced.
 
     As with another policy, what is being done goes on. A version that was registered without measurements or
-    conversions, for which there never was a task, has none afterwards.
+    without conversions gets none by this.
     """
     stored = {DEFAULT.name: DEFAULT, **{each.name: each for each in registry.policies()}}
     before = stored.get(policy.name)
@@ -96,14 +104,13 @@ def store_policy(registry: Registry, policy: Policy) -> PolicyChange:
     if before is None or before == policy:
         return PolicyChange()
     waiting = {(task.model, task.number) for task in registry.tasks(states=_WAITING, limit=_MOST_WAITING)}
-    current = {
-        (each.model, each.number)
-        for each in current_versions(registry)
-        if registry.tasks(model=each.model, number=each.number, limit=1)
-    }
+    current = {(each.model, each.number) for each in current_versions(registry)}
     named = (VersionName(model=model, number=number) for model, number in sorted(waiting | current))
     versions = [each for each in map(registry.version, named) if each.policy == policy.name]
-    numbers = [_replace_tasks(registry, version, before, policy) for version in versions]
+    numbers = [
+        _replace_tasks(registry, version, before, policy, _refused_kinds(registry, version, before))
+        for version in versions
+    ]
     return PolicyChange(
         versions=len(versions),
         queued=sum(queued for queued, _ in numbers),

@@ -122,7 +122,9 @@ def _numbers(value: Any) -> tuple[int, ...]:
     except ValueError:
         numbers = ()
     if not numbers or min(numbers) < 1:
-        raise RequestError(f"'{value}' is no list of numbers of 1 or more; write [1, 8, 32].")
+        raise RequestError(
+            f"'{', '.join(_as_texts(value))}' is no list of numbers of 1 or more; write [1, 8, 32]."
+        )
     return numbers
 
 
