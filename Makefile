@@ -48,19 +48,19 @@ AGAIN := --reruns 2 --rerun-show-tracebacks
 
 # Tests write some ten thousand small files and remove them: in memory, where 4 GB of it are free and programs may be started
 # from there, and then what succeeds leaves none.
-IN_MEMORY := $(shell { test "$$(df --output=avail /dev/shm | tail -1)" -gt 4000000 && ! grep -q ' /dev/shm .*noexec' /proc/mounts; } \
+MEMORY_FOLDER := $(shell { test "$$(df --output=avail /dev/shm | tail -1)" -gt 4000000 && ! grep -q ' /dev/shm .*noexec' /proc/mounts; } \
     2>/dev/null && echo /dev/shm)
-BRIEF := -o tmp_path_retention_policy=$(if $(IN_MEMORY),failed,all)
+RETENTION := -o tmp_path_retention_policy=$(if $(MEMORY_FOLDER),failed,all)
 
 # Watching each branch makes a test twice as long: the core is watched, as every branch of it must be tested.
 # Threads that spin while they wait take the cores from the tests beside them.
 test: export OMP_WAIT_POLICY ?= PASSIVE
 test: export MODELDYNO_EXAMPLES ?= 30
-test: export TMPDIR := $(or $(IN_MEMORY),$(TMPDIR),/tmp)
+test: export TMPDIR := $(or $(MEMORY_FOLDER),$(TMPDIR),/tmp)
 test: setup          ## the default suite, as CI runs it
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m '$(QUICK)' $(BRIEF) tests/core \
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m '$(QUICK)' $(RETENTION) tests/core \
 	    --cov=modeldyno.core --cov-report=term:skip-covered --cov-fail-under=100
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m '$(QUICK)' $(BRIEF) --ignore=tests/core $(AGAIN)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m '$(QUICK)' $(RETENTION) --ignore=tests/core $(AGAIN)
 
 check: export OMP_WAIT_POLICY ?= PASSIVE
 check: lint          ## the daily loop: lint, types, contracts, and the tests that need neither processes nor simulations

@@ -458,11 +458,10 @@ class Profiler:
         item = None if inspector.raw_data is None else inspector.data_preprocess(inspector.raw_data)
         target: dict[str, Any] = dict(served or {"model": _url_of(inspector)})
         with tempfile.TemporaryDirectory(prefix="modeldyno-") as folder:
-            path: Path | None = Path(folder) / "item.npz"
-            assert path is not None
+            path = Path(folder) / "item.npz"
             inputs: tuple[str, ...] = ()
             if item is None:
-                path, inputs = None, () if served else inspector.known_inputs()
+                inputs = () if served else inspector.known_inputs()
             elif isinstance(item, Mapping):
                 np.savez(
                     path, **{name: _repeated(values, inspector.batch_size) for name, values in item.items()}
@@ -475,7 +474,7 @@ class Profiler:
             try:
                 return load(
                     **target,
-                    inputs=inputs if path is None else [str(path)],
+                    inputs=inputs if item is None else [str(path)],
                     probes=["load"],
                     concurrency=inspector.concurrency,
                     requests=inspector.batch_num,

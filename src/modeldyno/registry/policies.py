@@ -122,9 +122,8 @@ def _numbers(value: Any) -> tuple[int, ...]:
     except ValueError:
         numbers = ()
     if not numbers or min(numbers) < 1:
-        raise RequestError(
-            f"'{', '.join(_as_texts(value))}' is no list of numbers of 1 or more; write [1, 8, 32]."
-        )
+        typed = ", ".join(_as_texts(value))
+        raise RequestError(f"'{typed}' is no list of numbers of 1 or more; write [1, 8, 32].")
     return numbers
 
 
