@@ -1,7 +1,7 @@
 """Whether a figure still holds: by software, by the rules of measuring, by its age, and by its doubts.
 
-A stale figure that is measured again is confirmed if it is still what it was. A machine is still the same if a
-small reference model, measured from time to time, takes as long as before.
+A stale figure that is measured again is confirmed if it is still what it was. A machine is still the same
+if a small reference model, measured from time to time, takes as long as before.
 """
 
 from __future__ import annotations
