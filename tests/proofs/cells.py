@@ -1,0 +1,96 @@
+"""The matrix: the claims, the doors, and every cell that is tried."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tests.proofs import kept, measured, registered
+from tests.proofs.cell import Cell, Outcome, Try
+from tests.proofs.commands import write_digits, write_function
+from tests.proofs.doors import CHANGE_DOORS, ChangeDoor
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CLAIMS = {
+    "unchanged code": "Code that has not changed is not called worse, by latency or by memory.",
+    "planted changes": "A function that has become slower is called worse, or undecided where that is not "
+    "sure, but it does not pass.",
+    "intervals": "The 95 % interval covers the truth; where others disturbed the machine, a doubt says so.",
+    "rates": "Rates and times of streamed answers, from a fraction of a second to several, are right to 3 % "
+    "(percentiles to 10 %), or withheld with a reason.",
+    "bounds": "A bound that is held is not called broken, and the other way round.",
+    "best configuration": "What is called the best is the best or within 5 % of it, over the whole space, or "
+    "the sentence says what was not tried.",
+    "largest load": "The largest load that holds lies within the interval of the answer.",
+    "conversions": "A conversion that agrees is the model.",
+    "documents": "A genuine document verifies; one with a changed figure does not.",
+    "borrowed speed": "A model that answers from a table, or when its answer is read, is not called better, "
+    "and a doubt names it.",
+}
+DOORS = {
+    "command": "`profile`",
+    "tag": "`profile --baseline @main`",
+    "json": "`profile --baseline FILE`",
+    "store": "`profile --baseline ID`",
+    "checkout": "`profile --baseline FILE`, of another checkout",
+    "job file": "a job file",
+    "pytest": "pytest plugin",
+    "action": "GitHub action",
+    "gate()": "Python",
+    "detect_regressions": "`detect_regressions`",
+    "check": "`check`",
+    "compare": "`compare`",
+    "trend": "`trend`",
+    "registry": "registry, a figure measured again",
+    "canary": "registry, the reference model of a machine",
+    "load": "`load`",
+    "sweep": "`sweep`",
+}
+"""Doors by key, with what they are called on the page."""
+
+
+def _judge(seed: int, folder: Path, door: ChangeDoor, slowdown: float) -> Try:
+    """Judge unchanged code (the digit classifier and the quiet function in turn), or a slower function."""
+    unchanged = not slowdown
+    before = write_digits if unchanged and seed % 2 else write_function
+    after = before if unchanged else partial(write_function, slowdown=slowdown)
+    said, line = door.judge(folder, before, after)
+    if said == "error":
+        return Try(Outcome.FALSE, line)
+    if unchanged:
+        return Try(Outcome.FALSE if said == "worse" else Outcome.TRUE, line)
+    return Try({"worse": Outcome.TRUE, "undecided": Outcome.OPEN}.get(said, Outcome.FALSE), line)
+
+
+CELLS: tuple[Cell, ...] = (
+    *(
+        Cell(
+            claim="unchanged code",
+            door=door.key,
+            command=door.command,
+            attempt=partial(_judge, door=door, slowdown=0.0),
+            wanted=100,
+            quick=door.quick,
+        )
+        for door in CHANGE_DOORS
+    ),
+    *(
+        Cell(
+            claim="planted changes",
+            door=door.key,
+            case=f"+{slowdown:.0%}",
+            command=door.command,
+            attempt=partial(_judge, door=door, slowdown=slowdown),
+            wanted=20,
+            least_true=least,
+            quick=door.quick,
+        )
+        for door in CHANGE_DOORS
+        for slowdown, least in ((0.05, 0.0 if door.stored else 0.9), (0.1, 0.9), (0.2, 0.9))
+    ),
+    *registered.CELLS,
+    *measured.CELLS,
+    *kept.CELLS,
+)

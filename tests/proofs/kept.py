@@ -1,0 +1,285 @@
+"""Documents that verify, conversions, and models that borrow their speed."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from tests.proofs.cell import Cell, Outcome, Try
+from tests.proofs.commands import (
+    last_line,
+    modeldyno,
+    python,
+    read_document,
+    write_digits,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+# --- documents ---------------------------------------------------------------------------------------
+
+DOCUMENTS: dict[str, Callable[[str], tuple[str, ...]]] = {
+    "profile": lambda model: ("profile", model, "--max-time", "1"),
+    "sweep": lambda model: (
+        "sweep",
+        model,
+        "--space",
+        "threads=1,2",
+        "--max-trials",
+        "2",
+        "--trial-time",
+        "0.5s",
+    ),
+    "compare": lambda model: ("compare", model, model, "--max-rounds", "3", "--run-time", "0.3s"),
+    "inspect": lambda model: ("inspect", model),
+    "convert": lambda model: ("convert", model, "--to", "openvino"),
+}
+"""Commands that write a document of each kind that needs no server."""
+
+
+def _document(seed: int, folder: Path, how: str) -> Try:
+    """Verify a document that was written a moment ago, and the same one with one figure changed."""
+    kind = list(DOCUMENTS)[seed // 2 % len(DOCUMENTS)]
+    code, output = modeldyno(folder, *DOCUMENTS[kind](write_digits(folder)), "--json", "document.json", "-q")
+    if code not in {0, 1}:
+        return Try(Outcome.FALSE, f"{kind}: exit code {code}: {output[-300:]}")
+    changed = bool(seed % 2)
+    if changed:
+        document = read_document(folder / "document.json")
+        place = _change_a_number(document, Random(seed))
+        (folder / "document.json").write_text(json.dumps(document), encoding="utf-8")
+    if how == "gate()":
+        code, output = python(
+            folder, "import modeldyno\nfound = modeldyno.verify('document.json')\n"
+            "print(found)\nraise SystemExit(0 if found.holds and found.digest != 'wrong' else 1)",
+        )  # fmt: skip
+    else:
+        code, output = modeldyno(folder, "verify", "document.json")
+    case = f"{kind}, {place} changed" if changed else kind
+    said = f"{case}: exit code {code}: {last_line(output, 'holds', 'wrong')}"
+    return Try(Outcome.TRUE if code == changed else Outcome.FALSE, said)
+
+
+def _change_a_number(document: Any, source: Random) -> str:
+    """Multiply a number of the document by 0.9; return where it is."""
+    places = [(parent, key, path) for parent, key, path in _numbers(document, "") if parent[key]]
+    parent, key, path = source.choice(places)
+    parent[key] *= 0.9
+    return path
+
+
+def _numbers(node: Any, path: str) -> list[tuple[Any, Any, str]]:
+    children = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    found: list[tuple[Any, Any, str]] = []
+    for key, value in children:
+        if isinstance(value, float):
+            found.append((node, key, f"{path}.{key}"))
+        else:
+            found += _numbers(value, f"{path}.{key}")
+    return found
+
+
+# --- conversions -------------------------------------------------------------------------------------
+
+
+def _conversion(seed: int, folder: Path) -> Try:
+    """Convert a model; the verdict must be that of an independent comparison of the files' outputs."""
+    form = ("openvino", "onnx")[seed % 2]
+    model = write_digits(folder) if form == "openvino" else write_forest(folder)
+    code, output = modeldyno(folder, "convert", model, "--to", form, "--trust", "-q")
+    return Try(Outcome.TRUE if code == 0 else Outcome.FALSE, f"{form}: {last_line(output)}")
+
+
+FOREST = """
+import pickle
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+
+images, digits = load_digits(return_X_y=True)
+with open("model.pkl", "wb") as file:
+    pickle.dump(LogisticRegression(max_iter=200).fit(images / 16, digits), file)
+"""
+
+
+def write_forest(folder: Path) -> str:
+    """Train a classifier of scikit-learn; return its reference."""
+    python(folder, FOREST)
+    return "sklearn:model.pkl"
+
+
+# --- borrowed speed ----------------------------------------------------------------------------------
+
+CHEATS = """
+import numpy as np
+
+WEIGHTS = np.random.default_rng(0).standard_normal((256, 256)).astype(np.float32)
+TABLE = {}
+
+
+def honest(x):
+    for _ in range(12):
+        x = np.tanh(x @ WEIGHTS)
+    return x
+
+
+def table(x):
+    key = x.tobytes()
+    if key not in TABLE:
+        TABLE[key] = honest(x)
+    return TABLE[key]
+
+
+class Later:
+    def __init__(self, x):
+        self.x, self.shape, self.dtype, self.ndim = x, x.shape, x.dtype, x.ndim
+
+    def __array__(self, dtype=None, copy=None):
+        return honest(self.x)
+
+
+def lazy(x):
+    return Later(x)
+"""
+INPUT = ("--input", "x=32x256:float32")
+
+
+def _cheat(seed: int, folder: Path, how: str) -> Try:
+    """Hold a function that answers from a table, or when its answer is read, against the honest one."""
+    cheat = ("table", "lazy")[seed % 2]
+    (folder / "model.py").write_text(CHEATS, encoding="utf-8")
+    honest, model = "call:model.py:honest", f"call:model.py:{cheat}"
+    if how == "compare":
+        code, output = modeldyno(
+            folder,
+            "compare",
+            honest,
+            model,
+            *INPUT,
+            "--no-why",
+            "--json",
+            "compare.json",
+            "--max-rounds",
+            "5",
+        )
+        said = last_line(output, "better", "worse", "undecided", "than")
+        outcomes = {change["outcome"] for change in _changes(read_document(folder / "compare.json"))}
+        return Try(Outcome.FALSE if code == 0 and "better" in outcomes else Outcome.TRUE, f"{cheat}: {said}")
+    if how == "json":
+        modeldyno(
+            folder,
+            "profile",
+            honest,
+            *INPUT,
+            "--processes",
+            "5",
+            "--max-time",
+            "2",
+            "--json",
+            "baseline.json",
+        )
+        code, output = modeldyno(
+            folder, "profile", model, *INPUT, "--baseline", "baseline.json", "--name", "honest", "--force"
+        )
+        said = f"{cheat}: exit code {code}: {last_line(output, 'passes', 'fails', 'undecided', 'modeldyno:')}"
+        return Try(Outcome.TRUE if code in {1, 4, 5} else Outcome.FALSE, said)
+    code, output = modeldyno(
+        folder,
+        "profile",
+        model,
+        *INPUT,
+        "--max-time",
+        "3",
+        "--require",
+        "latency.p50 <= 10s",
+        "--json",
+        "r.json",
+    )
+    doubts = (
+        {doubt["code"] for doubt in read_document(folder / "r.json")["doubts"]} if code != 4 else {"failed"}
+    )
+    named = doubts & {"answers-repeat", "lazy-output", "beyond-peak", "failed"}
+    return Try(
+        Outcome.TRUE if named else Outcome.FALSE, f"{cheat}: {', '.join(sorted(doubts)) or 'no doubt'}"
+    )
+
+
+def _changes(document: Any) -> list[Any]:
+    return [change for contrast in document["contrasts"] for change in contrast["changes"]]
+
+
+# --- the best configuration --------------------------------------------------------------------------
+
+BATCHES = """
+from modeldyno.testing.known_latency import KnownLatency
+from time import sleep
+
+def work(x):
+    sleep(0.002 + 0.0001 * len(x))
+"""
+
+
+def _best(seed: int, folder: Path) -> Try:
+    """Search the batch size of a function whose largest is the best: a call costs 2 ms, and a row 0.1."""
+    (folder / "model.py").write_text(BATCHES, encoding="utf-8")
+    words = ["call:model.py:work", "--input", "x=batchx8", "--space", "batch_size=1,2,4,8,16,32"]
+    if seed % 2:
+        words += ["--max-trials", "3"]
+    code, output = modeldyno(folder, "sweep", *words, "--json", "sweep.json")
+    line = last_line(output, "certain", "use it", "best")
+    if code == 5:
+        return Try(Outcome.OPEN, line)
+    claims = "certain" in line and "tried" not in line
+    right = "batch_size=32" in output
+    return Try(Outcome.TRUE if right or not claims else Outcome.FALSE, f"exit code {code}: {line}")
+
+
+CELLS = (
+    *(
+        Cell(
+            claim="documents",
+            door=door,
+            command=command,
+            attempt=lambda seed, folder, door=door: _document(seed, folder, door),
+            wanted=100,
+            quick="tests/cli/test_verify.py",
+        )
+        for door, command in (
+            ("command", "modeldyno verify document.json"),
+            ("gate()", 'modeldyno.verify("document.json")'),
+        )
+    ),
+    Cell(
+        claim="conversions",
+        door="command",
+        command="modeldyno convert MODEL --to openvino",
+        attempt=_conversion,
+        wanted=20,
+        quick="tests/conversion/test_conversion.py",
+    ),
+    *(
+        Cell(
+            claim="borrowed speed",
+            door=door,
+            command=command,
+            attempt=lambda seed, folder, door=door: _cheat(seed, folder, door),
+            wanted=20,
+            quick="tests/core/metrics/test_doubt.py",
+        )
+        for door, command in (
+            ("command", "modeldyno profile CHEAT --require 'latency.p50 <= 10s'"),
+            ("json", "modeldyno profile CHEAT --baseline baseline.json"),
+            ("compare", "modeldyno compare HONEST CHEAT"),
+        )
+    ),
+    Cell(
+        claim="best configuration",
+        door="sweep",
+        command="modeldyno sweep MODEL --space batch_size=1,2,4,8,16,32 [--max-trials 3]",
+        attempt=_best,
+        wanted=20,
+        quick="tests/core/study/test_verification.py",
+    ),
+)

@@ -1,0 +1,267 @@
+"""Figures and verdicts on bounds of models whose speed is known, in a process and behind a server."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from random import Random
+from typing import TYPE_CHECKING
+
+from tests.proofs.cell import Cell, Outcome, Try
+from tests.proofs.commands import MEAN, modeldyno, python, read_document, write_function
+
+import modeldyno as product
+from modeldyno.testing.server import serve_in_subprocess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from modeldyno.core.result.result import Result
+    from modeldyno.testing.server import RunningServer
+
+CLOSE = 0.003
+"""What the known function itself may be off by: starting a sleep and looking at a clock."""
+DISTURBED = {"interference", "steal", "drift", "unsettled", "run-to-run"}
+"""Doubts by which the product says that the machine, and not the model, is in the figure."""
+
+
+def _covers(result: Result, query: str, truth: float, close: float = CLOSE) -> Try:
+    """Say whether an interval covers the truth; open if there is none, or a doubt says what disturbed it."""
+    answer = result.ask(query)
+    if answer.interval is None:
+        return Try(
+            Outcome.OPEN, f"{query} has no interval; " + "; ".join(doubt.code for doubt in result.doubts)
+        )
+    low, high = answer.interval
+    said = f"{query} {low:.6g} to {high:.6g}, truth {truth:.6g}"
+    if low * (1 - close) <= truth <= high * (1 + close):
+        return Try(Outcome.TRUE, said)
+    disturbed = sorted(DISTURBED & {doubt.code for doubt in result.doubts})
+    return Try(Outcome.OPEN if disturbed else Outcome.FALSE, f"{said}; {', '.join(disturbed)}")
+
+
+# --- in a process ------------------------------------------------------------------------------------
+
+
+def _interval_by_command(seed: int, folder: Path) -> Try:
+    slowdown = Random(seed).uniform(-0.5, 2.0)
+    model = write_function(folder, slowdown)
+    code, output = modeldyno(folder, "profile", model, "--max-time", "5", "--json", "result.json", "-q")
+    if code:
+        return Try(Outcome.FALSE, output[-300:])
+    return _covers(product.read(folder / "result.json"), "latency.p50", MEAN * (1 + slowdown))
+
+
+def _interval_by_job_file(seed: int, folder: Path) -> Try:
+    slowdown = Random(seed).uniform(-0.5, 2.0)
+    model = write_function(folder, slowdown)
+    (folder / "job.yaml").write_text(
+        f"command: profile\nmodel: {model}\nmax_time: 5s\njson: result.json\nquiet: true\n", encoding="utf-8"
+    )
+    code, output = modeldyno(folder, "profile", "job.yaml")
+    if code:
+        return Try(Outcome.FALSE, output[-300:])
+    return _covers(product.read(folder / "result.json"), "latency.p50", MEAN * (1 + slowdown))
+
+
+PROFILE = """
+import modeldyno
+
+modeldyno.profile({model!r}, max_time=5, progress=False).save("result.json")
+"""
+
+
+def _interval_by_python(seed: int, folder: Path) -> Try:
+    slowdown = Random(seed).uniform(-0.5, 2.0)
+    code, output = python(folder, PROFILE.format(model=write_function(folder, slowdown)))
+    if code:
+        return Try(Outcome.FALSE, output[-300:])
+    return _covers(product.read(folder / "result.json"), "latency.p50", MEAN * (1 + slowdown))
+
+
+def _bound(seed: int, folder: Path, how: str) -> Try:
+    """Hold the function against a bound 5 % beside its median, above or below."""
+    model = write_function(folder)
+    below = bool(seed % 2)
+    bound = f"latency.p50 <= {MEAN * (0.95 if below else 1.05) * 1e3:.4f}ms"
+    words = ("profile", model, "--max-time", "5")
+    if how == "check":
+        modeldyno(folder, *words, "--json", "result.json", "-q")
+        code, output = modeldyno(folder, "check", "result.json", "--require", bound)
+    elif how == "gate()":
+        script = f"import modeldyno\nr = modeldyno.profile({model!r}, max_time=5, progress=False)\n"
+        script += f"raise SystemExit({{'held': 0, 'broken': 1, 'undecided': 5}}[r.judge({bound!r}).verdict])"
+        code, output = python(folder, script)
+    elif how == "job file":
+        text = f"command: profile\nmodel: {model}\nmax_time: 5s\nrequire: {bound}\n"
+        (folder / "job.yaml").write_text(text, encoding="utf-8")
+        code, output = modeldyno(folder, "profile", "job.yaml", "-q")
+    else:
+        code, output = modeldyno(folder, *words, "--require", bound, "-q")
+    said = f"{bound}, median {MEAN * 1e3:g} ms: exit code {code}"
+    if code == 5:
+        return Try(Outcome.OPEN, said)
+    return Try(Outcome.TRUE if code == below else Outcome.FALSE, said if code in {0, 1} else output[-300:])
+
+
+# --- behind a server ---------------------------------------------------------------------------------
+
+FIRST, PACE = 0.05, 0.01
+"""Seconds to the first token, and from one to the next, of the server that generates text."""
+
+
+@contextmanager
+def _text_server(tokens: int) -> Iterator[RunningServer]:
+    with serve_in_subprocess(
+        "--service", f"constant:{FIRST}", "--workers", "256", "--tokens", str(tokens), "--pace", str(PACE)
+    ) as server:
+        yield server
+
+
+def _stream(seed: int, folder: Path, query: str) -> Try:
+    """Load a server that streams answers of 0.1 to 4 s, 1 to 32 at once, as long as a user might ask."""
+    source = Random(seed)
+    tokens, slots = source.choice((8, 64, 200, 400)), source.choice((1, 4, 8, 32))
+    seconds = FIRST + (tokens - 1) * PACE
+    words = [
+        "--set",
+        "endpoint=chat",
+        "--set",
+        f"max_tokens={tokens}",
+        "-c",
+        str(slots),
+        "--json",
+        "load.json",
+        "-q",
+    ]
+    if seed % 2:
+        words += ["--max-time", f"{source.choice((3, 5, 10, 20))}s"]
+    with _text_server(tokens) as server:
+        code, output = modeldyno(folder, "load", f"http://127.0.0.1:{server.port}#echo", *words)
+    case = f"{tokens} tokens, {slots} at once, {' '.join(words[-2:]) if seed % 2 else 'no time given'}"
+    if not (folder / "load.json").is_file():
+        return Try(Outcome.FALSE, f"{case}: exit code {code}: {output[-200:]}")
+    result = product.read(folder / "load.json")
+    truths = {
+        "token_rate": slots * tokens / seconds,
+        "request_rate": slots / seconds,
+        "time_to_first_token.p50": FIRST,
+        "inter_token_latency.p50": PACE,
+    }
+    answer = result.ask(query)
+    if answer.value is None:
+        return Try(Outcome.OPEN, f"{case}: {query} is withheld: {'; '.join(d.code for d in result.doubts)}")
+    off = answer.value / truths[query] - 1
+    close = 0.03 if query.endswith("rate") else 0.10
+    said = f"{case}: {query} {answer.value:.4g}, truth {truths[query]:.4g} ({off:+.1%})"
+    return Try(Outcome.TRUE if abs(off) <= close else Outcome.FALSE, said)
+
+
+def _served_bound(seed: int, folder: Path) -> Try:
+    """Hold the first token of an exact server against a bound that all answers keep, or all break."""
+    broken = bool(seed % 2)
+    bound = f"time_to_first_token.p95 <= {30 if broken else 100}ms"
+    with _text_server(64) as server:
+        code, output = modeldyno(
+            folder, "load", f"http://127.0.0.1:{server.port}#echo", "--set", "endpoint=chat", "--set",
+            "max_tokens=64", "-c", "4", "--require", bound, "-q",
+        )  # fmt: skip
+    said = f"{bound}, first token after {FIRST * 1e3:g} ms: exit code {code}"
+    if code == 5:
+        return Try(Outcome.OPEN, said)
+    return Try(Outcome.TRUE if code == broken else Outcome.FALSE, said if code in {0, 1} else output[-300:])
+
+
+def _largest_load(seed: int, folder: Path) -> Try:
+    """Search the largest concurrency of one worker of 10 ms: a closed loop of n takes n x 10 ms."""
+    most = Random(seed).choice((4, 7, 12))
+    bound = f"latency.p50 <= {10 * most + 7}ms"
+    with serve_in_subprocess("--service", "constant:0.01", "--workers", "1") as server:
+        code, output = modeldyno(
+            folder, "load", f"http://127.0.0.1:{server.port}#echo", "--input", "x=1x8", "--find-load",
+            "-c", "1", "--require", bound, "--max-time", "2m", "--json", "load.json", "-q",
+        )  # fmt: skip
+    if code not in {0, 5}:
+        return Try(Outcome.FALSE, f"exit code {code}: {output[-300:]}")
+    found = read_document(folder / "load.json")
+    passed, failed = found["passed"], found["failed"]
+    said = f"{bound}: {passed} holds, {failed} breaks it; {most} is right"
+    if code == 5 and not passed:
+        return Try(Outcome.OPEN, said)
+    return Try(Outcome.TRUE if passed <= most < (failed or 1e9) else Outcome.FALSE, said)
+
+
+_TRUTH = "tests/core/metrics/test_truth.py::test_a_steady_source_is_measured_as_it_is"
+_BOUND = "tests/core/metrics/test_constraints.py"
+_SERVED = "tests/test_served_truth.py"
+CELLS = (
+    *(
+        Cell(
+            claim="intervals",
+            door=door,
+            case="p50",
+            command=command,
+            attempt=attempt,
+            wanted=40,
+            most_false=0.1,
+            quick=_TRUTH,
+        )
+        for door, command, attempt in (
+            ("command", "modeldyno profile MODEL --max-time 5", _interval_by_command),
+            ("job file", "modeldyno profile job.yaml", _interval_by_job_file),
+            ("gate()", "modeldyno.profile(MODEL, max_time=5)", _interval_by_python),
+        )
+    ),
+    *(
+        Cell(
+            claim="bounds",
+            door=door,
+            command=command,
+            attempt=lambda seed, folder, door=door: _bound(seed, folder, door),
+            wanted=40,
+            least_true=0.9,
+            quick=_BOUND,
+        )
+        for door, command in (
+            ("command", "modeldyno profile MODEL --require 'latency.p50 <= 4.2ms'"),
+            ("check", "modeldyno check result.json --require 'latency.p50 <= 4.2ms'"),
+            ("job file", "modeldyno profile job.yaml (require: latency.p50 <= 4.2ms)"),
+            ("gate()", 'modeldyno.profile(MODEL).judge("latency.p50 <= 4.2ms")'),
+        )
+    ),
+    *(
+        Cell(
+            claim="rates",
+            door="load",
+            case=case,
+            command="modeldyno load URL --set endpoint=chat --set max_tokens=64 -c 4 [--max-time 3s]",
+            attempt=lambda seed, folder, query=query: _stream(seed, folder, query),
+            wanted=40,
+            quick=_SERVED,
+        )
+        for case, query in (
+            ("tokens/s", "token_rate"),
+            ("requests/s", "request_rate"),
+            ("first token", "time_to_first_token.p50"),
+            ("gaps", "inter_token_latency.p50"),
+        )
+    ),
+    Cell(
+        claim="bounds",
+        door="load",
+        command="modeldyno load URL --set endpoint=chat -c 4 --require 'time_to_first_token.p95 <= 100ms'",
+        attempt=_served_bound,
+        wanted=20,
+        least_true=0.9,
+        quick=_SERVED,
+    ),
+    Cell(
+        claim="largest load",
+        door="load",
+        command="modeldyno load URL --find-load -c 1 --require 'latency.p50 <= 77ms' --max-time 2m",
+        attempt=_largest_load,
+        wanted=20,
+        least_true=0.8,
+        quick="tests/core/load/test_series_steps.py",
+    ),
+)
