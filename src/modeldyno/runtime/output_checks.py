@@ -15,7 +15,7 @@ from modeldyno.data import Payload
 from modeldyno.data.outputs import Sketch, sketch_output
 from modeldyno.errors import ProbeUnsupported, RequestError
 from modeldyno.interfaces.loader import Model
-from modeldyno.interfaces.session import CanCall, HasAllocator, Session
+from modeldyno.interfaces.session import CanCall, HasAllocator, HasConverted, Session
 from modeldyno.runtime.output_content import (
     coarse_output,
     constant_output,
@@ -101,12 +101,20 @@ def _input_doubts(opened: OpenedModel, checks: OutputChecks) -> Iterator[Doubt]:
     feed = opened.payload.feeds[0]
     try:
         output = session.arrays(opened.calls[0]())
-        yield from coarse_output(feed, output)
+        if not (isinstance(session, HasConverted) and session.converted) and not _is_narrow(opened.model):
+            yield from coarse_output(feed, output)
         if repeated_rows(feed, output):
             moved = session.arrays(session.prepare(reverse_rows(feed))())
             yield from rows_repeat(feed, output, moved)
     except Exception:  # noqa: BLE001 - a model may refuse rows in another order
         return
+
+
+def _is_narrow(model: Model) -> bool:
+    """Return whether weights of a model have fewer bits than float32, so that its outputs may have."""
+    return model.weights is not None and any(
+        weight.dtype not in {"float32", "float64"} for weight in model.weights() if weight.parameter
+    )
 
 
 def _check_repeatedly(opened: OpenedModel, checks: OutputChecks) -> None:
@@ -118,7 +126,7 @@ def _check_repeatedly(opened: OpenedModel, checks: OutputChecks) -> None:
         if number and (spent > _FIRST_PASS_TIME or (again and (number >= LOOKS or spent > _REPEAT_TIME))):
             return
         round_, place = divmod(number, len(opened.calls))
-        # Every other round goes backwards, or the result of the call before would be that of equal inputs, too.
+        # Backwards every other time: what the call before returned is not that of equal inputs then.
         payload = len(opened.calls) - 1 - place if round_ % 2 else place
         arrays = opened.session.arrays(opened.calls[payload]())
         if not arrays and again:

@@ -1,4 +1,4 @@
-"""Whether the content of outputs is that of the inputs: in all rows, of all values, in the precision declared."""
+"""Whether outputs follow their inputs: from call to call, in each row, and in the precision they declare."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _MOST_BYTES = 64 * 2**20
 """Bytes of an output that are looked at."""
 _FEWEST_VALUES = 64
-"""Values that use the last bits of a half-precision number, from which on all of them being such is no chance."""
+"""Values that use the last bits of a 16-bit format, of which all are its values by no chance."""
 _KINDS = (("float16", 13), ("bfloat16", 16))
 """Formats of 16 bits, and the low bits that their values leave zero in float32."""
 
@@ -41,12 +41,12 @@ def constant_output(feeds: Sequence[Feed], first: Mapping[int, Sketch]) -> Itera
         yield Doubt(
             code="constant-output",
             seen=f"{len(sketches)} different inputs gave the same output",
-            advice="nothing, if it is meant to be constant; otherwise it answers without looking at its input",
+            advice="nothing, if it is meant to be constant; else it answers without looking at its input",
         )
 
 
 def coarse_output(feed: Feed, output: Feed) -> Iterator[Doubt]:
-    """Yield a doubt if all values of a float32 output are those of a 16-bit format, and those of no input are."""
+    """Yield a doubt if all values of a float32 output, but of no input, are those of a 16-bit format."""
     if any(_narrow_format(array) for array in feed.values()):
         return
     for name, array in output.items():
@@ -59,7 +59,7 @@ def coarse_output(feed: Feed, output: Feed) -> Iterator[Doubt]:
 
 
 def _narrow_format(array: ndarray) -> str:
-    """Return the 16-bit format that holds all values of a float32 array; empty if there is none, or no telling."""
+    """Return the 16-bit format that holds all values of a float32 array; empty if none does, or by chance."""
     import numpy as np  # noqa: PLC0415 - slow to import
 
     if array.dtype != np.float32 or array.nbytes > _MOST_BYTES:
@@ -132,7 +132,7 @@ def rows_repeat(feed: Feed, output: Feed, moved: Feed) -> Iterator[Doubt]:
         if not bool(follows.all()):
             yield Doubt(
                 code="rows-repeat",
-                seen=f"{int(repeats.sum())} of {len(repeats)} rows of the output '{name}' are equal to others, "
-                "at the same places when the rows of the input are in the opposite order",
+                seen=f"{int(repeats.sum())} of {len(repeats)} rows of the output '{name}' are equal to "
+                "others, at the same places when the rows of the input are in the opposite order",
                 advice="look whether it computes the whole batch: its rate counts all rows",
             )

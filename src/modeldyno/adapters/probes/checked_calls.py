@@ -117,14 +117,24 @@ class CheckedCalls:
     def _beside(self) -> None:
         """Make a round of checked calls if there is time for it."""
         begin = perf_counter()
-        allowed = _COST * (begin - self.began)
-        if self.spent > (max(allowed, _PATIENCE) if call_checks.looks_repeated(self.inputs) else allowed):
+        if self.spent > _COST * (begin - self.began) and not self._wants_more():
             return
         self.draw(1)  # what ran meanwhile has displaced the model from the caches
         rounds = len(self.readings)
         while len(self.readings) == rounds and next(self.steps, None) is not None:
             pass
         self.spent += perf_counter() - begin
+
+    def _wants_more(self) -> bool:
+        """Return whether what was found needs further rounds to be sure of it, whatever they cost."""
+        lazy = call_checks.looks_lazy(self.readable())
+        if not lazy and not call_checks.looks_repeated(self.inputs):
+            return False
+        return self.spent < _PATIENCE or len(self.readings) < call_checks.FEWEST
+
+    def readable(self) -> list[ReadingTimes]:
+        """Return the readings of outputs that have values."""
+        return [reading for reading in self.readings if reading.size]
 
     def _round(self, number: int) -> Iterator[float]:
         """Make the checked calls of a round, each when it is asked for; yield their seconds.
@@ -175,10 +185,9 @@ class CheckedCalls:
             collected=self.collected,
             threads=_threads_in_pause(pause) - self.busy,
         )
-        readings = [reading for reading in self.readings if reading.size]
         yield from call_checks.answers_repeat(self.inputs)
-        yield from call_checks.lazy_output(readings)
-        yield from call_checks.deferred_work(after, readings)
+        yield from call_checks.lazy_output(self.readable())
+        yield from call_checks.deferred_work(after, self.readable())
 
 
 def _read_and_release(session: CanCall, call: float, outputs: list[Any]) -> ReadingTimes:

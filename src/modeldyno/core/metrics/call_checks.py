@@ -66,7 +66,7 @@ class AfterCalls:
 
 SUSPICIOUS = 2.0
 """Factor between the first call with an input and the next from which on answers look repeated."""
-_CLEAR, _FEWEST = 20.0, 3
+_CLEAR, FEWEST = 20.0, 3
 """A factor that needs only so many new inputs to be believed."""
 ENOUGH = 5
 """New inputs that a smaller factor needs; all of them have to show it."""
@@ -89,7 +89,7 @@ def answers_repeat(times: Sequence[NewInputTimes]) -> Iterator[Doubt]:
         ),
     ):
         ratios = [a / max(b, 1e-9) for a, b in zip(slow, fast, strict=True)]
-        believed = len(times) >= ENOUGH or (len(times) >= _FEWEST and min(ratios) >= _CLEAR)
+        believed = len(times) >= ENOUGH or (len(times) >= FEWEST and min(ratios) >= _CLEAR)
         if believed and min(ratios) >= factor and median(slow) - median(fast) >= _SAVED:
             yield Doubt(
                 code="answers-repeat",
@@ -129,15 +129,8 @@ _RELEASED = 2e-4
 
 def lazy_output(times: Sequence[ReadingTimes]) -> Iterator[Doubt]:
     """Yield a doubt if the work of a call is done, or waited for, when its output is read."""
-    if len(times) < _FEWEST:
-        return
-    call, first, again, ready = (
-        median(values)
-        for values in zip(*((each.call, each.first, each.again, each.ready) for each in times), strict=True)
-    )
-    waited = first - again >= max(_SHARE * call, _DEFERRED + _PER_BYTE * times[0].size)
-    computed = again >= max(call, _CONVERSION + _SLOW_BYTE * times[0].size, _BEYOND_READY * ready)
-    if computed or (waited and first >= _AT_LEAST * again):
+    if len(times) >= FEWEST and looks_lazy(times):
+        call, first, ready = _median_of(times, "call"), _median_of(times, "first"), _median_of(times, "ready")
         yield Doubt(
             code="lazy-output",
             seen=f"a call took {format_quantity(call, SECONDS, 3)}, and reading its output "
@@ -145,6 +138,20 @@ def lazy_output(times: Sequence[ReadingTimes]) -> Iterator[Doubt]:
             f"{format_quantity(ready, SECONDS, 3)}",
             advice="compute, or wait for the device, within the call: let it return numpy arrays",
         )
+
+
+def looks_lazy(times: Sequence[ReadingTimes]) -> bool:
+    """Return whether readings show work, however few they are."""
+    if not times:
+        return False
+    call, first, again, ready = (_median_of(times, name) for name in ("call", "first", "again", "ready"))
+    size = times[0].size
+    waited = first - again >= max(_SHARE * call, _DEFERRED + _PER_BYTE * size) and first >= _AT_LEAST * again
+    return waited or again >= max(call, _CONVERSION + _SLOW_BYTE * size, _BEYOND_READY * ready)
+
+
+def _median_of(times: Sequence[ReadingTimes], name: str) -> float:
+    return median(getattr(each, name) for each in times)
 
 
 def deferred_work(after: AfterCalls, times: Sequence[ReadingTimes]) -> Iterator[Doubt]:
@@ -160,7 +167,7 @@ def deferred_work(after: AfterCalls, times: Sequence[ReadingTimes]) -> Iterator[
             f"the garbage collector took {after.collected / after.elapsed:.0%} of the time, which most "
             "calls do not show"
         )
-    elif len(times) >= _FEWEST:
+    elif len(times) >= FEWEST:
         release, ready = median(each.release for each in times), median(each.release_ready for each in times)
         if release >= max(_RELEASED, _SHARE * after.call, _BEYOND_READY * ready):
             evidence = (
