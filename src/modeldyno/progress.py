@@ -7,9 +7,9 @@ import sys
 from contextlib import contextmanager
 from threading import Event as Flag
 from threading import Thread
-from time import monotonic
 from typing import TYPE_CHECKING
 
+from modeldyno.clock import monotonic
 from modeldyno.core.result.result import Event, Progressed
 from modeldyno.core.stats.units import FRACTION, SECONDS, format_quantity
 

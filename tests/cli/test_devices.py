@@ -38,7 +38,8 @@ def two_readings(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         if len(pauses) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(action, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: sum(pauses)))
+    monkeypatch.setattr(action, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(action, "monotonic", lambda: sum(pauses))
     return pauses
 
 

@@ -264,7 +264,7 @@ def test_a_limit_that_leaves_no_time_for_the_metric_is_named_as_the_cause() -> N
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Replace the clock by one that only the test advances."""
     now = [0.0]
-    monkeypatch.setattr("modeldyno.comparison.advise_session.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("modeldyno.comparison.advise_session.monotonic", lambda: now[0])
     return now
 
 

@@ -226,7 +226,7 @@ def test_what_was_interrupted_is_not_looked_at() -> None:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Replace the clock by one that only the test advances."""
     now = [0.0]
-    monkeypatch.setattr("modeldyno.comparison.explain.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("modeldyno.comparison.explain.monotonic", lambda: now[0])
     return now
 
 

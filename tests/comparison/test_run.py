@@ -77,7 +77,7 @@ def test_rounds_are_added_while_it_is_undecided() -> None:
 def test_the_time_ends_the_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the rounds that fit are run, also before the first test, but at least one."""
     now = [0.0]
-    monkeypatch.setattr("modeldyno.comparison.run.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("modeldyno.comparison.run.monotonic", lambda: now[0])
 
     def rounds(max_time: float, *, block: bool = False) -> list[int]:
         noisy = SimulatedRuns(noise=0.2, hook=lambda _job: now.__setitem__(0, now[0] + 5.0))

@@ -26,7 +26,7 @@ from modeldyno.testing.server import serve_in_subprocess
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Return the monotonic seconds that the limit sees."""
     seconds = [100.0]
-    monkeypatch.setattr("modeldyno.runtime.time_limit.time.monotonic", lambda: seconds[0])
+    monkeypatch.setattr("modeldyno.runtime.time_limit.monotonic", lambda: seconds[0])
     return seconds
 
 

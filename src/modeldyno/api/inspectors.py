@@ -10,10 +10,10 @@ import inspect
 import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
+from modeldyno.clock import perf_counter
 from modeldyno.environment.listening import is_here
 from modeldyno.environment.running_servers import running_at
 from modeldyno.errors import RequestError

@@ -21,6 +21,7 @@ from modeldyno.api.load import load
 from modeldyno.api.profile import measure_request, store_if
 from modeldyno.api.result_dict import Section
 from modeldyno.api.serve import Server, serve
+from modeldyno.clock import monotonic
 from modeldyno.core.load.endpoint_url import format_endpoint, parse_endpoint
 from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import Endpoint
@@ -230,9 +231,9 @@ class Profiler:
         if not self._path or not isinstance(inspector, ServerInspector):
             raise RequestError("To serve a model here, give its path in model_info, and no server.")
         backend = self._serving_backend()
-        began = time.monotonic()
+        began = monotonic()
         server = serve(self._path, backend=backend, device=device)
-        self._init_latency = time.monotonic() - began
+        self._init_latency = monotonic() - began
         interface = "grpc" if inspector.protocol.endswith("grpc") else "http"
         inspector.endpoint = replace(self._endpoint(server.url), port=server.record.ports[interface])
         self._deployed = server
@@ -570,9 +571,9 @@ def _find_server(name: str) -> str | None:
 
 def _wait_until_ready(inspector: BaseModelInspector, timeout: float) -> None:
     """Wait until the model is ready, with exponential backoff and jitter."""
-    end, pause = time.monotonic() + timeout, _SHORTEST
+    end, pause = monotonic() + timeout, _SHORTEST
     while not inspector.check_model_status():
-        if (remaining := end - time.monotonic()) <= 0:
+        if (remaining := end - monotonic()) <= 0:
             endpoint = getattr(inspector, "endpoint", None)
             model = f"model '{endpoint.model}' at {endpoint.host}:{endpoint.port}" if endpoint else "model"
             hint = getattr(inspector, "refused", "") or "is its server running?"

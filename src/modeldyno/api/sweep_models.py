@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.sweep import sweep
+from modeldyno.clock import monotonic
 from modeldyno.core.study import ranking
 from modeldyno.core.study.study import Budget
 from modeldyno.documents.yaml_file import FileConfig
@@ -52,13 +52,13 @@ def sweep_models(
     limits = {"max_time": max_time, "max_trials": max_trials}
     tree = {name: value for name, value in limits.items() if value is not None}
     budget = read_budget(FileConfig(tree={"budget": tree} if tree else {}), Budget())
-    started = time.monotonic()
+    started = monotonic()
     studies: list[Study] = []
     for name, model in named_models:
         own = dict(model) if isinstance(model, Mapping) else {"model": model}
         if name is not None:
             own.setdefault("name", name)
-        share = share_of_budget(budget, time.monotonic() - started, studies, len(models))
+        share = share_of_budget(budget, monotonic() - started, studies, len(models))
         arguments = {"max_time": share.max_time, "max_trials": share.max_trials, **options, **own}
         studies.append(sweep(arguments.pop("model"), **arguments))
     return tuple(studies)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from functools import partial
-from time import perf_counter
 from typing import TYPE_CHECKING, Self
 
 from modeldyno.api.profile import store_if
+from modeldyno.clock import perf_counter
 from modeldyno.core.metrics.measurement import observed_number
 from modeldyno.core.result.result import fold
 from modeldyno.core.trace.regions import WATCHED

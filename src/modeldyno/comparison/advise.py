@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
+from modeldyno.clock import monotonic
 from modeldyno.comparison.advise_session import (
     BASELINE,
     FEWEST,
@@ -93,7 +93,7 @@ def advise(job: Job, wish: AdviseOptions, campaign: RunSession) -> Iterator[Advi
             wish=wish,
             campaign=campaign,
             folder=Path(folder),
-            begun=time.monotonic(),
+            begun=monotonic(),
         )
         yield from _run_stages(trial)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+from modeldyno.clock import monotonic
 from modeldyno.comparison.run import evaluate_once, run_rounds
 from modeldyno.core.advice.advice import CandidateSettings, TriedSetting, with_outputs
 from modeldyno.core.comparison.build import CompareOptions, compare_results
@@ -72,7 +72,7 @@ class AdviseSession:
     def left(self) -> float:
         """Seconds left."""
         limit = self.campaign.limit
-        return self.wish.max_time - (time.monotonic() - self.begun) if limit is None else limit.left
+        return self.wish.max_time - (monotonic() - self.begun) if limit is None else limit.left
 
     @property
     def cost(self) -> float:
@@ -108,10 +108,10 @@ class AdviseSession:
             plan=replace(job.plan, timeout=job.plan.timeout or timeout),
             observation=replace(job.observation, outputs=str(self.folder / f"{name}.npz")),
         )
-        started = time.monotonic()
+        started = monotonic()
         result = self.campaign.execute(job_with_outputs, watch=self.campaign.label_progress(label))
         if not probes:
-            self.times.append(time.monotonic() - started)
+            self.times.append(monotonic() - started)
         artifacts = tuple(
             artifact for artifact in result.artifacts if not artifact.path.startswith(str(self.folder))
         )

@@ -6,10 +6,10 @@ a gate may take. The gate is rehearsed on these runs: every alarm that it raises
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from modeldyno.clock import monotonic
 from modeldyno.core.comparison.change_test import process_numbers
 from modeldyno.core.comparison.default_metrics import SMALLEST, headline_queries, is_count
 from modeldyno.core.comparison.gate_calibration import POWER, Calibration, calibrate
@@ -58,12 +58,12 @@ def run_against_itself(job: Job, campaign: RunSession, *, budget: float) -> Resu
         RunFailed: a run failed, or there were too few runs before an interruption.
         OutOfTime: there were too few runs within the budget.
     """
-    started, results = time.monotonic(), []  # type: float, list[Result]
+    started, results = monotonic(), []  # type: float, list[Result]
     seconds = min(job.plan.max_time, max(_SHORTEST, _MEASURING * budget / FEWEST_PROCESSES))
     plan = replace(job.plan, processes=1, max_time=seconds, min_time=min(seconds / 2, job.plan.min_time))
     job = replace(job, plan=plan)
     while len(results) < _MOST_PROCESSES and not campaign.interrupted():
-        spent = time.monotonic() - started
+        spent = monotonic() - started
         if len(results) >= FEWEST_PROCESSES and spent + _SIDES * spent / len(results) > budget:
             break
         campaign.watch(Progressed(stage=f"process {len(results) + 1} and {len(results) + 2}"))

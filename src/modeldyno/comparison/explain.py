@@ -7,7 +7,6 @@ because otherwise a noisy minute of the machine would point to the wrong layer.
 from __future__ import annotations
 
 import tempfile
-import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf, isfinite
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
+from modeldyno.clock import monotonic
 from modeldyno.comparison.run import (
     any_failed,
     build_comparison,
@@ -75,7 +75,7 @@ def run_comparison(
     Raises:
         RequestError: a Job cannot be run, or the question does not fit what was measured.
     """
-    started, last = time.monotonic(), None
+    started, last = monotonic(), None
     ending = inf if turns.max_time is None else started + turns.max_time
     if campaign.limit is not None:  # which began before, with the command
         ending = campaign.limit.end
@@ -91,7 +91,7 @@ def run_comparison(
         last = latest
     if last is None or not why or any_failed(last) or campaign.interrupted():
         return last
-    budget = _Budget(run=(time.monotonic() - started) / len(last.sequence), end=ending)
+    budget = _Budget(run=(monotonic() - started) / len(last.sequence), end=ending)
     return explain_comparison(last, jobs, turns, question, campaign, budget)
 
 
@@ -125,7 +125,7 @@ class _Budget:
     @property
     def left(self) -> float:
         """Seconds left."""
-        return self.end - time.monotonic()
+        return self.end - monotonic()
 
     def runs(self, cost: float, side_count: int) -> float:
         """Return how often there is time to run all sides, at `cost` times the cost of a run."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
+from modeldyno.clock import monotonic
 from modeldyno.comparison.history import scatter_of
 from modeldyno.comparison.operands import rerun_job
 from modeldyno.comparison.run import side_label, without_evaluation
@@ -233,7 +233,7 @@ class _RoundRunner:
         """Run rounds until there are `end`; return whether there are."""
         while len(self.runs[1]) < end:
             done = len(self.runs[1])
-            now = time.monotonic()
+            now = monotonic()
             if self.failed or self.campaign.interrupted() or (done and now + self.spent / done > self.until):
                 return False
             alone = self.rival is None
@@ -243,7 +243,7 @@ class _RoundRunner:
                 if not done:
                     raise
                 return False
-            self.spent += time.monotonic() - now
+            self.spent += monotonic() - now
             if self.rival is None and not alone:
                 continue  # the baseline is not run any more; the candidate may not have been run yet
             if len(self.runs[1]) == done:
@@ -330,7 +330,7 @@ def run_gate(
         job=replace(job, plan=replace(job.plan, processes=1)),
         question=question,
         campaign=campaign,
-        until=time.monotonic() + max_time if campaign.limit is None else campaign.limit.end,
+        until=monotonic() + max_time if campaign.limit is None else campaign.limit.end,
         rival=rerunnable_baseline(baseline, job),
     )
     if runner.buy(1):

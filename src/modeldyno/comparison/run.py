@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
+from modeldyno.clock import monotonic
 from modeldyno.core.comparison.build import compare_results, with_second_pass
 from modeldyno.core.comparison.change_test import LEVEL
 from modeldyno.core.comparison.comparison import ChangeVerdict, Comparison
@@ -105,14 +105,14 @@ def run_rounds(
         RunFailed: the baseline failed before anything else was run.
         OutOfTime: nothing could be measured within the limit of the campaign.
     """
-    started = time.monotonic()
+    started = monotonic()
     too_late = False
     runs: list[list[Result]] = [[] for _ in jobs]
     sequence: list[int] = []
     done = 0
     later_jobs = list(map(without_analysis, jobs))
     for rounds in turns.interim_rounds:
-        end = min(rounds, _affordable_rounds(turns, len(sequence), time.monotonic() - started))
+        end = min(rounds, _affordable_rounds(turns, len(sequence), monotonic() - started))
         if end <= done:
             return
         for number, turn_order in turns.rounds(done, end):
@@ -131,9 +131,7 @@ def run_rounds(
             if any(map(is_over, results)) or campaign.interrupted():
                 break
             # Each round improves the estimate of what a round takes.
-            end = max(
-                number + 1, min(end, _affordable_rounds(turns, len(sequence), time.monotonic() - started))
-            )
+            end = max(number + 1, min(end, _affordable_rounds(turns, len(sequence), monotonic() - started)))
         if not all(runs):
             _raise_if_failed(runs, jobs)
             return

@@ -10,8 +10,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from time import monotonic
 
+from modeldyno.clock import monotonic
 from modeldyno.codec import conversion as codec_conversion
 from modeldyno.conversion.failures import failure
 from modeldyno.conversion.recipe import ConversionOrder, OrderAnswer

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
+from modeldyno.clock import monotonic
 from modeldyno.conversion.check_inputs import SAMPLES_FILE, own_names, with_names_of
 from modeldyno.conversion.failures import failure, failure_of
 from modeldyno.conversion.locate import farthest_call, locate

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec, plugins
+from modeldyno.clock import monotonic
 from modeldyno.codec import conversion as codec_conversion
 from modeldyno.conversion.check_inputs import (
     SAMPLES_FILE,

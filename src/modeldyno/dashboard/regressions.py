@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from threading import Condition, Thread
 
+from modeldyno.clock import monotonic
 from modeldyno.core.comparison.trend import FEWEST_FOR_A_STEP
 from modeldyno.dashboard.page import Attention
 from modeldyno.dashboard.trend_pages import (
@@ -38,7 +39,7 @@ class RegressionSearch:
     store: Store
     mark: Callable[[], str]
     """That of the store's last change."""
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = monotonic
     pause: Callable[[float], None] = time.sleep
     version: int = 0
     """Grows when something else is found."""

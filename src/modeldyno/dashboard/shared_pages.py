@@ -8,10 +8,11 @@ does not follow it is given what was made within the last second, and the page i
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
+
+from modeldyno.clock import monotonic
 
 _Page = TypeVar("_Page")
 
@@ -38,7 +39,7 @@ class SharedPages(Generic[_Page]):
     mark: Callable[[], str]
     """Returns the mark of the last change of the store that is known, without looking."""
     moment: float = MOMENT
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = monotonic
     _made: dict[object, _Made[_Page]] = field(default_factory=dict)
     _making: dict[object, asyncio.Task[_Page]] = field(default_factory=dict)
     _writes: int = 0

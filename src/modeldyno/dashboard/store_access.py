@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from modeldyno.clock import monotonic
 from modeldyno.errors import ModelDynoError, StoreError
 from modeldyno.interfaces.store import KeepsLiveLoads, Store
 
@@ -41,7 +41,7 @@ class ChangeWatch:
     """Says whether a store has changed; asked by many, it looks a few times a second."""
 
     store: Store
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = monotonic
     version: Callable[[], int] = lambda: 0
     """Returns a number that moves when pages change though the store does not."""
     _lock: Lock = field(default_factory=Lock)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
-from time import perf_counter
 from typing import TYPE_CHECKING
 
+from modeldyno.clock import perf_counter
 from modeldyno.core.spec.input_spec import (
     BATCH,
     bind_dimensions,

@@ -63,6 +63,8 @@ class Payload:
     """Samples in each payload."""
     streams: RequestStreams | None = None
     """Of a file of requests: its streams, and the answers that it expects."""
+    drawn: frozenset[str] = frozenset()
+    """Names of inputs whose values are random."""
     makers: tuple[Callable[[], Feed], ...] = ()
     """Functions of the user that make each of `feeds` again; empty without."""
     doubts: tuple[Doubt, ...] = ()
@@ -158,6 +160,9 @@ def build_payloads(
         ),
         samples=bound.get(BATCH) or _common_first(feeds[0]) or 1,
         streams=streams,
+        drawn=frozenset(
+            s.name for s in specs if streams is None and s.name not in {**data.rows, **data.whole}
+        ),
         doubts=(
             *_data_doubts(data, batch, _row_count(data)),
             *_padding_doubts(specs, data, batch),

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-import time
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.clock import perf_counter
 from modeldyno.core.spec.devices import DevicePeaks
 from modeldyno.environment.devices import read_devices
 from modeldyno.environment.idle import IdleRule, why_busy
@@ -91,7 +91,7 @@ def measure_in_subprocess(dtype: str, device: str) -> tuple[float, float] | None
 
 
 def measure_peaks(
-    dtype: str, device: str, *, seconds: float = SECONDS, clock: Clock = time.perf_counter
+    dtype: str, device: str, *, seconds: float = SECONDS, clock: Clock = perf_counter
 ) -> tuple[float, float]:
     """Measure operations and bytes per second, in about the given seconds; 0 for what has no room.
 

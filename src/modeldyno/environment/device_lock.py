@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from modeldyno.clock import monotonic
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
@@ -61,14 +62,14 @@ def device_lock(
 
 def _acquire(path: Path, patience: float, waiting: Callable[[str], None]) -> tuple[int, str | None]:
     """Return the open file, and None once its lock is held, or who holds it when patience is over."""
-    end, reported = time.monotonic() + patience, False
+    end, reported = monotonic() + patience, False
     while True:
         descriptor = _open(path)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(descriptor, 200, 0).decode("utf-8", "replace") or "another process"
-            if time.monotonic() >= end:
+            if monotonic() >= end:
                 return descriptor, holder
             if not reported:
                 waiting(holder)

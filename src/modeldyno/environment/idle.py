@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from modeldyno.clock import monotonic
 from modeldyno.core.stats.units import BYTES, FRACTION, SECONDS, parse_bound, parse_quantity
 from modeldyno.environment.device_lock import device_lock
 from modeldyno.environment.devices import read_devices
@@ -119,7 +120,7 @@ def _read_cpu(cores: Container[int]) -> _CpuTimes:
     """Read the seconds for which these cores were busy or stolen, and those that this process tree used."""
     busy, stolen = cores_time(cores)
     own = sum(map(cpu_seconds, list_process_tree(os.getpid())))
-    return _CpuTimes(at=time.monotonic(), busy=busy, stolen=stolen, own=own)
+    return _CpuTimes(at=monotonic(), busy=busy, stolen=stolen, own=own)
 
 
 def _cpu_by_process() -> dict[int, tuple[float, str]]:

@@ -18,7 +18,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -28,6 +27,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.clock import perf_counter
 from modeldyno.core.spec.devices import DevicePeaks
 from modeldyno.environment.machine import allowed_cores, hardware, memory_limit
 
@@ -127,7 +127,7 @@ def measure_in_subprocess(dtype: str) -> tuple[float, float]:
 
 
 def measure_peaks(
-    dtype: str, *, seconds: float = SECONDS, clock: Clock = time.perf_counter
+    dtype: str, *, seconds: float = SECONDS, clock: Clock = perf_counter
 ) -> tuple[float, float]:
     """Measure operations and bytes per second, in about the given seconds."""
     return measure_best_rate(_matrix_products(dtype), seconds / 2, clock), measure_best_rate(

@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
+from modeldyno.clock import monotonic
 from modeldyno.environment.containers import Container, find_container, list_containers
 from modeldyno.environment.process_tree import list_process_tree, start_ticks, stat_fields
 from modeldyno.errors import RequestError, RunFailed, UnknownName
@@ -220,11 +221,11 @@ def stop_running(server: ServerRecord) -> None:
         RunFailed: it could not be ended.
     """
     forget(server)
-    deadline = time.monotonic() + _STOP_TIME
+    deadline = monotonic() + _STOP_TIME
     with suppress(ProcessLookupError):
         if server.runs:
             os.kill(server.pid, signal.SIGTERM)
-    while server.runs and time.monotonic() < deadline:
+    while server.runs and monotonic() < deadline:
         time.sleep(_POLL)
     if server.runs:
         for pid in reversed(list_process_tree(server.pid)):

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from modeldyno.clock import monotonic
 from modeldyno.environment.devices import read_devices
 from modeldyno.environment.machine import processor_name
 from modeldyno.environment.process_tree import (
@@ -58,11 +59,11 @@ def read_usage(
     """Measure the use of several servers at the same time, for `period` seconds."""
     if not servers:
         return ()
-    began = time.monotonic()
+    began = monotonic()
     before = [_cpu_times(server.pid) for server in servers]
     time.sleep(period)
     after = [_cpu_times(server.pid) for server in servers]
-    elapsed = time.monotonic() - began
+    elapsed = monotonic() - began
     held = _device_memory()
     return tuple(
         _usage(server.pid, sum(now.get(pid, spent) - spent for pid, spent in then.items()) / elapsed, held)

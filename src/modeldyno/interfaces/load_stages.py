@@ -10,9 +10,9 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from time import perf_counter
 from typing import TYPE_CHECKING
 
+from modeldyno.clock import perf_counter
 from modeldyno.interfaces.sampler import WatchStage
 
 if TYPE_CHECKING:

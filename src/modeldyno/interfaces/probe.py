@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from modeldyno.clock import perf_counter
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.core.result.result import Artifact, Event, Failure
@@ -88,6 +88,8 @@ class Subject:
     """Prepared calls, one for each distinct payload; to be called in a cycle."""
     feeds: tuple[Feed, ...] = ()
     """The payloads of `calls`, for a session that prepares calls of another kind."""
+    drawn: frozenset[str] = frozenset()
+    """Names of inputs whose values are random; those of the others are real."""
     preprocess: tuple[Callable[[], Feed], ...] = ()
     """Functions that make the payloads of raw data, one for each; empty if the user has none."""
     postprocess: Callable[[Feed], Any] | None = None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.clock import monotonic_ns
 from modeldyno.core.load.request_log import RequestOutcome
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ import os
 import secrets
 import selectors
 import subprocess
-import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from modeldyno.clock import monotonic, monotonic_ns
 from modeldyno.core.load.request_log import join_records
 from modeldyno.errors import RunFailed
 from modeldyno.loadgen import (
@@ -97,7 +97,7 @@ class DriverPool:
         self._receive_until(_READY_TIME, lambda: all(driver.ready for driver in self._drivers))
         if not all(driver.ready for driver in self._drivers):
             raise RunFailed(f"A load driver did not start within {_READY_TIME:g} s.")
-        when = time.monotonic_ns() + int(_LEAD * 1e9)
+        when = monotonic_ns() + int(_LEAD * 1e9)
         for driver in self._drivers:
             self._write(driver, b"go %d\n" % when)
 
@@ -164,9 +164,9 @@ class DriverPool:
 
     def _receive_until(self, wait: float, enough: Callable[[], bool]) -> None:
         """Read the drivers' frames until `enough` returns true, or `wait` seconds have passed."""
-        deadline = time.monotonic() + wait
+        deadline = monotonic() + wait
         while not enough():
-            left = deadline - time.monotonic()
+            left = deadline - monotonic()
             ready = self._selector.select(max(0.0, left))
             for key, _ in ready:
                 self._receive(key.data)

@@ -8,9 +8,9 @@ sent again, once, on a new connection, and counted as a retry: a server may clos
 from __future__ import annotations
 
 import asyncio
-from time import monotonic_ns
 from typing import TYPE_CHECKING
 
+from modeldyno.clock import monotonic_ns
 from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import request_id
 from modeldyno.loadgen.http1_parser import (

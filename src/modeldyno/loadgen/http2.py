@@ -7,9 +7,9 @@ REFUSED_STREAM - is sent again on another connection, and counted as a retry.
 from __future__ import annotations
 
 import asyncio
-from time import monotonic_ns
 from typing import TYPE_CHECKING, ClassVar
 
+from modeldyno.clock import monotonic_ns
 from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import request_id
 from modeldyno.loadgen import hpack

@@ -9,8 +9,9 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from time import monotonic_ns
 from typing import TYPE_CHECKING, Protocol
+
+from modeldyno.clock import monotonic_ns
 
 if TYPE_CHECKING:
     import asyncio

@@ -11,9 +11,9 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from itertools import cycle, tee
-from time import monotonic_ns, process_time_ns
 from typing import TYPE_CHECKING
 
+from modeldyno.clock import monotonic_ns, process_time_ns
 from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import BrokenStream
 from modeldyno.core.spec.load_spec import pause_after

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import socket
-import time
 from contextlib import contextmanager
 from contextvars import ContextVar
 from math import inf
 from typing import TYPE_CHECKING
 
+from modeldyno.clock import monotonic, monotonic_ns
 from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import Transport
 from modeldyno.errors import RequestError
@@ -55,10 +55,10 @@ def send_once(target: Target, message: int = 0, timeout: float = 60.0) -> Reply:
 
     Raises TimeoutError, or another OSError (a phrase), if no complete reply came.
     """
-    begin = time.monotonic()
+    begin = monotonic()
     timeout = min(timeout, max(_SHORTEST, _answered_by.get() - begin))
     deadline = begin + timeout
-    waiter = _RequestWaiter(Call(message, time.monotonic_ns()))
+    waiter = _RequestWaiter(Call(message, monotonic_ns()))
     try:
         with _connect(target, timeout) as link:
             waiter.open(target, link, timeout)
@@ -98,7 +98,7 @@ class _RequestWaiter:
     def wait(self, link: socket.socket, deadline: float) -> None:
         """Read until the request has ended."""
         while not self.over:
-            link.settimeout(max(0.001, deadline - time.monotonic()))
+            link.settimeout(max(0.001, deadline - monotonic()))
             try:
                 data = link.recv(_CHUNK)
             except ConnectionError as error:

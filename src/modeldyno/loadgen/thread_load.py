@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from threading import Condition, Thread
 from typing import TYPE_CHECKING
 
+from modeldyno.clock import monotonic_ns
 from modeldyno.core.load.request_log import RequestOutcome, join_records
 from modeldyno.core.spec.load_spec import pause_after
 from modeldyno.loadgen import DriverUsage, LoadEnd, LoadProgress
@@ -79,7 +80,7 @@ class ThreadLoad:
 
     def start(self) -> None:
         """Start the threads."""
-        self._start = time.monotonic_ns()
+        self._start = monotonic_ns()
         for index in range(self._working):
             Thread(target=self._work, args=(index,), daemon=True).start()
 
@@ -102,7 +103,7 @@ class ThreadLoad:
     def usage(self) -> Sequence[DriverUsage]:
         """Return the cost of the threads so far, as one driver."""
         with self._condition:
-            wall = (time.monotonic_ns() - self._start) / 1e9
+            wall = (monotonic_ns() - self._start) / 1e9
             return [DriverUsage(cpu=sum(self._cpu.values()), wall=wall, sent=self._sent, opened=0)]
 
     def stop(self, grace: float) -> LoadEnd:
@@ -112,7 +113,7 @@ class ThreadLoad:
         self.leave()
         with self._condition:
             self._condition.wait_for(lambda: not self._in_flight, grace)
-            now = time.monotonic_ns()
+            now = monotonic_ns()
             for due, sent, message in self._in_flight.values():
                 self._record(due, sent, now, message, RequestOutcome.CANCELLED)
             self._in_flight.clear()
@@ -139,7 +140,7 @@ class ThreadLoad:
             if pause:
                 with self._condition:
                     self._condition.wait_for(lambda: self._stopping, pause)
-                end = time.monotonic_ns()
+                end = monotonic_ns()
         with self._condition:
             self._working -= 1
             self._condition.notify_all()
@@ -152,15 +153,15 @@ class ThreadLoad:
         with self._condition:
             due = self._next_due(end)
             if due is None or self._condition.wait_for(
-                lambda: self._stopping, max(0.0, (due - time.monotonic_ns()) / 1e9)
+                lambda: self._stopping, max(0.0, (due - monotonic_ns()) / 1e9)
             ):
                 return None
             message = self._sent % len(self._calls)
-            sent = time.monotonic_ns()
+            sent = monotonic_ns()
             self._in_flight[index] = due, sent, message
             self._sent += 1
         outcome = self._outcome(self._calls[message])
-        ended = time.monotonic_ns()
+        ended = monotonic_ns()
         if outcome is RequestOutcome.OK and ended - sent > self._timeout:
             outcome = RequestOutcome.TIMEOUT
         with self._condition:
@@ -197,7 +198,7 @@ class ThreadLoad:
         """Return the number of calls that are due but not made."""
         if self._stopping:
             return 0
-        now = time.monotonic_ns() - self._start
+        now = monotonic_ns() - self._start
         while self._passing is not None and self._passing <= now and self._passed < self._requests:
             self._passed += 1
             self._passing = next(self._schedule, None)

@@ -7,7 +7,6 @@ longer to start than to measure.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sized
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -16,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
+from modeldyno.clock import monotonic
 from modeldyno.core.load.explanation import (
     ECHO,
     STATISTICS,
@@ -222,7 +222,7 @@ def measure_explanation(
     watch: Callable[[Event], None] = ignore_event,
     execute: Executor | None = None,
     baseline: Mapping[str, Result] | None = None,
-    clock: Callable[[], float] = time.monotonic,
+    clock: Callable[[], float] = monotonic,
 ) -> Explanation:
     """Measure every level in rounds and return the explanation; after an interruption, of what there is.
 

@@ -12,9 +12,9 @@ import sys
 import tracemalloc
 from dataclasses import dataclass
 from threading import RLock
-from time import perf_counter_ns
 from typing import Any, Literal
 
+from modeldyno.clock import perf_counter_ns
 from modeldyno.core.trace.regions import RegionMemory
 from modeldyno.environment import process_tree
 

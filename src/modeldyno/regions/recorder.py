@@ -19,10 +19,10 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from threading import RLock
-from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 from weakref import WeakSet
 
+from modeldyno.clock import perf_counter_ns
 from modeldyno.core.trace.regions import RegionMemory, RegionTally, Schedule
 from modeldyno.errors import RequestError
 from modeldyno.regions.energy_reader import EnergyReader

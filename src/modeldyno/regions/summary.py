@@ -6,10 +6,10 @@ import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins, views
+from modeldyno.clock import perf_counter_ns
 from modeldyno.core.result.trace_data import TraceReport
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelRef

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from modeldyno import plugins
+from modeldyno.clock import monotonic
 from modeldyno.core.registry.records import HardwareTarget, TaskState, Worker
 from modeldyno.errors import MissingExtra, ModelDynoError, RequestError, RunFailed
 from modeldyno.interfaces.store import Store
@@ -185,7 +186,7 @@ class _Cluster:
     options: WorkerOptions
     done: Callable[[TaskDone], None]
     tell: Callable[[str], None]
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = monotonic
     nodes: dict[str, _Node] = field(default_factory=dict)
     working: dict[Any, _Node] = field(default_factory=dict)
     """The machine of each task of Ray that has not ended."""

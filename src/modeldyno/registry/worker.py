@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
+from modeldyno.clock import monotonic
 from modeldyno.core.registry.policy import Window, opens_at
 from modeldyno.core.registry.records import FigureState, HardwareTarget, Task, TaskKind, TaskState, Worker
 from modeldyno.environment.idle import IdleRule, idle_device
@@ -104,7 +105,7 @@ class _Post:
 class _Shift:
     """How long a worker is there, and how much of it it has worked."""
 
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = monotonic
     began: float = 0.0
     done: float = 0.0
     """Seconds of the tasks that have ended."""
@@ -189,12 +190,12 @@ def _work(store: Store, post: _Post, interrupts: Sized, done: Callable[[TaskDone
     again: set[int] = set()
     while not interrupts and len(tried) < post.options.most:
         opening = opens_at(post.options.windows, local_now())
-        if time.monotonic() - checked >= _STALE_CHECK:
+        if monotonic() - checked >= _STALE_CHECK:
             webhooks.send_due(registry, most=_MESSAGES, hooks=post.options.hooks)
             if opening is None:
                 _check_machine(store, post, interrupts)
             registry.enqueue(tuple(repeat_tasks(registry, post.target.id)))
-            checked = time.monotonic()
+            checked = monotonic()
         leave = [each for each in tried if each not in again] if post.options.once else []
         task = None if opening else registry.claim(post.worker, leave=leave)
         if task is not None:
@@ -240,7 +241,7 @@ def _check_machine(store: Store, post: _Post, interrupts: Sized) -> None:
 def _do(task: Task, registry: Registry, post: _Post, interrupts: Sized, *, once_more: bool) -> TaskDone:
     """Do a task that is leased, and hand in what came of it; a doubtful figure may be due `once_more` now."""
     post.announce(registry, task.label)
-    begin = time.monotonic()
+    begin = monotonic()
     with post.shift.task(), _renewing(task, post):
         outcome = _outcome(task, registry, post, interrupts)
     unfinished = outcome.result is None or outcome.result.interrupted
@@ -249,7 +250,7 @@ def _do(task: Task, registry: Registry, post: _Post, interrupts: Sized, *, once_
     elif _is_doubtful(outcome) and not _disregards_others(post):
         outcome = replace(outcome, state=TaskState.DEFERRED, again_in=0.0 if once_more else _deferral(task))
     held = registry.finish(task, outcome, post.worker.id)
-    return TaskDone(task=task, outcome=outcome, lost=not held, seconds=time.monotonic() - begin)
+    return TaskDone(task=task, outcome=outcome, lost=not held, seconds=monotonic() - begin)
 
 
 def _outcome(task: Task, registry: Registry, post: _Post, interrupts: Sized) -> Outcome:
@@ -338,7 +339,7 @@ def _why_busy(post: _Post) -> str:
 
 def _becomes_idle(post: _Post, doubtful: Sequence[Task], interrupts: Sized) -> bool:
     """Wait a while for an idle device, and tell for what and how long; return whether it is idle."""
-    device, end, reported = post.options.device, time.monotonic() + _PATIENCE, False
+    device, end, reported = post.options.device, monotonic() + _PATIENCE, False
     while not interrupts and (busy := _why_busy(post)):
         if not reported:
             labels = ", ".join(task.label for task in doubtful)
@@ -347,7 +348,7 @@ def _becomes_idle(post: _Post, doubtful: Sequence[Task], interrupts: Sized) -> b
                 f"else a later worker does: {busy}"
             )
             reported = True
-        if time.monotonic() >= end:
+        if monotonic() >= end:
             return False
         _pause(_LOOK_AGAIN, interrupts)
     return not interrupts
@@ -378,6 +379,6 @@ def _renewing(task: Task, post: _Post) -> Iterator[None]:
 
 
 def _pause(seconds: float, interrupts: Sized) -> None:
-    end = time.monotonic() + seconds
-    while not interrupts and (left := end - time.monotonic()) > 0:
+    end = monotonic() + seconds
+    while not interrupts and (left := end - monotonic()) > 0:
         time.sleep(min(0.1, left))

@@ -12,7 +12,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sized
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import codec, errors
+from modeldyno.clock import monotonic
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.result.result import (
     Ended,
@@ -129,7 +129,7 @@ class ChildProcess:
     log: int
     warm: bool = False
     """Whether it waits for more Jobs after the first."""
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = monotonic
     """Clock whose seconds count towards the time limit."""
     watch: Callable[[Event], None] = field(default=lambda _event: None)
     events: list[Event] = field(default_factory=list)
@@ -255,7 +255,7 @@ class ChildProcess:
         poll.register(self.pipe, select.POLLIN)
         poll.register(self.log, select.POLLIN)
         handled, signalled_at = 0, None
-        checked_at = time.monotonic()
+        checked_at = monotonic()
         while True:
             ready = dict(poll.poll(_POLL_INTERVAL * 1000))
             if self.log in ready and not self._read_log():
@@ -265,7 +265,7 @@ class ChildProcess:
             # A fork of the model may hold the pipe open, so neither its end nor silence is waited for.
             if self.has_reported_end() or (not ready and self.process.poll() is not None):
                 break
-            now = time.monotonic()
+            now = monotonic()
             if len(interrupts) > 1 or (
                 signalled_at is not None and now - signalled_at > _SIGTERM_GRACE and sigterm_received()
             ):

@@ -548,6 +548,7 @@ def _with_session(looked: Subject, opened: OpenedModel) -> Subject:
         session=opened.session,
         calls=opened.calls,
         feeds=payload.feeds,
+        drawn=payload.drawn,
         preprocess=payload.makers,
         samples=payload.samples,
         streams=payload.streams,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from pathlib import Path
 
+from modeldyno.clock import WrongClock
 from modeldyno.core.result.result import Failure, FailureKind
 from modeldyno.core.trace.source_line import format_frame_location, innermost_user_frame, short_path
 from modeldyno.errors import PredictedOutOfMemory, is_out_of_memory
@@ -21,6 +22,8 @@ def failure_of(error: BaseException, where: str) -> Failure:
         return Failure(where=where, kind=FailureKind.SERVER, message=str(error), log=error.log)
     if isinstance(error, PredictedOutOfMemory):
         return Failure(where=where, kind=FailureKind.OOM, message=str(error))
+    if isinstance(error, WrongClock):
+        return Failure(where=where, kind=FailureKind.CLOCK, message=str(error))
     lines = str(error).strip().splitlines() or [""]
     text = f"{type(error).__name__}: {lines[0]}".rstrip(": ")
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_ours(Path(f.filename))]

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 import msgspec
 
 from modeldyno import plugins
+from modeldyno.clock import monotonic
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
 from modeldyno.core.stats.units import BYTES, format_quantity
@@ -116,12 +116,12 @@ def identify_model(ref: ModelRef, *, trust: bool, limits: LoadLimits | None = No
 
 def _wait(child: subprocess.Popen[bytes], limits: LoadLimits) -> str:
     """Wait until a child has ended; return which limit it broke, or nothing."""
-    most, until = limits.bytes, time.monotonic() + limits.seconds
+    most, until = limits.bytes, monotonic() + limits.seconds
     while True:
         with suppress(subprocess.TimeoutExpired):
             child.wait(_POLL)
             return ""
-        if time.monotonic() > until:
+        if monotonic() > until:
             return f"it takes longer than {limits.seconds:g} s"
         # The resident size is quick to read, and never below what counts.
         tree = list_process_tree(child.pid)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.clock import perf_counter
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import observed_number
 from modeldyno.core.result.result import Event, Failure, FailureKind
@@ -15,7 +15,14 @@ from modeldyno.data import Payload
 from modeldyno.data.outputs import Sketch, sketch_output
 from modeldyno.errors import ProbeUnsupported, RequestError
 from modeldyno.interfaces.loader import Model
-from modeldyno.interfaces.session import CanCall, HasAllocator, Session
+from modeldyno.interfaces.session import CanCall, HasAllocator, HasConverted, Session
+from modeldyno.runtime.output_content import (
+    coarse_output,
+    constant_output,
+    repeated_rows,
+    reverse_rows,
+    rows_repeat,
+)
 from modeldyno.runtime.output_watch import LOOKS, OutputChecks, are_alike
 
 if TYPE_CHECKING:
@@ -55,6 +62,7 @@ def check_outputs(opened: OpenedModel, where: str, stage: RunStage) -> Iterator[
     yield from (_invalid_output(where, sentence) for sentence in checks.sentences())
     changed = checks.vary and _changes_inputs(opened)
     yield from checks.doubts(changed_inputs=changed)
+    yield from _input_doubts(opened, checks)
     if checks.calls:
         yield observed_number("checked_calls", opened.checks.calls + checks.calls)
     if isinstance(opened.session, HasAllocator):
@@ -84,6 +92,31 @@ def _changes_inputs(opened: OpenedModel) -> bool:
     return bool(feed)
 
 
+def _input_doubts(opened: OpenedModel, checks: OutputChecks) -> Iterator[Doubt]:
+    """Yield doubts about outputs that do not follow the inputs: all are alike, or their rows repeat."""
+    yield from constant_output(opened.payload.feeds, checks.first)
+    session = opened.session
+    if not isinstance(session, CanCall) or not opened.payload.feeds:
+        return
+    feed = opened.payload.feeds[0]
+    try:
+        output = session.arrays(opened.calls[0]())
+        if not (isinstance(session, HasConverted) and session.converted) and not _is_narrow(opened.model):
+            yield from coarse_output(feed, output)
+        if repeated_rows(feed, output):
+            moved = session.arrays(session.prepare(reverse_rows(feed))())
+            yield from rows_repeat(feed, output, moved)
+    except Exception:  # noqa: BLE001 - a model may refuse rows in another order
+        return
+
+
+def _is_narrow(model: Model) -> bool:
+    """Return whether weights of a model have fewer bits than float32, so that its outputs may have."""
+    return model.weights is not None and any(
+        weight.dtype not in {"float32", "float64"} for weight in model.weights() if weight.parameter
+    )
+
+
 def _check_repeatedly(opened: OpenedModel, checks: OutputChecks) -> None:
     """Call repeatedly and check the outputs until there are enough or it takes too long."""
     begin = perf_counter()
@@ -92,7 +125,9 @@ def _check_repeatedly(opened: OpenedModel, checks: OutputChecks) -> None:
         again = number >= len(opened.calls)
         if number and (spent > _FIRST_PASS_TIME or (again and (number >= LOOKS or spent > _REPEAT_TIME))):
             return
-        payload = number % len(opened.calls)
+        round_, place = divmod(number, len(opened.calls))
+        # Backwards every other time: what the call before returned is not that of equal inputs then.
+        payload = len(opened.calls) - 1 - place if round_ % 2 else place
         arrays = opened.session.arrays(opened.calls[payload]())
         if not arrays and again:
             return

@@ -9,10 +9,10 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import data, plugins
+from modeldyno.clock import perf_counter
 from modeldyno.core.metrics import doubt
 from modeldyno.core.metrics.measurement import observed_number
 from modeldyno.core.result.result import Artifact, Environment, Event, Loaded

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Self
 
+from modeldyno.clock import monotonic
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.errors import OutOfTime
 
@@ -40,7 +40,7 @@ class TimeLimit:
         """Return the limit that begins now; None for no limit."""
         if seconds is None or seconds == inf:
             return None
-        return cls(seconds=seconds, end=time.monotonic() + seconds, name=name)
+        return cls(seconds=seconds, end=monotonic() + seconds, name=name)
 
     @classmethod
     def parse(cls, arguments: Sequence[str]) -> Self:
@@ -55,7 +55,7 @@ class TimeLimit:
     @property
     def left(self) -> float:
         """Seconds left; negative once it is over."""
-        return self.end - time.monotonic()
+        return self.end - monotonic()
 
     @property
     def is_exhausted(self) -> bool:

@@ -14,9 +14,10 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from time import monotonic, perf_counter, process_time, sleep
+from time import sleep
 from typing import TYPE_CHECKING, Self
 
+from modeldyno.clock import monotonic, perf_counter, process_time
 from modeldyno.interfaces.sampler import WatchStage
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from modeldyno.clock import monotonic
 from modeldyno.environment.process_tree import list_process_tree, start_ticks
 from modeldyno.servers.paths import new_log_file
 from modeldyno.servers.tcp_ports import LOOPBACK, free_ports, ports_in_use
@@ -179,12 +180,12 @@ class ServerProcess:
         """
         with suppress(OSError):
             self.line.sendall(f"owner {owner or 0} {start_ticks(owner) if owner else 0}\n".encode())
-        deadline = time.monotonic() + _HAND_OVER_TIME
+        deadline = monotonic() + _HAND_OVER_TIME
         while not any(word == "kept" for word, _ in self._reports()):
             self._receive(_READY_CHECK)
             if how := self.ended():
                 raise self.failed(how)
-            if time.monotonic() > deadline:  # pragma: no cover - a supervisor that hangs
+            if monotonic() > deadline:  # pragma: no cover - a supervisor that hangs
                 raise self.failed("could not be handed over")
         self.kept = True
 
@@ -325,9 +326,9 @@ def _environment(launch: Launch) -> dict[str, str]:
 
 def _wait_until_ready(server: ServerProcess, launch: Launch) -> str:
     """Wait until the server is ready; return what happened instead, or an empty text."""
-    deadline = time.monotonic() + launch.patience
-    next_log_check = time.monotonic() + _LOG_CHECK
-    while (now := time.monotonic()) < deadline:
+    deadline = monotonic() + launch.patience
+    next_log_check = monotonic() + _LOG_CHECK
+    while (now := monotonic()) < deadline:
         if how := server.ended():
             return how
         if launch.ready(server.ports):

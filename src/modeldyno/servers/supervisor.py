@@ -32,6 +32,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from modeldyno.clock import monotonic
 from modeldyno.environment.process_tree import end_with_parent, list_process_tree, start_ticks
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -124,16 +125,16 @@ class _Supervisor:
 
     def end(self, grace: float) -> None:
         """End the server, then its descendants: first with SIGTERM, after the grace with SIGKILL."""
-        deadline = time.monotonic() + grace
+        deadline = monotonic() + grace
         _signal([self.server.pid] if self.code is None else [], signal.SIGTERM)
-        while self.code is None and time.monotonic() < deadline:
+        while self.code is None and monotonic() < deadline:
             time.sleep(_POLL)
             self.reap()
         _signal(self.descendants(), signal.SIGTERM)
-        while self.descendants() and time.monotonic() < deadline:
+        while self.descendants() and monotonic() < deadline:
             time.sleep(_POLL)
             self.reap()
-        while (remaining := self.descendants()) and time.monotonic() < deadline + _PATIENCE:
+        while (remaining := self.descendants()) and monotonic() < deadline + _PATIENCE:
             _signal(remaining, signal.SIGKILL)
             time.sleep(_POLL)
             self.reap()

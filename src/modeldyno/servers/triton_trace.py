@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.clock import monotonic
 from modeldyno.core.load.request_stages import RequestStamps
 from modeldyno.servers.admin_client import AdminClient
 
@@ -60,8 +61,8 @@ class TritonTrace:
 
         The server writes them when the last of these requests has ended. Raises OSError if it does not.
         """
-        deadline = time.monotonic() + _PATIENCE
-        while time.monotonic() < deadline:
+        deadline = monotonic() + _PATIENCE
+        while monotonic() < deadline:
             paths = sorted(self.folder.glob(f"{_FILE}*"))
             with suppress(ValueError):  # it is being written
                 stamps = [stamp for path in paths for stamp in parse_trace(json.loads(path.read_bytes()))]

@@ -8,12 +8,12 @@ verifies; and if nothing needs verification, the search gets the last third as w
 from __future__ import annotations
 
 import math
-import time
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
+from modeldyno.clock import monotonic
 from modeldyno.core.metrics.constraints import Answer
 from modeldyno.core.result.result import Loaded, Progressed
 from modeldyno.core.spec.probe_options import Observation
@@ -88,14 +88,14 @@ def run_trials(
         RunFailed: the first two trials failed.
         OutOfTime: nothing could be measured within the budget.
     """
-    started, spent_before, measured_count = time.monotonic(), study.spent, 0
+    started, spent_before, measured_count = monotonic(), study.spent, 0
     most = study.budget.max_time
     limit = TimeLimit.begin(None if most is None else max(0.0, most - study.spent))
     with subprocess_executors(interrupted, limit) if rooms is None else nullcontext(rooms) as room:
         check_study(study, room=room, watch=watch)
         guard = resume_guard.ConsistencyGuard(force=force, watch=watch)
         while not interrupted():
-            elapsed = spent_before + time.monotonic() - started
+            elapsed = spent_before + monotonic() - started
             ask = next_trial(study, elapsed)
             if ask is None:
                 return
@@ -256,7 +256,7 @@ def _run_trial(
     study: Study, ask: TrialRequest, room: TrialExecutor, guard: resume_guard.ConsistencyGuard
 ) -> Step | None:
     """Run a trial; None if it was interrupted, or the time of the study was up before it gave anything."""
-    number, started = len(study.trials) + 1, time.monotonic()
+    number, started = len(study.trials) + 1, monotonic()
     try:
         job = trial_job(job_at_point(study, ask.point), study.goal, ask)
         _check_start(study, ask)
@@ -276,13 +276,13 @@ def _run_trial(
             state=TrialState.SKIPPED,
             stage=ask.stage,
             failure=str(error),
-            seconds=time.monotonic() - started,
+            seconds=monotonic() - started,
         )
         return study.add(trial), trial, None
     if result.interrupted:
         return None
     result = replace(result, doubts=(*result.doubts, *guard.doubts))
-    trial = Trial.of(result, study.goal, ask, number=number, seconds=time.monotonic() - started)
+    trial = Trial.of(result, study.goal, ask, number=number, seconds=monotonic() - started)
     return _with_environment(study, result).add(trial), trial, result
 
 

@@ -6,7 +6,9 @@ Tests compare the profiler's measurements with its record.
 from __future__ import annotations
 
 from array import array
-from time import perf_counter_ns, sleep
+from time import sleep
+
+from modeldyno.clock import perf_counter_ns
 
 
 class KnownLatency:

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from time import perf_counter
 from typing import ClassVar
 
 import pytest
 
 from modeldyno import plugins
+from modeldyno.clock import perf_counter
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.measurement_plan import Plan

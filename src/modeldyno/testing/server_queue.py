@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import chain, count
-from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
+from modeldyno.clock import monotonic_ns
 from modeldyno.core.stats.statistics import load_numpy
 from modeldyno.loadgen.kernel_timer import make_timer
 from modeldyno.testing.service_model import Service, moment_of, work_done_by

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.clients import protobuf
@@ -20,6 +19,7 @@ from modeldyno.adapters.clients.tensorflow_grpc import (
     SERVICE,
     SHAPE,
 )
+from modeldyno.clock import monotonic_ns
 from modeldyno.testing.server_tensorflow import METHOD, SIGNATURE, VERSION, name_servable
 
 if TYPE_CHECKING:

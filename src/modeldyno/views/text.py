@@ -101,9 +101,9 @@ def format_statistic(samples: Distribution, name: str, unit: str = SECONDS) -> t
 
 
 def figure(result: Result, metric: str, scope: str = "", missing: str = "") -> str:
-    """Format a figure of a Result without its interval; `missing` if it was not measured."""
+    """Format a figure of a Result without its interval; `missing` if it was not measured, or is void."""
     measurement = result.find(metric, scope)
-    return missing if measurement is None else format_measurement(measurement)
+    return missing if measurement is None or measurement.void else format_measurement(measurement)
 
 
 def number(measurement: Measurement) -> tuple[float, Interval | None]:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.clock import perf_counter
 from modeldyno.core.trace.op_events import Occurrence, WatchedCalls
 from modeldyno.errors import RunFailed
 

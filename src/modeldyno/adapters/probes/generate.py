@@ -6,10 +6,10 @@ from array import array
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from time import perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING, cast
 
 from modeldyno.adapters.probes import timing_loop
+from modeldyno.clock import perf_counter, perf_counter_ns
 from modeldyno.core.metrics import doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.stats import statistics

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import inf
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 import psutil
 
 from modeldyno import data
 from modeldyno.adapters.probes import static
+from modeldyno.clock import perf_counter
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Measurement, observed_number
 from modeldyno.core.result.result import Progressed

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from modeldyno.adapters.probes import timing_loop
-from modeldyno.core.metrics.measurement import Measurement
+from modeldyno.adapters.probes.checked_calls import CheckedCalls
+from modeldyno.core.metrics import call_checks
+from modeldyno.core.metrics.doubt import UNEARNED
+from modeldyno.core.metrics.measurement import Distribution, Measurement
+from modeldyno.core.spec.devices import is_cpu
+from modeldyno.environment.machine import allowed_cores
+from modeldyno.environment.peaks import local_device
 from modeldyno.interfaces.probe import Pass
 from modeldyno.interfaces.session import CanCall
 
@@ -21,10 +28,41 @@ pass_ = Pass.TIMED
 
 
 def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
-    """Warm up, measure until the plan is met, and yield the latency with its doubts."""
+    """Warm up, measure until the plan is met, and yield the latency with its doubts.
+
+    It is void if checked calls show that the time of a call is not that of the model's work.
+    """
     calls = subject.calls
-    paced = timing_loop.measure_timed_pass(
-        subject, plan, timing_loop.time_each_call(calls), "latency", warming=calls[0]
+    checked = CheckedCalls(
+        subject=subject, draw=timing_loop.time_each_call(calls), time_one=timing_loop.time_one_call
     )
-    yield Measurement(metric="latency", value=timing_loop.distribution(paced))
+    with checked:
+        paced = timing_loop.measure_timed_pass(subject, plan, checked.times, "latency", warming=calls[0])
+        median = Distribution.of(paced.samples).statistic("p50")
+        doubts = (*checked.doubts(median), *_rate_doubts(subject, median))
+    void = next((doubt.code for doubt in doubts if doubt.code in UNEARNED), "")
+    yield Measurement(metric="latency", value=timing_loop.distribution(paced, void))
+    yield from doubts
     yield from timing_loop.steady_state_doubts("latency", paced, plan)
+
+
+def _rate_doubts(subject: Subject, median: float) -> Iterator[Doubt]:
+    """Yield a doubt if the counted operations could not be done in the time of a call."""
+    flops = next((m.value for m in subject.known if (m.metric, m.scope) == ("flops", "")), None)
+    if isinstance(flops, int | float):
+        yield from call_checks.beyond_peak(
+            float(flops), median, len(allowed_cores()), partial(_measured_peak, subject.device())
+        )
+
+
+def _measured_peak(device: str) -> float | None:
+    """Return the float32 peak of the device in operations per second; None if it cannot be measured."""
+    if is_cpu(device):
+        return local_device().flops.get(_DTYPE)
+    from modeldyno.environment.accelerator_peaks import accelerator_peaks  # noqa: PLC0415 - only where one is
+
+    measured = accelerator_peaks(_DTYPE, device)
+    return None if measured is None else measured.flops.get(_DTYPE)
+
+
+_DTYPE = "float32"

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from statistics import median
-from time import perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING, cast
 
 from modeldyno import plugins
 from modeldyno.adapters.probes import static, timing_loop
+from modeldyno.clock import perf_counter, perf_counter_ns
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Measurement, observed_number
 from modeldyno.core.metrics.stop_rule import measure_until_stable

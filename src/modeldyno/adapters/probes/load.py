@@ -12,11 +12,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
-from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
 from modeldyno.adapters.probes import timing_loop
 from modeldyno.adapters.probes.load_monitor import SILENCE, LoadMonitor
+from modeldyno.clock import perf_counter
 from modeldyno.core.load import latency_breakdown, load_analysis, request_stages
 from modeldyno.core.load.load_seconds import load_seconds
 from modeldyno.core.load.multi_model import with_model_scope

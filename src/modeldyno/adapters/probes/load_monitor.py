@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from time import monotonic, monotonic_ns, perf_counter
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.probes import timing_loop
 from modeldyno.adapters.probes.live_seconds import LiveSeconds
+from modeldyno.clock import monotonic, monotonic_ns, perf_counter
 from modeldyno.core.load.load_analysis import NANO, DriverSums, SteadyWindow
 from modeldyno.core.load.request_log import MOST, FilteredRecords, RequestOutcome
 from modeldyno.core.load.request_stages import RequestStamps, tracing_step

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hashlib import file_digest
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 from typing import TYPE_CHECKING
 
+from modeldyno.clock import perf_counter
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.result.result import Artifact

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import cycle
-from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, cast
 
 from modeldyno.adapters.probes import timing_loop
+from modeldyno.clock import perf_counter_ns
 from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.core.metrics.metric import END_TO_END, CallStage
 from modeldyno.interfaces.probe import Pass

@@ -7,9 +7,9 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import cycle, pairwise
 from math import ceil
-from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.clock import ClockCheck, WrongClock, perf_counter_ns
 from modeldyno.core.metrics import doubt
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement
@@ -52,6 +52,14 @@ def time_each_call(calls: tuple[Callable[[], Any], ...]) -> Callable[[int], Samp
         return seconds
 
     return draw
+
+
+def time_one_call(call: Callable[[], Any]) -> tuple[float, Any]:
+    """Return the seconds of one call, and its output."""
+    clock = perf_counter_ns
+    begin = clock()
+    output = call()
+    return (clock() - begin) * 1e-9, output
 
 
 def time_call_blocks(calls: tuple[Callable[[], Any], ...], shortest: float) -> Callable[[int], Samples]:
@@ -98,7 +106,7 @@ def clock_facts(reads: int = 2001) -> dict[str, float]:
     return {"clock_resolution": smallest * 1e-9, "timer_cost": steps[len(steps) // 2] * 1e-9}
 
 
-def distribution(result: StopRuleResult) -> Distribution:
+def distribution(result: StopRuleResult, void: str = "") -> Distribution:
     """Return the Distribution of the samples, with how they were taken."""
     return Distribution.of(
         result.samples,
@@ -107,6 +115,7 @@ def distribution(result: StopRuleResult) -> Distribution:
         warmup_dropped=result.warmup_runs,
         warmup_time=result.warmup_time,
         clock=CLOCK,
+        void=void,
         **clock_facts(),
     )
 
@@ -127,10 +136,22 @@ def measure_timed_pass(
         draw: makes n timed calls and returns their seconds.
         metric: the metric named in progress reports.
         warming: an untimed call to make after another process had its turn.
+
+    Raises:
+        WrongClock: the clock does not keep time, so that nothing is measured and no limit of time holds.
     """
-    baton = subject.baton
+    baton, drawn = subject.baton, subject.baton.in_turns(draw, warming)
+    check_clock = ClockCheck()
+
+    def checked(n: int) -> Samples:
+        samples = drawn(n)
+        check_clock()
+        if len(samples) and float(samples.min()) < 0:
+            raise WrongClock(f"a call took {float(samples.min()):.3g} s by the clock that measures")
+        return samples
+
     result = measure_until_stable(
-        baton.in_turns(draw, warming),
+        checked,
         plan=plan,
         clock=baton.clock,
         interrupted=subject.interrupted,

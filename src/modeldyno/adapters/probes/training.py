@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from modeldyno.adapters.probes import timing_loop
+from modeldyno.clock import perf_counter_ns
 from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.interfaces.probe import Pass
 from modeldyno.interfaces.session import CanTrain

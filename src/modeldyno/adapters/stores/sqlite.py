@@ -19,6 +19,7 @@ from sqlalchemy.pool import StaticPool
 
 from modeldyno.adapters.stores.errors import primary_code
 from modeldyno.adapters.stores.schema import METADATA, REVISION, REVISIONS
+from modeldyno.clock import monotonic
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -132,12 +133,12 @@ def _prepare(connection: sqlite3.Connection, timeout: float) -> sqlite3.Connecti
 
 def _enable_wal(connection: sqlite3.Connection, timeout: float) -> None:
     """Switch to the write-ahead log; retry while locked, because SQLite ignores its timeout here."""
-    deadline = time.monotonic() + timeout
+    deadline = monotonic() + timeout
     while True:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
         except sqlite3.OperationalError as error:
-            if primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+            if primary_code(error) != sqlite3.SQLITE_BUSY or monotonic() > deadline:
                 raise
             time.sleep(0.01)
         else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from inspect import Parameter, signature
@@ -28,6 +27,7 @@ from modeldyno.api.metric_profiler.status_metrics import (
     NumberWithInterval,
     StatusKey,
 )
+from modeldyno.clock import perf_counter
 from modeldyno.core.stats.statistics import share_interval
 
 if TYPE_CHECKING:
@@ -187,11 +187,11 @@ class ComputeEvalMetric(ProfilerFunction):
         name = split or self._split
         if name not in data_splits:
             raise InvalidStatus(f"There is no split '{name}'; known: {', '.join(data_splits) or 'none'}.")
-        start = time.perf_counter()
+        start = perf_counter()
         taken = _accepted(self._function, {"device": device, "transform": transform})
         value = self._function(model, data_splits[name], **taken)
         synchronize(device)
-        seconds = time.perf_counter() - start
+        seconds = perf_counter() - start
         values = value if isinstance(value, dict) else {}
         main = EvaluationFunction.filter_call_rval(value, return_dict=False, return_keys=self._key)
         return {

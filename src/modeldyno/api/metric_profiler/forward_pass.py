@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,6 +9,7 @@ from modeldyno.api.arrays import LABELS, is_array, to_array
 from modeldyno.api.metric_profiler.device_name import Device
 from modeldyno.api.metric_profiler.frameworks import call_model
 from modeldyno.api.metric_profiler.status_metrics import InvalidFunction, InvalidStatus
+from modeldyno.clock import perf_counter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -229,10 +229,10 @@ def synchronize(device: Any) -> None:
 
 
 def _seconds(call: Callable[[], Any], device: Any) -> float:
-    start = time.perf_counter()
+    start = perf_counter()
     call()
     synchronize(device)
-    return time.perf_counter() - start
+    return perf_counter() - start
 
 
 def _random_like(leaf: Any, batch_size: int) -> Any:

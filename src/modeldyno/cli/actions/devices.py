@@ -13,6 +13,7 @@ import click
 from modeldyno import codec, plugins
 from modeldyno.cli.actions.output_options import OutputTargets
 from modeldyno.cli.actions.printing import ignore_broken_pipe
+from modeldyno.clock import monotonic
 from modeldyno.environment.devices import read_devices
 from modeldyno.errors import RequestError
 from modeldyno.views import devices as view
@@ -53,12 +54,12 @@ def _watch(period: float, json_path: str | None) -> None:
 
 def _repeat(period: float, show: Callable[[DeviceReading], None]) -> None:
     """Read and show at the beginning of each period; the time of reading is part of it."""
-    due = time.monotonic()
+    due = monotonic()
     while True:
         show(read_devices())
         sys.stdout.flush()
-        due = max(due + period, time.monotonic())
-        time.sleep(max(0.0, due - time.monotonic()))
+        due = max(due + period, monotonic())
+        time.sleep(max(0.0, due - monotonic()))
 
 
 def _redraw(reading: DeviceReading) -> None:

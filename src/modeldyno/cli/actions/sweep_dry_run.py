@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
 from modeldyno.cli.actions.printing import print_blocks
+from modeldyno.clock import monotonic
 from modeldyno.core.report.blocks import Notice, Severity, make_table, note, shorten
 from modeldyno.core.study import trial_effort
 from modeldyno.core.study.default_baseline import MOST as DEFAULT_LOADS
@@ -91,14 +91,14 @@ def _blocks(study: Study, chosen: tuple[Axis, ...]) -> Iterator[Block]:
 def _count_refused(study: Study) -> tuple[int, Counter[str]]:
     """Check points of the space for a short time; return how many were checked, and refusals by reason."""
     reasons: Counter[str] = Counter()
-    start, checked = time.monotonic(), 0
+    start, checked = monotonic(), 0
     for candidate in islice(study.space.points(), _MOST_CHECKED):
         checked += 1
         try:
             job_at_point(study, candidate)
         except RequestError as error:
             reasons[shorten(spell_for_command_line(str(error)), _REASON)] += 1
-        if time.monotonic() - start > _PATIENCE:
+        if monotonic() - start > _PATIENCE:
             break
     return checked, reasons
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import click
 
 from modeldyno.cli.actions import sweep_dry_run, sweep_study
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
+from modeldyno.clock import monotonic
 from modeldyno.codec import json_array
 from modeldyno.codec import study as codec_study
 from modeldyno.core.report.blocks import Heading
@@ -42,11 +42,11 @@ def begin(configs: Sequence[FileConfig], options: dict[str, Any]) -> int:
     targets = sweep_study.check_targets(options)
     for study, _ in built:
         loop.check_study(study)
-    started = time.monotonic()
+    started = monotonic()
     done: list[Study] = []
     own = replace(targets, json=None, report=None)
     for study, _ in built:
-        share = share_of_budget(study.budget, time.monotonic() - started, done, len(built))
+        share = share_of_budget(study.budget, monotonic() - started, done, len(built))
         if not targets.silent:
             print_blocks(Heading(title=study.name))
         with Progress(quiet=options["quiet"]) as progress:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from math import inf
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
+from modeldyno.core.metrics.measurement import WHY_VOID, Distribution, Interval, Measurement
 from modeldyno.core.metrics.metric import METRICS, Query, fraction_of
 from modeldyno.core.stats.statistics import certified_floor
 from modeldyno.core.stats.units import format_estimate, format_quantity, parse_bound
@@ -69,6 +69,8 @@ class Answer:
             raise RequestError(
                 f"{query.metric} is one number and has no {query.statistic}; drop the statistic."
             )
+        if measurement.void:
+            return cls(query=query, value=None, why=WHY_VOID[measurement.void])
         return cls(
             query=query,
             value=measurement.value,
@@ -95,7 +97,7 @@ class Answer:
         if missing and fraction_of(name) is None:
             why = f"a single sample has no {name}"
         if distribution.void and not raw:
-            why = f"the load was {distribution.void}"
+            why = WHY_VOID[distribution.void]
         return cls(
             query=query,
             value=None if why else distribution.statistic(name),

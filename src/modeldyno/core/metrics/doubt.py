@@ -50,6 +50,13 @@ CODES: dict[str, str] = {
     "nondeterministic": "Equal inputs gave different outputs.",
     "shapes-vary": "Equal inputs gave outputs of different shapes.",
     "not-finite": "An array of the output contained only minus infinity.",
+    "beyond-peak": "A call would do more operations per second than the machine can do.",
+    "answers-repeat": "Inputs that were seen before are answered faster than new ones.",
+    "lazy-output": "The work of a call is done, or waited for, when its output is read.",
+    "deferred-work": "Work goes on after the calls: in threads, or when their outputs are given up.",
+    "constant-output": "Different inputs gave the same output.",
+    "rows-repeat": "Rows of an output repeat at the same places, whatever the rows of the input are.",
+    "replaced-clock": "The clock that the code sees was replaced; times were taken by ModelDyno's own.",
     "forked": "The model's process was forked during a call, and both copies returned from it.",
     "memory-leak": "Every call left memory behind that later calls did not release.",
     "process-memory-only": "The backend's allocator reports nothing: only the process's memory is known.",
@@ -129,6 +136,10 @@ CODES: dict[str, str] = {
 
 EXPECTED = frozenset({"not-isolated"})
 """Codes of doubts that the user expects: shown with how it was measured, not as a warning."""
+
+
+UNEARNED = frozenset({"beyond-peak", "answers-repeat", "lazy-output", "deferred-work"})
+"""Codes of doubts with which the time of a call is not that of the model's work: it is void."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

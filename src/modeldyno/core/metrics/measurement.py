@@ -23,6 +23,15 @@ if TYPE_CHECKING:
 
 SATURATED, CLIENT_LIMITED, INTERRUPTED = "saturated", "client-limited", "interrupted"
 """Codes of doubts that decide what a measurement is used for."""
+WHY_VOID = {
+    SATURATED: "the load was saturated",
+    CLIENT_LIMITED: "the load was client-limited",
+    "beyond-peak": "it is beyond what the machine can do",
+    "answers-repeat": "inputs that were seen before are answered faster than new ones",
+    "lazy-output": "the work is done when the output is read",
+    "deferred-work": "work goes on after the calls",
+}
+"""Why a measurement is void, by the code of the doubt."""
 FEWEST_WINDOWS = 8
 """Windows of a ratio from which on their variation gives it an interval.
 
@@ -93,8 +102,8 @@ class Distribution:
     timer_cost: float = 0.0
     """Seconds that reading the clock adds to a sample; included in it, never subtracted."""
     void: str = ""
-    """Why none of its statistics is valid: ``saturated``, if it has no steady value and only grows, or
-    ``client-limited``, if it says nothing about the server."""
+    """Code of the doubt with which none of its statistics is valid: ``saturated``, if it has no steady value
+    and only grows, ``client-limited``, if it says nothing about the server, or one of `doubt.UNEARNED`."""
 
     @classmethod
     def of(cls, *runs: Iterable[float], **how: object) -> Distribution:
@@ -263,6 +272,8 @@ class Measurement:
     """Of an evaluation: what its value is the mean of."""
     windows: tuple[WindowSums, ...] = ()
     """Of a ratio: what the number of each process was divided from."""
+    void: str = ""
+    """Of a number: code of the doubt with which it is not valid, as `Distribution.void`."""
 
     @property
     def is_evaluation(self) -> bool:
@@ -305,6 +316,7 @@ class Measurement:
             runs=runs,
             interval=interval_over_processes(runs),
             windows=self.windows + other.windows if self.windows and other.windows else (),
+            void=self.void or other.void,
         )
 
 

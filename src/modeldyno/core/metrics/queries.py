@@ -47,7 +47,7 @@ def list_numbers(measurements: Sequence[Measurement]) -> Iterator[tuple[Query, f
                 ),
                 measurement.value,
             )
-        else:
+        elif not measurement.void:
             yield Query(metric=measurement.metric, scope=measurement.scope), measurement.value
 
 

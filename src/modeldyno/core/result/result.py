@@ -48,6 +48,7 @@ class FailureKind(StrEnum):
     ERROR = "error"
     INVALID_OUTPUT = "invalid-output"
     SERVER = "server"
+    CLOCK = "clock"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -430,6 +431,7 @@ KINDS = {
     FailureKind.TIMEOUT: "time-out",
     FailureKind.ERROR: "error",
     FailureKind.INVALID_OUTPUT: "invalid output",
+    FailureKind.CLOCK: "wrong clock",
     FailureKind.SERVER: "the server",
 }
 """Failure kind to its readable name."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
+from modeldyno.core.metrics.measurement import WHY_VOID
 from modeldyno.core.metrics.metric import ANSWERS, METRICS
 from modeldyno.core.metrics.queries import format_main_figures
 from modeldyno.core.report.blocks import Severity, clean
@@ -82,6 +83,8 @@ def _speed(result: Result) -> str:
             or layer_time_clause(result)
             or end_to_end_clause(result)
         )
+    if latency.void:
+        return f"has no valid time: {WHY_VOID[latency.void]}"
     at, rate = measured_at(result), figure(result, "throughput").replace("/s", " samples/s")
     where = f"{f' at {at}' if at else ''} on {shorten_name(result.job.backend)}"
     parts = (f"on average {rate}" if rate else "", end_to_end_clause(result), _evaluation(result))

@@ -119,11 +119,11 @@ def _rows(
     elif measurement.reported_statistic:
         yield _foreign_row(result, measurement)
     elif measurement.value or measurement.metric not in {"trainable_parameters", "buffers"}:
-        yield (
-            _query_name(measurement),
-            *estimate(measurement.value, measurement.interval, measurement.row.unit),
-            _note(result, measurement),
+        void = measurement.void
+        figure = (
+            ("—", "") if void else estimate(measurement.value, measurement.interval, measurement.row.unit)
         )
+        yield (_query_name(measurement), *figure, void or _note(result, measurement))
 
 
 def _statistics(result: Result, measurement: Measurement, judgements: Sequence[Judgement]) -> tuple[str, ...]:

@@ -16,9 +16,9 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
+from modeldyno.clock import perf_counter
 from modeldyno.core.metrics.doubt import HOST_TIMES, Doubt
 from modeldyno.core.result.trace_data import Span
 from modeldyno.core.static import fused_nodes as origins

@@ -12,9 +12,9 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.clock import perf_counter
 from modeldyno.core.result.trace_data import EventKind
 from modeldyno.core.static.fused_nodes import scope_of_node
 from modeldyno.core.trace.op_events import Occurrence, WatchedCalls

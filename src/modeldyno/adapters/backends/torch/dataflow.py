@@ -11,7 +11,6 @@ import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.backends.output_leaves import leaves
@@ -20,6 +19,7 @@ from modeldyno.adapters.backends.torch.module_ranges import (
     watch_all_module_calls,
     watch_module_calls,
 )
+from modeldyno.clock import perf_counter
 from modeldyno.core.trace.dataflow import HOST, DataFlow, FlowStep, TensorView
 from modeldyno.core.trace.source_line import is_user_file
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from statistics import median
-from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.clock import perf_counter_ns
 from modeldyno.core.trace import layer_times
 from modeldyno.core.trace.layer_times import HookOverhead, lower_quartile
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import defaultdict
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.backends.output_leaves import leaves
 from modeldyno.adapters.backends.torch import hook_overhead
 from modeldyno.adapters.backends.torch.hook_overhead import HookedModule, Mark, add_hooks, register_hooks
 from modeldyno.adapters.backends.torch.module_ranges import eager_module
+from modeldyno.clock import perf_counter_ns
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.result.trace_data import Span
 from modeldyno.core.trace.layer_times import HookOverhead

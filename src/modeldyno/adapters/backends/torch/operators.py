@@ -12,7 +12,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.backends.torch.module_ranges import (
@@ -20,6 +19,7 @@ from modeldyno.adapters.backends.torch.module_ranges import (
     eager_module,
     watch_all_module_calls,
 )
+from modeldyno.clock import perf_counter
 from modeldyno.core.result.trace_data import EventKind
 from modeldyno.core.trace.op_events import WITHIN, Occurrence, WatchedCalls
 

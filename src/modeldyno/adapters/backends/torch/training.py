@@ -6,11 +6,11 @@ import copy
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import cycle, pairwise
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.backends.output_leaves import leaves
 from modeldyno.adapters.backends.torch import memory as torch_memory
+from modeldyno.clock import perf_counter
 from modeldyno.core.trace.memory_category import Category
 from modeldyno.errors import RequestError
 

@@ -13,7 +13,6 @@ import sys
 from dataclasses import dataclass
 from functools import wraps
 from math import prod
-from time import process_time
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -49,6 +48,7 @@ from modeldyno.adapters.loaders.torch_tracing.shape_rules import (
     infer_shapes,
     pad_packed_sequence,
 )
+from modeldyno.clock import process_time
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:

@@ -1,0 +1,240 @@
+"""Checks some calls of a timed pass: with new inputs, with their outputs read, and what goes on after them.
+
+Of calls of a millisecond and more, the checked ones are samples like any other, and cost nothing but the
+reading. Shorter ones are made beside the samples, in at most 3 % of the time; if they look as if answers
+repeat, a few more are made to be sure.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from modeldyno.clock import perf_counter, sleep, thread_seconds
+from modeldyno.core.metrics import call_checks
+from modeldyno.core.metrics.call_checks import AfterCalls, NewInputTimes, ReadingTimes
+from modeldyno.core.stats.statistics import Samples
+from modeldyno.data.new_inputs import new_inputs
+from modeldyno.interfaces.loader import Feed
+from modeldyno.interfaces.probe import Subject
+
+if TYPE_CHECKING:
+    from modeldyno.core.metrics.doubt import Doubt
+    from modeldyno.interfaces.session import CanCall
+
+ROUNDS = 8
+"""Rounds of checked calls: a known input, a new one, the same again, and a call whose output is read."""
+_FIRST_CHUNK = 3
+"""Chunks of plain calls before the first round: the very first calls are slow."""
+_COST = 0.03
+"""Share of the time that checked calls beside the samples may take."""
+_LONG = 1e-3
+"""Seconds from which on checked calls are samples, too."""
+_PATIENCE = 2.0
+"""Seconds that rounds may take where answers look repeated."""
+_GAP = 1 / 3
+"""Share of plain calls among checked ones, at random: a model may do some work in every n-th call."""
+_MOST_BYTES = 64 * 2**20
+"""Bytes of all new inputs together."""
+_PAUSE = (0.005, 0.05)
+"""Least and most seconds of a pause in which threads should be idle."""
+
+
+@dataclass(slots=True)
+class CheckedCalls:
+    """The checks of one pass; enter it before the pass, and let `times` draw its samples."""
+
+    subject: Subject
+    draw: Callable[[int], Samples]
+    """Times plain calls."""
+    time_one: Callable[[Callable[[], Any]], tuple[float, Any]]
+    """Times one call; returns its seconds and its output."""
+    inputs: list[NewInputTimes] = field(default_factory=list)
+    readings: list[ReadingTimes] = field(default_factory=list)
+    began: float = 0.0
+    spent: float = 0.0
+    """Seconds of checked calls beside the samples."""
+    chunks: int = 0
+    typical: float = 0.0
+    """Seconds of a plain call in the last chunk."""
+    busy: float = 0.0
+    """Processor seconds of other threads in a pause before the pass."""
+    collected: float = 0.0
+    collecting: float = 0.0
+    public: dict[str, float] = field(default_factory=dict)
+    """The clocks that the model sees, when the pass began."""
+    new: list[Feed] = field(default_factory=list)
+    kept: list[Callable[[], Any]] = field(default_factory=list)
+    """Calls with new inputs, so that none of these gets the address of an earlier one."""
+    steps: Iterator[float] = field(default_factory=lambda: iter(()))
+
+    def __enter__(self) -> Self:
+        """Make new inputs, and watch the garbage collector and other threads."""
+        feeds = self.subject.feeds
+        size = max(1, sum(array.nbytes for array in feeds[0].values())) if feeds else 1
+        if feeds and _MOST_BYTES // size >= call_checks.ENOUGH:
+            count = min(ROUNDS, _MOST_BYTES // size)
+            self.new = list(new_inputs(feeds, self.subject.drawn, count))
+        self.steps = chain.from_iterable(self._round(number) for number in range(ROUNDS))
+        self.busy = _threads_in_pause(_PAUSE[0])
+        gc.callbacks.append(self._on_collection)
+        self.public = _public_clocks()
+        self.began = perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop watching."""
+        with suppress(ValueError):
+            gc.callbacks.remove(self._on_collection)
+        self.kept.clear()
+
+    def times(self, n: int) -> Samples:
+        """Time n calls as `draw` does; some of them, or some beside them, are checked."""
+        self.chunks += 1
+        if self.chunks > _FIRST_CHUNK and self.typical >= _LONG:
+            return self._among(n)
+        samples = self.draw(n)
+        self.typical = float(sorted(samples)[len(samples) // 2])
+        if self.chunks > _FIRST_CHUNK and self.typical < _LONG:
+            self._beside()
+        return samples
+
+    def _among(self, n: int) -> Samples:
+        import numpy as np  # noqa: PLC0415 - slow to import
+
+        seconds: list[float] = []
+        while len(seconds) < n:
+            checked = None if random.random() < _GAP else next(self.steps, None)  # noqa: S311 - no secret
+            seconds.append(float(self.draw(1)[0]) if checked is None else checked)
+        return np.array(seconds)
+
+    def _beside(self) -> None:
+        """Make a round of checked calls if there is time for it."""
+        begin = perf_counter()
+        if self.spent > _COST * (begin - self.began) and not self._wants_more():
+            return
+        self.draw(1)  # what ran meanwhile has displaced the model from the caches
+        rounds = len(self.readings)
+        while len(self.readings) == rounds and next(self.steps, None) is not None:
+            pass
+        self.spent += perf_counter() - begin
+
+    def _wants_more(self) -> bool:
+        """Return whether what was found needs further rounds to be sure of it, whatever they cost."""
+        lazy = call_checks.looks_lazy(self.readable())
+        if not lazy and not call_checks.looks_repeated(self.inputs):
+            return False
+        return self.spent < _PATIENCE or len(self.readings) < call_checks.FEWEST
+
+    def readable(self) -> list[ReadingTimes]:
+        """Return the readings of outputs that have values."""
+        return [reading for reading in self.readings if reading.size]
+
+    def _round(self, number: int) -> Iterator[float]:
+        """Make the checked calls of a round, each when it is asked for; yield their seconds.
+
+        A new input that the model refuses is no evidence, and ends these checks.
+        """
+        known = self.subject.calls[number % len(self.subject.calls)]
+        if number < len(self.new):
+            session = cast("CanCall", self.subject.session)
+            try:
+                new = session.prepare(self.new[number])
+                self.kept.append(new)
+                first, _ = self.time_one(new)
+                yield first
+                of_known, _ = self.time_one(known)
+                yield of_known
+                again, _ = self.time_one(new)
+            except Exception:  # noqa: BLE001 - a model may refuse what it was not given by its user
+                self.new.clear()
+            else:
+                self.inputs.append(NewInputTimes(known=of_known, first=first, again=again))
+                yield again
+        yield self._read(known)
+
+    def _read(self, call: Callable[[], Any]) -> float:
+        """Make a call, then read its output twice and release it; return the seconds of the call."""
+        seconds, output = self.time_one(call)
+        outputs = [output]
+        del output
+        self.readings.append(_read_and_release(cast("CanCall", self.subject.session), seconds, outputs))
+        return seconds
+
+    def _on_collection(self, phase: str, _info: dict[str, int]) -> None:
+        if phase == "start":
+            self.collecting = perf_counter()
+        else:
+            self.collected += perf_counter() - self.collecting
+
+    def doubts(self, median: float) -> Iterator[Doubt]:
+        """Yield what the checks have found, with the seconds of the median call."""
+        now, elapsed = _public_clocks(), perf_counter() - self.began
+        for name, begin in self.public.items():
+            yield from call_checks.replaced_clock(name, now[name] - begin, elapsed)
+        pause = min(max(_PAUSE[0], 2 * median), _PAUSE[1])
+        after = AfterCalls(
+            call=median,
+            elapsed=elapsed,
+            collected=self.collected,
+            threads=_threads_in_pause(pause) - self.busy,
+        )
+        yield from call_checks.answers_repeat(self.inputs)
+        yield from call_checks.lazy_output(self.readable())
+        yield from call_checks.deferred_work(after, self.readable())
+
+
+def _read_and_release(session: CanCall, call: float, outputs: list[Any]) -> ReadingTimes:
+    """Read the only output of a list twice, and a copy of its values, and release them."""
+    try:
+        first, arrays = _seconds_of(lambda: _values(session.arrays(outputs[0])))
+        again, _ = _seconds_of(lambda: _values(session.arrays(outputs[0])))
+    except Exception:  # noqa: BLE001 - what is wrong with an output is found by the checks of outputs
+        return ReadingTimes(call=call)
+    copies = [arrays]
+    try:
+        ready, _ = _seconds_of(lambda: _values(session.arrays(copies[0])))
+    except Exception:  # noqa: BLE001 - a backend that takes only arrays of its own
+        ready, _ = _seconds_of(lambda: _values(copies[0]))
+    size = sum(array.nbytes for array in arrays.values())
+    del arrays
+    release, _ = _seconds_of(outputs.clear)
+    release_ready, _ = _seconds_of(copies.clear)
+    return ReadingTimes(
+        call=call,
+        first=first,
+        again=again,
+        ready=ready,
+        release=release,
+        release_ready=release_ready,
+        size=size,
+    )
+
+
+def _seconds_of(work: Callable[[], Any]) -> tuple[float, Any]:
+    begin = perf_counter()
+    result = work()
+    return perf_counter() - begin, result
+
+
+def _values(arrays: Feed) -> Feed:
+    """Read every value."""
+    return {name: array.copy() for name, array in arrays.items()}
+
+
+def _threads_in_pause(seconds: float) -> float:
+    """Return the processor seconds that Python's other threads take while this one pauses."""
+    before = thread_seconds()
+    sleep(seconds)
+    return sum(spent - before.get(thread, 0.0) for thread, spent in thread_seconds().items())
+
+
+def _public_clocks() -> dict[str, float]:
+    """Read the clocks that the code of the model sees."""
+    return {"time.perf_counter": time.perf_counter(), "time.monotonic": time.monotonic()}
