@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from modeldyno.core.load import latency_breakdown, load_analysis
-from modeldyno.core.load.load_analysis import SteadyWindow
 from modeldyno.core.load.request_log import (
     COLUMNS,
     Records,
@@ -21,6 +20,7 @@ from modeldyno.core.load.request_log import (
     sampling_step,
 )
 from modeldyno.core.load.server_stats import CounterReading, ServedWindow, ServerCounters
+from modeldyno.core.load.steady_window import SteadyWindow
 from modeldyno.core.metrics.measurement import CLIENT_LIMITED, SATURATED, Distribution, Measurement
 from modeldyno.core.spec.load_spec import Arrivals, Load
 

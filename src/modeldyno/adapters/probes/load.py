@@ -48,10 +48,10 @@ from modeldyno.loadgen.record_spool import RecordSpool
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.core.load.load_analysis import SteadyWindow
     from modeldyno.core.load.request_log import RecordParts
     from modeldyno.core.load.request_target import Reply
     from modeldyno.core.load.server_stats import CounterReading
+    from modeldyno.core.load.steady_window import SteadyWindow
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.interfaces.probe import Subject
     from modeldyno.loadgen import RunningLoad

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.probes import timing_loop
 from modeldyno.adapters.probes.live_seconds import LiveSeconds
-from modeldyno.core.load.load_analysis import NANO, DriverSums, SteadyWindow
 from modeldyno.core.load.request_log import MOST, FilteredRecords, RequestOutcome
 from modeldyno.core.load.request_stages import RequestStamps, tracing_step
 from modeldyno.core.load.server_stats import CounterReading, ServerCounters
+from modeldyno.core.load.steady_window import NANO, DriverSums, SteadyWindow
 from modeldyno.core.metrics.stop_rule import Stop, measure_until_stable
 from modeldyno.core.result.result import Event, SecondPassed
 from modeldyno.core.spec.load_spec import Load

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 SATURATED, CLIENT_LIMITED, INTERRUPTED = "saturated", "client-limited", "interrupted"
 """Codes of doubts that decide what a measurement is used for."""
+SHORT_LOAD, LITTLE_LAW = "short-load", "little-law"
+"""Codes of doubts of a load whose rates are withheld."""
 FEWEST_WINDOWS = 8
 """Windows of a ratio from which on their variation gives it an interval.
 
