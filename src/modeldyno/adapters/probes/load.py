@@ -151,7 +151,7 @@ def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measure
     full_window, readings = monitor.window(
         finished.paced, since=since, samples=finished.samples, unsent=ending.unsent
     )
-    window = monitor.requested_window(full_window, finished.paced, since)
+    window = monitor.requested_window(full_window)
     error_text = _first_error(ending.faults, monitor.session) or ending.failure
     measured = list(_window_measurements(window, finished.paced, plan, error_text))
     yield from measured

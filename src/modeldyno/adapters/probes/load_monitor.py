@@ -45,6 +45,13 @@ _DRAIN = 1.0
 """Seconds of queued work at the end up to which the queue is drained."""
 _MOST_RESERVED = 0.5
 """Share of the time limit in which requests in flight may be awaited at most."""
+_ANSWERS = 5
+"""Answers of a slot, one after the other, that the steady window lasts for if the limits allow it."""
+_MOST_ANSWERS = 12
+"""Answers, one after the other, for which a load may go on beyond a limit that nobody wished for: some warm
+up, and five are measured."""
+_UNLIMITED = 7 * 24 * 3600.0
+"""Seconds that a number of requests may take where nobody wished for a limit."""
 _STEADY = "steady"
 """The phase of the stop rule that is measured."""
 SILENCE, _TRACE_END, _DURATION, _REQUESTS = "no answers", "end of the trace", "duration", "requests"
@@ -97,8 +104,8 @@ class LoadMonitor:
     """Why the load ended; empty while it runs."""
     steady: float | None = None
     """When the steady phase began."""
-    steady_snapshot: _Snapshot | None = None
-    """The snapshot taken then."""
+    steady_begin: int | None = None
+    """When the last request of the warm-up ended, in nanoseconds of the monotonic clock."""
     messages: int = 1
     """Number of distinct requests."""
     trace: RequestTrace | None = None
@@ -122,18 +129,36 @@ class LoadMonitor:
         """Draw until the plan is met; None if too few requests were answered."""
         if self.load.requests is not None:
             self.every = math.ceil(self.load.requests / MOST)
-        limited = _limit_plan(plan, self.load)
-        self.limit = limited.max_time
+        limited = self.extend_plan(_limit_plan(plan, self.load))
         try:
             return measure_until_stable(
                 self.draw,
                 plan=limited,
                 clock=perf_counter,
                 interrupted=lambda: bool(self.ending) or subject.interrupted(),
+                revise=self.extend_plan,
                 watch=self.watcher(timing_loop.progress_reporter(subject, "latency")),
             )
         except _NothingAnswered:
             return None
+
+    def extend_plan(self, plan: Plan) -> Plan:
+        """Return the plan with times that suit the slowest answer so far, and keep its limit.
+
+        A window of less than a few answers tells no rate, and a duration or a number of requests is measured
+        whole, whatever the answers of the warm-up took.
+        """
+        longest = plan.max_time
+        if self.load.duration is not None:
+            longest = max(longest, self.load.ramp + self.load.duration + 3 * self.slowest)
+        elif plan.may_extend:
+            some = self.load.ramp + _MOST_ANSWERS * self.slowest
+            longest = max(longest, some if self.load.requests is None else _UNLIMITED)
+        self.limit = longest
+        if plan.may_extend and not self.slowest:  # the first answer says what the limit is
+            self.limit = max(longest, self.load.timeout + _GRACE)
+        shortest = min(max(plan.min_time, _ANSWERS * self.slowest), longest)
+        return replace(plan, max_time=longest, min_time=shortest)
 
     def watcher(self, tell: Callable[[MeasurementProgress], None]) -> Callable[[MeasurementProgress], None]:
         """Return a watcher that takes a snapshot when the steady phase begins."""
@@ -143,7 +168,7 @@ class LoadMonitor:
                 self.steady = perf_counter()
                 self.begin_trace()
                 self.take_snapshot()
-                self.steady_snapshot = self.snapshots[-1]
+                self.steady_begin = int(self.ends[-1][-1]) if self.ends else self.snapshots[-1].when
                 if self.load.requests is None and self.load.duration is not None:
                     self.every = max(1, math.ceil(self.rate * self.load.duration / MOST))
             tell(progress)
@@ -184,8 +209,8 @@ class LoadMonitor:
 
     def count(self, ended: Records, successful: Records, now: float) -> None:
         """Count finished and successful requests."""
-        if self.steady_snapshot is not None:
-            self.counted += int((ended.due >= self.steady_snapshot.when).sum())
+        if self.steady_begin is not None:
+            self.counted += int((ended.due >= self.steady_begin).sum())
         if len(successful):
             self.heard, self.failed, self.wrong = now, 0, 0
             self.slowest = max(self.slowest, float((successful.end - successful.sent).max()) * NANO)
@@ -289,19 +314,18 @@ class LoadMonitor:
     def window(
         self, paced: StopRuleResult | None, *, since: int, samples: int, unsent: int
     ) -> tuple[SteadyWindow, list[CounterReading]]:
-        """Return the steady window, trimmed to two snapshots of the counters if that costs little of it.
+        """Return the steady window, and the readings of the server's counters within it.
 
-        With it come the readings of the counters from its begin to its end; none if either lacks one.
-
-        It begins at `since` (nanoseconds of the monotonic clock) or later, when other loads are steady, too.
+        There are no readings if none is near either end. It begins at `since` (nanoseconds of the monotonic
+        clock) or later, when other loads are steady, too: in a closed loop with the first request after the
+        warm-up, as the next ones may be due seconds later.
         """
-        steady = max(since, self.steady_since(paced))
-        first, last = self.window_snapshots(steady)
-        begin = max(first.when, steady)
+        begin = max(since, self.steady_since(paced))
+        first, last = self.window_snapshots(begin)
         window = SteadyWindow(
             records=self.tape,
             begin=begin,
-            end=last.when,
+            end=self.snapshots[-1].when,
             load=self.load,
             samples=samples,
             clients=_busy_cores(first, last),
@@ -309,7 +333,7 @@ class LoadMonitor:
             backlog=unsent,
             how=self.distribution_facts(paced, begin),
         )
-        has_account = first.account is not None and last.account is not None and begin == first.when
+        has_account = first.account is not None and last.account is not None and first.when >= begin
         return window, self._readings(first, last) if has_account else []
 
     def _readings(self, first: _Snapshot, last: _Snapshot) -> list[CounterReading]:
@@ -332,28 +356,21 @@ class LoadMonitor:
             for usages in zip(*(each.usages for each in snapshots), strict=False)
         )
 
-    def requested_window(
-        self, window: SteadyWindow, paced: StopRuleResult | None, since: int
-    ) -> SteadyWindow:
-        """Trim the window to the requested number of requests, if there is one.
-
-        The server's account is between two snapshots, so it stays with the wider window.
-        """
-        if self.load.requests is None or self.steady_snapshot is None:
+    def requested_window(self, window: SteadyWindow) -> SteadyWindow:
+        """Trim the window to the requested number of requests, if there is one."""
+        if self.load.requests is None or self.steady_begin is None:
             return window
-        begin = max(since, self.steady_snapshot.when)
-        return replace(window, begin=begin, how=self.distribution_facts(paced, begin)).first(
-            self.load.requests
-        )
+        begin = min(window.begin, self.steady_begin)  # a drift may have restarted the steady phase
+        return replace(window, begin=begin).first(self.load.requests)
 
     def steady_since(self, paced: StopRuleResult | None) -> int:
         """Return when the steady phase began, in nanoseconds of the monotonic clock."""
         import numpy as np  # noqa: PLC0415 - slow to import
 
-        if paced is None:
+        if paced is None or not paced.warmup_runs:
             return self.snapshots[0].when
         ends = np.concatenate(self.ends)
-        return int(ends[min(paced.warmup_runs, len(ends) - 1)])
+        return int(ends[min(paced.warmup_runs, len(ends)) - 1])
 
     def window_snapshots(self, steady: int) -> tuple[_Snapshot, _Snapshot]:
         """Choose the snapshots at both ends of the window, with an account if one is near."""
