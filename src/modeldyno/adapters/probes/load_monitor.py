@@ -112,6 +112,8 @@ class LoadMonitor:
     """Traces requests of the steady phase; None if the server traces none."""
     traced: bool = False
     """Whether it has begun."""
+    ended_silent: bool = False
+    """Whether the server did not answer any more when the load ended."""
     stamps: Sequence[RequestStamps] = ()
     """Those of the traced requests, once the load has ended."""
     live: LiveSeconds = field(default_factory=LiveSeconds)
@@ -254,10 +256,14 @@ class LoadMonitor:
     @property
     def patience(self) -> float:
         """Seconds to wait for requests in flight at the end; after a duration at least a usual wait."""
-        now, usual = perf_counter(), 2 * self.slowest
-        late = self.load.closed and now - self.heard > max(_DRAIN, usual)  # they are hardly answered any more
-        least = max(0.0 if late else _DRAIN, 0.0 if self.load.duration is None else usual)
-        return min(self.load.timeout, max(least, self.begin + self.limit - now))
+        late = self.load.closed and self.is_silent
+        least = max(0.0 if late else _DRAIN, 0.0 if self.load.duration is None else 2 * self.slowest)
+        return min(self.load.timeout, max(least, self.begin + self.limit - perf_counter()))
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the server has not answered for so long that it hardly answers any more."""
+        return perf_counter() - self.heard > max(_DRAIN, 2 * self.slowest)
 
     def is_hopeless(self, now: float) -> bool:
         """Check whether so many requests failed that the server is given up."""
@@ -298,6 +304,7 @@ class LoadMonitor:
 
     def stop(self) -> LoadEnd:
         """End the load; wait for requests in flight, but not for a long queue, nor if nothing is measured."""
+        self.ended_silent = self.is_silent
         queued = self.steady is None or self.waiting > _DRAIN * self.rate
         drain = max(_DRAIN, 2 * self.slowest) if self.load.closed else _DRAIN
         trace = self.trace if self.traced else None
@@ -337,12 +344,14 @@ class LoadMonitor:
         return window, self._readings(first, last) if has_account else []
 
     def _readings(self, first: _Snapshot, last: _Snapshot) -> list[CounterReading]:
-        """Return the readings of the counters from one snapshot to another."""
-        return [
+        """Return the readings of the counters from one snapshot to another; none if the server began anew."""
+        readings = [
             CounterReading(when=snapshot.when, counters=snapshot.account)
             for snapshot in self.snapshots
             if first.when <= snapshot.when <= last.when and snapshot.account is not None
         ]
+        counts = [reading.counters.requests for reading in readings]
+        return readings if counts == sorted(counts) else []
 
     def _driver_sums(self, first: _Snapshot, last: _Snapshot) -> tuple[DriverSums, ...]:
         """Return what each driver did from one snapshot to the next, within two of them."""
@@ -364,12 +373,17 @@ class LoadMonitor:
         return replace(window, begin=begin).first(self.load.requests)
 
     def steady_since(self, paced: StopRuleResult | None) -> int:
-        """Return when the steady phase began, in nanoseconds of the monotonic clock."""
+        """Return when the steady phase began, in nanoseconds of the monotonic clock.
+
+        If the warm-up was never over, its later half must serve, unless the server fell silent in it.
+        """
         import numpy as np  # noqa: PLC0415 - slow to import
 
         if paced is None or not paced.warmup_runs:
             return self.snapshots[0].when
         ends = np.concatenate(self.ends)
+        if self.steady is None and self.ended_silent:
+            return int(ends[-1]) + 1
         return int(ends[min(paced.warmup_runs, len(ends)) - 1])
 
     def window_snapshots(self, steady: int) -> tuple[_Snapshot, _Snapshot]:
