@@ -35,9 +35,9 @@ from tests.support.simulated_load import simulate
 from modeldyno.core.load import load_analysis
 from modeldyno.core.load.capacity import Capacity, propose
 from modeldyno.core.load.capacity_steps import CONCURRENCY, RATE, CapacitySearch, NextLoad
-from modeldyno.core.load.load_analysis import SteadyWindow
 from modeldyno.core.load.load_curve import LoadPoint, raw_percentiles
 from modeldyno.core.load.request_log import COLUMNS, Records, sample_records
+from modeldyno.core.load.steady_window import SteadyWindow
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.metrics.queries import answers_under_load

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from modeldyno.core.load import load_analysis
-from modeldyno.core.load.load_analysis import SteadyWindow
 from modeldyno.core.load.request_log import join_records
 from modeldyno.core.load.request_target import Target, Transport
+from modeldyno.core.load.steady_window import SteadyWindow
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.loadgen.driver_pool import run_load_drivers

@@ -21,9 +21,9 @@ from tests.support.simulated_load import simulate
 from modeldyno.adapters.probes import load as probe
 from modeldyno.adapters.probes import load_monitor
 from modeldyno.core.load import load_analysis
-from modeldyno.core.load.load_analysis import SteadyWindow
 from modeldyno.core.load.request_log import Records, join_records
 from modeldyno.core.load.request_target import Target, Transport
+from modeldyno.core.load.steady_window import SteadyWindow
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import CLIENT_LIMITED, SATURATED, Distribution, Measurement
 from modeldyno.core.metrics.measurement_plan import Plan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -397,6 +398,8 @@ def _request(arguments: Mapping[str, Any]) -> Request:
     """Build the Request from the arguments of one of the three functions."""
     reference = _check_reference(arguments["model"])
     plan, knobs = split_plan(arguments["plan"], arguments["settings"])
+    if arguments["plan"] is None and "max_time" not in arguments["settings"]:
+        plan = replace(plan, may_extend=True)
     load = Load(
         **_arrivals(arguments.get("rate"), arguments.get("replay")),
         concurrency=arguments["concurrency"],

@@ -540,9 +540,11 @@ class Profiler:
         name = self._read_info("name", "architecture")
         address = server or (self.model_info if isinstance(self.model_info, str) else "") or LOOPBACK
         url = address if "://" in address else _find_server(address)
-        if url is not None:  # it may know under which name it serves the model
+        if url is not None:
             endpoint, _ = parse_endpoint(url)
-            return replace(endpoint, model=endpoint.model or name)
+            # A URL says which model it means; a server found by its name may have another, or several.
+            named = (endpoint.model, name) if "://" in address else (name, endpoint.model)
+            return replace(endpoint, model=next(filter(None, named), ""))
         assert isinstance(self.inspector, ServerInspector)
         engine = self._engine()
         row = ENGINES[engine][1] if engine in ENGINES else "onnx"

@@ -70,6 +70,8 @@ _SIGTERM_GRACE = 3.0
 _PIPE_CLOSED = "it closed the pipe for its measurements, or became another program, and went on"
 _LOADING_TIME = 600.0
 """Seconds for loading and first calls, on top of the measuring time, when the Plan gives no timeout."""
+_EXTENSION = 12
+"""Answers, one after the other, by which a load may exceed its time if nobody wished for it."""
 
 
 @contextmanager
@@ -111,9 +113,11 @@ def _limits(job: Job, side_count: int, held: int) -> _Limits:
 
     Bytes that it holds already, as a warm child does after its first Job, count as available to it.
     """
-    plan = job.plan
+    plan, longest = job.plan, job.plan.max_time
+    if job.load is not None and plan.may_extend:
+        longest += (job.load.requests or _EXTENSION) * job.load.timeout
     return _Limits(
-        seconds=plan.timeout or _LOADING_TIME + 2 * plan.max_time * len(job.probes),
+        seconds=plan.timeout or _LOADING_TIME + 2 * longest * len(job.probes),
         memory=plan.memory_limit or machine.spare_memory(held) // side_count,
         set_by_user=plan.memory_limit is not None,
     )

@@ -426,7 +426,7 @@ def _on_cpu() -> str:
 def _limit_of_requests(job: Job, limit: TimeLimit | None) -> TimeLimit | None:
     """Return the limit of a run: without one, that of a load on a running server is for all requests."""
     loads = [load for load in (job.load, *(spec.load for spec in job.beside)) if load is not None]
-    if limit is not None or not loads or not _is_running_server(job):
+    if limit is not None or not loads or job.plan.may_extend or not _is_running_server(job):
         return limit
     return TimeLimit.begin(max(load.longest(job.plan.max_time) for load in loads))
 

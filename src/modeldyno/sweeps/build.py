@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.model_ref import ModelRef
     from modeldyno.documents.yaml_file import FileConfig, Tree
 
-PLAN = Plan(max_time=10.0)
+PLAN = Plan(max_time=10.0, may_extend=True)
 """Plan of verification trials; search trials are shorter, see `core.study.trial_effort`."""
 THROUGHPUT = "throughput"
 _DEFAULT_LOADS = "1..64*2"

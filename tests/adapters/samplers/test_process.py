@@ -375,7 +375,22 @@ def test_a_process_that_is_gone_takes_nothing() -> None:
         process_sidecar.major_faults(gone),
         process_tree.disk_traffic(gone),
         process_tree.network_traffic(gone),
-    ) == (0, 0.0, (0, 0), 0, (0, 0), None)
+    ) == (0, 0.0, {}, 0, (0, 0), None)
+
+
+def test_context_switches_of_threads_that_ended_stay_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that ends during a load takes its switches along; the sum neither falls nor turns negative."""
+    alive = {(7, 7): (10, 2), (7, 8): (5000, 900)}
+    monkeypatch.setattr(process_sidecar, "switches", lambda _pid: dict(alive))
+    monkeypatch.setattr(process_sidecar.ProcessRecorder, "_own_pids", lambda *_: set())
+    recorder = process_sidecar.ProcessRecorder(os.getpid(), [])
+    before = recorder._counters()
+    del alive[7, 8]
+    alive[7, 7], alive[7, 9] = (15, 4), (3, 1)
+    after = recorder._counters()
+
+    assert after["voluntary"] - before["voluntary"] == 8
+    assert after["involuntary"] - before["involuntary"] == 3
 
 
 _MAPPING = """

@@ -18,10 +18,10 @@ from modeldyno.core.load.capacity import (
     scaled_plan,
 )
 from modeldyno.core.load.capacity_steps import CONCURRENCY, RATE, CapacitySearch, NextLoad, SearchEnd
-from modeldyno.core.load.load_analysis import SteadyWindow
 from modeldyno.core.load.load_curve import LoadPoint, raw_percentiles
 from modeldyno.core.load.request_log import COLUMNS, Records
 from modeldyno.core.load.sla_fit import bonferroni_z, fit_curve, judge_loads, limits_load, saturation_rate
+from modeldyno.core.load.steady_window import SteadyWindow
 from modeldyno.core.metrics.constraints import Answer, Constraint, Verdict
 from modeldyno.core.metrics.measurement import CLIENT_LIMITED, SATURATED, Interval
 from modeldyno.core.metrics.measurement_plan import Plan

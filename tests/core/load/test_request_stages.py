@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from modeldyno.core.load.load_analysis import SteadyWindow
 from modeldyno.core.load.request_log import COLUMNS, Records, RequestOutcome, empty_records
 from modeldyno.core.load.request_stages import (
     STAGE_TIME,
@@ -18,6 +17,7 @@ from modeldyno.core.load.request_stages import (
     measurements,
     tracing_step,
 )
+from modeldyno.core.load.steady_window import SteadyWindow
 from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.testing.sample_results import a_small_result

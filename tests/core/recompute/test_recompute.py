@@ -21,9 +21,9 @@ from modeldyno.core.comparison.build import CompareOptions
 from modeldyno.core.load import load_analysis
 from modeldyno.core.load.capacity import answer_so_far
 from modeldyno.core.load.capacity_steps import CapacitySearch, SearchEnd
-from modeldyno.core.load.load_analysis import DriverSums, SteadyWindow
 from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
 from modeldyno.core.load.request_log import COLUMNS, Records
+from modeldyno.core.load.steady_window import DriverSums, SteadyWindow
 from modeldyno.core.metrics import doubt
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.measurement import (

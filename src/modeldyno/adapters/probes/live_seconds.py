@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from modeldyno.core.load.load_analysis import NANO
+from modeldyno.core.load.steady_window import NANO
 from modeldyno.core.result.trace_data import LiveSecond
 
 if TYPE_CHECKING:

@@ -48,10 +48,10 @@ from modeldyno.loadgen.record_spool import RecordSpool
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from modeldyno.core.load.load_analysis import SteadyWindow
     from modeldyno.core.load.request_log import RecordParts
     from modeldyno.core.load.request_target import Reply
     from modeldyno.core.load.server_stats import CounterReading
+    from modeldyno.core.load.steady_window import SteadyWindow
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.interfaces.probe import Subject
     from modeldyno.loadgen import RunningLoad
@@ -151,7 +151,7 @@ def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measure
     full_window, readings = monitor.window(
         finished.paced, since=since, samples=finished.samples, unsent=ending.unsent
     )
-    window = monitor.requested_window(full_window, finished.paced, since)
+    window = monitor.requested_window(full_window)
     error_text = _first_error(ending.faults, monitor.session) or ending.failure
     measured = list(_window_measurements(window, finished.paced, plan, error_text))
     yield from measured

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.adapters.probes import timing_loop
 from modeldyno.adapters.probes.live_seconds import LiveSeconds
 from modeldyno.clock import monotonic, monotonic_ns, perf_counter
-from modeldyno.core.load.load_analysis import NANO, DriverSums, SteadyWindow
 from modeldyno.core.load.request_log import MOST, FilteredRecords, RequestOutcome
 from modeldyno.core.load.request_stages import RequestStamps, tracing_step
 from modeldyno.core.load.server_stats import CounterReading, ServerCounters
+from modeldyno.core.load.steady_window import NANO, DriverSums, SteadyWindow
 from modeldyno.core.metrics.stop_rule import Stop, measure_until_stable
 from modeldyno.core.result.result import Event, SecondPassed
 from modeldyno.core.spec.load_spec import Load
@@ -45,6 +45,13 @@ _DRAIN = 1.0
 """Seconds of queued work at the end up to which the queue is drained."""
 _MOST_RESERVED = 0.5
 """Share of the time limit in which requests in flight may be awaited at most."""
+_ANSWERS = 5
+"""Answers of a slot, one after the other, that the steady window lasts for if the limits allow it."""
+_MOST_ANSWERS = 12
+"""Answers, one after the other, for which a load may go on beyond a limit that nobody wished for: some warm
+up, and five are measured."""
+_UNLIMITED = 7 * 24 * 3600.0
+"""Seconds that a number of requests may take where nobody wished for a limit."""
 _STEADY = "steady"
 """The phase of the stop rule that is measured."""
 SILENCE, _TRACE_END, _DURATION, _REQUESTS = "no answers", "end of the trace", "duration", "requests"
@@ -97,14 +104,16 @@ class LoadMonitor:
     """Why the load ended; empty while it runs."""
     steady: float | None = None
     """When the steady phase began."""
-    steady_snapshot: _Snapshot | None = None
-    """The snapshot taken then."""
+    steady_begin: int | None = None
+    """When the last request of the warm-up ended, in nanoseconds of the monotonic clock."""
     messages: int = 1
     """Number of distinct requests."""
     trace: RequestTrace | None = None
     """Traces requests of the steady phase; None if the server traces none."""
     traced: bool = False
     """Whether it has begun."""
+    ended_silent: bool = False
+    """Whether the server did not answer any more when the load ended."""
     stamps: Sequence[RequestStamps] = ()
     """Those of the traced requests, once the load has ended."""
     live: LiveSeconds = field(default_factory=LiveSeconds)
@@ -122,18 +131,36 @@ class LoadMonitor:
         """Draw until the plan is met; None if too few requests were answered."""
         if self.load.requests is not None:
             self.every = math.ceil(self.load.requests / MOST)
-        limited = _limit_plan(plan, self.load)
-        self.limit = limited.max_time
+        limited = self.extend_plan(_limit_plan(plan, self.load))
         try:
             return measure_until_stable(
                 self.draw,
                 plan=limited,
                 clock=perf_counter,
                 interrupted=lambda: bool(self.ending) or subject.interrupted(),
+                revise=self.extend_plan,
                 watch=self.watcher(timing_loop.progress_reporter(subject, "latency")),
             )
         except _NothingAnswered:
             return None
+
+    def extend_plan(self, plan: Plan) -> Plan:
+        """Return the plan with times that suit the slowest answer so far, and keep its limit.
+
+        A window of less than a few answers tells no rate, and a duration or a number of requests is measured
+        whole, whatever the answers of the warm-up took.
+        """
+        longest = plan.max_time
+        if self.load.duration is not None:
+            longest = max(longest, self.load.ramp + self.load.duration + 3 * self.slowest)
+        elif plan.may_extend:
+            some = self.load.ramp + _MOST_ANSWERS * self.slowest
+            longest = max(longest, some if self.load.requests is None else _UNLIMITED)
+        self.limit = longest
+        if plan.may_extend and not self.slowest:  # the first answer says what the limit is
+            self.limit = max(longest, self.load.timeout + _GRACE)
+        shortest = min(max(plan.min_time, _ANSWERS * self.slowest), longest)
+        return replace(plan, max_time=longest, min_time=shortest)
 
     def watcher(self, tell: Callable[[MeasurementProgress], None]) -> Callable[[MeasurementProgress], None]:
         """Return a watcher that takes a snapshot when the steady phase begins."""
@@ -143,7 +170,7 @@ class LoadMonitor:
                 self.steady = perf_counter()
                 self.begin_trace()
                 self.take_snapshot()
-                self.steady_snapshot = self.snapshots[-1]
+                self.steady_begin = int(self.ends[-1][-1]) if self.ends else self.snapshots[-1].when
                 if self.load.requests is None and self.load.duration is not None:
                     self.every = max(1, math.ceil(self.rate * self.load.duration / MOST))
             tell(progress)
@@ -184,8 +211,8 @@ class LoadMonitor:
 
     def count(self, ended: Records, successful: Records, now: float) -> None:
         """Count finished and successful requests."""
-        if self.steady_snapshot is not None:
-            self.counted += int((ended.due >= self.steady_snapshot.when).sum())
+        if self.steady_begin is not None:
+            self.counted += int((ended.due >= self.steady_begin).sum())
         if len(successful):
             self.heard, self.failed, self.wrong = now, 0, 0
             self.slowest = max(self.slowest, float((successful.end - successful.sent).max()) * NANO)
@@ -229,10 +256,14 @@ class LoadMonitor:
     @property
     def patience(self) -> float:
         """Seconds to wait for requests in flight at the end; after a duration at least a usual wait."""
-        now, usual = perf_counter(), 2 * self.slowest
-        late = self.load.closed and now - self.heard > max(_DRAIN, usual)  # they are hardly answered any more
-        least = max(0.0 if late else _DRAIN, 0.0 if self.load.duration is None else usual)
-        return min(self.load.timeout, max(least, self.begin + self.limit - now))
+        late = self.load.closed and self.is_silent
+        least = max(0.0 if late else _DRAIN, 0.0 if self.load.duration is None else 2 * self.slowest)
+        return min(self.load.timeout, max(least, self.begin + self.limit - perf_counter()))
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the server has not answered for so long that it hardly answers any more."""
+        return perf_counter() - self.heard > max(_DRAIN, 2 * self.slowest)
 
     def is_hopeless(self, now: float) -> bool:
         """Check whether so many requests failed that the server is given up."""
@@ -273,6 +304,7 @@ class LoadMonitor:
 
     def stop(self) -> LoadEnd:
         """End the load; wait for requests in flight, but not for a long queue, nor if nothing is measured."""
+        self.ended_silent = self.is_silent
         queued = self.steady is None or self.waiting > _DRAIN * self.rate
         drain = max(_DRAIN, 2 * self.slowest) if self.load.closed else _DRAIN
         trace = self.trace if self.traced else None
@@ -289,19 +321,18 @@ class LoadMonitor:
     def window(
         self, paced: StopRuleResult | None, *, since: int, samples: int, unsent: int
     ) -> tuple[SteadyWindow, list[CounterReading]]:
-        """Return the steady window, trimmed to two snapshots of the counters if that costs little of it.
+        """Return the steady window, and the readings of the server's counters within it.
 
-        With it come the readings of the counters from its begin to its end; none if either lacks one.
-
-        It begins at `since` (nanoseconds of the monotonic clock) or later, when other loads are steady, too.
+        There are no readings if none is near either end. It begins at `since` (nanoseconds of the monotonic
+        clock) or later, when other loads are steady, too: in a closed loop with the first request after the
+        warm-up, as the next ones may be due seconds later.
         """
-        steady = max(since, self.steady_since(paced))
-        first, last = self.window_snapshots(steady)
-        begin = max(first.when, steady)
+        begin = max(since, self.steady_since(paced))
+        first, last = self.window_snapshots(begin)
         window = SteadyWindow(
             records=self.tape,
             begin=begin,
-            end=last.when,
+            end=self.snapshots[-1].when,
             load=self.load,
             samples=samples,
             clients=_busy_cores(first, last),
@@ -309,16 +340,18 @@ class LoadMonitor:
             backlog=unsent,
             how=self.distribution_facts(paced, begin),
         )
-        has_account = first.account is not None and last.account is not None and begin == first.when
+        has_account = first.account is not None and last.account is not None and first.when >= begin
         return window, self._readings(first, last) if has_account else []
 
     def _readings(self, first: _Snapshot, last: _Snapshot) -> list[CounterReading]:
-        """Return the readings of the counters from one snapshot to another."""
-        return [
+        """Return the readings of the counters from one snapshot to another; none if the server began anew."""
+        readings = [
             CounterReading(when=snapshot.when, counters=snapshot.account)
             for snapshot in self.snapshots
             if first.when <= snapshot.when <= last.when and snapshot.account is not None
         ]
+        counts = [reading.counters.requests for reading in readings]
+        return readings if counts == sorted(counts) else []
 
     def _driver_sums(self, first: _Snapshot, last: _Snapshot) -> tuple[DriverSums, ...]:
         """Return what each driver did from one snapshot to the next, within two of them."""
@@ -332,28 +365,26 @@ class LoadMonitor:
             for usages in zip(*(each.usages for each in snapshots), strict=False)
         )
 
-    def requested_window(
-        self, window: SteadyWindow, paced: StopRuleResult | None, since: int
-    ) -> SteadyWindow:
-        """Trim the window to the requested number of requests, if there is one.
-
-        The server's account is between two snapshots, so it stays with the wider window.
-        """
-        if self.load.requests is None or self.steady_snapshot is None:
+    def requested_window(self, window: SteadyWindow) -> SteadyWindow:
+        """Trim the window to the requested number of requests, if there is one."""
+        if self.load.requests is None or self.steady_begin is None:
             return window
-        begin = max(since, self.steady_snapshot.when)
-        return replace(window, begin=begin, how=self.distribution_facts(paced, begin)).first(
-            self.load.requests
-        )
+        begin = min(window.begin, self.steady_begin)  # a drift may have restarted the steady phase
+        return replace(window, begin=begin).first(self.load.requests)
 
     def steady_since(self, paced: StopRuleResult | None) -> int:
-        """Return when the steady phase began, in nanoseconds of the monotonic clock."""
+        """Return when the steady phase began, in nanoseconds of the monotonic clock.
+
+        If the warm-up was never over, its later half must serve, unless the server fell silent in it.
+        """
         import numpy as np  # noqa: PLC0415 - slow to import
 
-        if paced is None:
+        if paced is None or not paced.warmup_runs:
             return self.snapshots[0].when
         ends = np.concatenate(self.ends)
-        return int(ends[min(paced.warmup_runs, len(ends) - 1)])
+        if self.steady is None and self.ended_silent:
+            return int(ends[-1]) + 1
+        return int(ends[min(paced.warmup_runs, len(ends)) - 1])
 
     def window_snapshots(self, steady: int) -> tuple[_Snapshot, _Snapshot]:
         """Choose the snapshots at both ends of the window, with an account if one is near."""

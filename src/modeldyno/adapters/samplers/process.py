@@ -86,20 +86,24 @@ def noise(stages: Sequence[dict[str, Any]]) -> Iterator[Measurement | Doubt]:
     elapsed = spent.get("time", 0.0)
     if elapsed <= 0:
         return
-    foreign = max(0.0, spent["busy"] - spent["processor"] - spent["ours"]) / elapsed
+    used = max(0.0, spent["processor"])
+    foreign = max(0.0, spent["busy"] - used - spent["ours"]) / elapsed
     steal = spent["stolen"] / elapsed
     windows = _processor_windows(timed)
-    if len(windows) < FEWEST_WINDOWS:
-        yield observed_number("cpu_utilization", spent["processor"] / elapsed)
+    if spent["processor"] < 0:  # it falls if a process ends without being waited for
+        pass
+    elif len(windows) < FEWEST_WINDOWS:
+        yield observed_number("cpu_utilization", used / elapsed)
     else:
-        seconds, used = zip(*windows, strict=True)
-        yield ratio_number("cpu_utilization", used, seconds)
+        seconds, cores = zip(*windows, strict=True)
+        yield ratio_number("cpu_utilization", cores, seconds)
     yield observed_number("foreign_cpu", foreign)
     yield observed_number("steal", steal)
-    yield observed_number("context_switches", spent["voluntary"])
-    yield observed_number("preemptions", spent["involuntary"])
+    for metric, counter in (("context_switches", "voluntary"), ("preemptions", "involuntary")):
+        if spent[counter] >= 0:  # a thread may get the number of one that ended
+            yield observed_number(metric, spent[counter])
     yield from doubt.noise_doubts(foreign, steal)
-    yield from doubt.pinning_doubts(spent["processor"] / elapsed, timed[0]["cores"])
+    yield from doubt.pinning_doubts(used / elapsed, timed[0]["cores"])
 
 
 _WINDOW = 0.2

@@ -55,17 +55,19 @@ def major_faults(pid: int) -> int:
     return sum(map(int, stat_fields(pid)[9:11]))
 
 
-def switches(pid: int) -> tuple[int, int]:
-    """Return the voluntary and involuntary context switches of all threads of a process."""
-    counts = {"voluntary_ctxt_switches": 0, "nonvoluntary_ctxt_switches": 0}
+def switches(pid: int) -> dict[tuple[int, int], tuple[int, int]]:
+    """Return the voluntary and involuntary context switches of each thread of a process so far."""
+    counts = {}
     with suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
             with suppress(OSError):
-                for line in (task / "status").read_text().splitlines():
-                    name, _, value = line.partition(":")
-                    if name in counts:
-                        counts[name] += int(value)
-    return counts["voluntary_ctxt_switches"], counts["nonvoluntary_ctxt_switches"]
+                lines = (line.partition(":") for line in (task / "status").read_text().splitlines())
+                fields = {name: value for name, _, value in lines if name.endswith("_ctxt_switches")}
+                counts[pid, int(task.name)] = (
+                    int(fields["voluntary_ctxt_switches"]),
+                    int(fields["nonvoluntary_ctxt_switches"]),
+                )
+    return counts
 
 
 class ProcessRecorder:
@@ -78,6 +80,8 @@ class ProcessRecorder:
         self.stages: list[dict[str, object]] = []
         self.watched: list[int] = []
         """The processes of the last sample."""
+        self.switches: dict[tuple[int, int], tuple[int, int]] = {}
+        """Context switches of each thread that was ever read: nobody else keeps those of one that ended."""
         self.due = 0.0
         """When the memory is to be read again."""
 
@@ -152,14 +156,15 @@ class ProcessRecorder:
         family = list_process_tree(self.root)
         own = self._own_pids(family)
         watched = [pid for pid in family if pid not in own]
-        context_switches = [switches(pid) for pid in watched]
         busy, stolen = cores_time(_cores(self.root))
+        for pid in watched:
+            self.switches |= switches(pid)
         return {
             "time": time.monotonic(),
             "processor": sum(map(cpu_seconds, watched)),
             "ours": sum(map(cpu_seconds, own.union(self.ours))),
-            "voluntary": sum(voluntary for voluntary, _ in context_switches),
-            "involuntary": sum(involuntary for _, involuntary in context_switches),
+            "voluntary": sum(voluntary for voluntary, _ in self.switches.values()),
+            "involuntary": sum(involuntary for _, involuntary in self.switches.values()),
             "busy": busy,
             "stolen": stolen,
             "faults": sum(map(major_faults, watched)),

@@ -238,6 +238,8 @@ def _is_verdict(block: Block) -> bool:
 
 
 def _request(options: dict[str, Any], concurrency: int | None) -> request.Request:
+    typed = click.get_current_context().get_parameter_source("max_time")
+    options = {**options, "may_extend": typed is ParameterSource.DEFAULT}
     return cli_options.request_from_options(
         options,
         backend=options["backend"] or request.server_for(options["model"]),

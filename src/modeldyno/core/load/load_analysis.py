@@ -1,17 +1,15 @@
 """Derive measurements, and reasons to doubt them, from the request log of a load.
 
-The steady window is cut by one rule: a request belongs to it if it was due in it, and is followed to its end
-even if that comes later, so that slow requests are not left out; rates count what ended in the window.
-Counts are of all requests; times of more than a million requests are those of a sample.
+Counts are of all requests; times of more than a million requests are those of a sample. What belongs to the
+window is said in `steady_window`, how rates are counted in `load_rates`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from modeldyno.core.load.load_rates import mean_in_flight, rate_doubts, rates
 from modeldyno.core.load.request_log import (
     FilteredRecords,
     RecordParts,
@@ -21,6 +19,7 @@ from modeldyno.core.load.request_log import (
     sampling_step,
 )
 from modeldyno.core.load.server_stats import ServedWindow
+from modeldyno.core.load.steady_window import NANO
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import (
     CLIENT_LIMITED,
@@ -31,23 +30,18 @@ from modeldyno.core.metrics.measurement import (
     observed_number,
     ratio_number,
 )
-from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.stats import statistics
 from modeldyno.core.stats.drift import find_drift
 from modeldyno.core.stats.units import CORES, RATE, SECONDS, format_quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from modeldyno.core.load.request_log import Column
     from modeldyno.core.load.server_stats import CounterReading
+    from modeldyno.core.load.steady_window import SteadyWindow
     from modeldyno.core.stats.statistics import Samples
 
-NANO = 1e-9
-_BINS = 4096
-"""Bins of the window in which requests are counted to find the first n."""
-_GRID = 64
-"""Parts of the window whose counts give the interval of a rate."""
 _GROWTH, _SLOW_GROWTH, _FEW = 0.05, 0.01, 10
 """Share of due requests not done at the end that shows an overload; the share that shows one if latency rises
 with it; and a number of requests that is too small to say anything."""
@@ -64,92 +58,6 @@ _DOUBT_SAMPLE = 200_000
 """Requests sampled to decide on a doubt."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverSums:
-    """What a driver did from each reading of its counters to the next."""
-
-    cpu: tuple[float, ...]
-    """Seconds of processor time."""
-    wall: tuple[float, ...]
-    """Seconds in which it was used."""
-    sent: tuple[int, ...]
-    """Requests sent."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SteadyWindow:
-    """The steady window of a load."""
-
-    records: RecordParts
-    """Log of the whole load, drain included."""
-    begin: int
-    """Nanoseconds of the monotonic clock."""
-    end: int
-    load: Load
-    samples: int = 1
-    """Samples per request."""
-    clients: tuple[float, ...] = ()
-    """Cores that each driver kept busy."""
-    drivers: tuple[DriverSums, ...] = ()
-    """What their processor time is the sum of; empty if that is not known."""
-    backlog: int = 0
-    """Requests that were due but not yet sent at the end."""
-    how: Mapping[str, Any] = field(default_factory=dict)
-    """How the window was found: metadata for a Distribution."""
-
-    @property
-    def seconds(self) -> float:
-        """Length of the window in seconds."""
-        return max(self.end - self.begin, 1) * NANO
-
-    def due(self) -> FilteredRecords:
-        """Return the requests that were due in it."""
-        return self._chosen(lambda part: self._holds(part.due))
-
-    def sent(self) -> FilteredRecords:
-        """Return the requests that were sent in it, whenever they were due and however they ended."""
-        return self._chosen(lambda part: self._holds(part.sent))
-
-    def done(self) -> FilteredRecords:
-        """Return the requests that were answered well in it."""
-        return self._chosen(lambda part: self._holds(part.end) & part.fine)
-
-    def first(self, count: int) -> SteadyWindow:
-        """Cut the window to the first `count` requests due in it, ending when the next one is due.
-
-        Requests due at the same time, such as those of a burst, stay together.
-        """
-        dues = _first_due(self.due(), count + 1, (self.begin, self.end))
-        if dues.size <= count:
-            return self
-        later = dues[dues > dues[count - 1]]
-        end = later[0] if later.size else dues[count - 1] + 1
-        return replace(self, begin=int(dues[0]), end=int(end), backlog=0)
-
-    def _chosen(self, holds: Callable[[Records], Column]) -> FilteredRecords:
-        return FilteredRecords(records=self.records, holds=holds)
-
-    def _holds(self, times: Column) -> Column:
-        within: Column = (times >= self.begin) & (times < self.end)
-        return within
-
-
-def _first_due(records: RecordParts, count: int, span: tuple[int, int]) -> Column:
-    """Return the sorted due times of the first `count` requests, and of some shortly after them.
-
-    Requests are counted in narrow bins first, so that later ones take no memory.
-    """
-    np = statistics.load_numpy()
-    edges = np.linspace(*span, _BINS + 1)
-    counts = np.zeros(_BINS)
-    for part in records.parts():
-        counts += np.histogram(part.due, edges)[0]
-    last = edges[min(int(np.searchsorted(counts.cumsum(), count)) + 1, _BINS)]
-    dues = [part.due[part.due <= last] for part in records.parts()]
-    first_dues: Column = np.sort(np.concatenate(dues)) if dues else np.empty(0, "int64")
-    return first_dues
-
-
 def void_reason(window: SteadyWindow) -> str:
     """Return why no latency of this load is valid: ``saturated``, ``client-limited``, or empty.
 
@@ -164,7 +72,7 @@ def measurements(window: SteadyWindow) -> Iterator[Measurement]:
     """Yield all measurements of a load; latencies are of the requests that were answered well."""
     why = void_reason(window)
     yield from _latencies(window, _timed_requests(window, why), why)
-    yield from _rates(window, why)
+    yield from rates(window, why)
     outcomes, retried = _count_outcomes(window.due())
     settled = sum(outcomes.values()) - outcomes[RequestOutcome.CANCELLED]
     if settled:
@@ -174,7 +82,6 @@ def measurements(window: SteadyWindow) -> Iterator[Measurement]:
             yield observed_number("requests", count, scope=outcome.word)
     if retried:
         yield observed_number("requests", retried, scope="retried")
-    yield ratio_number("in_flight", _time_in_flight(window), (window.seconds / _GRID,) * _GRID)
     yield from _client_costs(window)
 
 
@@ -229,6 +136,7 @@ def doubts(window: SteadyWindow, server_message: str = "") -> Iterator[Doubt]:
             f"they are not in the latency{server_message and f' ({server_message})'}",
             advice="read the error rate together with the latency",
         )
+    yield from rate_doubts(window, CLIENT_LIMITED if limits else SATURATED if growth else "")
     if not limits and not growth:
         yield from _unanswered(window, ends[RequestOutcome.CANCELLED])
     if (each := sampling_step(window.due().where(_is_ok))) > 1:
@@ -296,33 +204,6 @@ def _distribution(window: SteadyWindow, metric: str, seconds: Samples, why: str)
     return Measurement(metric=metric, value=Distribution.of(seconds, void=why, **window.how))
 
 
-def _rates(window: SteadyWindow, why: str) -> Iterator[Measurement]:
-    np = statistics.load_numpy()
-    done = window.done()
-    yield _rate(window, "throughput", done, lambda part: np.full(len(part), window.samples))
-    yield _rate(window, "request_rate", done, lambda part: np.ones(len(part)))
-    with_tokens = done.where(lambda part: part.tokens > 0)
-    if len(with_tokens):
-        yield _rate(window, "token_rate", with_tokens, lambda part: part.tokens)
-    if not window.load.closed and why != CLIENT_LIMITED:  # a limited client may not log what was due
-        yield observed_number("offered_rate", (len(window.due()) + window.backlog) / window.seconds)
-    if (within := window.load.within) is not None:
-        within_deadline = done.where(lambda part: part.end - part.due <= within / NANO)
-        yield _rate(window, "goodput", within_deadline, lambda part: np.ones(len(part)))
-
-
-def _rate(
-    window: SteadyWindow, metric: str, done: RecordParts, weight: Callable[[Records], Column]
-) -> Measurement:
-    """Return the sum of `weight` per second; the interval is from the variation within the window."""
-    np = statistics.load_numpy()
-    sums = np.zeros(_GRID)
-    for part in done.parts():
-        within = (window.begin, window.end)
-        sums += np.histogram(part.end, bins=_GRID, range=within, weights=weight(part))[0]
-    return ratio_number(metric, sums, (window.seconds / _GRID,) * _GRID)
-
-
 def served_windows(readings: Sequence[CounterReading], window: SteadyWindow) -> list[ServedWindow]:
     """Return what the server counted from each reading to the next, and the requests answered meanwhile."""
     np = statistics.load_numpy()
@@ -338,24 +219,6 @@ def served_windows(readings: Sequence[CounterReading], window: SteadyWindow) -> 
         ServedWindow(account=after.counters.since(before.counters), answers=int(n), service=float(seconds))
         for (before, after), n, seconds in zip(pairwise(readings), answers, service, strict=True)
     ]
-
-
-def _in_flight(window: SteadyWindow) -> float:
-    """Return the mean number of requests in flight: their total time in the window over its length."""
-    return float(_time_in_flight(window).sum()) / window.seconds
-
-
-def _time_in_flight(window: SteadyWindow) -> Samples:
-    """Return the seconds of all requests in flight in each part of the window."""
-    np = statistics.load_numpy()
-    edges = np.linspace(window.begin, window.end, _GRID + 1)
-    seconds: Samples = np.zeros(_GRID)
-    for part in window.records.parts():
-        sent, end = part.sent[part.sent > 0], part.end[part.sent > 0]
-        for place in range(_GRID):
-            within = np.minimum(end, edges[place + 1]) - np.maximum(sent, edges[place])
-            seconds[place] += within[within > 0].sum() * NANO
-    return seconds
 
 
 def _client_costs(window: SteadyWindow) -> Iterator[Measurement]:
@@ -434,7 +297,7 @@ def _send_delay(window: SteadyWindow) -> str:
     if lag <= _IDLE * service:
         return ""
     if window.load.closed:
-        idle = 1 - _in_flight(window) / (window.load.slots or 1)
+        idle = 1 - mean_in_flight(window) / (window.load.slots or 1)
         return (
             f"{idle:.0%} of the slots were idle between an answer and the next request"
             if idle > _IDLE

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.load.foreign_load import foreign_records
-from modeldyno.core.load.load_analysis import NANO
+from modeldyno.core.load.steady_window import NANO
 from modeldyno.core.metrics.measurement import Distribution, Interval
 from modeldyno.core.metrics.metric import METRICS, fraction_of
 from modeldyno.core.stats.evaluation import Evaluation, independent_difference

@@ -13,16 +13,16 @@ from enum import StrEnum
 from math import ceil, gcd
 from typing import TYPE_CHECKING
 
-from modeldyno.core.load.load_analysis import NANO
 from modeldyno.core.load.request_log import sample_records
+from modeldyno.core.load.steady_window import NANO
 from modeldyno.core.metrics.measurement import FEWEST_WINDOWS, observed_number, ratio_number
 from modeldyno.core.stats import statistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.load.load_analysis import SteadyWindow
     from modeldyno.core.load.request_log import Column
+    from modeldyno.core.load.steady_window import SteadyWindow
     from modeldyno.core.metrics.measurement import Measurement
     from modeldyno.core.result.result import Result
 

@@ -105,6 +105,8 @@ CODES: dict[str, str] = {
     "no-trace": "The requested trace could not be written.",
     "saturated": "The load exceeds what the server can do: its latency has no steady value.",
     "client-limited": "The client set the pace: nothing is known of the server.",
+    "short-load": "The steady window is shorter than two long answers: the rates of the load are withheld.",
+    "little-law": "Rate, time of a request and requests in flight contradict each other: no rate is told.",
     "thinned": "There were more samples than are kept: the times are those of a random sample of them.",
     "sent-late": "Some requests were sent late: the tail of the latency is not the server's alone.",
     "failed-requests": "Some requests were not answered well; they are not in the latency.",

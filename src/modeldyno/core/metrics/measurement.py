@@ -32,6 +32,8 @@ WHY_VOID = {
     "deferred-work": "work goes on after the calls",
 }
 """Why a measurement is void, by the code of the doubt."""
+SHORT_LOAD, LITTLE_LAW = "short-load", "little-law"
+"""Codes of doubts of a load whose rates are withheld."""
 FEWEST_WINDOWS = 8
 """Windows of a ratio from which on their variation gives it an interval.
 

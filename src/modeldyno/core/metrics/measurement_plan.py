@@ -18,6 +18,8 @@ class Plan:
     """Shortest steady phase of each process, in seconds, before it may stop as converged."""
     max_time: float = 20.0
     """Longest measurement of each process, in seconds, warm-up included."""
+    may_extend: bool = False
+    """Whether a load whose answers are slow may exceed `max_time`, as it is a default and nobody's wish."""
     max_runs: int = 1_000_000
     """Most steady samples of each process."""
     min_warmup: int = 0

@@ -78,6 +78,11 @@ def never_interrupted() -> bool:
     return False
 
 
+def same_plan(plan: Plan) -> Plan:
+    """Return the plan as it is."""
+    return plan
+
+
 def ignore_progress(progress: MeasurementProgress) -> None:
     """Ignore progress."""
     del progress
@@ -127,6 +132,7 @@ def measure_until_stable(  # noqa: PLR0913 - each hook is another's business
     watch: Callable[[MeasurementProgress], None] = ignore_progress,
     agreed: Callable[[Phase], bool] | None = None,
     aside: Callable[[], AbstractContextManager[None]] | None = None,
+    revise: Callable[[Plan], Plan] = same_plan,
 ) -> StopRuleResult:
     """Warm up, then measure until the plan is met or cannot be.
 
@@ -141,6 +147,8 @@ def measure_until_stable(  # noqa: PLR0913 - each hook is another's business
         have ~            completed it, too. The phases of all then cover the same time, and to keep it so, no
         drift restarts ~            any of them.
         aside: entered around what takes memory that is not the model's: room for samples, their assessment.
+        revise: returns the plan as it is by now; called after every chunk of calls, as their times may set
+        limits ~            that nobody knew before.
     """
     bench = _Sampler(
         draw=draw,
@@ -150,6 +158,7 @@ def measure_until_stable(  # noqa: PLR0913 - each hook is another's business
         watch=watch,
         agreed=agreed,
         aside=aside or nullcontext,
+        revise=revise,
         began=clock(),
     )
     if aside is not None:
@@ -185,6 +194,7 @@ class _Sampler:
     watch: Callable[[MeasurementProgress], None]
     agreed: Callable[[Phase], bool] | None
     aside: Callable[[], AbstractContextManager[None]]
+    revise: Callable[[Plan], Plan]
     began: float
     room: Samples = field(default_factory=lambda: statistics.empty_samples(256))
     """Every sample so far, then free space."""
@@ -239,6 +249,7 @@ class _Sampler:
         if len(chunk):
             self.count = end
             self.marks.append((end, self.elapsed))
+            self.plan = self.revise(self.plan)
         self.halted = self.interrupted() or not len(chunk)
 
     def make_room(self, size: int) -> None:
@@ -310,8 +321,7 @@ class _Sampler:
 
     def measure(self) -> Stop:
         """Draw steady samples, checking at growing counts, until there is a reason to stop."""
-        plan = self.plan
-        due, restarts = plan.min_runs, 0
+        due, restarts = self.plan.min_runs, 0
         past: list[Assessment] = []
         enough: Stop | None = None  # later draws only serve the other processes that measure in turns
         if not self.halted:
@@ -322,7 +332,7 @@ class _Sampler:
             if stop := self._reached_limit():
                 return stop
             size = self.count - self.begin
-            self.take((due if size < due else plan.max_runs) - size, plan.max_time)
+            self.take((due if size < due else self.plan.max_runs) - size, self.plan.max_time)
             if self.count == self.begin:  # no more calls came: the later half of the warm-up must serve
                 self._begin_at(self.count // 2)
             self.tell("steady")
@@ -330,7 +340,7 @@ class _Sampler:
             if enough or size < due or self.elapsed - self.begin_time < self.shortest:
                 continue
             with self.assessing():
-                self.last = assessment = assess(self.steady, plan)
+                self.last = assessment = assess(self.steady, self.plan)
                 self.make_room(self.count + self._next_check(assessment, size) - size)
             if not assessment.unmet:
                 enough = Stop.CONVERGED
@@ -339,7 +349,7 @@ class _Sampler:
             if assessment.drift and restarts < _RESTARTS and self.agreed is None:
                 self.drift = assessment.drift
                 self._begin_at(self.begin + assessment.drift.start)
-                due, restarts, past = plan.min_runs, restarts + 1, []
+                due, restarts, past = self.plan.min_runs, restarts + 1, []
                 continue
             past.append(assessment)
             due = self._next_check(assessment, size)

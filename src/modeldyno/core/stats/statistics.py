@@ -302,10 +302,11 @@ def ratio_interval(amounts: Samples, counts: Samples) -> IntervalEnds:
     """Return the 95 % interval of the ratio of two sums over windows, such as seconds of work per request.
 
     Fieller's interval (1954, "Some problems in interval estimation") of the ratio of two means, on the
-    effective number of windows: that of what each amount exceeds the ratio times its count by. With equal
-    counts it is the interval of a mean, with equal amounts the inverse of one. Unlike the linearised interval
-    of a ratio (Cochran 1977, Sampling Techniques, chapter 6) it is not too narrow for few windows of unequal
-    counts. It has no upper end if the mean count may be 0.
+    effective number of windows: that of what each amount exceeds the ratio times its count by. Fewer than 16
+    cannot show how they are correlated; they count as windows that share what lies across their common edge.
+    With equal counts it is the interval of a mean, with equal amounts the inverse of one. Unlike the
+    linearised interval of a ratio (Cochran 1977, Sampling Techniques, chapter 6) it is not too narrow for few
+    windows of unequal counts. It has no upper end if the mean count may be 0.
 
     Args:
         amounts: the sum of each window, in the order taken.
@@ -317,8 +318,11 @@ def ratio_interval(amounts: Samples, counts: Samples) -> IntervalEnds:
     amount, count = float(amounts.mean()), float(counts.mean())
     ratio = float(amounts.sum()) / float(counts.sum())
     excess = amounts - ratio * counts
-    size = effective_size(excess)
-    scale = student_t.upper_tail_quantile(_TAIL, _degrees_of_freedom(size, n)) ** 2 / size
+    few = n < _FEWEST_BLOCKS
+    size, degrees = (
+        (n / _SHARED, n - 1) if few else (size := effective_size(excess), _degrees_of_freedom(size, n))
+    )
+    scale = student_t.upper_tail_quantile(_TAIL, degrees) ** 2 / size
     if scale == math.inf:
         return least, math.inf
     of_counts, joint, of_amounts = _second_moments(amounts - amount, counts - count)
@@ -329,6 +333,11 @@ def ratio_interval(amounts: Samples, counts: Samples) -> IntervalEnds:
         bounded = least == 0 and spread > 0 and curvature < 0
         return (max(0.0, (middle - root) / curvature) if bounded else least), math.inf
     return max(least, min(ratio, (middle - root) / curvature)), max(ratio, (middle + root) / curvature)
+
+
+_SHARED = 1.5
+"""Windows that are worth one independent one, if neighbours share what lies across their edge: pi / 2 if all
+that is counted lasts as long as a window, on average over where the edges fall, and 1 if it is short."""
 
 
 def _second_moments(amounts: Samples, counts: Samples) -> tuple[float, float, float]:

@@ -76,8 +76,10 @@ def _timing(result: Result) -> str:
         return ""
     processes, effective = len(value.runs), int(value.effective_size("p50"))
     unmet = f" ({'; '.join(value.unmet)})" if value.unmet else ""
+    answered = result.number("requests", "ok") or 0
+    of_all = f" of {answered:,.0f} that were answered" if answered > len(value) else ""
     parts = [
-        f"{count(len(value), unit)} in {count(processes, 'process', 'processes')}",
+        f"{count(len(value), unit)}{of_all} in {count(processes, 'process', 'processes')}",
         f"equivalent to {effective:,} independent {'one' if effective == 1 else 'ones'} for the median"
         if effective < len(value)
         else "",
