@@ -6,10 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.registry import DIGEST
 
 from modeldyno.core.registry.policy import Policy
 from modeldyno.core.registry.records import VariantState
 from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.errors import StoreError
 from modeldyno.registry import conversions
 from modeldyno.registry.register import Registration, register
 from modeldyno.testing.sample_conversions import a_conversion
@@ -34,7 +36,9 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[ConversionRequest]:
         kept.mkdir(exist_ok=True)
         KEPT.append(kept)
         requests.append(request)
-        return a_conversion()
+        made = a_conversion()
+        assert made.model is not None
+        return replace(made, model=replace(made.model, digest=DIGEST))
 
     monkeypatch.setattr(conversions, "convert", convert)
     return requests
@@ -80,3 +84,14 @@ def test_a_policy_hands_on_its_tolerance_and_who_gave_it(
     conversions.convert_version(version, REF, "openvino", registry)
 
     assert (requests[0].tolerance, requests[0].tolerated_by) == (1e-3, "ada")
+
+
+def test_another_model_than_the_registered_one_has_no_variants(
+    registry: Registry, model: Path, requests: list[ConversionRequest]
+) -> None:
+    """A file that is used where it is may change; what is made of it then is no form of the version."""
+    del requests
+    version = replace(register(Registration(model=str(model)), registry).version, digest=f"sha256:{64 * '2'}")
+
+    with pytest.raises(StoreError, match=r"net\.onnx has changed since net/1 was registered"):
+        conversions.convert_version(version, REF, "openvino", registry)

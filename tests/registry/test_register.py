@@ -4,10 +4,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from sqlalchemy import select, update
 from tests.support.registry import a_measurement
 from tests.support.sample_registry import a_worker
 
 from modeldyno import plugins
+from modeldyno.adapters.stores.schema import POLICIES
+from modeldyno.cli import main
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import Policy
@@ -24,8 +27,9 @@ from modeldyno.registry.changes import (
     store_policy,
     update_version,
 )
+from modeldyno.registry.figures import current_figures
 from modeldyno.registry.overview import version_overview
-from modeldyno.registry.policies import find_policy, read_policy
+from modeldyno.registry.policies import find_policy, read_policy, tasks_missing_on
 from modeldyno.registry.register import Registration, first_tasks, located, read_registration, register
 from modeldyno.registry.targets import target_here
 
@@ -173,6 +177,33 @@ def test_what_a_file_leaves_out_is_as_in_the_built_in_policy(registry: Registry,
     assert policy.require == ("latency.p99 <= 20 ms",)
     assert policy.probes == find_policy(registry, "default").probes
     assert policy.tolerance is None
+
+
+def test_a_policy_that_cannot_be_read_stops_nothing_else(
+    registry: Registry, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is listed with why, the versions that have it are judged by the built-in one, and it is replaced."""
+    registry.put_policy(Policy(name="odd"), "me")
+    version = register(Registration(model=str(model), policy="odd"), registry).version
+    with registry._changing() as connection:  # type: ignore[attr-defined] # as an earlier ModelDyno wrote it
+        document = connection.scalar(select(POLICIES.c.document))
+        broken = document.replace(b'"max_time":20.0', b'"max_time":null')
+        connection.execute(update(POLICIES).values(document=broken))
+
+    with pytest.raises(SystemExit):
+        main(("registry", "policy"))
+    assert "cannot be read  Expected `float`, got `null` - at `$.max_time`" in capsys.readouterr().out
+    with pytest.raises(RequestError, match=r"The policy odd cannot be read \(Expected"):
+        find_policy(registry, "odd")
+    assert register(Registration(model=str(model), name="other"), registry).new
+    assert current_figures(registry, version.model) == []
+    assert not any(task.model == version.model for task in tasks_missing_on(registry, target_here().id))
+
+    file = tmp_path / "odd.yaml"
+    file.write_text("max_time: 5s\n")
+    store_policy(registry, read_policy(file))
+
+    assert find_policy(registry, "odd").max_time == 5.0
 
 
 def test_a_tolerance_in_a_policy_is_kept_with_who_gave_it(tmp_path: Path) -> None:

@@ -242,6 +242,98 @@ class TestExport:
             weights.export(keep(model, str(folder)), str(folder), tmp_path / "file" / "out")
 
 
+def overwrite(path: Path, content: bytes) -> None:
+    """Write into the file that is there, which is the copy itself where it is a link to it."""
+    path.chmod(0o644)
+    path.write_bytes(content)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Put another file in its place."""
+    other = path.with_name("other")
+    other.write_bytes(content)
+    other.replace(path)
+
+
+def point_elsewhere(path: Path, content: bytes) -> None:
+    """Put a link to another file in its place."""
+    other = path.parents[2] / f"{path.name}-elsewhere"
+    other.write_bytes(content)
+    path.unlink()
+    path.symlink_to(other)
+
+
+SWAPS = (overwrite, replace_file, point_elsewhere)
+
+
+class TestSwap:
+    @pytest.mark.parametrize("count", [30, pytest.param(200, marks=pytest.mark.slow)])
+    def test_no_file_of_equal_size_is_handed_out(
+        self, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+    ) -> None:
+        """Whichever file is swapped, and whatever time it has: it is fetched anew or refused."""
+        monkeypatch.setattr(weights, "_REST", -1e9)  # what was read is remembered at once
+        chance = random.Random(7)
+        refused = healed = 0
+        for n in range(count):
+            folder = str(tmp_path / f"kept-{n}")
+            version = keep(model, folder)
+            path = weights.fetch(version, folder)
+            root = path.parent
+            victim = root / chance.choice(["model.onnx", "data/weights.bin"])
+            status, content = victim.stat(), bytearray(victim.read_bytes())
+            content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+            time.sleep(0.01)  # a tick of the file system's clock
+            chance.choice(SWAPS)(victim, bytes(content))
+            os.utime(victim, ns=(status.st_atime_ns, status.st_mtime_ns))
+            door = chance.choice(["fetch", "export"])
+            try:
+                if door == "fetch":
+                    root = weights.fetch(version, folder).parent
+                else:
+                    root = weights.export(version, folder, tmp_path / f"out-{n}").parent
+            except StoreError as error:
+                refused += "its digest is wrong" in str(error)
+                continue
+            healed += content_of(root) == CONTENT
+        print(f"{refused} refused, {healed} fetched again")
+        assert refused + healed == count
+        assert refused
+        assert healed
+
+    def test_a_file_is_read_once_by_a_process(
+        self, model: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As models have gigabytes; but not while it may still change within one tick of the clock."""
+        version = keep(model, str(folder))
+        weights.fetch(version, str(folder))
+        read = []
+        real = weights._digest
+        monkeypatch.setattr(weights, "_digest", lambda file: read.append(file) or real(file))
+
+        weights.fetch(version, str(folder))
+        assert len(read) == len(CONTENT)
+        monkeypatch.setattr(weights, "_REST", -1e9)
+        weights.fetch(version, str(folder))
+        read.clear()
+        weights.fetch(version, str(folder))
+
+        assert not read
+
+    def test_a_copy_that_is_changed_on_its_way_out_is_refused(
+        self, model: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What was copied is checked, not what was to be copied."""
+        version = keep(model, str(folder))
+
+        def copy(_source: Path, target: Path) -> None:
+            target.write_bytes(b"x" * len(CONTENT["model.onnx"]))
+
+        monkeypatch.setattr(weights.shutil, "copyfile", copy)
+        with pytest.raises(StoreError, match=r"model\.onnx of digits/1 was changed while it was copied"):
+            weights.export(version, str(folder), tmp_path / "out")
+
+
 KEEP = """
 import sys
 from pathlib import Path

@@ -31,7 +31,7 @@ from modeldyno.core.result.trace_data import LiveSecond
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.environment.device_lock import device_lock
 from modeldyno.environment.idle import IdleRule
-from modeldyno.errors import RequestError
+from modeldyno.errors import RequestError, StoreError
 from modeldyno.interfaces.store import KeepsLiveLoads
 from modeldyno.profiling.run import JudgedResult
 from modeldyno.registry import canary, conversions, execute
@@ -84,6 +84,30 @@ def test_every_figure_of_the_policy_is_fresh_afterwards(registered: Registry) ->
     assert {figure.state for figure in figures} == {FigureState.FRESH}
 
 
+def of_model(comparison: Comparison, digest: str) -> Comparison:
+    """Return a comparison of models that have this digest."""
+
+    def of(result: Result) -> Result:
+        assert result.model is not None
+        return replace(result, model=replace(result.model, digest=digest))
+
+    return replace(
+        comparison,
+        baseline=of(comparison.baseline),
+        contrasts=tuple(replace(each, candidate=of(each.candidate)) for each in comparison.contrasts),
+    )
+
+
+def test_a_comparison_with_what_was_not_registered_is_refused(registered: Registry) -> None:
+    """A file that was swapped after it was looked at is found by what was loaded."""
+    (source,) = registered.variants(registered.version(VersionName(model="net")))
+    result = a_comparison().baseline
+
+    execute._check_content(source.name, of_model(a_comparison(), source.digest).baseline, registered)
+    with pytest.raises(StoreError, match="net/1 source has changed since it was registered"):
+        execute._check_content(source.name, result, registered)
+
+
 @pytest.mark.usefixtures("measured")
 def test_a_comparison_is_stored_with_its_results(
     registered: Registry, monkeypatch: pytest.MonkeyPatch
@@ -95,7 +119,7 @@ def test_a_comparison_is_stored_with_its_results(
     registered.put_variant(other, "ada")
     registered.change_tasks([task.id for task in registered.tasks()], TaskState.CANCELLED, "ada")
     received: list[Job] = []
-    comparison = a_comparison()
+    comparison = of_model(a_comparison(), source.digest)
 
     def run(jobs: Sequence[Job], turns: RoundSchedule, *_: object) -> Comparison:
         received.extend(jobs)

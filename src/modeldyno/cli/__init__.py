@@ -378,6 +378,8 @@ def quantity_callback(
     def read(_ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
         from modeldyno.core.stats.units import (  # noqa: PLC0415 - --help needs no units
             BYTES,
+            SECONDS,
+            check_time_limit,
             format_quantity,
             parse_bound,
             parse_quantity,
@@ -393,6 +395,8 @@ def quantity_callback(
             least = "0 or more" if zero else "more than 0"
             most = f", and less than {format_quantity(below, unit, None)}" if below < float("inf") else ""
             raise RequestError(f"{parameter.opts[0]} {value}: it must be {least}{most}.")
+        if unit == SECONDS and not bound:
+            check_time_limit(number, parameter.opts[0], zero=zero)
         return int(number) if unit == BYTES else number
 
     return read

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
+from modeldyno.codec.numbers import check_numbers
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.metric import METRICS, MetricRow
 from modeldyno.core.result.result import SCHEMA, Event, Result
@@ -363,8 +364,12 @@ def encode_job(job: Job) -> bytes:
 
     The child finds those of plugins by itself. It needs all of them, because a probe may only measure what
     the table has.
+
+    Raises:
+        RequestError: the job has a number that no document can hold.
     """
-    return to_json(msgspec.to_builtins(job) | {"metrics": METRICS.registered})
+    plain = check_numbers(_to_writable(msgspec.to_builtins(job)), "job")
+    return to_json(plain | {"metrics": METRICS.registered})
 
 
 def decode_job(data: bytes) -> Job:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from modeldyno import codec
+from modeldyno.codec.numbers import check_numbers
 from modeldyno.core.study.study import SCHEMA, Study, Trial
 
 if TYPE_CHECKING:
@@ -32,8 +33,12 @@ def encode(study: Study, **derived: Any) -> bytes:
 
 
 def encode_definition(study: Study) -> bytes:
-    """Encode a Study without its trials, on one line."""
-    return codec.to_json(_plain(replace(study, trials=())))
+    """Encode a Study without its trials, on one line.
+
+    Raises:
+        RequestError: it has a number that no document can hold.
+    """
+    return codec.to_json(check_numbers(_plain(replace(study, trials=())), KIND))
 
 
 def _plain(study: Study, **derived: Any) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.policy import DEFAULT
 from modeldyno.core.registry.records import OPEN, SOURCE, TaskKind, TaskState
 from modeldyno.core.report.blocks import Notice, Severity, make_table, note
 from modeldyno.dashboard import network_page, registry_writes
@@ -38,6 +37,7 @@ from modeldyno.registry import answer as answering
 from modeldyno.registry import changes
 from modeldyno.registry.matrix import newest_speeds, version_speeds
 from modeldyno.registry.overview import version_overview
+from modeldyno.registry.policies import all_policies
 from modeldyno.views.registry import answer as answer_view
 from modeldyno.views.registry import lists
 from modeldyno.views.registry import version as version_view
@@ -527,8 +527,7 @@ def _subjects(listed: Sequence[RegistryEvent]) -> dict[str, str]:
 def settings(request: PageRequest) -> DashboardPage:
     """Show where the store is, what policies do, and who is told of events."""
     registry = request.store.registry
-    stored = {policy.name: policy for policy in registry.policies()}
-    policies = (stored.pop(DEFAULT.name, DEFAULT), *stored.values())
+    policies = all_policies(registry)
     webhooks, deliveries = registry.webhooks(), registry.deliveries()
     files = ("models' files", str(registry.weights))
     place = make_table("Store", ("", ""), (("place", request.store.place), files))

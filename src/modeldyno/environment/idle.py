@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from modeldyno.clock import monotonic
-from modeldyno.core.stats.units import BYTES, FRACTION, SECONDS, parse_bound, parse_quantity
+from modeldyno.core.stats.units import BYTES, FRACTION, SECONDS, check_time_limit, parse_bound, parse_quantity
 from modeldyno.environment.device_lock import device_lock
 from modeldyno.environment.devices import read_devices
 from modeldyno.environment.machine import allowed_cores
@@ -48,7 +48,7 @@ class IdleRule:
         Raises:
             RequestError: one of them cannot be read.
         """
-        seconds = parse_quantity(period, SECONDS)
+        seconds = check_time_limit(parse_quantity(period, SECONDS), "--idle-for", zero=True)
         samples = max(1, round(seconds))
         return cls(
             cpu=parse_bound(cpu, FRACTION),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from modeldyno.core.registry.names import VersionName
-    from modeldyno.core.registry.policy import Policy
+    from modeldyno.core.registry.policy import Policy, UnreadablePolicy
     from modeldyno.core.registry.records import (
         AliasMove,
         HardwareTarget,
@@ -233,8 +233,8 @@ class Registry(Protocol):
     def put_policy(self, policy: Policy, actor: str) -> None:
         """Store a policy; it replaces the one of its name."""
 
-    def policies(self) -> Sequence[Policy]:
-        """Return the stored policies."""
+    def policies(self) -> Sequence[Policy | UnreadablePolicy]:
+        """Return the stored policies; one that cannot be read stops none of the others."""
 
     def add_webhook(self, webhook: Webhook, actor: str) -> Webhook:
         """Store an address that is told of events from now on; raise RequestError if it is none."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno import plugins
+from modeldyno import options, plugins
 from modeldyno.core.load.multi_model import (
     CoHostedModelSpec,
     bounds_of_each_model,
@@ -31,7 +31,7 @@ from modeldyno.core.spec.probe_options import (
     is_evaluation,
 )
 from modeldyno.core.spec.static_options import HERE, Inspection, Mode, parse_vary
-from modeldyno.core.stats.units import BYTES, parse_quantity
+from modeldyno.core.stats.units import BYTES, check_time_limit, parse_quantity
 from modeldyno.core.trace.carbon import Emission
 from modeldyno.data.labelled_samples import read_labels
 from modeldyno.environment.running_servers import running_inputs
@@ -108,6 +108,7 @@ class Request:
             plugins.require(loader.requires, f"model {ref}")
             self._check_unused_knobs(backend.knobs)
         self._check_batch(config)
+        self._check_times()
         self._check_output_paths()
         self._check_evaluation()
         self._check_mode()
@@ -178,6 +179,14 @@ class Request:
                 f"{canonical}={self.settings[name]} has no effect: nothing is run, and the analysis takes "
                 "the model as it is stored; leave it out, or use modeldyno profile."
             )
+
+    def _check_times(self) -> None:
+        """Refuse a time that nothing can wait for; the plan and the load refuse what contradicts itself."""
+        for rows, values in ((options.PLAN, self.plan), (options.LOAD, self.load)):
+            for row in rows if values is not None else ():
+                seconds = getattr(values, row.field)
+                if row.kind == options.SECONDS and seconds is not None:
+                    check_time_limit(seconds, f"`{row.name}`", zero=row.zero)
 
     def _check_output_paths(self) -> None:
         """Refuse files that could not be written, before anything is measured."""

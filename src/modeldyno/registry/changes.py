@@ -14,7 +14,7 @@ from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import actor
 from modeldyno.registry import weights
 from modeldyno.registry.execute import usable_variant
-from modeldyno.registry.policies import current_versions, find_policy
+from modeldyno.registry.policies import current_versions, find_policy, readable_policies
 from modeldyno.registry.register import first_tasks
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ def update_version(
         raise RequestError("Nothing is to be changed; give a task, a dataset, a policy, a metric or a label.")
     changed = registry.change_version(version, actor(), **changes)
     if "policy" in changes:
-        before, after = (find_policy(registry, each.policy) for each in (version, changed))
+        before = readable_policies(registry).get(version.policy, DEFAULT)
+        after = find_policy(registry, changed.policy)
         _replace_tasks(registry, changed, before, after)
     return changed
 
@@ -98,8 +99,7 @@ def store_policy(registry: Registry, policy: Policy) -> PolicyChange:
     As with another policy, what is being done goes on. A version that was registered without measurements or
     without conversions gets none by this.
     """
-    stored = {DEFAULT.name: DEFAULT, **{each.name: each for each in registry.policies()}}
-    before = stored.get(policy.name)
+    before = readable_policies(registry).get(policy.name)
     registry.put_policy(policy, actor())
     if before is None or before == policy:
         return PolicyChange()

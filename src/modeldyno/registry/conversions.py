@@ -17,6 +17,7 @@ from modeldyno.conversion.run import convert
 from modeldyno.core.agreement.conversion import Conversion, ConversionFailureKind
 from modeldyno.core.agreement.rule import Sameness
 from modeldyno.core.registry.records import Variant, VariantState
+from modeldyno.errors import StoreError
 from modeldyno.profiling.resolve_model import resolve_reference
 from modeldyno.registry import evaluation_data, weights
 from modeldyno.registry.policies import find_policy
@@ -78,6 +79,8 @@ def convert_version(
             **_evaluation_options(version, registry),
         )
         conversion = convert(request, kept=_reference_folder(version), watch=watch)
+        if conversion.model is not None and conversion.model.digest != version.digest:
+            raise StoreError(f"{ref} has changed since {version.name} was registered; register it again.")
         made = conversion[recipe]
         variant = replace(
             variant,

@@ -24,7 +24,7 @@ from modeldyno.core.registry.staleness import confirmation
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.documents.live_loads import show_loads
-from modeldyno.errors import DeviceInUse, ModelDynoError, RequestError
+from modeldyno.errors import DeviceInUse, ModelDynoError, RequestError, StoreError
 from modeldyno.interfaces.registry import Outcome
 from modeldyno.kinds import kind_of
 from modeldyno.profiling.request import Request
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.agreement.conversion import Conversion
     from modeldyno.core.registry.records import Measure, Task, Version
+    from modeldyno.core.result.result import Result
     from modeldyno.core.spec.job import Job
     from modeldyno.core.spec.model_ref import ModelRef
     from modeldyno.interfaces.registry import Registry
@@ -156,6 +157,8 @@ def compare(task: Task, registry: Registry, device: str, *, guard: Region, inter
                 together=InterleavedRunner(interrupts=interrupts),
             )
             comparison = run_comparison(jobs, turns, CompareOptions(), bench)
+        for name, result in zip(names, () if comparison is None else comparison.results, strict=False):
+            _check_content(name, result, registry)
     except DeviceInUse:
         raise
     except ModelDynoError as error:
@@ -166,10 +169,22 @@ def compare(task: Task, registry: Registry, device: str, *, guard: Region, inter
     return Outcome(state=TaskState.DONE, why=sentence, comparison=comparison, headline=sentence)
 
 
-def _job_of(name: str, measure: Measure, registry: Registry, device: str) -> Job:
+def _named_variant(name: str, registry: Registry) -> tuple[Version, Variant]:
     version_name, _, recipe = name.rpartition(" ")
     version = registry.version(VersionName.parse(version_name))
-    variant = usable_variant(registry, version, recipe)
+    return version, usable_variant(registry, version, recipe)
+
+
+def _check_content(name: str, result: Result, registry: Registry) -> None:
+    """Raise StoreError if what was measured is not what was registered."""
+    _, variant = _named_variant(name, registry)
+    if result.model is not None and result.model.digest != variant.digest:
+        raise StoreError(f"{name} has changed since it was registered; register it again.")
+
+
+def _job_of(name: str, measure: Measure, registry: Registry, device: str) -> Job:
+    version, variant = _named_variant(name, registry)
+    recipe = variant.recipe
     ref = located(version, registry) if recipe == SOURCE else conversions.located(variant, registry)
     request = _request(version, variant, ref, replace(measure, max_time=PLAN.max_time), device)
     return replace(request, name=version.name, plan=PLAN).job()

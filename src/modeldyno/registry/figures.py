@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.policy import REPEATS, profile_task
+from modeldyno.core.registry.policy import DEFAULT, REPEATS, profile_task
 from modeldyno.core.registry.records import FigureState, VariantFigure
 from modeldyno.core.registry.staleness import PROTOCOL, forbidding_doubts, stale_because
-from modeldyno.registry.policies import find_policy
+from modeldyno.registry.policies import readable_policies
 from modeldyno.registry.targets import decisive, engine_versions, software_here, target_here
 
 if TYPE_CHECKING:
@@ -98,10 +98,8 @@ def _software_by_target(registry: Registry, targets: set[str]) -> dict[str, Mapp
 def _ages(registry: Registry, numbers: set[int], model: str) -> dict[int, float]:
     """Return the greatest age of a figure by the number of its version."""
     ages: dict[int, float] = {}
-    policies: dict[str, float] = {}
+    policies = readable_policies(registry)
     for number in sorted(numbers):
         version = registry.version(VersionName(model=model, number=number))
-        if version.policy not in policies:
-            policies[version.policy] = find_policy(registry, version.policy).max_age
-        ages[version.number] = policies[version.policy]
+        ages[version.number] = policies.get(version.policy, DEFAULT).max_age
     return ages

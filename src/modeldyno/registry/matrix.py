@@ -10,8 +10,8 @@ from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.registry.answer import RATES
 from modeldyno.core.registry.overview import FigureSpeed, SpeedRow
-from modeldyno.core.registry.policy import DEFAULT
 from modeldyno.core.registry.records import FigureState
+from modeldyno.registry.policies import readable_policies
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -53,7 +53,7 @@ class _Known:
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
         self.targets = {target.id: target for target in registry.targets()}
-        self.require = {DEFAULT.name: DEFAULT.require} | {p.name: p.require for p in registry.policies()}
+        self.require = {name: policy.require for name, policy in readable_policies(registry).items()}
 
 
 def _speeds(cache: _Known, model: str, variant_figures: Iterable[VariantFigure]) -> Iterator[SpeedRow]:

@@ -9,7 +9,7 @@ from modeldyno import plugins
 from modeldyno.conversion.request import check_tolerance
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.registry.names import VersionName, check_model_name
-from modeldyno.core.registry.policy import DEFAULT, Policy, Window, profile_tasks
+from modeldyno.core.registry.policy import DEFAULT, Policy, UnreadablePolicy, Window, profile_tasks
 from modeldyno.core.stats.units import SECONDS, parse_quantity
 from modeldyno.documents import yaml_file
 from modeldyno.errors import RequestError, UnknownName
@@ -31,18 +31,35 @@ def find_policy(registry: Registry, name: str) -> Policy:
     """Return the policy of a name: a stored one, or the built-in ``default``.
 
     Raises:
-        RequestError: it is the path of a file.
+        RequestError: it is the path of a file, or cannot be read.
         UnknownName: there is none.
     """
-    stored = {policy.name: policy for policy in registry.policies()}
-    if name not in stored and name != DEFAULT.name:
+    stored = {policy.name: policy for policy in all_policies(registry)}
+    policy = stored.get(name)
+    if isinstance(policy, UnreadablePolicy):
+        raise RequestError(
+            f"The policy {name} cannot be read ({policy.why}); store it again with `modeldyno registry "
+            "policy -f FILE`."
+        )
+    if policy is None:
         if name.endswith((".yaml", ".yml")):
             raise RequestError(
                 f"A policy is named, not given as a file: store it with `modeldyno registry policy -f {name}`"
                 ", and give the name that this says."
             )
-        raise UnknownName.among("policy", name, (*stored, DEFAULT.name))
-    return stored.get(name, DEFAULT)
+        raise UnknownName.among("policy", name, stored)
+    return policy
+
+
+def all_policies(registry: Registry) -> tuple[Policy | UnreadablePolicy, ...]:
+    """Return the policies, ``default`` first, stored or built in; one that cannot be read is among them."""
+    stored = {policy.name: policy for policy in registry.policies()}
+    return (stored.pop(DEFAULT.name, DEFAULT), *stored.values())
+
+
+def readable_policies(registry: Registry) -> dict[str, Policy]:
+    """Return the policies that can be read, by name."""
+    return {policy.name: policy for policy in all_policies(registry) if isinstance(policy, Policy)}
 
 
 def policy_of(registry: Registry, task: Task) -> Policy:
@@ -59,18 +76,17 @@ def tasks_missing_on(registry: Registry, target: str) -> Iterator[Task]:
     """Yield the measurements that the policies want on a target and that were never queued for it.
 
     Of each model, the newest version and those with an alias are wanted, unless they were registered without
-    measurements.
+    measurements, or have a policy that cannot be read.
     """
     queued = registry.asked_for(target)
-    policies: dict[str, Policy] = {}
+    policies = readable_policies(registry)
     for version in current_versions(registry):
-        if (version.model, version.number) not in queued.versions:
+        policy = policies.get(version.policy)
+        if policy is None or (version.model, version.number) not in queued.versions:
             continue
-        if version.policy not in policies:
-            policies[version.policy] = find_policy(registry, version.policy)
         for variant in registry.variants(version):
             if variant.usable:
-                tasks = profile_tasks(variant, policies[version.policy], target, version)
+                tasks = profile_tasks(variant, policy, target, version)
                 yield from (task for task in tasks if task.key not in queued.keys)
 
 
@@ -99,6 +115,7 @@ def read_policy(path: Path) -> Policy:
             if key not in field_names:
                 raise UnknownName.among("key of a policy", key, field_names)
             values[key] = _PARSERS[key](value)
+            replace(DEFAULT, **{key: values[key]})
     if "tolerance" in values:
         values["tolerated_by"] = actor()
     policy = replace(DEFAULT, **values)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.codec.numbers import check_numbers
 from modeldyno.core.registry.names import ModelCiPath, VersionName, check_model_name, name_from_label
 from modeldyno.core.registry.policy import conversion_tasks, profile_tasks
 from modeldyno.core.registry.records import SOURCE, Variant, VariantState, Version
@@ -123,11 +126,26 @@ def named_metrics(value: str | Sequence[Any]) -> tuple[str, ...]:
     return tuple(text.strip() for text in texts if text.strip())
 
 
+def as_metric(name: str, text: Any) -> float:
+    """Read what a maker says of a model: a number, or a percentage, which is a fraction.
+
+    Raises:
+        RequestError: it is neither, or no finite one.
+    """
+    with suppress(ValueError):
+        word = str(text).strip()
+        if isfinite(number := float(word[:-1]) / 100 if word.endswith("%") else float(word)):
+            return number
+    raise RequestError(f"The metric {name}={text} is no number; write {name}=0.76.")
+
+
 def _value(key: str, value: Any) -> Any:
     if key in _TABLES:
         if not isinstance(value, dict):
             raise RequestError(f"{key} is a table, such as {key}: {{accuracy: 0.76}}.")
-        return {name: float(text) if key == "metrics" else str(text) for name, text in value.items()}
+        return {
+            name: as_metric(name, text) if key == "metrics" else str(text) for name, text in value.items()
+        }
     text = str(value).strip()
     if key in _FLAGS:
         if text.lower() not in _BOOLEANS:
@@ -161,6 +179,7 @@ def register(request: Registration, registry: Registry) -> Registered:
     parent = registry.version(VersionName.parse(request.parent)).name if request.parent else ""
     if request.name is not None:
         check_model_name(request.name)
+    check_numbers({"metrics": request.metrics}, "registration")
     evaluation_data.check(request.evaluate, request.data)
     identified = identify_model(ref, trust=request.trust, limits=request.limits)
     root, entry = _root_and_entry(ref, identified)

@@ -70,6 +70,9 @@ def keep(files: Sequence[Path], root: Path, where: str) -> tuple[WeightFile, ...
 def fetch(version: Version | Variant | EvaluationData, where: str) -> Path:
     """Return the path of a version's or variant's model on this machine; what is not there yet is fetched.
 
+    All who use the files of a version get them here, and never others: what is there with another digest is
+    fetched again.
+
     Raises:
         StoreError: a file is missing, damaged, or cannot be written.
     """
@@ -77,7 +80,7 @@ def fetch(version: Version | Variant | EvaluationData, where: str) -> Path:
     folder = _cache(system, base) / hashlib.sha256(repr(version.files).encode()).hexdigest()[:32]
     for file in version.files:
         target = folder / _inside(file.path)
-        if target.is_file() and target.stat().st_size == file.size:
+        if target.is_file() and _is_as_registered(target, file):
             continue
         blob = _blob(base, file)
         try:
@@ -111,6 +114,8 @@ def export(version: Version, where: str, target: Path) -> Path:
             copy = target / _inside(file.path)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(root / _inside(file.path), copy)
+            if not _is_as_registered(copy, file):
+                raise StoreError(f"{file.path} of {version.name} was changed while it was copied; try again.")
     except OSError as error:
         raise StoreError(f"{target} cannot be written: {_error_text(error)}.") from error
     return target if version.entry == "." else target / version.entry
@@ -225,6 +230,32 @@ def _inside(path: str) -> PurePosixPath:
     if relative.is_absolute() or ".." in relative.parts or "\0" in path or not relative.parts:
         raise StoreError(f"The registry names the file '{path}', which is outside its model; it is damaged.")
     return relative
+
+
+def _is_as_registered(path: Path, file: WeightFile) -> bool:
+    """Return whether a file on this machine has the content that was registered.
+
+    It is read once by a process, and again when it has changed: by its inode, its size, or one of its times.
+    That of its last change of status is set by the kernel alone, so that whoever writes other content and
+    restores the time of the content is found, too. File systems count in ticks of milliseconds, so a file
+    is read again unless it had rested when it was read.
+    """
+    status = path.stat()
+    state = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    if status.st_size != file.size:
+        return False
+    read_before = _DIGESTS.get(path)
+    if read_before is None or read_before[0] != state:
+        read_before = (state, _digest(path))
+        if abs(datetime.now(UTC).timestamp() - status.st_ctime) > _REST:
+            _DIGESTS[path] = read_before
+    return read_before[1] == file.digest.removeprefix("sha256:")
+
+
+_DIGESTS: dict[Path, tuple[tuple[int, ...], str]] = {}
+"""File to its state when it was read, and the digest of its content."""
+_REST = 2.0
+"""Seconds since its last change after which a file has rested."""
 
 
 def _is_whole(system: Any, path: str, file: WeightFile) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import options
 from modeldyno.core.metrics.metric import canonical_statistic
 from modeldyno.core.spec.load_spec import parse_sequence
-from modeldyno.core.stats.units import BYTES, FRACTION, SECONDS, parse_quantity
+from modeldyno.core.stats.units import BYTES, FRACTION, SECONDS, check_time_limit, parse_quantity
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.profiling import request
 
@@ -63,10 +65,10 @@ def parse_integer(value: Any) -> int:
 
 def parse_number(value: Any) -> float:
     """Parse a number without a unit."""
-    try:
-        return float(str(value))
-    except ValueError:
-        raise RequestError(f"'{value}' is not a number.") from None
+    with suppress(ValueError):
+        if isfinite(number := float(str(value))):
+            return number
+    raise RequestError(f"'{value}' is not a number.")
 
 
 def quantity_parser(unit: str) -> Callable[[Any], float]:
@@ -74,10 +76,14 @@ def quantity_parser(unit: str) -> Callable[[Any], float]:
     return lambda value: read_quantity(value, unit)
 
 
+def _parse_time(value: Any, *, zero: bool = False) -> float:
+    return check_time_limit(read_quantity(value, SECONDS), "the time", zero=zero)
+
+
 # --- parsers by key --------------------------------------------------------------------------------
 
 _PARSERS: dict[str, Callable[[Any], Any]] = {
-    SECONDS: quantity_parser(SECONDS),
+    SECONDS: lambda value: _parse_time(value, zero=True),
     FRACTION: quantity_parser(FRACTION),
     BYTES: lambda value: int(read_quantity(value, BYTES)),
     options.COUNT: parse_integer,
@@ -89,7 +95,7 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
 PLANNED = {row.field: _PARSERS[row.kind] for row in options.PLAN if row.in_file}
 LOADED = {"concurrency": parse_integer, **{row.field: _PARSERS[row.kind] for row in options.LOAD}}
 BUDGETED: dict[str, Callable[[Any], Any]] = {
-    "max_time": quantity_parser(SECONDS),
+    "max_time": _parse_time,
     "max_trials": parse_integer,
     "curves": parse_integer,
     "certain": lambda value: read_quantity(value, FRACTION, lambda text, _unit: parse_certainty(text)),

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.sample_registry import TARGET, a_variant, a_version
@@ -21,6 +23,7 @@ from modeldyno.core.registry.policy import (
 )
 from modeldyno.core.registry.records import EvaluationData, Measure, TaskKind, Version, WeightFile
 from modeldyno.core.spec.input_spec import InputSpec
+from modeldyno.errors import RequestError
 
 VERSION = a_version()
 WORDS = st.text("abcdefgh0123456789", min_size=1, max_size=6)
@@ -158,3 +161,20 @@ class TestKeys:
         measure = next(DEFAULT.measures())
         tasks = [profile_task(a_variant(VERSION), measure, TARGET, priority=p) for p in (FIRST, REPEATS)]
         assert tasks[0].key == tasks[1].key
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "sentence"),
+    [
+        ("max_time", 0.0, "max_time is 0 s: it must be more than 0, and at most 20 days"),
+        ("max_time", 1e308, "max_time is 1e+308 s: it must be"),
+        ("max_age", float("inf"), "max_age is inf s: write more than 0, and at most 36525d"),
+        ("tolerance", 1.0, "tolerance is 1: write a share between 0 and 1"),
+        ("batch_sizes", (1, 0), "batch_sizes needs whole numbers of 1 or more"),
+        ("concurrency", (10**9,), "concurrency needs whole numbers of 1 or more, with 9 digits at most"),
+    ],
+)
+def test_what_no_worker_can_do_is_no_policy(field: str, value: object, sentence: str) -> None:
+    """Wherever it comes from, a file or an older store, it is refused in one sentence."""
+    with pytest.raises(RequestError, match=re.escape(sentence)):
+        replace(Policy(name="odd"), **{field: value})

@@ -15,9 +15,11 @@ from modeldyno.core.stats.units import (
     FRACTION,
     HERTZ,
     JOULES,
+    LONGEST,
     RATE,
     SECONDS,
     WATTS,
+    check_time_limit,
     display_units,
     format_axis,
     format_change,
@@ -300,3 +302,20 @@ def test_a_share_known_to_a_few_points_has_a_tenth_of_a_point() -> None:
     """Near 100 % whole percents would hide what is left."""
     assert format_estimate(0.9917, 0.9758, 0.9972, FRACTION) == ("99.2%", "97.6 to 99.7%")
     assert format_estimate(0.5, 0.4, 0.6, FRACTION) == ("50%", "40 to 60%")
+
+
+def test_a_quantity_that_overflows_is_refused() -> None:
+    """It would be infinite, which no document can hold."""
+    with pytest.raises(RequestError, match="'1e999' is more than any number here"):
+        parse_quantity("1e999", SECONDS)
+
+
+@pytest.mark.parametrize("seconds", [-1.0, 0.0, 1e308, math.inf, math.nan])
+def test_a_time_limit_can_be_waited_for(seconds: float) -> None:
+    """It is more than 0, unless 0 is said to be one, and at most 20 days."""
+    assert check_time_limit(LONGEST, "x") == LONGEST
+    assert check_time_limit(0.0, "x", zero=True) == 0
+    with pytest.raises(RequestError, match=r"x is .*: it must be more than 0, and at most 20 days"):
+        check_time_limit(seconds, "x")
+    with pytest.raises(RequestError, match="it must be 0 or more"):
+        check_time_limit(-1.0, "x", zero=True)

@@ -12,7 +12,8 @@ import msgspec
 from sqlalchemy import and_, or_, select, true
 
 from modeldyno.adapters.stores.schema import KEY_LENGTH
-from modeldyno.errors import RequestError, StoreError
+from modeldyno.codec.numbers import check_numbers
+from modeldyno.errors import RequestError, StoreError, short_reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -146,8 +147,10 @@ def encode(record: Any) -> bytes:
     """Encode a record.
 
     Raises:
-        RequestError: a text in it is none, such as a path whose bytes are no characters.
+        RequestError: a text in it is none, such as a path whose bytes are no characters, or a number is one
+            that no document can hold.
     """
+    check_numbers(record, type(record).__name__.lower())
     try:
         return msgspec.json.encode(record)
     except UnicodeEncodeError as error:
@@ -162,8 +165,8 @@ def decode(data: bytes, kind: type[Record]) -> Record:
     """
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, TypeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, TypeError, RequestError) as error:
         raise StoreError(
-            f"A {kind.__name__.lower()} in the registry is damaged, or of a later ModelDyno ({error}); "
-            "upgrade ModelDyno, or name another store with MODELDYNO_STORE."
+            f"A {kind.__name__.lower()} in the registry is damaged, or of a later ModelDyno "
+            f"({short_reason(error)}); upgrade ModelDyno, or name another store with MODELDYNO_STORE."
         ) from error

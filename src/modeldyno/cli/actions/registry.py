@@ -24,9 +24,9 @@ from modeldyno.profiling.run import BROKEN, OK, UNDECIDED
 from modeldyno.registry import answer as answering
 from modeldyno.registry import changes, deployment, webhooks
 from modeldyno.registry.overview import version_overview
-from modeldyno.registry.policies import find_policy, read_policy
+from modeldyno.registry.policies import all_policies, find_policy, read_policy
 from modeldyno.registry.push import push_version
-from modeldyno.registry.register import Registration, named_metrics, read_registration, register
+from modeldyno.registry.register import Registration, as_metric, named_metrics, read_registration, register
 from modeldyno.registry.worker import WorkerOptions
 from modeldyno.views.registry import answer as answer_view
 from modeldyno.views.registry import lists
@@ -208,12 +208,7 @@ def policy(name: str | None, file: str | None) -> None:
             )
             click.echo(f"The policy {read.name} is stored{effect}")
             return
-        stored = {p.name: p for p in store.registry.policies()}
-        named = (
-            [find_policy(store.registry, name)]
-            if name
-            else [stored.pop(DEFAULT.name, DEFAULT), *stored.values()]
-        )
+        named = (find_policy(store.registry, name),) if name else all_policies(store.registry)
     print_blocks(*(lists.policy(one) for one in named))
 
 
@@ -270,13 +265,7 @@ def parse_metrics(pairs: Sequence[str]) -> dict[str, float]:
     Raises:
         RequestError: it is not a name and a number.
     """
-    metrics = {}
-    for name, text in _pairs(pairs, "metric", "accuracy=0.76"):
-        try:
-            metrics[name] = float(text[:-1]) / 100 if text.endswith("%") else float(text)
-        except ValueError:
-            raise RequestError(f"--metric {name}={text} is no number; write {name}=0.76.") from None
-    return metrics
+    return {name: as_metric(name, text) for name, text in _pairs(pairs, "metric", "accuracy=0.76")}
 
 
 def parse_labels(pairs: Sequence[str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ import click
 from modeldyno.core.registry.policy import Window
 from modeldyno.core.registry.records import TaskState
 from modeldyno.core.stats.sanitize import clean
-from modeldyno.core.stats.units import SECONDS, parse_quantity
+from modeldyno.core.stats.units import SECONDS, check_time_limit, parse_quantity
 from modeldyno.environment.idle import IdleRule
 from modeldyno.registry.ray_cluster import run_on_ray
 from modeldyno.registry.targets import named_device
@@ -31,7 +31,7 @@ def run(**options: Any) -> None:
         windows=tuple(map(Window.parse, options["windows"])),
         never_on=tuple(map(named_device, options["never_on"])),
         hooks=read_hooks(options["hooks"]),
-        poll=parse_quantity(options["poll"], SECONDS),
+        poll=check_time_limit(parse_quantity(options["poll"], SECONDS), "--poll"),
         idle=IdleRule.parse(
             cpu=options["idle_cpu"],
             utilization=options["idle_utilization"],

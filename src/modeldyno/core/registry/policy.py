@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.registry.records import SOURCE, Measure, Task, TaskKind
 from modeldyno.core.spec.input_spec import fixed_batch as fixed_batch_of
+from modeldyno.core.stats.units import check_time_limit
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ def opens_at(windows: Iterable[Window], now: datetime) -> datetime | None:
 
 
 _DAY = 86400.0
+_OLDEST = 36525 * _DAY
+_MANY = 10**9
 FIRST, CONVERSIONS, FURTHER, REPEATS = 10, 20, 100, 1000
 """Priorities: the first figure of the source, conversions, other figures, and stale ones measured again.
 
@@ -115,6 +118,17 @@ class Policy:
     windows: tuple[Window, ...] = ()
     """Times of day at which a worker may measure, in its local time; empty for any time."""
 
+    def __post_init__(self) -> None:
+        """Refuse what no worker can do, with one sentence."""
+        check_time_limit(self.max_time, "max_time")
+        if not 0 < self.max_age <= _OLDEST:
+            raise RequestError(f"max_age is {self.max_age:g} s: write more than 0, and at most 36525d.")
+        if self.tolerance is not None and not 0 < self.tolerance < 1:
+            raise RequestError(f"tolerance is {self.tolerance:g}: write a share between 0 and 1.")
+        for name in ("batch_sizes", "concurrency"):
+            if not all(1 <= number < _MANY for number in getattr(self, name)):
+                raise RequestError(f"{name} needs whole numbers of 1 or more, with 9 digits at most.")
+
     def measures(
         self, evaluation: EvaluationData | None = None, fixed_batch: int | None = None
     ) -> Iterator[Measure]:
@@ -144,6 +158,14 @@ class Policy:
                 require=self.require,
                 max_time=self.max_time,
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadablePolicy:
+    """A stored policy that is damaged, or of a later ModelDyno; storing one of its name replaces it."""
+
+    name: str
+    why: str
 
 
 DEFAULT = Policy(name="default")

@@ -109,7 +109,32 @@ def parse_quantity(text: str, unit: str) -> float:
     if scale is None:
         allowed = ", ".join(_PARSED[unit])
         raise RequestError(f"'{suffix}' in '{text}' is not a unit here; use one of: {allowed}.")
-    return float(match["number"].replace(",", "")) * scale
+    number = float(match["number"].replace(",", "")) * scale
+    if math.isinf(number):
+        raise RequestError(f"'{text}' is more than any number here; write a smaller one.")
+    return number
+
+
+def check_time_limit(seconds: float, name: str, *, zero: bool = False) -> float:
+    """Return a time limit in seconds, unchanged.
+
+    Args:
+        seconds: the limit.
+        name: what the message calls it, such as ``max_time``.
+        zero: whether 0 is allowed.
+
+    Raises:
+        RequestError: it is negative, 0, more than `LONGEST`, or no number.
+    """
+    if not (0 < seconds <= LONGEST or (zero and seconds == 0)):
+        least = "0 or more" if zero else "more than 0"
+        given = format_quantity(seconds, SECONDS, None)
+        raise RequestError(f"{name} is {given}: it must be {least}, and at most 20 days.")
+    return seconds
+
+
+LONGEST = 20 * 86400.0
+"""Seconds of the longest time limit: no system call waits for 2^31 milliseconds, which are 24.9 days."""
 
 
 def parse_bound(text: str, unit: str) -> float:

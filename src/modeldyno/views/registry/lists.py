@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from modeldyno.core.registry.policy import Policy, UnreadablePolicy
 from modeldyno.core.registry.records import FigureState, TaskState
 from modeldyno.core.report.blocks import Table, drop_empty_columns, make_table, shorten
 from modeldyno.core.report.charts import AxisScale, Plot, Series
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from modeldyno.core.registry.overview import SpeedRow, VersionSpeed
-    from modeldyno.core.registry.policy import Policy
     from modeldyno.core.registry.records import (
         AliasMove,
         HardwareTarget,
@@ -197,8 +197,11 @@ def _table(title: str, titles: Sequence[str], rows: Iterable[tuple[str, ...]]) -
     return drop_empty_columns(make_table(title, titles, rows))
 
 
-def policy(stored: Policy) -> Table:
-    """Show what a policy does."""
+def policy(stored: Policy | UnreadablePolicy) -> Table:
+    """Show what a policy does, or why it cannot be read."""
+    if isinstance(stored, UnreadablePolicy):
+        why = (("cannot be read", stored.why), ("store it again", "modeldyno registry policy -f FILE"))
+        return make_table(f"Policy {stored.name}", ("", ""), why)
     rows = (
         ("convert to", ", ".join(stored.convert) or "nothing"),
         *([("tolerance", f"{stored.tolerance:g}, by {stored.tolerated_by}")] if stored.tolerance else []),

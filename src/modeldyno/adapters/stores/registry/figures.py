@@ -9,8 +9,9 @@ from sqlalchemy import select
 from modeldyno.adapters.stores.registry import versions
 from modeldyno.adapters.stores.rows import decode, insert, record_row, replace
 from modeldyno.adapters.stores.schema import FIGURES, POLICIES
-from modeldyno.core.registry.policy import Policy
+from modeldyno.core.registry.policy import Policy, UnreadablePolicy
 from modeldyno.core.registry.records import VariantFigure
+from modeldyno.errors import StoreError, short_reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +67,14 @@ def put_policy(connection: Connection, policy: Policy) -> None:
     replace(connection, POLICIES, record_row(POLICIES, policy), key=["name"])
 
 
-def policies(connection: Connection) -> Sequence[Policy]:
-    """Return the stored policies by name."""
-    documents = connection.scalars(select(POLICIES.c.document).order_by(POLICIES.c.name))
-    return [decode(document, Policy) for document in documents]
+def policies(connection: Connection) -> Sequence[Policy | UnreadablePolicy]:
+    """Return the stored policies by name; one that cannot be read is told as that."""
+    rows = connection.execute(select(POLICIES.c.name, POLICIES.c.document).order_by(POLICIES.c.name))
+    return [_policy(name, document) for name, document in rows]
+
+
+def _policy(name: str, document: bytes) -> Policy | UnreadablePolicy:
+    try:
+        return decode(document, Policy)
+    except StoreError as error:
+        return UnreadablePolicy(name=name, why=short_reason(error.__cause__ or error))
