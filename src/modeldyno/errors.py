@@ -162,6 +162,13 @@ class PredictedOutOfMemory(MemoryError):
     """The analysis says that a model cannot be called in the memory that is free; the message says why."""
 
 
+def error_named(kind: str, message: str) -> ModelDynoError:
+    """Return the error that another process reported by its name; a RequestError if that is no error here."""
+    known = globals().get(kind)
+    is_ours = isinstance(known, type) and issubclass(known, ModelDynoError) and known is not ProbeUnsupported
+    return (known if is_ours else RequestError)(message)
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error of a framework means that memory is exhausted."""
     return isinstance(error, MemoryError) or any(phrase in str(error).lower() for phrase in _OUT_OF_MEMORY)

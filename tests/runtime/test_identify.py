@@ -16,7 +16,8 @@ from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import MissingExtra, RequestError, TrustRequired
 from modeldyno.profiling.resolve_model import resolve_reference
 from modeldyno.runtime import identify
-from modeldyno.runtime.identify import LoadLimits, identify_model
+from modeldyno.runtime.identify import identify_model
+from modeldyno.runtime.supervised_child import ChildLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,6 +119,8 @@ class TestCode:
             ("os.kill(os.getpid(), signal.SIGKILL)", "(SIGKILL)"),
             ("print('out of luck', file=sys.stderr, flush=True)\nos._exit(1)", "it said: out of luck"),
             ("os.write(1, b'nonsense')\nos.close(1)\nos._exit(1)", "it said: nonsense"),
+            ("os.closerange(3, 100)\nos._exit(2)", "it ended the process with exit code 2"),
+            ("os.execv('/bin/sleep', ['sleep', '60'])", "it closed the pipe for its measurements, or became"),
         ],
     )
     def test_a_crash_of_its_code_is_told_in_a_sentence(
@@ -182,8 +185,8 @@ open({str(tmp_path / "pid")!r}, "w").write(str(child.pid))
 time.sleep(60)"""
         begin = time.monotonic()
 
-        with pytest.raises(RequestError, match="takes longer than 4 s"):
-            identify_model(resolve_reference(code(body)), trust=True, limits=LoadLimits(seconds=4.0))
+        with pytest.raises(RequestError, match="it was still running after 4 s"):
+            identify_model(resolve_reference(code(body)), trust=True, limits=ChildLimits(seconds=4.0))
 
         assert time.monotonic() - begin < 30
         status = Path(f"/proc/{(tmp_path / 'pid').read_text()}/status")
@@ -193,5 +196,5 @@ time.sleep(60)"""
         """Before it takes what others need."""
         body = "import time\nheld = [bytearray(b'x' * (1 << 24)) for _ in range(40)]\ntime.sleep(60)"
 
-        with pytest.raises(RequestError, match="takes more than 400 MiB of memory"):
-            identify_model(resolve_reference(code(body)), trust=True, limits=LoadLimits(memory=400 << 20))
+        with pytest.raises(RequestError, match=r"more than the limit of 400\.0 MiB"):
+            identify_model(resolve_reference(code(body)), trust=True, limits=ChildLimits(memory=400 << 20))

@@ -4,6 +4,9 @@ import os
 import subprocess
 import sys
 import time
+import uuid
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,12 +18,12 @@ from modeldyno.errors import RequestError, RunFailed
 from modeldyno.profiling.serve import serve_model
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from modeldyno.core.spec.knob import KnobValue
 
 BACKEND = '''"""Serves any ONNX model by the server whose timing is known."""
+import os
 import sys
+import time
 from contextlib import contextmanager
 
 from modeldyno import plugins
@@ -38,6 +41,10 @@ def check(config):
 def open(model, config):
     if config.get("config.broken"):
         raise OSError("no such engine")
+    if config.get("config.leave") and os.fork() == 0:  # it keeps every descriptor open
+        os.setsid()
+        time.sleep(600)
+        os._exit(0)
     launch = Launch(
         name="known",
         command=lambda _folder, ports: [
@@ -83,6 +90,15 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def marked(word: str) -> set[int]:
+    """Return the processes that were started with a word in their environment."""
+    pids = set()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            pids |= {int(path.parent.name)} if word.encode() in path.read_bytes() else set()
+    return pids - {os.getpid()}
+
+
 def is_gone(family: dict[int, int]) -> bool:
     """Wait until none of the processes is left."""
     deadline = time.monotonic() + 60
@@ -93,10 +109,14 @@ def is_gone(family: dict[int, int]) -> bool:
     return True
 
 
-def test_a_detached_server_answers_under_its_name_until_it_is_stopped(site: Path) -> None:
-    """The command ends and the server stays: it is listed, loaded and stopped by its name."""
-    model = tiny_onnx.mlp(site)
-    started = run("serve", str(model), "--backend", "known", "--detach", "--name", "mine", "--input", "x=1x4")
+def test_a_detached_server_answers_under_its_name_until_it_is_stopped(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command ends, and the server alone stays: it is listed, loaded and stopped by its name."""
+    model, word = tiny_onnx.mlp(site), uuid.uuid4().hex
+    monkeypatch.setenv("MODELDYNO_TEST_MARK", word)
+    arguments = ("--backend", "known", "--detach", "--name", "mine", "--input", "x=1x4")
+    started = run("serve", str(model), *arguments, "--set", "config.leave=1")
     assert started.returncode == 0, started.stderr
     url, load, stop = started.stdout.splitlines()
     assert url.startswith("mine is served by known: http://127.0.0.1:")
@@ -105,6 +125,7 @@ def test_a_detached_server_answers_under_its_name_until_it_is_stopped(site: Path
     (server,) = modeldyno.list_servers()
     assert (server.name, server.backend, server.detached) == ("mine", "known", True)
     family = {pid: start_ticks(pid) for pid in list_process_tree(server.pid)}
+    assert marked(word) == set(family)
     try:
         result = modeldyno.load(
             "mine", requests=20, inputs="x=1x4", probes=["load"], store=False, progress=False

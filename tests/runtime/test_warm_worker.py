@@ -109,7 +109,7 @@ def test_what_a_warm_child_holds_is_no_want_of_memory(model: Path, monkeypatch: 
     with open_warm_worker() as house:
         execute(house.execute, job(model))
         assert house.child is not None
-        held = tree_memory(list_process_tree(house.child.process.pid)[1:])
+        held = tree_memory(list_process_tree(house.child.process.process.pid)[1:])
         reserve = int(0.05 * machine.memory_limit())
         monkeypatch.setattr(machine, "free_memory", lambda: reserve + held // 2)
         again = execute(house.execute, job(model, plan=longer))

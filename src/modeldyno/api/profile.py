@@ -24,6 +24,7 @@ from modeldyno.errors import NotStoredWarning, RequestError, RunFailed, StoreErr
 from modeldyno.profiling.request import Request, make_inspection
 from modeldyno.profiling.run import JudgedResult, run_request
 from modeldyno.progress import showing_progress
+from modeldyno.runtime.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.knob import KnobValue
     from modeldyno.interfaces.store import Conclusion
 
+INSPECT_TIME = 600.0
+"""Seconds that an inspection may take."""
 _INPUTS = "example=x gives the inputs of a live model, inputs='x=1x3x224x224' their shapes"
 _WARM_UP = "warm-up ends by evidence; min_warmup= leaves out so many calls at least"
 _RUNS = "as many calls are made as the precision needs; min_runs= asks for so many at least"
@@ -194,6 +197,7 @@ def inspect(  # noqa: PLR0913 - one function per command, one parameter per opti
     device: str | Sequence[str] = (),
     memory: str | int | None = None,
     batch_size: int | None = None,
+    max_time: float = INSPECT_TIME,
     plan: Plan | None = None,
     name: str | None = None,
     trust: bool = False,
@@ -221,7 +225,8 @@ def inspect(  # noqa: PLR0913 - one function per command, one parameter per opti
         device: the same, named like ``--device``.
         memory: bytes, or text such as ``"24GiB"``; find the largest batch that fits.
         batch_size: samples in one call.
-        plan: time and memory limits, and the seed of random weights.
+        max_time: seconds for all of it, loading included; what runs inside this process is not cut off.
+        plan: time and memory limits of a child process, and the seed of random weights.
         name: name of the model in the results.
         trust: allow files that run code when loaded (in the child process).
         inline: also analyse a referenced model inside this process.
@@ -238,6 +243,7 @@ def inspect(  # noqa: PLR0913 - one function per command, one parameter per opti
     Raises:
         RequestError: the request is invalid.
         MissingExtra: an optional package is not installed.
+        OutOfTime: nothing was counted within `max_time`.
     """
     check_settings(settings)
     settings |= {} if batch_size is None else {"batch_size": batch_size}
@@ -259,20 +265,28 @@ def inspect(  # noqa: PLR0913 - one function per command, one parameter per opti
         trust=trust,
     )
     with showing_progress(watch, progress=progress) as on_event:
-        result = measure_request(request, model, example, inline=inline, watch=on_event).result
+        limit = TimeLimit.begin(max_time)
+        result = measure_request(request, model, example, inline=inline, watch=on_event, limit=limit).result
     store_if(result, condition=store, tags=tags)
     return result
 
 
 def measure_request(
-    request: Request, model: Any, example: Any, *, inline: bool, watch: Callable[[Event], None]
+    request: Request,
+    model: Any,
+    example: Any,
+    *,
+    inline: bool,
+    watch: Callable[[Event], None],
+    limit: TimeLimit | None = None,
 ) -> JudgedResult:
     """Run a Request: a referenced model in a child process, a live object in this one."""
     if isinstance(model, str | Path):
-        return run_request(replace(request, model=str(model)), in_process=inline, watch=watch)
+        named = replace(request, model=str(model))
+        return run_request(named, in_process=inline, watch=watch, limit=limit)
     with offered(model, request.name, example) as (ref, own):
         live = replace(request, model=ref, backend=request.backend or own)
-        return run_request(live, in_process=True, watch=watch)
+        return run_request(live, in_process=True, watch=watch, limit=limit)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ NEVER_IN_FILES = ("--trust",)
 
 FEWEST_ROUNDS, MOST_ROUNDS = 5, 20
 """Of a comparison."""
+INSPECT_TIME = "10m"
 EXPLAIN_ROUNDS, EXPLAIN_TIME, EXPLAIN_CONCURRENCY = 3, "2m", 4
 EXPLAINED = ("mean", "p50")
 """Statistics of a latency that can be explained."""

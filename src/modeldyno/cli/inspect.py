@@ -70,6 +70,7 @@ def _repeat_vary(arguments: Iterable[str]) -> Iterator[str]:
 @click.option("--table", is_flag=True, help="Print the five-row table of model-compression reports.")
 @cli_options.NAME
 @cli_options.TRUST
+@cli_options.time_option("--max-time", defaults.INSPECT_TIME, "Time limit of the command, loading included.")
 @cli_options.CHILD_LIMITS
 @RESULT_OUTPUT
 @click.option(

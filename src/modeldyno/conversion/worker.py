@@ -1,8 +1,8 @@
 """Carries out orders of a conversion in a process of its own.
 
-``python -m modeldyno.conversion.worker``: orders come as lines of JSON on standard input, each after the
-answer to the one before. Stages and answers go as lines of JSON to the descriptor of standard output, while
-everything else that is printed goes to the log.
+``python -m modeldyno.conversion.worker FD``: orders come as lines of JSON on standard input, each after the
+answer to the one before. Stages and answers go as lines of JSON to the descriptor FD, while what is printed
+goes to the log.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from modeldyno.conversion.recipe import ConversionOrder, carry_out
 from modeldyno.environment.process_tree import end_with_parent
 
 
-def main() -> None:
+def main(descriptor: int) -> None:
     """Carry out the orders read from standard input."""
     end_with_parent()
+    os.set_inheritable(descriptor, False)
     orders = os.fdopen(os.dup(0), "rb")
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a descriptor
         os.dup2(nothing.fileno(), 0)  # the source's own code may read
-    lines = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)  # native code prints to the descriptor
+    lines = os.fdopen(descriptor, "wb", buffering=0)
 
     def tell(stage: str) -> None:
         lines.write(json.dumps({"stage": stage}).encode() + b"\n")
@@ -36,4 +36,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]))

@@ -21,7 +21,7 @@ from modeldyno.interfaces.loader import Executes
 from modeldyno.registry import changes
 from modeldyno.registry.policies import find_policy
 from modeldyno.registry.register import Registration, register
-from modeldyno.runtime.identify import LoadLimits
+from modeldyno.runtime.supervised_child import ChildLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -93,7 +93,7 @@ def register_file(request: PageRequest) -> str:
             name=name,
             task=request.form_value("task"),
             public_reference=f"{scheme}:{file_name}",
-            limits=LoadLimits(seconds=_LOAD_TIME, memory=_FEWEST_BYTES + _TIMES * path.stat().st_size),
+            limits=ChildLimits(seconds=_LOAD_TIME, memory=_FEWEST_BYTES + _TIMES * path.stat().st_size),
         )
         try:
             registered = register(registration, request.store.registry)

@@ -161,12 +161,13 @@ def release_free_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def runs_module(pid: int, name: str) -> bool:
-    """Return whether a process is a running Python that was started with ``-m`` and this module."""
+def runs_code(pid: int, code: str) -> bool:
+    """Return whether an argument of a process is, or begins with, this module (``-m``) or code (``-c``)."""
     try:
-        return name.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return False
+    return any(argument.startswith(code.encode()) for argument in arguments)
 
 
 def resident_size(pid: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from math import fsum
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from modeldyno.interfaces.executor import Executor
     from modeldyno.profiling.request import Request
     from modeldyno.runtime.measured_region import Region
+    from modeldyno.runtime.time_limit import TimeLimit
 
 OK, BROKEN, FAILED, UNDECIDED, INTERRUPTED = 0, 1, 4, 5, 130
 """Exit codes of measurements; those of wrong requests are in modeldyno.errors."""
@@ -57,6 +59,7 @@ def run_request(
     watch: Callable[[Event], None] = lambda _event: None,
     interrupts: Sized | None = None,
     guard: Region | None = None,
+    limit: TimeLimit | None = None,
 ) -> JudgedResult:
     """Run a Request in fresh processes (or in this one), and judge the Result.
 
@@ -66,10 +69,12 @@ def run_request(
         watch: called with each event.
         interrupts: those that a caller counts itself; by default, Ctrl-C is counted while it measures.
         guard: entered around what is measured; loading and compiling are outside it.
+        limit: the time limit of the command.
 
     Raises:
         RequestError: the request is wrong; nothing was measured.
         MissingExtra: an optional package is not installed.
+        OutOfTime: the limit was reached before there was any figure.
     """
     constraints = request.constraints()
     job = request.job()
@@ -77,9 +82,9 @@ def run_request(
         from modeldyno.runtime.inline import run_inline  # noqa: PLC0415 - with the whole engine
 
         _check_inline(job)
-        result = run_replicated(run_inline, job, watch=watch)
+        result = run_replicated(partial(run_inline, limit=limit), job, watch=watch)
     else:
-        with subprocess_executor(interrupts, guard) as execute:
+        with subprocess_executor(interrupts, guard, limit) as execute:
             result = run_replicated(execute, job, watch=watch)
     if request.emission is not None:
         result = with_carbon(result, request.emission)

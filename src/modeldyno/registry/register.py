@@ -22,7 +22,8 @@ from modeldyno.profiling.resolve_model import resolve_reference
 from modeldyno.registry import conversions, evaluation_data, weights
 from modeldyno.registry.policies import find_policy
 from modeldyno.registry.targets import target_here
-from modeldyno.runtime.identify import LoadLimits, identify_model
+from modeldyno.runtime.identify import identify_model
+from modeldyno.runtime.supervised_child import ChildLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -68,7 +69,7 @@ class Registration:
     creator: str = ""
     public_reference: str = ""
     """The reference that is told, where its path says nothing; by default its own."""
-    limits: LoadLimits | None = None
+    limits: ChildLimits | None = None
     """What loading it may take."""
 
 

@@ -1,50 +1,31 @@
-"""Run each Job in a child process, with a time limit, a memory watchdog and complete clean-up.
-
-The parent sleeps in `poll` and wakes when the child writes, or ten times a second to check the
-clock and the child's memory. Between the two runs a reaper process, which ends everything the model started.
-It leads a session of its own, and so does the child: a terminal's Ctrl-C reaches the parent only.
-"""
+"""Run each Job in a supervised child process, and make a Result of what it reports."""
 
 from __future__ import annotations
 
-import os
-import select
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Sized
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
+from math import inf
 from typing import TYPE_CHECKING
 
-from modeldyno import codec, errors
+from modeldyno import codec, plugins
 from modeldyno.clock import monotonic
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.result.result import (
     Ended,
     Event,
     Failure,
-    FailureKind,
     Progressed,
     Refused,
     Result,
     SecondPassed,
     fold,
 )
-from modeldyno.environment import machine
-from modeldyno.environment.process_tree import (
-    is_stopped,
-    list_process_tree,
-    resident_size,
-    start_ticks,
-    tree_memory,
-)
-from modeldyno.errors import ModelDynoError, ProbeUnsupported, RequestError, UnreadableDocument
+from modeldyno.errors import ProbeUnsupported, UnreadableDocument, error_named
 from modeldyno.runtime.events import INTERRUPTED, empty_result
-from modeldyno.runtime.exit_cause import ExitObserver, describe_over_limit
 from modeldyno.runtime.interrupts import counted_interrupts, sigterm_received
 from modeldyno.runtime.measured_region import RegionGate
+from modeldyno.runtime.supervised_child import LOADING_TIME, ChildLimits, SupervisedChild
 from modeldyno.runtime.time_limit import TimeLimit
 
 if TYPE_CHECKING:
@@ -56,20 +37,10 @@ if TYPE_CHECKING:
     from modeldyno.runtime.turn_token import TurnGranter
 
 _MODULE = "modeldyno.runtime.worker"
-_POLL_INTERVAL = 0.1
-"""Seconds between two checks of a silent child."""
-_READ_SIZE = 1 << 16
-_LOG_TAIL = 4000
-"""Bytes kept from the end of the child's log."""
 _CLOSE_TIMEOUT = 60.0
 """Seconds a warm child may take to close what it kept open, such as a server that drains."""
-_REAPER_TIMEOUT = 30.0
-"""Seconds the reaper may take to end what the child left behind, including servers and their files."""
 _SIGTERM_GRACE = 3.0
 """Seconds after SIGTERM in which a child may finish by itself: SIGKILL may follow soon."""
-_PIPE_CLOSED = "it closed the pipe for its measurements, or became another program, and went on"
-_LOADING_TIME = 600.0
-"""Seconds for loading and first calls, on top of the measuring time, when the Plan gives no timeout."""
 _EXTENSION = 12
 """Answers, one after the other, by which a load may exceed its time if nobody wished for it."""
 
@@ -100,26 +71,20 @@ def subprocess_executor(
         yield execute
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Limits:
-    seconds: float
-    memory: int
-    set_by_user: bool
-    """Whether the Plan sets the memory limit."""
-
-
-def _limits(job: Job, side_count: int, held: int) -> _Limits:
+def _limits(job: Job, side_count: int, limit: TimeLimit | None) -> ChildLimits:
     """Limit a child that runs interleaved with others to its share of the free memory.
 
-    Bytes that it holds already, as a warm child does after its first Job, count as available to it.
+    One that only analyses is left to the limit of the command, if there is one.
     """
     plan, longest = job.plan, job.plan.max_time
     if job.load is not None and plan.may_extend:
         longest += (job.load.requests or _EXTENSION) * job.load.timeout
-    return _Limits(
-        seconds=plan.timeout or _LOADING_TIME + 2 * longest * len(job.probes),
-        memory=plan.memory_limit or machine.spare_memory(held) // side_count,
-        set_by_user=plan.memory_limit is not None,
+    usual = inf if _only_analyses(job) and limit is not None else LOADING_TIME + 2 * longest * len(job.probes)
+    return ChildLimits(
+        seconds=plan.timeout or usual,
+        memory=plan.memory_limit,
+        memory_option="--memory-limit",
+        side_count=side_count,
     )
 
 
@@ -127,25 +92,13 @@ def _limits(job: Job, side_count: int, held: int) -> _Limits:
 class ChildProcess:
     """One child process, the events received from it, and why the parent ended it, if it did."""
 
-    process: subprocess.Popen[bytes]
-    """The reaper process, which exits the way the child does."""
-    pipe: int
-    log: int
+    process: SupervisedChild
     warm: bool = False
     """Whether it waits for more Jobs after the first."""
-    clock: Callable[[], float] = monotonic
-    """Clock whose seconds count towards the time limit."""
     watch: Callable[[Event], None] = field(default=lambda _event: None)
     events: list[Event] = field(default_factory=list)
     stage: str = ""
     """What the child does at present; empty before its first event."""
-    family: dict[int, int] = field(default_factory=dict)
-    """Every process seen in the child's tree, with its start time."""
-    rest: bytearray = field(default_factory=bytearray)
-    tail: bytearray = field(default_factory=bytearray)
-    ended: tuple[FailureKind, str] | None = None
-    witness: ExitObserver | None = None
-    """What was observed of it since it got its last Job."""
     stopped: bool = False
     """Whether the user ended it."""
     gate: RegionGate | None = None
@@ -169,43 +122,20 @@ class ChildProcess:
         A child with a `seat` works only while it holds the turn token; one with a `gate` asks it before it
         measures; one with a `limit` measures so little that it keeps it, and is ended soon after.
         """
-        read_end, write_end = os.pipe()
-        log_read, log_write = os.pipe()
-        options = ["--warm"] if warm else []
         token_fds = () if seat is None else seat.theirs
-        options += ["--baton", *map(str, token_fds)] if token_fds else []
         gate_fds = () if gate is None else (gate.theirs,)
-        options += ["--region", str(gate.theirs)] if gate is not None else []
-        options += ["--limit", *limit.arguments()] if limit is not None else []
-        with ExitStack() as failed:
-            for end in (read_end, log_read):
-                failed.callback(os.close, end)
-            try:
-                process = subprocess.Popen(
-                    [
-                        *_reaper_command(),
-                        sys.executable,
-                        "-X",
-                        "faulthandler",
-                        "-m",
-                        _MODULE,
-                        str(write_end),
-                        *options,
-                    ],
-                    stdin=subprocess.PIPE,
-                    stdout=log_write,
-                    stderr=log_write,
-                    pass_fds=(write_end, *token_fds, *gate_fds),
-                    start_new_session=True,
-                )
-            finally:
-                os.close(write_end)
-                os.close(log_write)
-            failed.pop_all()
-        if seat is None:
-            return cls(process=process, pipe=read_end, log=log_read, warm=warm, gate=gate, limit=limit)
-        seat.taken()
-        return cls(process=process, pipe=read_end, log=log_read, warm=warm, clock=seat.clock, limit=limit)
+        process = SupervisedChild.start(
+            _MODULE,
+            *(["--warm"] if warm else []),
+            *(["--baton", *map(str, token_fds)] if token_fds else []),
+            *(["--region", *map(str, gate_fds)] if gate_fds else []),
+            *(["--limit", *limit.arguments()] if limit is not None else []),
+            pass_fds=(*token_fds, *gate_fds),
+            clock=monotonic if seat is None else seat.clock,
+        )
+        if seat is not None:
+            seat.taken()
+        return cls(process=process, warm=warm, gate=gate, limit=limit)
 
     def run_job(
         self, job: Job, watch: Callable[[Event], None], interrupts: Sized, *, side_count: int = 1
@@ -219,55 +149,39 @@ class ChildProcess:
             side_count: number of children that take turns, this one included.
         """
         self.watch, self.events, self.stage = watch, [], ""
-        self.tail.clear()
-        assert self.process.stdin is not None
-        with suppress(BrokenPipeError):
-            self.process.stdin.write(codec.encode_job(job) + b"\n")
-            self.process.stdin.flush() if self.warm else self.process.stdin.close()
-        limits = _limits(job, side_count, held=tree_memory(self._update_family()))
-        self.witness = ExitObserver.begin(limits.memory)
+        self.process.send(codec.encode_job(job), last=not self.warm)
         try:
-            self.collect_events(limits, interrupts)
+            self._collect_events(_limits(job, side_count, self.limit), interrupts)
         except BaseException:
             self.stopped = True  # the parent gave up waiting for it
             raise
 
     def close_session(self) -> None:
         """Make a warm child close what it keeps open before the next Job."""
-        assert self.process.stdin is not None
-        with suppress(BrokenPipeError):
-            self.process.stdin.write(b"\n")
+        self.process.send(b"")
 
     def result(self, job: Job, interrupts: Sized) -> Result:
         """Return the Result of the Job; raise the RequestError that the child found, if any."""
-        self.raise_refusal()
+        self._raise_refusal()
         if self.out_of_time:
             assert self.limit is not None
-            if not any(map(_is_timed, self.events)):
+            if not any(_is_worth_keeping(event, job) for event in self.events):
                 raise self.limit.exceeded(self.stage)
             self.events.append(self.limit.left_out((f"all of '{self.stage}'",)))
-        failure = self.failure()
+        failure = self._failure()
         events = [*self.events, *([] if failure is None else [failure])]
         if interrupts:
             events.append(INTERRUPTED)
         return fold(empty_result(job), events)
 
-    def collect_events(self, limits: _Limits, interrupts: Sized) -> None:
+    def _collect_events(self, limits: ChildLimits, interrupts: Sized) -> None:
         """Collect the child's events until it ends, breaks a limit, or is interrupted twice."""
-        started = self.clock()
-        poll = select.poll()
-        poll.register(self.pipe, select.POLLIN)
-        poll.register(self.log, select.POLLIN)
         handled, signalled_at = 0, None
-        checked_at = monotonic()
-        while True:
-            ready = dict(poll.poll(_POLL_INTERVAL * 1000))
-            if self.log in ready and not self._read_log():
-                poll.unregister(self.log)
-            if self.pipe in ready and not self._read_events():
-                break
-            # A fork of the model may hold the pipe open, so neither its end nor silence is waited for.
-            if self.has_reported_end() or (not ready and self.process.poll() is not None):
+        for line in self.process.lines(limits):
+            if line is not None:
+                self._read_event(line)
+                continue
+            if self.has_reported_end():
                 break
             now = monotonic()
             if len(interrupts) > 1 or (
@@ -280,116 +194,36 @@ class ChildProcess:
             ):  # before its first event the signal would kill the child
                 handled, signalled_at = len(interrupts), now
                 self.watch(Progressed(stage="finishing; Ctrl-C again stops now"))
-                with suppress(ProcessLookupError):
-                    self.process.send_signal(signal.SIGINT)
-            if self._exceeds_time(limits, started):
+                self.process.interrupt()
+            if self.limit is not None and self.limit.is_exhausted:
+                self.stopped = self.out_of_time = True
                 break
-            if now - checked_at >= _POLL_INTERVAL:
-                checked_at = now
-                if (size := self._family_bytes(limits.memory)) > limits.memory:
-                    self.ended = describe_over_limit(size, limits.memory, set_by_user=limits.set_by_user)
-                    break
-
-    def _exceeds_time(self, limits: _Limits, started: float) -> bool:
-        """Return whether it is to be ended because of its own time limit, or of that of the command."""
-        if self.limit is not None and self.limit.is_exhausted:
-            self.stopped = self.out_of_time = True
-        elif self.clock() - started > limits.seconds:
-            state = "stopped by a signal" if any(map(is_stopped, self.family)) else "running"
-            self.ended = FailureKind.TIMEOUT, f"it was still {state} after {limits.seconds:g} s"
-        return self.stopped or self.ended is not None
 
     def end(self) -> None:
         """End everything the child started, and collect the rest of its log."""
-        self._update_family()
-        if self.warm and self.process.stdin is not None:
-            with suppress(BrokenPipeError):
-                self.process.stdin.close()  # no more Jobs: the child closes what it kept open
-        if self.ended is not None or self.stopped:
-            self.process.terminate()
-        elif not self._wait_for_exit():
-            if not self.has_reported_end():
-                self.ended = FailureKind.CRASH, _PIPE_CLOSED
-            self.process.terminate()
-        try:
-            self.process.wait(_REAPER_TIMEOUT)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        for pid, born in self.family.items():  # if the reaper itself was killed
-            if born and start_ticks(pid) == born:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
-        os.set_blocking(self.log, False)
-        with suppress(BlockingIOError):
-            while self._read_log():
-                pass
-        os.close(self.pipe)
-        os.close(self.log)
-
-    def raise_refusal(self) -> None:
-        """Raise the RequestError that the child reported, if any."""
-        for event in self.events:
-            if isinstance(event, Refused):
-                if event.probe:
-                    raise ProbeUnsupported(event.message, event.probe)
-                kind = getattr(errors, event.error, RequestError)
-                raise kind(event.message) if issubclass(kind, ModelDynoError) else RequestError(event.message)
-
-    def failure(self) -> Failure | None:
-        """Describe how the child failed; None if it finished or was interrupted."""
-        if self.stopped or any(isinstance(event, Ended) for event in self.events):
-            return None
-        assert self.witness is not None
-        kind, message = self.ended or self.witness.outcome(self.process.returncode)
-        log = self.tail.decode(errors="replace")
-        return Failure(where=self.stage or "start", kind=kind, message=message, log=log)
-
-    def _update_family(self) -> list[int]:
-        """List the processes of the child's tree, the child first, and remember them."""
-        pids = list_process_tree(self.process.pid)[1:]
-        for pid in pids:
-            if pid not in self.family:
-                self.family[pid] = start_ticks(pid)
-        return pids
-
-    def _family_bytes(self, limit: int) -> int:
-        """Return the bytes of the whole tree; pages shared by forks count once (expensive, so done late)."""
-        family = self._update_family()
-        size = sum(map(resident_size, family))
-        size = tree_memory(family) if size > limit else size
-        if family and self.witness is not None:
-            self.witness.note(family[0], size)
-        return size
-
-    def _wait_for_exit(self) -> bool:
-        """Wait a moment for a child that has closed its pipe to exit; return whether it did."""
-        patience = _CLOSE_TIMEOUT if self.warm else 5 if self.has_reported_end() else 1
-        try:
-            self.process.wait(timeout=patience)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
+        if self.warm:
+            self.process.close_input()  # no more Jobs: the child closes what it kept open
+        patience = 0.0 if self.stopped else _CLOSE_TIMEOUT if self.warm else None
+        self.process.end(answered=self.has_reported_end(), patience=patience)
 
     def has_reported_end(self) -> bool:
         """Return whether the child reported the end of the Job."""
         return any(isinstance(event, Ended | Refused) for event in self.events)
 
-    def _read_log(self) -> bool:
-        data = os.read(self.log, _READ_SIZE)
-        self.tail += data
-        del self.tail[:-_LOG_TAIL]
-        return bool(data)
+    def _raise_refusal(self) -> None:
+        """Raise the RequestError that the child reported, if any."""
+        for event in self.events:
+            if isinstance(event, Refused):
+                if event.probe:
+                    raise ProbeUnsupported(event.message, event.probe)
+                raise error_named(event.error, event.message)
 
-    def _read_events(self) -> bool:
-        data = os.read(self.pipe, _READ_SIZE)
-        self.rest += data
-        if b"\n" in data:
-            *lines, rest = self.rest.split(b"\n")
-            self.rest = bytearray(rest)
-            for line in lines:
-                self._read_event(bytes(line))
-        return bool(data)
+    def _failure(self) -> Failure | None:
+        """Describe how the child failed; None if it finished or was interrupted."""
+        if self.stopped or any(isinstance(event, Ended) for event in self.events):
+            return None
+        kind, message = self.process.outcome()
+        return Failure(where=self.stage or "start", kind=kind, message=message, log=self.process.printed)
 
     def _read_event(self, line: bytes) -> None:
         try:
@@ -405,11 +239,11 @@ class ChildProcess:
             self.gate.follow(event)
 
 
-def _is_timed(event: Event) -> bool:
-    """Return whether an event has times of calls."""
-    return isinstance(event, Measurement) and isinstance(event.value, Distribution)
+def _is_worth_keeping(event: Event, job: Job) -> bool:
+    """Return whether an event has times of calls, or of a Job that only analyses, any figure."""
+    return isinstance(event, Measurement) and (isinstance(event.value, Distribution) or _only_analyses(job))
 
 
-def _reaper_command() -> list[str]:
-    """Return the command prefix of the reaper; without site-packages it starts in a few milliseconds."""
-    return [sys.executable, "-I", "-S", str(Path(__file__).with_name("reaper.py")), str(os.getpid())]
+def _only_analyses(job: Job) -> bool:
+    """Return whether none of its probes calls the model."""
+    return all(plugins.probe(name).needs is None for name in job.probes)

@@ -1,21 +1,15 @@
-"""Write a model's files beside server configurations, in a child process: loading may run the model's code.
-
-``python -m modeldyno.runtime.deploy_worker``: the order comes as JSON on standard input; an error message,
-if any, goes as JSON to standard output.
-"""
+"""Write a model's files beside server configurations, in a child process: loading may run its code."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec, plugins
-from modeldyno.environment.process_tree import end_with_parent
-from modeldyno.errors import ModelDynoError, RequestError
+from modeldyno.errors import RequestError
 from modeldyno.interfaces.backend import CanDeploy
+from modeldyno.runtime.order import answer, carry_out
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,29 +35,11 @@ def write_deployments(job: Job, entries: Mapping[Path, str], digest: str) -> Non
         "entries": {str(folder.absolute()): text for folder, text in entries.items()},
         "digest": digest,
     }
-    child = subprocess.run(
-        [sys.executable, "-m", "modeldyno.runtime.deploy_worker"],
-        input=json.dumps(order).encode(),
-        capture_output=True,
-        check=False,
+    carry_out(
+        "modeldyno.runtime.deploy_worker",
+        order,
+        failed=lambda how: RequestError(f"The model's files could not be written: {how}."),
     )
-    answer = child.stdout.decode(errors="replace").strip().splitlines()
-    if answer:
-        raise RequestError(json.loads(answer[-1]))
-    if child.returncode:
-        stderr_lines = child.stderr.decode(errors="replace").strip().splitlines() or ["no words"]
-        raise RequestError(f"The model's files could not be written: {stderr_lines[-1]}")
-
-
-def main() -> None:
-    """Carry out the order read from standard input."""
-    end_with_parent()
-    order = json.loads(sys.stdin.buffer.read())
-    answer, sys.stdout = sys.stdout, sys.stderr  # what the model prints must not mix with the answer
-    try:
-        _write_models(order)
-    except ModelDynoError as error:
-        answer.write(json.dumps(str(error)))
 
 
 def _write_models(order: dict[str, Any]) -> None:
@@ -85,4 +61,4 @@ def _write_models(order: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    answer(_write_models)

@@ -93,12 +93,15 @@ class ExitObserver:
         return FailureKind.KILLED, ("another process killed it (SIGKILL); no lack of memory was observed")
 
 
-def describe_over_limit(size: int, limit: int, *, set_by_user: bool) -> tuple[FailureKind, str]:
-    """Describe a child over its memory limit, which the user gave or which was the free memory."""
+def describe_over_limit(
+    size: int, limit: int, *, set_by_user: bool, option: str = ""
+) -> tuple[FailureKind, str]:
+    """Describe a child over its memory limit, which was given or was the free memory; `option` sets it."""
     origin = "" if set_by_user else " (the memory free when it started, less a reserve)"
+    advice = f"; raise it with {option}" if option else ""
     return FailureKind.OOM, (
         f"it used {format_quantity(size, BYTES)} of memory, more than the limit of "
-        f"{format_quantity(limit, BYTES)}{origin}; raise it with --memory-limit"
+        f"{format_quantity(limit, BYTES)}{origin}{advice}"
     )
 
 

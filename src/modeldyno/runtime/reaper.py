@@ -1,18 +1,21 @@
 """The process between the profiler and the child that runs a model: it ends everything the child started.
 
-``python -I -S reaper.py PARENT COMMAND...`` starts COMMAND in a session of its own, on the descriptors that
-it was given, and ends as that ends: with the same exit code, or by the same signal. By then everything
-the command had started is gone, including processes that left its tree: as a subreaper this process
+``python -I -S reaper.py PARENT [--leave-servers] COMMAND...`` starts COMMAND in a session of its own, on the
+descriptors that it was given, and ends as that ends: with the same exit code, or by the same signal. By
+then everything the command had started is gone, including processes that left its tree: as a subreaper it
 adopts double-forked orphans (Linux; elsewhere only what stays in the tree is ended). The caller cannot
 be the subreaper itself: it would adopt the orphans of all its descendants, and it may have others.
 
 SIGINT is passed on. SIGTERM, which the kernel sends when the caller dies, ends the command at once. The
-supervisors of servers (`modeldyno.servers.supervisor`) get some seconds to end theirs. Standard library only.
+supervisors of servers (`modeldyno.servers.supervisor`) get some seconds to end theirs; with
+``--leave-servers`` they stay if the command ended with exit code 0, and nothing else does. What tracks the
+shared memory of Python's `multiprocessing` gets a moment to remove it. Standard library only.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import signal
 import sys
@@ -22,9 +25,13 @@ from contextlib import suppress
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _SIGNALS = {signal.SIGCHLD, signal.SIGINT, signal.SIGTERM}
 _SUPERVISOR = "modeldyno.servers.supervisor"
-_SUPERVISOR_TIMEOUT = 15.0
+_SUPERVISOR_TIME = 15.0
 """Seconds that supervisors may take to end their servers and remove their files."""
-_KILL_TIMEOUT = 10.0
+_TRACKER = "from multiprocessing.resource_tracker import main"
+"""How the code begins that removes shared memory once the processes that use it have ended."""
+_TRACKER_TIME = 2.0
+"""Seconds that it may take."""
+_KILL_TIME = 10.0
 """Seconds after SIGKILL after which a process that does not die is left to the system."""
 _POLL = 0.005
 """Seconds between two checks of processes that are ending."""
@@ -32,7 +39,7 @@ _NOT_STARTED = 127
 """Exit code when the command could not be started, as of a shell."""
 
 
-def main(parent: int, command: list[str]) -> None:
+def main(parent: int, command: list[str], *, leave_servers: bool = False) -> None:
     """Start the command, wait until it ends or must be ended, end what it left, and exit like it."""
     signal.signal(
         signal.SIGCHLD, signal.SIG_DFL
@@ -50,7 +57,7 @@ def main(parent: int, command: list[str]) -> None:
     import modeldyno.environment.process_tree  # noqa: F401, PLC0415 - for _end_all, while the command starts
 
     status = _wait(child)
-    ended = _end_all(child)
+    ended = _end_all(child, leave_servers=leave_servers and status == 0)
     _exit_like(ended if status is None else status)
 
 
@@ -102,27 +109,26 @@ def _reap() -> dict[int, int]:
     return statuses
 
 
-def _end_all(child: int) -> int:
-    """Kill all descendants, supervisors and their servers last; return the status of the child."""
-    from modeldyno.environment.process_tree import list_process_tree, runs_module  # noqa: PLC0415 - the command is started first
+def _end_all(child: int, *, leave_servers: bool) -> int:
+    """Kill all descendants, servers and their supervisors last or not at all; return the child's status."""
+    from modeldyno.environment.process_tree import list_process_tree, runs_code  # noqa: PLC0415 - the command is started first
 
-    started, status = time.monotonic(), int(signal.SIGKILL)
+    patience = {_SUPERVISOR: math.inf if leave_servers else _SUPERVISOR_TIME, _TRACKER: _TRACKER_TIME}
+    begin, status = time.monotonic(), int(signal.SIGKILL)
     while True:
         status = _reap().get(child, status)
         descendants = list_process_tree(os.getpid())[1:]
-        spent = time.monotonic() - started
-        if not descendants or spent > _SUPERVISOR_TIMEOUT + _KILL_TIMEOUT:
+        spent = time.monotonic() - begin
+        spared_codes = [code for code, seconds in patience.items() if spent < seconds]
+        spared_roots = [pid for pid in descendants if any(runs_code(pid, code) for code in spared_codes)]
+        spared = {pid for root in spared_roots for pid in list_process_tree(root)}
+        remaining = [pid for pid in descendants if pid not in spared]
+        is_done = not remaining if leave_servers else not descendants
+        if is_done or spent > _SUPERVISOR_TIME + _KILL_TIME:
             return status
-        supervisors = (
-            [pid for pid in descendants if runs_module(pid, _SUPERVISOR)]
-            if spent < _SUPERVISOR_TIMEOUT
-            else []
-        )
-        spared = {pid for supervisor in supervisors for pid in list_process_tree(supervisor)}
-        for pid in descendants:
-            if pid not in spared:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
+        for pid in remaining:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
         time.sleep(_POLL)
 
 
@@ -140,4 +146,5 @@ def _exit_like(status: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2:])
+    _leaves = sys.argv[2] == "--leave-servers"
+    main(int(sys.argv[1]), sys.argv[3 if _leaves else 2 :], leave_servers=_leaves)

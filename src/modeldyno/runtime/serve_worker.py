@@ -1,38 +1,36 @@
 """Start a server that stays, in a child process: loading may run the model's code.
 
-``python -m modeldyno.runtime.serve_worker``: the order comes as JSON on standard input. The child loads the
-model, starts the server as a load does, and has it answer once; then it records the server, hands it over and
-ends, so that nothing but the server keeps memory. The answer goes as JSON to standard output.
+The child loads the model, starts the server as a load does, and has it answer once; then it records the
+server, hands it over and ends, so that nothing but the server is left.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import tempfile
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import codec, errors, plugins
+from modeldyno import codec, plugins
 from modeldyno.core.load.endpoint_url import format_endpoint
 from modeldyno.core.spec.input_spec import BATCH
-from modeldyno.environment.process_tree import end_with_parent, start_ticks
+from modeldyno.environment.process_tree import start_ticks
 from modeldyno.environment.running_servers import ServerRecord, claim
-from modeldyno.errors import ModelDynoError, RequestError, RunFailed
+from modeldyno.errors import RequestError, RunFailed
 from modeldyno.interfaces.session import CanStay
 from modeldyno.runtime.engine import answering_session
-from modeldyno.runtime.failures import failure_of
+from modeldyno.runtime.order import answer, carry_out
 
 if TYPE_CHECKING:
     from modeldyno.core.load.request_target import Endpoint
     from modeldyno.core.spec.job import Job
     from modeldyno.runtime.output_checks import OpenedModel
+    from modeldyno.runtime.supervised_child import ChildLimits
 
 
-def start_server(job: Job, name: str, *, numbered: bool, owner: int | None) -> ServerRecord:
+def start_server(
+    job: Job, name: str, *, numbered: bool, owner: int | None, limits: ChildLimits | None = None
+) -> ServerRecord:
     """Start a server for the model of a Job, and leave it running.
 
     Args:
@@ -40,76 +38,28 @@ def start_server(job: Job, name: str, *, numbered: bool, owner: int | None) -> S
         name: of the server.
         numbered: whether to append a number to a name that is taken.
         owner: the process with which it ends; None for a server that runs until it is stopped.
+        limits: what loading it may take.
 
     Raises:
         RequestError: the request cannot be carried out, or the name is taken.
         MissingExtra: the engine is not installed.
         RunFailed: the server does not start, or does not answer.
     """
-    order = {
-        "job": json.loads(codec.encode_job(job)), "name": name, "numbered": numbered, "owner": owner,
-    }  # fmt: skip
-    with tempfile.TemporaryFile() as printed:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "modeldyno.runtime.serve_worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=printed,
-            start_new_session=True,  # Ctrl-C is for us, who end it
-        )
-        assert child.stdin is not None
-        assert child.stdout is not None
-        try:
-            with child.stdout as output:
-                with child.stdin as inputs:
-                    inputs.write(json.dumps(order).encode())
-                line = output.readline()  # not to its end, which a process that the model left may hold open
-            child.wait()
-        except BaseException:
-            child.kill()  # its server ends with it
-            child.wait()
-            raise
-        if not line.endswith(b"\n"):
-            printed.seek(0)
-            lines = printed.read().decode(errors="replace").strip().splitlines() or ["no words"]
-            raise RunFailed(f"The server could not be started: its process ended with: {lines[-1]}")
-    answer = json.loads(line)
-    if "error" in answer:
-        raise getattr(errors, answer["error"])(answer["message"])
-    return ServerRecord(**{**answer, "inputs": tuple(answer["inputs"])})
-
-
-def main() -> None:
-    """Carry out the order read from standard input."""
-    end_with_parent()
-    order = json.loads(sys.stdin.buffer.read())
-    answer = os.dup(1)
-    os.dup2(2, 1)  # what the model prints must not mix with the answer
-    try:
-        reply: dict[str, Any] = asdict(_serve(order))
-    except ModelDynoError as error:
-        kind = type(error).__name__ if type(error) in _TOLD else RequestError.__name__
-        reply = {"error": kind, "message": str(error)}
-    except Exception as error:  # noqa: BLE001 - whatever a model, its framework or a server raises
-        message = failure_of(error, "serve").message.rstrip(".")
-        reply = {"error": RunFailed.__name__, "message": f"The server could not be started: {message}."}
-    os.write(answer, json.dumps(reply).encode() + b"\n")
+    record = carry_out(
+        "modeldyno.runtime.serve_worker",
+        {"job": json.loads(codec.encode_job(job)), "name": name, "numbered": numbered, "owner": owner},
+        limits=limits,
+        leaves_servers=True,
+        failed=lambda how: RunFailed(f"The server could not be started: {how}."),
+    )
+    return ServerRecord(**{**record, "inputs": tuple(record["inputs"])})
 
 
 TEXT = "string"
 """The dtype of text, which a client makes by itself."""
-_TOLD = (
-    errors.MissingExtra,
-    errors.TrustRequired,
-    errors.Unloadable,
-    errors.UnknownName,
-    errors.SizesRefused,
-    errors.RunFailed,
-)
-"""Errors that are raised again as what they are."""
 
 
-def _serve(order: dict[str, Any]) -> ServerRecord:
+def _serve(order: dict[str, Any]) -> dict[str, Any]:
     job, owner = codec.decode_job(json.dumps(order["job"]).encode()), order["owner"]
     with answering_session(job) as opened:
         session: object = opened.session
@@ -134,7 +84,7 @@ def _serve(order: dict[str, Any]) -> ServerRecord:
         server = claim(server, numbered=order["numbered"])
         assert isinstance(session, CanStay)
         session.hand_over(owner)
-    return server
+    return asdict(server)
 
 
 def _undescribed_inputs(endpoint: Endpoint, opened: OpenedModel) -> tuple[str, ...]:
@@ -155,4 +105,4 @@ def _shape(shape: tuple[int | str, ...], *, free: bool) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    answer(_serve)

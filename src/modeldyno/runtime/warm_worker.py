@@ -62,7 +62,7 @@ class WarmWorker:
     def execute(self, job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
         """Run a Job in the child that has its model open, or in a fresh child."""
         shared = _shared_part(job)
-        if self.child is None or self.holds != shared or self.child.process.poll() is not None:
+        if self.child is None or self.holds != shared or self.child.process.has_exited:
             self.close()
             self.child, self.holds = ChildProcess.start(warm=True, limit=self.limit), shared
         child = self.child

@@ -11,12 +11,10 @@ empty line. Load drivers wait for the next load. With ``--baton`` it works only 
 
 from __future__ import annotations
 
-import atexit
-import ctypes
 import os
 import signal
 import sys
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from modeldyno import codec
@@ -27,6 +25,7 @@ from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.interfaces.probe import NO_TURNS
 from modeldyno.runtime.engine import OpenSession, events
 from modeldyno.runtime.exit_cause import UNTOLD
+from modeldyno.runtime.exit_handlers import run_exit_handlers
 from modeldyno.runtime.failures import failure_of
 from modeldyno.runtime.forked_analysis import analyse_isolated
 from modeldyno.runtime.measured_region import MeasuredRegion
@@ -82,19 +81,8 @@ def main(
         raise
     except BaseException:  # noqa: BLE001 - nothing can be reported any more
         leave(UNTOLD)
-    _run_exit_handlers()
+    run_exit_handlers()
     leave(0)  # tearing a framework down takes a third of the time of its import
-
-
-def _run_exit_handlers() -> None:
-    """Run the exit handlers and flush what was printed."""
-    with suppress(Exception):
-        atexit._run_exitfuncs()  # noqa: SLF001 - there is no public name for it
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(Exception):
-            stream.flush()
-    with suppress(Exception):
-        ctypes.CDLL(None).fflush(None)  # output of native code
 
 
 def _serve(

@@ -434,7 +434,7 @@ def test_loop_that_grows() -> None:
 
 def test_endless_loops_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop that would unroll into too many operators is rejected in a sentence, quickly."""
-    monkeypatch.setattr("modeldyno.adapters.loaders.onnx_tracing.walk._MAX_OPS", 100_000)
+    monkeypatch.setattr("modeldyno.adapters.loaders.unrolling._MOST", 100_000)
     model = _loop("many")
     many = next(tensor for tensor in model.graph.initializer if tensor.name == "many")
     many.CopyFrom(numpy_helper.from_array(np.asarray(2**30), "many"))

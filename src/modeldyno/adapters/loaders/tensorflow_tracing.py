@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
 from modeldyno.adapters.loaders.operator_memory import OperatorMemory, scopes
+from modeldyno.adapters.loaders.unrolling import Unrolling
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.static.flops import Formula, count_op
 from modeldyno.core.static.flops.registry import formulas
@@ -107,6 +108,7 @@ class _Walk:
     weights: dict[int, int] = field(default_factory=dict)
     """Identity of a variable to its storage."""
     notes: list[str] = field(default_factory=list)
+    unrolling: Unrolling = field(default_factory=Unrolling)
 
     def run(self, graph: Any, values: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
         """Visit what the outputs of a graph depend on; return their values.
@@ -117,6 +119,7 @@ class _Walk:
         needed = _ancestors(outputs)
         for op in sized.get_operations():
             if op.name in needed and not (op.outputs and op.outputs[0].name in env):
+                self.unrolling.step()
                 self._visit(_Place(sized, graph), op, env)
         return [env.get(tensor.name) for tensor in outputs]
 
@@ -208,7 +211,9 @@ class _Walk:
         return outputs
 
     def _call(self, inner: Any, values: list[Any]) -> list[Any]:
-        return self.run(inner, values, inner.outputs)
+        self.unrolling.step()  # of an empty body, too
+        with self.unrolling.body():
+            return self.run(inner, values, inner.outputs)
 
     def _loop(self, place: _Place, op: Any, values: list[Any]) -> list[Any]:
         body, rounds = place.function(op, "body"), _rounds(place, op)

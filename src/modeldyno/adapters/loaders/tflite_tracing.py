@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno import plugins
 from modeldyno.adapters.loaders.operator_memory import OperatorMemory, scopes
 from modeldyno.adapters.loaders.tflite_file import TFLiteFile
+from modeldyno.adapters.loaders.unrolling import Unrolling
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.static.flops import Formula, count_op
 from modeldyno.core.static.flops.registry import formulas
@@ -92,15 +93,21 @@ class _Walk:
     weights: dict[int, int] = field(default_factory=dict)
     """Number of a buffer to its storage."""
     notes: list[str] = field(default_factory=list)
+    unrolling: Unrolling = field(default_factory=Unrolling)
 
     def run(self, number: int, values: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Visit the operators of a subgraph; return the values of its outputs."""
+        with self.unrolling.body():
+            return self._run(number, values)
+
+    def _run(self, number: int, values: Sequence[Tensor | None]) -> list[Tensor | None]:
         graph = self.file.subgraphs[number]
         env: dict[int, Tensor | None] = dict(zip(graph.inputs, values, strict=False))
         constant = {index for index, tensor in enumerate(graph.tensors) if tensor.stored}
         for index in constant:
             env.setdefault(index, self._stored(number, index))
         for operator in graph.operators:
+            self.unrolling.step()
             indices = [index for index in operator.inputs if index >= 0]
             for index in indices:
                 if index not in env:  # a state that the interpreter keeps between calls

@@ -16,6 +16,7 @@ from modeldyno.errors import InputRefused, RequestError
 from modeldyno.profiling.request import make_inspection
 from modeldyno.profiling.run import INTERRUPTED, run_request
 from modeldyno.progress import Progress
+from modeldyno.runtime.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -40,8 +41,9 @@ def run(**options: Any) -> int:
         requests.append(_request(options, options["other"], None, own_inputs[1]))
     targets = OutputTargets.of(options)
     jobs = [each.job() for each in requests]  # find a mistake in the second before analysing the first
+    limit = TimeLimit.begin(options["max_time"])
     with Progress(quiet=options["quiet"]) as progress:
-        outcomes = list(_measure_all(requests, jobs, progress))
+        outcomes = list(_measure_all(requests, jobs, progress, limit))
     code = max(outcome.exit_code for outcome in outcomes)
     if len(outcomes) > 1 and not options["table"]:
         _compare([outcome.result for outcome in outcomes], targets, options)
@@ -73,11 +75,11 @@ def _request(options: dict[str, Any], model: str, name: str | None, own_inputs: 
 
 
 def _measure_all(
-    requests: Iterable[Request], jobs: Sequence[Job], progress: Progress
+    requests: Iterable[Request], jobs: Sequence[Job], progress: Progress, limit: TimeLimit | None
 ) -> Iterator[JudgedResult]:
     for side, model_request in enumerate(requests):
         try:
-            outcome = run_request(model_request, watch=progress.watch)
+            outcome = run_request(model_request, watch=progress.watch, limit=limit)
         except InputRefused as error:
             if len(jobs) == 1:
                 raise

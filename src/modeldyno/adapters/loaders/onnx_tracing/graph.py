@@ -23,8 +23,10 @@ from modeldyno.core.static.graph import Graph, Role, Storage
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from modeldyno.adapters.loaders.onnx_tracing.tensors import Proto
-    from modeldyno.adapters.loaders.onnx_tracing.walk import Env, StorageRecord
+    from modeldyno.adapters.loaders.onnx_tracing.walk import Env, Note, StorageRecord
     from modeldyno.interfaces.loader import Tracing
 
 
@@ -49,7 +51,7 @@ def trace_onnx_model(model: Proto, tracing: Tracing) -> Graph:
         storages=_storages(walk, storages),
         sizes=dict(tracing.sizes),
         modules=_modules(walk),
-        assumptions=tuple(map(_sentence, walk.notes.items())),
+        assumptions=_sentences(walk.notes),
     )
 
 
@@ -91,7 +93,14 @@ def _modules(walk: GraphWalk) -> dict[str, str]:
     return modules
 
 
-def _sentence(note: tuple[tuple[str, str], list[str]]) -> str:
-    (kind, text), nodes = note
-    more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
-    return f"{kind} {text} ({nodes[0]}{more})" if nodes[0] else f"{kind} {text}"
+def _sentences(notes: Iterable[Note]) -> tuple[str, ...]:
+    """Say each assumption once, with the first node that it is about."""
+    nodes: dict[tuple[str, str], list[str]] = {}
+    for kind, text, name in notes:
+        nodes.setdefault((kind, text), []).append(name)
+    return tuple(
+        f"{kind} {text} ({first}{f' and {len(others)} more' if others else ''})"
+        if first
+        else f"{kind} {text}"
+        for (kind, text), (first, *others) in nodes.items()
+    )

@@ -73,11 +73,23 @@ def all_graphs(graph: Proto) -> Iterator[Proto]:
 
 
 def nested_graphs(nodes: Iterable[Proto]) -> Iterator[Proto]:
-    """Yield the bodies of branches and loops among nodes, and those within them."""
+    """Yield the bodies of branches and loops among nodes, and those within them, each once."""
+    waiting = [direct_bodies(nodes)]
+    while waiting:
+        body = next(waiting[-1], None)
+        if body is None:
+            waiting.pop()
+        else:
+            yield body
+            waiting.append(direct_bodies(body.node))
+
+
+def direct_bodies(nodes: Iterable[Proto]) -> Iterator[Proto]:
+    """Yield the bodies of branches and loops among nodes, but not those within them."""
     for attribute in _attributes(nodes):
         for body in (attribute.g, *attribute.graphs):
             if body.node:
-                yield from all_graphs(body)
+                yield body
 
 
 def _attributes(nodes: Iterable[Proto]) -> Iterator[Proto]:

@@ -24,17 +24,16 @@ from modeldyno.adapters.loaders.onnx_tracing.schema_inference import read_type
 from modeldyno.adapters.loaders.onnx_tracing.shape_checks import rejection_reason
 from modeldyno.adapters.loaders.onnx_tracing.shapes import UNKNOWN
 from modeldyno.adapters.loaders.onnx_tracing.tensors import Proto, is_placeholder_name
+from modeldyno.adapters.loaders.unrolling import Unrolling
 from modeldyno.core.static.flops import Formula, count_op
 from modeldyno.core.static.graph import Op, Role, Tensor
-from modeldyno.errors import RequestError, SizesRefused
+from modeldyno.errors import SizesRefused
 
 if TYPE_CHECKING:
     from numpy import ndarray
 
     from modeldyno.core.spec.input_spec import InputSpec
 
-_MAX_OPS = 1_000_000
-_MAX_DEPTH = 64
 _MIN_UNROLLED = 64
 _MAX_ITERATIONS = 10_000
 """Maximum iterations of a loop without a known end."""
@@ -42,7 +41,9 @@ _UNBOUNDED_TRIPS = 2**31
 """Trip count that exporters write where only the condition ends the loop."""
 
 Env = MutableMapping[str, GraphValue | None]
-Segment = tuple[list[Op], list["StorageRecord"], dict[tuple[str, str], list[str]]]
+Note = tuple[str, str, str]
+"""An operator, what was assumed of it, and the node."""
+Segment = tuple[list[Op], list["StorageRecord"], list[Note]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +66,16 @@ class GraphWalk:
     ops: list[Op] = field(default_factory=list)
     memory: list[StorageRecord] = field(default_factory=list)
     symbols: dict[str, int] = field(default_factory=dict)
-    notes: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    """Assumptions: operator and text to the nodes."""
+    notes: list[Note] = field(default_factory=list)
+    """Assumptions."""
+    noted: set[Note] = field(default_factory=set)
+    """Those that are made once for each node."""
     places: dict[tuple[tuple[str, str], ...], int] = field(default_factory=dict)
     """Location of external data to its storage: tied weights share it."""
     constants: dict[int, GraphValue] = field(default_factory=dict)
     bodies: dict[tuple[tuple[str, str, str], str, bytes], Body] = field(default_factory=dict)
     """Of functions, by the way they are called; kept, as `constants` is keyed by identity."""
-    depth: int = 0
-    steps: int = 0
+    unrolling: Unrolling = field(default_factory=Unrolling)
 
     # -- inputs and weights --
 
@@ -141,22 +143,14 @@ class GraphWalk:
 
     def run(self, body: Body, env: Env) -> None:
         """Run the nodes in order."""
-        self.depth += 1
-        if self.depth > _MAX_DEPTH:
-            raise RequestError(f"Functions and bodies of the graph are nested more than {_MAX_DEPTH} deep.")
         for constant in body.constants:
             env[constant.name] = self.constants[id(constant)]
-        for node in body.nodes:
-            self.steps += 1
-            if max(self.steps, len(self.ops)) > _MAX_OPS:
-                raise RequestError(
-                    f"The graph has more than {_MAX_OPS:,} operators once its loops and functions are "
-                    "unrolled, which is too many to analyse."
-                )
-            values = [env.get(name, UNKNOWN) if name else None for name in node.inputs]
-            outputs = self._run_node(node, values, env, body)
-            env.update((name, value) for name, value in zip(node.outputs, outputs, strict=False) if name)
-        self.depth -= 1
+        with self.unrolling.body():
+            for node in body.nodes:
+                self.unrolling.step()
+                values = [env.get(name, UNKNOWN) if name else None for name in node.inputs]
+                outputs = self._run_node(node, values, env, body)
+                env.update((name, value) for name, value in zip(node.outputs, outputs, strict=False) if name)
 
     def _run_node(
         self, node: OnnxNode, values: list[GraphValue | None], env: Env, body: Body
@@ -210,9 +204,8 @@ class GraphWalk:
         return GraphValue(data.shape, data.dtype.name, data=data, folded=True)
 
     def _note(self, text: str, node: OnnxNode) -> None:
-        self.notes.setdefault((onnx_tracing_ops.operator_kind(node), text), []).append(
-            node.name or (node.outputs or ("",))[0]
-        )
+        name = node.name or (node.outputs or ("",))[0]
+        self.notes.append((onnx_tracing_ops.operator_kind(node), text, name))
 
     def _record(
         self, node: OnnxNode, values: list[GraphValue | None], outputs: list[GraphValue]
@@ -272,23 +265,22 @@ class GraphWalk:
         candidates: list[tuple[float, float, str, list[GraphValue | None], Segment]] = []
         rejections: list[SizesRefused] = []
         for name in ("then_branch", "else_branch"):
-            start, depth = (len(self.ops), len(self.memory)), self.depth
-            notes = {key: list(nodes) for key, nodes in self.notes.items()}
+            start = self._mark()
             try:
                 outputs = self._run_body(node.bodies[name], (), env)
             except SizesRefused as error:
                 rejections.append(error)
-                self._undo(*start)
+                self._undo(start)
             else:
-                cost, bound = self._cost(self.ops[start[0] :])
-                candidates.append((cost + bound, cost, name, outputs, self._undo(*start)))
-            self.notes, self.depth = notes, depth
+                segment = self._undo(start)
+                cost, bound = self._cost(segment[0])
+                candidates.append((cost + bound, cost, name, outputs, segment))
         if not candidates:
             raise rejections[0]
         _, cost, name, outputs, (ops, memory, notes) = max(candidates, key=lambda candidate: candidate[:2])
         self.ops += ops
         self.memory += memory
-        self.notes = notes
+        self.notes += notes
         certain = cost >= max(
             (candidate[0] for candidate in candidates if candidate[2] != name), default=cost
         )
@@ -304,12 +296,18 @@ class GraphWalk:
         bound = sum(2 * (inf if cost.most is None else cost.most) for cost in counted)
         return sum(2 * cost.macs + cost.elementwise for cost in counted), bound
 
-    def _undo(self, ops: int, memory: int) -> Segment:
-        """Undo what was recorded since these lengths."""
-        removed = self.ops[ops:], self.memory[memory:], self.notes
-        del self.ops[ops:], self.memory[memory:]
-        self.constants = {k: v for k, v in self.constants.items() if v.storage < memory}
-        self.places = {k: v for k, v in self.places.items() if v < memory}
+    def _mark(self) -> tuple[int, ...]:
+        """Return what `_undo` goes back to."""
+        return tuple(map(len, (self.ops, self.memory, self.notes, self.constants, self.places)))
+
+    def _undo(self, mark: tuple[int, ...]) -> Segment:
+        """Undo what was recorded since a mark, in a time that depends on that alone."""
+        ops, memory, notes, constants, places = mark
+        removed = self.ops[ops:], self.memory[memory:], self.notes[notes:]
+        del self.ops[ops:], self.memory[memory:], self.notes[notes:]
+        for recorded, count in ((self.constants, constants), (self.places, places)):
+            while len(recorded) > count:
+                recorded.popitem()
         return removed
 
     def loop(
@@ -397,12 +395,7 @@ class GraphWalk:
             ops = self.ops[start:]
             i += 1
             if i >= _MIN_UNROLLED and i < trips and is_stable and _signature(ops) == _signature(previous_ops):
-                if len(self.ops) + (trips - i) * len(ops) > _MAX_OPS:
-                    self.steps = _MAX_OPS
-                    raise RequestError(
-                        f"The graph has more than {_MAX_OPS:,} operators once its loops are unrolled, "
-                        "which is too many to analyse."
-                    )
+                self.unrolling.step((trips - i) * len(ops))
                 self.ops += ops * (trips - i)
                 i = trips
                 break
@@ -410,7 +403,9 @@ class GraphWalk:
         return i, state, others
 
     def _note_once(self, text: str, node: OnnxNode) -> None:
-        if node.name not in self.notes.get((onnx_tracing_ops.operator_kind(node), text), ()):
+        note = (onnx_tracing_ops.operator_kind(node), text, node.name)
+        if note not in self.noted:
+            self.noted.add(note)
             self._note(text, node)
 
     def _gather(

@@ -23,6 +23,7 @@ from modeldyno.adapters.loaders.onnx_tracing.tensors import (
     Proto,
     all_graphs,
     check_text,
+    direct_bodies,
     element_type,
     external_entries,
     nested_graphs,
@@ -204,7 +205,7 @@ class _Scan:
         nodes_list = list(nodes)
         producers = {name: node.op_type for node in nodes_list for name in node.output}
         for node in reversed(nodes_list):
-            for body in nested_graphs([node]):
+            for body in direct_bodies([node]):
                 self.read(body.node)
             for position, name in enumerate(node.input):
                 if name:
