@@ -16,8 +16,8 @@ from modeldyno.core.load.request_target import Target, Tls, Transport
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.environment.process_tree import list_process_tree
 from modeldyno.errors import RequestError, RunFailed
+from modeldyno.loadgen.deadline import answered_by
 from modeldyno.loadgen.driver_pool import run_load_drivers, send_once
-from modeldyno.loadgen.single_request import answered_by
 from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:

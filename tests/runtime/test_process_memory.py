@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -9,15 +10,17 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.result.result import Result
 from modeldyno.environment import peaks
 from modeldyno.interfaces.sampler import WatchStage
 from modeldyno.profiling.request import Request
 from modeldyno.runtime import sampling
 from modeldyno.runtime.child_process import subprocess_executor
+from modeldyno.runtime.session import open_run_session
+from modeldyno.runtime.time_limit import TimeLimit
 from modeldyno.runtime.warm_worker import warm_executor
 
 if TYPE_CHECKING:
-    from modeldyno.core.result.result import Result
     from modeldyno.interfaces.executor import Executor
     from modeldyno.interfaces.sampler import Watch
 
@@ -60,6 +63,71 @@ def test_what_a_model_holds_is_told(model: str) -> None:
 
     assert few == pytest.approx(HELD, rel=0.04)
     assert many == pytest.approx(HELD, rel=0.04)
+
+
+def test_a_limit_and_turns_take_no_memory_of_the_model() -> None:
+    """A run with a time limit, alone or in turns, has the figure of a plain one."""
+    digits = str(ROOT / "examples/digits/digits.onnx")
+    plan = Plan(min_time=0.05, max_time=0.3, precision=1e-6)
+    job = Request(model=digits, settings={}, probes=("latency",), plan=plan).job()
+    with subprocess_executor() as executor:
+        plain = most(executor(job, watch=lambda _event: None))
+    with open_run_session(limit=TimeLimit.begin(600.0)) as session:
+        rounds = [session.run_round([("one", job)]), session.run_round([("one", job), ("other", job)])]
+
+    results = [result for one_round in rounds for result in one_round if isinstance(result, Result)]
+    assert [most(result) for result in results] == [pytest.approx(plain, abs=700_000)] * 3
+
+
+_IMPORTS = """
+import sys
+
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.profiling.request import Request
+from modeldyno.runtime import engine
+from modeldyno.runtime.forked_analysis import analyse_isolated
+from modeldyno.runtime.time_limit import TimeLimit
+
+counted = {"load", "timed", "waiting"}
+
+
+def follow(samplers):
+    mark_samplers, last, known = engine_marker(samplers), "", set(sys.modules)
+
+    def mark(stage):
+        nonlocal last, known
+        if last in counted:
+            print(*sorted(name for name in {*sys.modules} - known if name.startswith("modeldyno.")))
+        last, known = stage, set(sys.modules)
+        mark_samplers(stage)
+
+    return mark
+
+
+engine_marker, engine.stage_marker = engine.stage_marker, follow
+plan = Plan(min_time=0.05, max_time=0.2)
+job = Request(model=sys.argv[1], settings={}, plan=plan).job()
+stream = engine.events(
+    job,
+    interrupted=lambda: False,
+    watch=lambda _event: None,
+    analyst=analyse_isolated,
+    limit=TimeLimit.begin(float(sys.argv[2])),
+)
+for _ in stream:
+    pass
+"""
+
+
+@pytest.mark.parametrize("seconds", ["inf", "60"])
+def test_nothing_of_ours_is_imported_while_memory_counts_as_the_models(seconds: str) -> None:
+    """With and without a time limit: what is imported after the baseline would make the model larger."""
+    digits = str(ROOT / "examples/digits/digits.onnx")
+    done = subprocess.run(
+        [sys.executable, "-c", _IMPORTS, digits, seconds], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == []
+    assert done.stdout, "no stage was counted"
 
 
 @pytest.mark.slow  # it measures the peaks of the machine anew

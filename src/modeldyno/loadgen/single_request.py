@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import socket
-from contextlib import contextmanager
-from contextvars import ContextVar
-from math import inf
 from typing import TYPE_CHECKING
 
 from modeldyno.clock import monotonic, monotonic_ns
@@ -13,12 +10,11 @@ from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import Transport
 from modeldyno.errors import RequestError
 from modeldyno.loadgen import tls
+from modeldyno.loadgen.deadline import latest_answer
 from modeldyno.loadgen.http1 import Http1Connection
 from modeldyno.loadgen.request import Call, make_reply
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from modeldyno.core.load.request_target import Reply, Target
     from modeldyno.loadgen.http2 import Http2Connection
     from modeldyno.loadgen.request import ClientConnection, Raw
@@ -36,18 +32,6 @@ _ERRORS = {
 
 _SHORTEST = 0.5
 """Seconds that a server is given for an answer, however late it is."""
-_answered_by: ContextVar[float] = ContextVar("answered_by", default=inf)
-"""When every request has to be answered, in seconds of the monotonic clock."""
-
-
-@contextmanager
-def answered_by(end: float) -> Iterator[None]:
-    """Give up the requests sent within the block at `end` of the monotonic clock, if not before."""
-    token = _answered_by.set(min(end, _answered_by.get()))
-    try:
-        yield
-    finally:
-        _answered_by.reset(token)
 
 
 def send_once(target: Target, message: int = 0, timeout: float = 60.0) -> Reply:
@@ -56,7 +40,7 @@ def send_once(target: Target, message: int = 0, timeout: float = 60.0) -> Reply:
     Raises TimeoutError, or another OSError (a phrase), if no complete reply came.
     """
     begin = monotonic()
-    timeout = min(timeout, max(_SHORTEST, _answered_by.get() - begin))
+    timeout = min(timeout, max(_SHORTEST, latest_answer.get() - begin))
     deadline = begin + timeout
     waiter = _RequestWaiter(Call(message, monotonic_ns()))
     try:

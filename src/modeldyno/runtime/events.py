@@ -15,6 +15,7 @@ from modeldyno.core.result.result import Event, Progressed, Result
 from modeldyno.errors import RequestError
 from modeldyno.identity import new_identity
 from modeldyno.interfaces.sampler import WatchStage
+from modeldyno.loadgen.deadline import answered_by
 from modeldyno.runtime import forked_analysis
 from modeldyno.runtime.measured_region import Region
 from modeldyno.runtime.time_limit import TimeLimit
@@ -61,11 +62,7 @@ class RunStage:
 
     def bound_requests(self) -> AbstractContextManager[None]:
         """Give up the requests sent to a server within the block at the time limit."""
-        if self.limit is None:
-            return nullcontext()
-        from modeldyno.loadgen.single_request import answered_by  # noqa: PLC0415 - only servers need it
-
-        return answered_by(self.limit.end)
+        return nullcontext() if self.limit is None else answered_by(self.limit.end)
 
 
 def event_of(item: ProbeOutput) -> Event:

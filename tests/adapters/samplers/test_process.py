@@ -158,6 +158,19 @@ def test_no_timed_pass_gives_no_noise() -> None:
     assert list(process.noise([stage("load", [])])) == []
 
 
+def test_what_a_waiting_process_grows_by_is_not_the_models() -> None:
+    """While another process has its turn, the model is not called."""
+    stages = [
+        stage("baseline", [100]),
+        stage("timed", [300]),
+        stage("waiting", [300, 360]),
+        stage("timed", [360, 370]),
+    ]
+    value = by_key(process.memory(stages))["process_memory", ""].value
+    assert isinstance(value, Distribution)
+    assert value.statistic("max") == 210
+
+
 def test_idleness_before_the_baseline_is_no_use_of_memory() -> None:
     """What was there before loading counts for nothing, in whichever stage it was seen."""
     measurements = by_key(

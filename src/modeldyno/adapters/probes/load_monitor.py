@@ -24,8 +24,8 @@ from modeldyno.core.stats import statistics
 from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.interfaces.session import CanDrive, CanSend, HasServerStats, RequestTrace
 from modeldyno.loadgen import DriverUsage, RunningLoad
+from modeldyno.loadgen.deadline import answered_by
 from modeldyno.loadgen.record_spool import RecordSpool
-from modeldyno.loadgen.single_request import answered_by
 
 if TYPE_CHECKING:
     from modeldyno.core.load.request_log import Records

@@ -293,8 +293,10 @@ class _Sampler:
             window = self._window()
             if self.count >= max(due, window):
                 with self.assessing():
-                    trailing = self.room[self.count - max(window, self.count // 2) : self.count]
-                    self.settled = not find_drift(trailing, _WARMUP_CHANCE, _WARMUP_RELEVANT)
+                    begin = self.count - max(window, self.count // 2)
+                    self.settled = not find_drift(  # a view kept until the next assessment would keep the room
+                        self.room[begin : self.count], _WARMUP_CHANCE, _WARMUP_RELEVANT
+                    )
                     due = math.ceil(_WARMUP_GROWTH * self.count)
                     self.make_room(due)
         # If no time is left for steady samples, the later half of these must serve.
