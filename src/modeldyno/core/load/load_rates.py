@@ -158,7 +158,8 @@ def _withheld(window: SteadyWindow, counts: _Counts, long: float, why: str) -> I
             code=SHORT_LOAD,
             seen=f"the steady window of {format_quantity(window.seconds, SECONDS, 2)} holds no two answers "
             f"of {format_quantity(long, SECONDS, 2)}, one after the other: its rates are withheld",
-            advice=f"measure for longer, such as with `duration={_LEAST_ANSWERS * long:.2g}`",
+            advice="give it more time with `max_time`, or measure "
+            f"{format_quantity((_LEAST_ANSWERS + 1) * long, SECONDS, 2)} with `duration`",
         )
         return
     rate, in_flight = (float(each.sum()) / window.seconds for each in (counts.requests, counts.answering))
