@@ -21,12 +21,14 @@ from modeldyno.core.load.capacity_steps import CapacitySearch, SearchEnd
 from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
 from modeldyno.core.metrics.constraints import Answer, Constraint
 from modeldyno.core.metrics.measurement import Interval
+from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.documents.catalog import list_documents
 from modeldyno.documents.lookup import find_conclusion
 from modeldyno.loadtest import series as loadtest_series
+from modeldyno.profiling.request import Request
 from modeldyno.profiling.run import JudgedResult
 from modeldyno.runtime.events import empty_result
 from modeldyno.testing.sample_results import a_job
@@ -290,3 +292,34 @@ def test_a_header_is_sent_and_in_no_document(
     assert run(url, *SHORT, "--header", "Authorization: Bearer $TOKEN", "--json", str(path)) == 0
     assert b"s3cr3t-of-the-test" not in path.read_bytes()
     assert all(b"s3cr3t-of-the-test" not in each.read_bytes() for each in tmp_path.glob("store.db*"))
+
+
+def test_the_rates_of_a_language_model_are_those_of_its_clock(
+    modeldyno: Callable[..., CommandResult], tmp_path: Path
+) -> None:
+    """A chat of 16 tokens takes 0.2 s, whatever the phase in which its window begins."""
+    with serve_in_subprocess("--service", "constant:0.05", "--workers", "64", "--pace", "0.01") as server:
+        url = f"http://127.0.0.1:{server.port}#echo,protocol=openai"
+        shape = ("--set", "endpoint=chat", "--set", "max_tokens=16", "-c", "4")
+        told = modeldyno("load", url, *shape, "--duration", "1.2s", "--json", "load.json")
+    assert told.code == 0
+    document = json.loads((tmp_path / "load.json").read_text())
+    values = {each["metric"]: each["value"] for each in document["measurements"] if not each["scope"]}
+    seconds = values["service_time"]["certificate"]["mean"]
+
+    assert 0.2 <= seconds < 0.4
+    assert values["request_rate"] == pytest.approx(4 / seconds, rel=0.03)
+    assert values["token_rate"] == pytest.approx(64 / seconds, rel=0.03)
+
+
+def test_a_search_announces_no_more_than_its_loads_may_take(url: str) -> None:
+    """Each load may take as long as ``--max-time`` says, looks that take longer near the bound included."""
+    request = Request(
+        model=url, backend="remote", settings={}, inputs=("x=1x4",), probes=("load",), load=Load(),
+        require=("latency.p99 <= 1s",), plan=Plan(max_time=15.0),
+    )  # fmt: skip
+    search = loadtest_series.begin_search(request)
+
+    assert search.job is not None
+    assert search.search.patience * search.job.plan.max_time == pytest.approx(15.0)
+    assert describe_duration(search).startswith("At most 10 loads, about 2 min 30 s")

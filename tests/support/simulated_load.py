@@ -82,6 +82,31 @@ def simulate(service: Service, load: Load, *, seed: int = 0, requests: int | Non
     )  # fmt: skip
 
 
+def in_lock_step(
+    slots: int, takes: float, seconds: float, *, jitter: float = 0.0, tokens: int = -1, seed: int = 0
+) -> Records:
+    """Return the records of a closed loop whose slots are all answered at the same times, as of one batch.
+
+    Args:
+        slots: requests in flight.
+        takes: seconds that an answer takes, on average.
+        seconds: for at least so long, and until a window that ends then is drained.
+        jitter: standard deviation of the time of a cycle, as a share of it.
+        tokens: of each answer; -1 if they are not counted.
+        seed: seed of the jitter.
+    """
+    np = load_numpy()
+    cycles = int(seconds / takes) + 6
+    lengths = takes * (1 + jitter * np.random.default_rng(seed).standard_normal(cycles))
+    ends = np.repeat(np.rint(np.cumsum(lengths) * 1e9).astype(np.int64) + _EPOCH, slots)
+    dues = np.concatenate([np.full(slots, _EPOCH), ends[:-slots]])
+    columns = {name: np.zeros(ends.size, dtype) for name, dtype in COLUMNS.items()}
+    columns |= {"due": dues, "sent": dues, "first": ends, "end": ends}
+    columns["tokens"] = np.full(ends.size, tokens, np.int32)
+    columns["message"] = (np.arange(ends.size) % slots).astype(np.int32)
+    return Records(**columns)
+
+
 # -- arrivals -----------------------------------------------------------------------------------------
 
 

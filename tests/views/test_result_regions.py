@@ -38,7 +38,7 @@ def test_regions_are_laid_out_by_their_own_time() -> None:
         ("outer", "100", "400 ms", "100 ms", "25.0%"),
     )
     assert tables["Time of one call"].rows[1] == (
-        "outer", "4.00 ms", "4.00 ms", "4.00 ms", "4.00 ms", "—", "—", "4.00 ms",
+        "outer", "4.00 ms", "4.00 ms", "4.00 ms", "4.00 ms", "~4.00 ms", "~4.00 ms", "4.00 ms",
     )  # fmt: skip
     assert [row[:2] for row in tables["Memory of one call"].rows] == [("inner", "process")]
     assert tables["Memory of one call"].rows[0][-1] == "—"

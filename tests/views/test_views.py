@@ -183,10 +183,10 @@ class TestResults:
             "weight_bytes", "file_bytes",
         ]  # fmt: skip
 
-    def test_an_uncertified_percentile_has_no_value(self) -> None:
-        """Below its floor a percentile shows what is missing instead of a number."""
+    def test_an_uncertified_percentile_is_shown_as_such(self) -> None:
+        """Below its floor a percentile is what was seen, to two digits, with what is missing."""
         assert results(full_result())["latency.p99.9"] == (
-            "—", "at least 710 us", "4,236 more effective samples needed",
+            "about 880 us", "at least 710 us", "not certified, 4,236 more effective samples needed",
         )  # fmt: skip
 
     def test_a_percentile_of_a_bound_is_shown(self) -> None:

@@ -81,6 +81,12 @@ def begin_search(request: Request, *, most: float | None = None, measurements: i
     else:
         start = float(load.concurrency or 1) if load is not None else 1.0
         search = CapacitySearch(bounds=bounds, start=start, **set_limits)
+    job = _served_job(request)
+    if not job.plan.may_extend:  # the longest look at one load takes as long as was wished for
+        most_time = job.plan.max_time / search.patience
+        job = replace(
+            job, plan=replace(job.plan, max_time=most_time, min_time=min(job.plan.min_time, most_time / 2))
+        )
     return Capacity(
         search=search,
         rungs=(),
@@ -88,7 +94,7 @@ def begin_search(request: Request, *, most: float | None = None, measurements: i
         passed=None,
         failed=None,
         ours=server_for(request.model) is not None,
-        job=_served_job(request),
+        job=job,
         **new_identity(),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import WHY_VOID, Distribution, Interval, Measurement
-from modeldyno.core.metrics.metric import END_TO_END, METRICS
+from modeldyno.core.metrics.metric import END_TO_END, METRICS, fraction_of
 from modeldyno.core.metrics.queries import STATISTICS_SHOWN
 from modeldyno.core.report.blocks import Table, clean, make_table, shorten
 from modeldyno.core.result.result import KINDS, scopes
@@ -88,12 +88,13 @@ def _number_rows(measurement: Measurement) -> Iterator[Row]:
         return
     n = str(len(measurement.value))
     for name in STATISTICS_SHOWN:
-        missing, value = measurement.value.missing(name), measurement.value.certified(name)
+        missing = measurement.value.missing(name)
         lacks = f"not certified: {count(missing, 'more effective sample')} needed"
         note = WHY_VOID[void] if (void := measurement.value.void) else measurement.value.stop
         note = lacks if missing and not void else note
         ends = _interval_cells(measurement.value.interval(name))
-        shown = "" if value is None else exact_text(value)
+        unknown = void or (missing and fraction_of(name) is None)
+        shown = "" if unknown else exact_text(measurement.value.statistic(name))
         yield metric, measurement.scope, name, shown, *ends, unit, n, note
 
 

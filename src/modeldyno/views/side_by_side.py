@@ -69,5 +69,5 @@ def _figures(measurement: Measurement) -> Iterator[tuple[str, str]]:
         return
     for statistic in _STATISTICS:
         text = format_quantity(value.statistic(statistic), measurement.row.unit, 3)
-        why_none = value.void or ("not certified" if value.missing(statistic) else "")
-        yield f"{name}.{statistic}", why_none or text
+        text += ", not certified" if value.missing(statistic) else ""
+        yield f"{name}.{statistic}", value.void or text

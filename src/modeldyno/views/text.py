@@ -100,6 +100,11 @@ def format_statistic(samples: Distribution, name: str, unit: str = SECONDS) -> t
     return estimate(samples.statistic(name), samples.interval(name), unit)
 
 
+def about(samples: Distribution, name: str, unit: str = SECONDS) -> str:
+    """Format a statistic that too few samples certify: what was seen, to two digits."""
+    return f"about {format_quantity(samples.statistic(name), unit, 2)}"
+
+
 def figure(result: Result, metric: str, scope: str = "", missing: str = "") -> str:
     """Format a figure of a Result without its interval; `missing` if it was not measured, or is void."""
     measurement = result.find(metric, scope)

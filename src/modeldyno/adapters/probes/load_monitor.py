@@ -88,6 +88,8 @@ class LoadMonitor:
     """End times of the requests whose latency was drawn, in blocks."""
     answered: int = 0
     """Successful answers in the range that is drawn from."""
+    answered_before: int = 0
+    """Those of them that came before the steady phase."""
     failed: int = 0
     """Failed requests since the last successful one."""
     wrong: int = 0
@@ -167,7 +169,7 @@ class LoadMonitor:
 
         def watch(progress: MeasurementProgress) -> None:
             if progress.phase == _STEADY and self.steady is None:
-                self.steady = perf_counter()
+                self.steady, self.answered_before = perf_counter(), self.answered
                 self.begin_trace()
                 self.take_snapshot()
                 self.steady_begin = int(self.ends[-1][-1]) if self.ends else self.snapshots[-1].when
@@ -244,6 +246,7 @@ class LoadMonitor:
             return _REQUESTS
         if now - self.begin >= self.limit - self.reserve:
             return _TIME_LIMIT
+        drawn = drawn or self.answered > self.answered_before
         if drawn and self.load.duration is not None and self.steady is not None:
             return _DURATION if now - self.steady >= self.load.duration else ""
         return ""

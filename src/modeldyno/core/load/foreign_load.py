@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.load import load_analysis
 from modeldyno.core.load.request_log import COLUMNS, Records, RequestOutcome
+from modeldyno.core.load.steady_window import NANO, SteadyWindow
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.metrics.metric import METRICS
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 BACKEND = "imported"
 """The backend of a Result that was measured by another tool."""
-NANO = load_analysis.NANO
 MICRO, MILLI = 1e-6, 1e-3
 """In seconds: units of time in other tools' reports."""
 _LATEST = 2**62
@@ -188,7 +188,7 @@ def foreign_records(requests: Sequence[ForeignRequest]) -> Records:
     return Records(**columns, pieces=tuple(request.pieces for request in requests) if streamed else ())
 
 
-def _window(report: ForeignLoad) -> load_analysis.SteadyWindow | None:
+def _window(report: ForeignLoad) -> SteadyWindow | None:
     """Return the steady window of the load; None if there are no requests."""
     if not report.requests:
         return None
@@ -196,7 +196,7 @@ def _window(report: ForeignLoad) -> load_analysis.SteadyWindow | None:
         min(request.sent if request.due is None else request.due for request in report.requests),
         max(request.end for request in report.requests) + 1,  # the last one ended in it
     )
-    return load_analysis.SteadyWindow(
+    return SteadyWindow(
         records=foreign_records(report.requests),
         begin=begin,
         end=end,
@@ -206,7 +206,7 @@ def _window(report: ForeignLoad) -> load_analysis.SteadyWindow | None:
     )
 
 
-def _derived(report: ForeignLoad, window: load_analysis.SteadyWindow) -> Iterator[Measurement]:
+def _derived(report: ForeignLoad, window: SteadyWindow) -> Iterator[Measurement]:
     """Yield the metrics of our own loads that the requests allow to derive."""
     excluded = set(report.untold)
     if not _has_due_times(report):
@@ -225,7 +225,7 @@ def _has_due_times(report: ForeignLoad) -> bool:
 
 def _doubts(
     report: ForeignLoad,
-    window: load_analysis.SteadyWindow | None,
+    window: SteadyWindow | None,
     figures: Sequence[Measurement],
     origin: str,
 ) -> Iterator[Doubt]:
@@ -267,7 +267,7 @@ def _doubts(
     yield from _drift_doubts(window)
 
 
-def _drift_doubts(window: load_analysis.SteadyWindow) -> Iterator[Doubt]:
+def _drift_doubts(window: SteadyWindow) -> Iterator[Doubt]:
     """Yield a doubt if the service time drifts during the load."""
     for part in window.due().where(lambda part: part.fine).parts():
         drift = find_drift(((part.end - part.sent) * NANO)[part.sent.argsort(kind="stable")])

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from modeldyno.core.load.steady_window import SteadyWindow
     from modeldyno.core.metrics.measurement import Measurement
 
-_MOST_PARTS = 64
-"""Most parts of the window whose counts give the interval of a rate. None is shorter than a long answer, so
+_MOST_PARTS, _FEW_PARTS = 64, 15
+"""Parts of the window whose counts give the interval of a rate: of one that holds as many long answers, or
+else at most so many that they need not show how they are correlated. None is shorter than a long answer, so
 that parts share no request but across their common edge."""
 _LEAST_ANSWERS = 2
 """Long answers, one after the other, that a window must hold."""
@@ -76,7 +77,8 @@ def rates(window: SteadyWindow, why: str) -> Iterator[Measurement]:
         why: why its latency is void, if it is.
     """
     long = _long_answer(window)
-    parts = int(max(_LEAST_ANSWERS, min(_MOST_PARTS, window.seconds / long))) if long else _MOST_PARTS
+    parts = int(min(_MOST_PARTS, window.seconds / long)) if long else _MOST_PARTS
+    parts = parts if parts == _MOST_PARTS else max(_LEAST_ANSWERS, min(parts, _FEW_PARTS))
     counts, seconds = _count(window, why, parts), (window.seconds / parts,) * parts
     if not any(_withheld(window, counts, long, why)):
         yield ratio_number("throughput", counts.requests * window.samples, seconds)
@@ -158,7 +160,8 @@ def _withheld(window: SteadyWindow, counts: _Counts, long: float, why: str) -> I
             code=SHORT_LOAD,
             seen=f"the steady window of {format_quantity(window.seconds, SECONDS, 2)} holds no two answers "
             f"of {format_quantity(long, SECONDS, 2)}, one after the other: its rates are withheld",
-            advice=f"measure for longer, such as with `duration={_LEAST_ANSWERS * long:.2g}`",
+            advice="give it more time with `max_time`, or measure "
+            f"{format_quantity((_LEAST_ANSWERS + 1) * long, SECONDS, 2)} with `duration`",
         )
         return
     rate, in_flight = (float(each.sum()) / window.seconds for each in (counts.requests, counts.answering))

@@ -280,6 +280,8 @@ def _reported_statistic(query: Query, measurements: Sequence[Measurement]) -> An
     )
 
 
+_OF_LOADS = frozenset({"throughput", "request_rate", "token_rate", "goodput"})
+"""Metrics of a load that may be withheld."""
 _MOST_SCOPES = 5
 """Scopes listed in an error message."""
 
@@ -296,4 +298,6 @@ def _find_measurement(query: Query, measurements: Sequence[Measurement]) -> Meas
             f"This run has no {query.metric}: no accelerator was watched; where there is one, `device=cuda` "
             "runs the model on it."
         )
+    if query.metric in _OF_LOADS and any(m.metric == "in_flight" for m in measurements):
+        raise RunFailed(f"This run has no {query.metric}: it was withheld, or not counted; see its doubts.")
     raise RunFailed(f"This run has no {query.metric}; the probe or sampler that measures it did not run.")

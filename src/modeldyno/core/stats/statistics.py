@@ -318,10 +318,11 @@ def ratio_interval(amounts: Samples, counts: Samples) -> IntervalEnds:
     amount, count = float(amounts.mean()), float(counts.mean())
     ratio = float(amounts.sum()) / float(counts.sum())
     excess = amounts - ratio * counts
-    few = n < _FEWEST_BLOCKS
-    size, degrees = (
-        (n / _SHARED, n - 1) if few else (size := effective_size(excess), _degrees_of_freedom(size, n))
-    )
+    if n < _FEWEST_BLOCKS:
+        size, degrees = n / _SHARED, float(n - 1)
+    else:
+        size = max(_LEAST_WINDOWS, effective_size(excess))
+        degrees = _degrees_of_freedom(size, n)
     scale = student_t.upper_tail_quantile(_TAIL, degrees) ** 2 / size
     if scale == math.inf:
         return least, math.inf
@@ -335,6 +336,8 @@ def ratio_interval(amounts: Samples, counts: Samples) -> IntervalEnds:
     return max(least, min(ratio, (middle - root) / curvature)), max(ratio, (middle + root) / curvature)
 
 
+_LEAST_WINDOWS = 6.0
+"""Least effective number of 16 windows and more: of one long trend the interval is as wide as its range."""
 _SHARED = 1.5
 """Windows that are worth one independent one, if neighbours share what lies across their edge: pi / 2 if all
 that is counted lasts as long as a window, on average over where the edges fall, and 1 if it is short."""

@@ -9,7 +9,7 @@ from modeldyno.core.agreement.conversion import ConversionFailureKind
 from modeldyno.core.registry.records import SOURCE, FigureState, TaskState, VariantState
 from modeldyno.core.report.blocks import Heading, Notice, Severity, Table, make_table, note, shorten
 from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
-from modeldyno.views.text import count, format_utc, shorten_ids
+from modeldyno.views.text import about, count, format_utc, shorten_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,7 +146,7 @@ def _latency(result: Result | None, name: str) -> str:
         return ""
     if times.void:
         return times.void
-    return "not certified" if times.missing(name) else format_quantity(times.statistic(name), SECONDS, 3)
+    return about(times, name) if times.missing(name) else format_quantity(times.statistic(name), SECONDS, 3)
 
 
 def _rate(result: Result | None) -> str:

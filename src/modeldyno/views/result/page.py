@@ -29,7 +29,7 @@ from modeldyno.views.result.static import inspection, reservations
 from modeldyno.views.result.table import MEASURED, memory_note, results
 from modeldyno.views.result.tokens import generation
 from modeldyno.views.result.totals import is_inspection
-from modeldyno.views.text import amount, figure, format_statistic, unit_of_work
+from modeldyno.views.text import about, amount, figure, format_statistic, unit_of_work
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def _times(result: Result) -> Iterator[Tile]:
         if latency.void:
             yield name, "—", latency.void
         elif latency.missing(statistic):
-            yield name, "—", f"needs more {unit_of_work(result)}s"
+            yield name, about(latency, statistic), f"not certified, needs more {unit_of_work(result)}s"
         else:
             value, span = format_statistic(latency, statistic)
             yield name, value, f"95 %: {span}" if span else ""

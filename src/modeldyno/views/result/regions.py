@@ -8,7 +8,7 @@ from modeldyno.core.report.blocks import Notice, Table, clean, make_table, note
 from modeldyno.core.stats.units import BYTES, JOULES, SECONDS, WATTS, format_quantity
 from modeldyno.core.trace import regions as trace_regions
 from modeldyno.views.result.memory import sparkline
-from modeldyno.views.text import count, figure, format_known, keep_ending, number, share
+from modeldyno.views.text import UNCERTIFIED, count, figure, format_known, keep_ending, number, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ _NAME, _SHORT_NAME = 24, 15
 _SLOW_FIRST = 3.0
 """By how much the first call must exceed the mean of the others for a note."""
 _CALL = ("mean", "min", "p50", "p95", "p99", "max")
-_DASHES = "— marks a percentile with too few independent calls to be certified; the JSON output has them all."
+_MARKS = f"{UNCERTIFIED} marks a percentile with too few independent calls to be certified."
 _MEMORY = ("allocated", "freed", "allocated_peak")
 
 
@@ -68,7 +68,7 @@ def regions(result: Result) -> Iterator[Table | Notice]:
     )
     yield from _slow_first_call(result, names)
     if any(("—" in _one_call(result, name)) for name in names):
-        yield note(_DASHES)
+        yield note(_MARKS)
     if rows := [row for name in names for row in _memory(result, name)]:
         yield make_table("Memory of one call", ("region", "where", "allocated>", "freed>", "peak>"), rows)
     yield from _energy(result, names)
@@ -103,7 +103,8 @@ def _one_call(result: Result, name: str) -> tuple[str, ...]:
     value = result.distribution("latency", name)
     assert value is not None
     return tuple(
-        "—" if value.missing(statistic) else format_quantity(value.statistic(statistic), SECONDS, 3)
+        f"{UNCERTIFIED if value.missing(statistic) else ''}"
+        f"{format_quantity(value.statistic(statistic), SECONDS, 3)}"
         for statistic in _CALL
     )
 

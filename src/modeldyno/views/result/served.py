@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.load import multi_model
 from modeldyno.core.load.latency_breakdown import STAGES
-from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.metrics.measurement import LITTLE_LAW, SHORT_LOAD, Distribution
 from modeldyno.core.metrics.metric import METRICS, ReportSection
 from modeldyno.core.report.blocks import Block, Table, make_table, note
 from modeldyno.core.stats.units import CORES, RATE, SECONDS, format_quantity
@@ -44,14 +44,17 @@ def server_clause(result: Result) -> str:
     rate, latency = result.find("request_rate"), result.distribution("latency")
     if rate is None and result.job.load is not None:  # another tool may count samples alone
         rate = result.find("throughput")
-    if rate is None:
+    if rate is None and not is_loaded(result):
         return ""
     backend = shorten_name(result.job.backend)
     at = f"at {result.job.load}" if result.job.load else "under load"
-    value, interval = number(rate)
-    counted = "requests" if rate.metric == "request_rate" else "samples"
-    speed = estimate(value, interval, RATE)[0].replace("/s", f" {counted}/s")
-    does = f"answers {speed} {at} on {backend}"
+    speed = "requests"
+    if rate is not None:
+        value, interval = number(rate)
+        counted = "requests" if rate.metric == "request_rate" else "samples"
+        speed = estimate(value, interval, RATE)[0].replace("/s", f" {counted}/s")
+    withheld = [doubt.code for doubt in result.doubts if doubt.code in {SHORT_LOAD, LITTLE_LAW}]
+    does = f"answers {speed} {at} on {backend}{f' (rate withheld: {withheld[0]})' if withheld else ''}"
     if tokens := result.find("token_rate"):
         does = (
             f"generates {format_measurement(tokens).replace('/s', ' tokens/s')} ({speed}) {at} on {backend}"
@@ -63,9 +66,14 @@ def server_clause(result: Result) -> str:
     return f"{does}: {_token_clause(result) or f'latency {_median_and_tail(latency)}'}"
 
 
+def is_loaded(result: Result) -> bool:
+    """Whether a server was under load; its rate may be withheld."""
+    return result.find("request_rate") is not None or result.find("in_flight") is not None
+
+
 def is_streamed(result: Result) -> bool:
     """Whether the answers were streamed."""
-    return result.find("request_rate") is not None and result.find("time_to_first_token") is not None
+    return is_loaded(result) and result.find("time_to_first_token") is not None
 
 
 def _token_clause(result: Result) -> str:

@@ -6,14 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
-from modeldyno.core.metrics.metric import CALL_SCOPES, METRICS, Query, ReportSection
+from modeldyno.core.metrics.metric import CALL_SCOPES, METRICS, Query, ReportSection, fraction_of
 from modeldyno.core.report.blocks import Table, make_table
 from modeldyno.core.result.result import scopes
 from modeldyno.core.stats.units import BYTES, FRACTION, RATE, SECONDS, format_quantity
 from modeldyno.core.trace.carbon import ASSUMED
-from modeldyno.views.result.served import redundant_metrics
+from modeldyno.views.result.served import is_loaded, redundant_metrics
 from modeldyno.views.result.totals import describe_total, drop_open_range, parts_of_sum
 from modeldyno.views.text import (
+    about,
     count,
     estimate,
     figure,
@@ -71,7 +72,7 @@ def _shorten_note(row: tuple[str, str, str, str]) -> tuple[str, str, str, str]:
     """Shorten a note that would need a second line."""
     name, value, interval, note = row
     if len(note) > _SHORT:
-        note = "needs more calls" if value == "—" else note.partition(",")[0]
+        note = note.partition(",")[0]
     return name, value, interval, note
 
 
@@ -88,7 +89,7 @@ def _ordered(result: Result, requested: set[str]) -> list[Measurement]:
     """Return the measurements of the table in order; of static totals, only those that explain the speed."""
     modules = scopes(result)
     ranks = {name: rank for rank, name in enumerate(METRICS)}
-    usual = _FULL - ({ReportSection.GENERATION} if result.find("request_rate") is None else set())
+    usual = _FULL - ({ReportSection.GENERATION} if not is_loaded(result) else set())
     redundant = redundant_metrics(result)
     measurements = (
         m
@@ -148,7 +149,10 @@ def _distribution_row(
         return name, "—", _at_least(interval, measurement.row.unit), value.void
     if missing := value.missing(statistic):
         _, span = estimate(None, interval, measurement.row.unit)
-        return name, "—", span, f"{count(missing, 'more effective sample')} needed"
+        note = f"not certified, {count(missing, 'more effective sample')} needed"
+        if fraction_of(statistic) is None:
+            return name, "—", span, "needs a second sample"
+        return name, about(value, statistic, measurement.row.unit), span, note
     if measurement.metric == "process_memory":
         ends = estimate(None, interval, BYTES)[1]
         return name, format_quantity(value.statistic(statistic), BYTES, 3), ends, _note(result, measurement)
