@@ -68,12 +68,30 @@ class ClockCheck:
 
     def __init__(self) -> None:
         """Begin to compare."""
-        self._own, self._system = perf_counter(), system_seconds()
+        self._own, self._system, self._before = perf_counter(), system_seconds(), system_seconds()
 
-    def __call__(self) -> None:
-        """Raise WrongClock if they differ."""
-        own, system = perf_counter() - self._own, system_seconds() - self._system
-        if self._system and abs(own - system) > _SLACK + _TOLERANCE * abs(system):
+    def __call__(self, least: float, total: float) -> None:
+        """Compare the clocks, and the seconds of the samples that were taken since the last comparison.
+
+        Args:
+            least: the smallest of them.
+            total: their sum.
+
+        Raises:
+            WrongClock: a sample is negative, they are longer than what passed, or they are nothing although
+                time passed; or our clock moved otherwise than the system's.
+        """
+        own, now = perf_counter() - self._own, system_seconds()
+        system, since, self._before = now - self._system, now - self._before, now
+        if least < 0:
+            raise WrongClock(f"a call took {least:.3g} s by the clock that measures")
+        if not self._system:
+            return
+        if total > _SLACK + (1 + _TOLERANCE) * since or (total == 0 and since > _SLACK):
+            raise WrongClock(
+                f"calls took {total:.3g} s by the clock that measures while {since:.3g} s passed"
+            )
+        if abs(own - system) > _SLACK + _TOLERANCE * abs(system):
             raise WrongClock(
                 f"the clock that measures moved by {own:.3g} s while the system counted {system:.3g} s; "
                 "something in this process has replaced it, so that no time can be measured"

@@ -95,10 +95,14 @@ def answers_repeat(times: Sequence[NewInputTimes]) -> Iterator[Doubt]:
                 code="answers-repeat",
                 seen=f"{len(times)} calls with inputs never seen before took "
                 f"{format_quantity(median(slow), SECONDS, 3)}, {seen} "
-                f"{format_quantity(median(fast), SECONDS, 3)}: {median(ratios):,.3g} times faster",
+                f"{format_quantity(median(fast), SECONDS, 3)}: {_factor(median(ratios))} faster",
                 advice="measure without what answers inputs that it has seen: those of a service differ",
             )
             return
+
+
+def _factor(ratio: float) -> str:
+    return f"{ratio:,.0f} times" if ratio >= 10 else f"{ratio:.1f} times"  # noqa: PLR2004 - two digits
 
 
 def looks_repeated(times: Sequence[NewInputTimes]) -> bool:
@@ -210,7 +214,7 @@ def beyond_peak(
         yield Doubt(
             code="beyond-peak",
             seen=f"{format_quantity(flops, COUNT, 3)} operations in {format_quantity(call, SECONDS, 3)} "
-            f"would be {format_quantity(rate, RATE, 3)}, {rate / peak:,.3g} times what was measured as the "
+            f"would be {format_quantity(rate, RATE, 3)}, {_factor(rate / peak)} what was measured as the "
             f"peak of float32 ({format_quantity(peak, RATE, 3)})",
             advice="something is answered without being computed: look for a table of answers, or for "
             "outputs that are not waited for",
