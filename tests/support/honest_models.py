@@ -9,7 +9,7 @@ import time
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from itertools import product
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -102,7 +102,9 @@ def _trees(count: int, depth: int) -> Callable[..., Any]:
 
 
 def _embedding(rows: int, *, touched: bool) -> Callable[..., Any]:
-    table = np.ones((rows, 64), np.float32) if touched else np.zeros((rows, 64), np.float32)
+    table = np.zeros((rows, 64), np.float32)  # its pages are made when they are first touched
+    if touched:
+        table += np.arange(rows, dtype=np.float32)[:, None]
 
     def embedding(ids: Array) -> Array:
         return np.asarray(table[ids].sum(axis=-2))
@@ -137,7 +139,7 @@ def _cached_state(width: int, keep: int) -> Callable[..., Any]:
 
 def _constant(size: int) -> Callable[..., Any]:
     answer = np.full(size, 0.5, np.float32)
-    return lambda x: answer
+    return lambda x: answer  # noqa: ARG005 - it is called by this name
 
 
 def _view() -> Callable[..., Any]:
@@ -145,7 +147,14 @@ def _view() -> Callable[..., Any]:
 
 
 def _tiny(number: int) -> Callable[..., Any]:
-    return [lambda x: x, lambda x: 1.0, lambda x: x.shape, lambda x: None, lambda x: x.T][number]
+    functions = [
+        lambda x: x,
+        lambda x: 1.0,  # noqa: ARG005 - it is called by this name
+        lambda x: x.shape,
+        lambda x: None,  # noqa: ARG005 - likewise
+        lambda x: x.T,
+    ]
+    return functions[number]
 
 
 def _sleep(seconds: float) -> Callable[..., Any]:
@@ -227,7 +236,7 @@ def _large_output(size: int) -> Callable[..., Any]:
 def _cycles() -> Callable[..., Any]:
     def cycles(x: Array) -> float:
         nodes: list[list[Any]] = [[] for _ in range(50)]
-        for one, other in zip(nodes, nodes[1:], strict=False):
+        for one, other in pairwise(nodes):
             one.append(other)
             other.append(one)
         return float(x.sum())
@@ -286,9 +295,9 @@ for _size in (1, 100, 10_000, 1_000_000):
     _add("view", [f"x=2x{_size}"], _view())
 for _number in range(5):
     _add("tiny", ["x=1x4"], _tiny(_number))
-for _seconds in (0.0001, 0.001, 0.005, 0.02):
+for _seconds in (0.0001, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02):
     _add("sleep", ["x=1x4"], _sleep(_seconds))
-for _size in (4, 400, 40_000):
+for _size in (4, 40, 400, 4000, 40_000):
     _add("counter", [f"x=1x{_size}"], _counter())
 for _period in (2, 3, 4, 5, 7, 8):
     _add("flush", ["x=1x64"], _every(_period))
@@ -305,7 +314,7 @@ for _size in (4, 100, 5000):
     _add("nested", [f"x=2x{_size}"], _nested(_size))
 for _size in (1000, 100_000, 1_000_000, 8_000_000):
     _add("large_output", ["x=2x64"], _large_output(_size))
-for _size in (4, 400):
+for _size in (4, 40, 400, 4000):
     _add("cycles", [f"x=1x{_size}"], _cycles())
 for _kind, _width, _batch in product(("mlp", "cnn", "lstm", "transformer"), (16, 64, 128), (1, 4, 8)):
     _add(_kind, [f"x={_batch}x{_width}"], _torch(_kind, _width))
