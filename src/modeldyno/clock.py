@@ -47,7 +47,9 @@ def thread_seconds() -> dict[int, float]:
     """
     seconds: dict[int, float] = {}
     clock_of = getattr(_time, "pthread_getcpuclockid", None)
-    for thread in threading.enumerate() if clock_of else ():
+    if clock_of is None:
+        return seconds
+    for thread in threading.enumerate():
         if thread is not threading.current_thread() and thread.ident is not None and thread.is_alive():
             with suppress(OSError, OverflowError):
                 seconds[thread.ident] = _time.clock_gettime(clock_of(thread.ident))

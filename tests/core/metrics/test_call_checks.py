@@ -6,10 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from modeldyno.core.comparison.change_test import judge_changes
+from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.metrics import call_checks
 from modeldyno.core.metrics.call_checks import AfterCalls, NewInputTimes, ReadingTimes
-from modeldyno.core.metrics.doubt import CODES, UNEARNED
-from modeldyno.core.metrics.measurement import WHY_VOID
+from modeldyno.core.metrics.constraints import Answer, Constraint, Verdict
+from modeldyno.core.metrics.doubt import CODES, UNEARNED, Doubt
+from modeldyno.core.metrics.measurement import WHY_VOID, Distribution, Interval, Measurement, void_unearned
+from modeldyno.core.metrics.metric import Query
+from modeldyno.core.metrics.queries import list_numbers
+from modeldyno.testing import sample_results
 
 MS, US = 1e-3, 1e-6
 READ = ReadingTimes(
@@ -87,9 +93,10 @@ def test_reading_a_lazy_output_takes_as_long_as_the_work(reading: ReadingTimes) 
         [replace(READ, first=10 * MS, again=9 * MS, ready=8 * MS, size=10_000_000)] * 8,
         [replace(READ, call=MS, first=0.4 * MS, again=0.3 * MS)] * 8,
         [replace(READ, first=10 * MS)] + [READ] * 7,
+        [replace(READ, first=30 * MS, again=8 * MS, ready=26 * MS)] * 3,
         [],
     ],
-    ids=["ready", "too few", "large", "conversion", "one hiccup", "none"],
+    ids=["ready", "too few", "large", "conversion", "one hiccup", "slow to convert", "none"],
 )
 def test_reading_what_is_ready_is_not_lazy(readings: list[ReadingTimes]) -> None:
     """Large outputs, conversions and hiccups are no work."""
@@ -154,3 +161,61 @@ def test_every_doubt_that_makes_a_time_void_says_why() -> None:
     """In the list of doubts, and where the figure is missing."""
     assert set(CODES) >= UNEARNED
     assert set(WHY_VOID) >= UNEARNED
+
+
+RATE = Measurement(metric="throughput", value=100.0, interval=Interval(low=90.0, high=110.0), runs=(100.0,))
+TIMES = Measurement(metric="latency", value=Distribution.of([0.01] * 100))
+STAGE = Measurement(metric="latency", value=Distribution.of([0.01] * 100), scope="load")
+
+
+def test_times_of_calls_are_void_with_a_doubt_that_they_are_unearned() -> None:
+    """Of the whole model; stages are measured otherwise, and other doubts change nothing."""
+    latency, rate, stage = void_unearned((TIMES, RATE, STAGE), ("drift", "lazy-output"))
+
+    assert isinstance(latency.value, Distribution)
+    assert latency.value.void == rate.void == "lazy-output"
+    assert stage is STAGE
+    assert void_unearned((TIMES, RATE), ("drift",)) == (TIMES, RATE)
+
+
+def test_a_void_number_has_no_value_and_decides_no_bound() -> None:
+    """The reason is said."""
+    _, rate = void_unearned((TIMES, RATE), ("answers-repeat",))
+    judgement = Constraint.parse("throughput >= 1/s").judge((rate,))
+
+    assert judgement.verdict is Verdict.UNDECIDED
+    assert Answer.to(Query.parse("throughput"), (rate,)).why == (
+        "inputs that were seen before are answered faster than new ones"
+    )
+    assert not list(list_numbers((rate,)))
+
+
+def test_a_number_is_void_if_it_is_in_one_of_several_processes() -> None:
+    """Whichever."""
+    _, rate = void_unearned((TIMES, RATE), ("answers-repeat",))
+
+    assert RATE.pooled(rate).void == rate.pooled(RATE).void == "answers-repeat"
+
+
+@pytest.mark.parametrize(
+    ("codes", "outcome"),
+    [
+        (("constant-output",), ChangeVerdict.UNDECIDED),
+        (("drift",), ChangeVerdict.BETTER),
+        ((), ChangeVerdict.BETTER),
+    ],
+)
+def test_times_of_what_does_other_work_are_undecided(codes: tuple[str, ...], outcome: ChangeVerdict) -> None:
+    """If only one side has a doubt about what it computes."""
+    fast = replace(TIMES, value=Distribution.of(*[[0.001] * 100] * 5))
+    slow = replace(TIMES, value=Distribution.of(*[[0.01] * 100] * 5))
+    doubts = tuple(Doubt(code=code, seen="", advice="") for code in codes)
+    baseline, candidate = (
+        replace(sample_results.a_small_result(), measurements=(times,), doubts=raised)
+        for times, raised in ((slow, ()), (fast, doubts))
+    )
+
+    (change,) = judge_changes(baseline, candidate, queries=["latency.p50"])
+
+    assert change.outcome is outcome
+    assert ("only one of them has the doubt constant-output" in change.why) == ("constant-output" in codes)
