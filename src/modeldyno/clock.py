@@ -47,7 +47,9 @@ def thread_seconds() -> dict[int, float]:
     """
     seconds: dict[int, float] = {}
     clock_of = getattr(_time, "pthread_getcpuclockid", None)
-    for thread in threading.enumerate() if clock_of else ():
+    if clock_of is None:
+        return seconds
+    for thread in threading.enumerate():
         if thread is not threading.current_thread() and thread.ident is not None and thread.is_alive():
             with suppress(OSError, OverflowError):
                 seconds[thread.ident] = _time.clock_gettime(clock_of(thread.ident))
@@ -68,12 +70,30 @@ class ClockCheck:
 
     def __init__(self) -> None:
         """Begin to compare."""
-        self._own, self._system = perf_counter(), system_seconds()
+        self._own, self._system, self._before = perf_counter(), system_seconds(), system_seconds()
 
-    def __call__(self) -> None:
-        """Raise WrongClock if they differ."""
-        own, system = perf_counter() - self._own, system_seconds() - self._system
-        if self._system and abs(own - system) > _SLACK + _TOLERANCE * abs(system):
+    def __call__(self, least: float, total: float) -> None:
+        """Compare the clocks, and the seconds of the samples that were taken since the last comparison.
+
+        Args:
+            least: the smallest of them.
+            total: their sum.
+
+        Raises:
+            WrongClock: a sample is negative, they are longer than what passed, or they are nothing although
+                time passed; or our clock moved otherwise than the system's.
+        """
+        own, now = perf_counter() - self._own, system_seconds()
+        system, since, self._before = now - self._system, now - self._before, now
+        if least < 0:
+            raise WrongClock(f"a call took {least:.3g} s by the clock that measures")
+        if not self._system:
+            return
+        if total > _SLACK + (1 + _TOLERANCE) * since or (total == 0 and since > _SLACK):
+            raise WrongClock(
+                f"calls took {total:.3g} s by the clock that measures while {since:.3g} s passed"
+            )
+        if abs(own - system) > _SLACK + _TOLERANCE * abs(system):
             raise WrongClock(
                 f"the clock that measures moved by {own:.3g} s while the system counted {system:.3g} s; "
                 "something in this process has replaced it, so that no time can be measured"

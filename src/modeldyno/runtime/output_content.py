@@ -52,7 +52,7 @@ def coarse_output(feed: Feed, output: Feed) -> Iterator[Doubt]:
     for name, array in output.items():
         if kind := _narrow_format(array):
             yield Doubt(
-                code="unasked-precision",
+                code="coarse-output",
                 seen=f"all values of the output '{name}' are those of {kind}, although it is float32",
                 advice=f"set the precision: f32 for the model as it is, or {kind} to say that this is meant",
             )

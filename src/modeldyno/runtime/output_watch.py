@@ -25,6 +25,8 @@ _TOLERANCE = 1e-3
 """Relative to the largest value of an array: a different order of summation changes less than that."""
 _REMEMBERED = 64
 """Payloads whose output is remembered, to compare it with that of a later call."""
+_NO_CHANCE = 8
+"""Distinct values of an output that another input gives only if it is the same answer."""
 _NAMED = 3
 """Shapes of an output that a doubt lists."""
 _WITHOUT_MEASURE = 1e6
@@ -36,6 +38,16 @@ def are_alike(one: outputs.Sketch, other: outputs.Sketch) -> bool:
     checks = OutputChecks()
     checks.compare(one, other)
     return not checks.vary
+
+
+def _equal(one: outputs.Sketch, other: outputs.Sketch) -> bool:
+    """Return whether two outputs have the same floating-point values, so many that it is no chance."""
+    import numpy as np  # noqa: PLC0415 - slow to import
+
+    floats = [name for name, values in one.values.items() if values.dtype.kind in "fc"]
+    return all(
+        name in other.values and np.array_equal(one.values[name], other.values[name]) for name in floats
+    ) and any(len(np.unique(one.values[name])) >= _NO_CHANCE for name in floats)
 
 
 @dataclass(slots=True)
@@ -55,6 +67,8 @@ class OutputChecks:
     """Element types of the arrays that had several for the same payload."""
     differences: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     """Relative differences from the first output of the same payload, by array."""
+    others: int = 0
+    """Calls that returned the first output of another payload, which differs from that of their own."""
     first: dict[int, outputs.Sketch] = field(default_factory=dict)
     """The first output of each payload."""
 
@@ -67,9 +81,15 @@ class OutputChecks:
             self.hollow[name] += 1
         now = outputs.sketch_output(output)
         if payload in self.first:
+            self.others += self._is_of_another(payload, now)
             self.compare(self.first[payload], now)
         elif len(self.first) < _REMEMBERED:
             self.first[payload] = now
+
+    def _is_of_another(self, payload: int, now: outputs.Sketch) -> bool:
+        """Return whether an output is exactly that of another payload, and not that of its own."""
+        own = self.first[payload]
+        return not _equal(own, now) and any(_equal(other, now) for other in self.first.values())
 
     def compare(self, before: outputs.Sketch, now: outputs.Sketch) -> None:
         """Compare an output with an earlier one of equal inputs."""
@@ -112,6 +132,12 @@ class OutputChecks:
                 advice="let the model work on a copy: x = x / 255 instead of x /= 255",
             )
             return
+        if self.others:
+            yield Doubt(
+                code="earlier-output",
+                seen=f"{self.others} of {self.repeats} calls returned what another input had given",
+                advice="look for outputs that are returned before they are made, or a buffer that is reused",
+            )
         for name, shapes in self.shapes.items():
             named = [" x ".join(map(str, shape)) or "a single value" for shape in shapes]
             more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""

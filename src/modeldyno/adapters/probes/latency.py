@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from modeldyno.adapters.probes import timing_loop
 from modeldyno.adapters.probes.checked_calls import CheckedCalls
 from modeldyno.core.metrics import call_checks
-from modeldyno.core.metrics.doubt import UNEARNED
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.spec.devices import is_cpu
 from modeldyno.environment.machine import allowed_cores
@@ -28,10 +27,7 @@ pass_ = Pass.TIMED
 
 
 def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
-    """Warm up, measure until the plan is met, and yield the latency with its doubts.
-
-    It is void if checked calls show that the time of a call is not that of the model's work.
-    """
+    """Warm up, measure until the plan is met, and yield the latency, its doubts and those of its calls."""
     calls = subject.calls
     checked = CheckedCalls(
         subject=subject, draw=timing_loop.time_each_call(calls), time_one=timing_loop.time_one_call
@@ -40,8 +36,7 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
         paced = timing_loop.measure_timed_pass(subject, plan, checked.times, "latency", warming=calls[0])
         median = Distribution.of(paced.samples).statistic("p50")
         doubts = (*checked.doubts(median), *_rate_doubts(subject, median))
-    void = next((doubt.code for doubt in doubts if doubt.code in UNEARNED), "")
-    yield Measurement(metric="latency", value=timing_loop.distribution(paced, void))
+    yield Measurement(metric="latency", value=timing_loop.distribution(paced))
     yield from doubts
     yield from timing_loop.steady_state_doubts("latency", paced, plan)
 

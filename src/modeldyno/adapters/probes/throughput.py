@@ -49,8 +49,8 @@ def _calls_of_latency(subject: Subject, plan: Plan) -> Samples | None:
     That is so where each call took as long as a block, no other process takes turns, and their mean is as
     precise as the plan wants it.
     """
-    latency = _latency(subject)
-    if latency is None or latency.void or not isinstance(subject.baton, NoTurns):
+    latency = next((m.value for m in subject.known if (m.metric, m.scope) == ("latency", "")), None)
+    if not isinstance(latency, Distribution) or latency.void or not isinstance(subject.baton, NoTurns):
         return None
     samples = latency.samples()
     if len(samples) < plan.min_runs or samples.min() < BLOCK:
@@ -60,13 +60,6 @@ def _calls_of_latency(subject: Subject, plan: Plan) -> Samples | None:
 
 
 def _rates(subject: Subject, samples: Samples) -> Iterator[Measurement]:
-    """Yield the rates; void if the latency of the same calls is."""
-    blocks, latency = len(samples), _latency(subject)
-    void = "" if latency is None else latency.void
-    for metric, amount in (("throughput", subject.samples), ("batch_rate", 1)):
-        yield replace(ratio_number(metric, (amount,) * blocks, samples), void=void)
-
-
-def _latency(subject: Subject) -> Distribution | None:
-    value = next((m.value for m in subject.known if (m.metric, m.scope) == ("latency", "")), None)
-    return value if isinstance(value, Distribution) else None
+    blocks = len(samples)
+    yield ratio_number("throughput", (subject.samples,) * blocks, samples)
+    yield ratio_number("batch_rate", (1,) * blocks, samples)

@@ -29,8 +29,8 @@ from modeldyno.core.comparison.default_metrics import (
 )
 from modeldyno.core.comparison.trend import Scatter
 from modeldyno.core.metrics.constraints import Answer
-from modeldyno.core.metrics.doubt import FEW_PROCESSES
-from modeldyno.core.metrics.measurement import Distribution, Interval
+from modeldyno.core.metrics.doubt import FEW_PROCESSES, OTHER_WORK
+from modeldyno.core.metrics.measurement import TIMES_OF_CALLS, Distribution, Interval
 from modeldyno.core.metrics.metric import METRICS, Better, Query, fraction_of
 from modeldyno.core.stats import quiet_runs_test, student_t
 from modeldyno.core.stats.statistics import Z, quantile, unpack_samples
@@ -116,7 +116,7 @@ def judge_changes(  # noqa: PLR0913 - two Results, and all that a verdict on the
         for query in judged_queries
     ]
     level_each = 1 - (1 - level) / max(1, count_families(measured))
-    return tuple(
+    changes = (
         _missing_change(query, before, after, smallest)
         if before is None or after is None
         else judge_change(
@@ -130,6 +130,20 @@ def judge_changes(  # noqa: PLR0913 - two Results, and all that a verdict on the
         )
         for query, before, after in measured
     )
+    why = _other_work(baseline, candidate)
+    return tuple(
+        replace(change, outcome=ChangeVerdict.UNDECIDED, why=why)
+        if why and change.query.metric in TIMES_OF_CALLS
+        else change
+        for change in changes
+    )
+
+
+def _other_work(baseline: Result, candidate: Result) -> str:
+    """Return why the times of two models are not those of the same work; empty if nothing shows it."""
+    before, after = ({d.code for d in each.doubts} & OTHER_WORK for each in (baseline, candidate))
+    codes = ", ".join(sorted(before ^ after))
+    return f"only one of them has the doubt {codes}: they may not do the same work" if codes else ""
 
 
 def judge_change(  # noqa: PLR0913 - two measurements, and all that a verdict on them depends on

@@ -95,10 +95,14 @@ def answers_repeat(times: Sequence[NewInputTimes]) -> Iterator[Doubt]:
                 code="answers-repeat",
                 seen=f"{len(times)} calls with inputs never seen before took "
                 f"{format_quantity(median(slow), SECONDS, 3)}, {seen} "
-                f"{format_quantity(median(fast), SECONDS, 3)}: {median(ratios):,.3g} times faster",
+                f"{format_quantity(median(fast), SECONDS, 3)}: {_factor(median(ratios))} faster",
                 advice="measure without what answers inputs that it has seen: those of a service differ",
             )
             return
+
+
+def _factor(ratio: float) -> str:
+    return f"{ratio:,.0f} times" if ratio >= 10 else f"{ratio:.1f} times"  # noqa: PLR2004 - two digits
 
 
 def looks_repeated(times: Sequence[NewInputTimes]) -> bool:
@@ -118,7 +122,9 @@ _SHARE = 0.5
 _DEFERRED, _PER_BYTE = 1e-4, 1e-9
 """Seconds, and seconds a byte, that a first reading may take beyond a second one: a copy from a device."""
 _AT_LEAST = 3.0
-"""Factor between a first and a second reading."""
+"""Factor between a first reading and a second one, or one of ready values."""
+_MOST = 0.75
+"""Share of the readings that must show it: each may be disturbed."""
 _CONVERSION, _SLOW_BYTE = 5e-5, 1e-8
 """Seconds, and seconds a byte, that converting another library's object may take; more is computing."""
 _BEYOND_READY = 4.0
@@ -141,13 +147,19 @@ def lazy_output(times: Sequence[ReadingTimes]) -> Iterator[Doubt]:
 
 
 def looks_lazy(times: Sequence[ReadingTimes]) -> bool:
-    """Return whether readings show work, however few they are."""
-    if not times:
-        return False
-    call, first, again, ready = (_median_of(times, name) for name in ("call", "first", "again", "ready"))
-    size = times[0].size
-    waited = first - again >= max(_SHARE * call, _DEFERRED + _PER_BYTE * size) and first >= _AT_LEAST * again
-    return waited or again >= max(call, _CONVERSION + _SLOW_BYTE * size, _BEYOND_READY * ready)
+    """Return whether most readings show work, however few they are."""
+    return bool(times) and sum(map(_does_work, times)) >= _MOST * len(times)
+
+
+def _does_work(reading: ReadingTimes) -> bool:
+    """Return whether a reading waited for a device, or computed."""
+    waited = reading.first - reading.again
+    return (
+        waited >= max(_SHARE * reading.call, _DEFERRED + _PER_BYTE * reading.size)
+        and reading.first >= _AT_LEAST * max(reading.again, reading.ready)
+    ) or reading.again >= max(
+        reading.call, _CONVERSION + _SLOW_BYTE * reading.size, _BEYOND_READY * reading.ready
+    )
 
 
 def _median_of(times: Sequence[ReadingTimes], name: str) -> float:
@@ -210,7 +222,7 @@ def beyond_peak(
         yield Doubt(
             code="beyond-peak",
             seen=f"{format_quantity(flops, COUNT, 3)} operations in {format_quantity(call, SECONDS, 3)} "
-            f"would be {format_quantity(rate, RATE, 3)}, {rate / peak:,.3g} times what was measured as the "
+            f"would be {format_quantity(rate, RATE, 3)}, {_factor(rate / peak)} what was measured as the "
             f"peak of float32 ({format_quantity(peak, RATE, 3)})",
             advice="something is answered without being computed: look for a table of answers, or for "
             "outputs that are not waited for",

@@ -54,7 +54,9 @@ CODES: dict[str, str] = {
     "answers-repeat": "Inputs that were seen before are answered faster than new ones.",
     "lazy-output": "The work of a call is done, or waited for, when its output is read.",
     "deferred-work": "Work goes on after the calls: in threads, or when their outputs are given up.",
+    "earlier-output": "A call returned what belongs to the input of another one.",
     "constant-output": "Different inputs gave the same output.",
+    "coarse-output": "All values of an output of float32 are those of a 16-bit format.",
     "rows-repeat": "Rows of an output repeat at the same places, whatever the rows of the input are.",
     "replaced-clock": "The clock that the code sees was replaced; times were taken by ModelDyno's own.",
     "forked": "The model's process was forked during a call, and both copies returned from it.",
@@ -140,8 +142,12 @@ EXPECTED = frozenset({"not-isolated"})
 """Codes of doubts that the user expects: shown with how it was measured, not as a warning."""
 
 
-UNEARNED = frozenset({"beyond-peak", "answers-repeat", "lazy-output", "deferred-work"})
+UNEARNED = frozenset({"beyond-peak", "answers-repeat", "lazy-output", "deferred-work", "earlier-output"})
 """Codes of doubts with which the time of a call is not that of the model's work: it is void."""
+
+
+OTHER_WORK = frozenset({"constant-output", "coarse-output", "rows-repeat"})
+"""Codes of doubts about what is computed: the time is right, but is compared with that of no other work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING
 
+from modeldyno.core.metrics.doubt import UNEARNED
 from modeldyno.core.metrics.metric import ANSWERS, METRICS, STATISTICS, MetricRow, fraction_of
 from modeldyno.core.stats import statistics
 
@@ -30,6 +31,7 @@ WHY_VOID = {
     "answers-repeat": "inputs that were seen before are answered faster than new ones",
     "lazy-output": "the work is done when the output is read",
     "deferred-work": "work goes on after the calls",
+    "earlier-output": "calls return what belongs to other inputs",
 }
 """Why a measurement is void, by the code of the doubt."""
 SHORT_LOAD, LITTLE_LAW = "short-load", "little-law"
@@ -297,6 +299,11 @@ class Measurement:
             else ""
         )
 
+    def _made_void(self, code: str) -> Measurement:
+        if isinstance(self.value, Distribution):
+            return replace(self, value=replace(self.value, void=code))
+        return replace(self, void=code)
+
     def mean_with_ends(self) -> tuple[float, float, float]:
         """Return the lower end of the interval of the mean or number, its value, and the upper end."""
         if isinstance(self.value, Distribution):
@@ -400,6 +407,24 @@ _STATISTICS: dict[str, Callable[[Distribution], float]] = {
     "n": lambda d: float(len(d)),
     "n_eff": lambda d: d.effective_size(),
 }
+
+
+TIMES_OF_CALLS = frozenset({"latency", "throughput", "batch_rate", "first_call"})
+"""Metrics that say how long the work of a call takes."""
+
+
+def void_unearned(measurements: Iterable[Measurement], codes: Iterable[str]) -> tuple[Measurement, ...]:
+    """Make the times of calls void if a doubt says that they are not those of the model's work.
+
+    Args:
+        measurements: those of a run.
+        codes: of its doubts.
+    """
+    code = next((code for code in codes if code in UNEARNED), "")
+    return tuple(
+        each._made_void(code) if code and each.metric in TIMES_OF_CALLS and not each.scope else each  # noqa: SLF001
+        for each in measurements
+    )
 
 
 def pool_measurements(groups: Sequence[Sequence[Measurement]]) -> tuple[Measurement, ...]:

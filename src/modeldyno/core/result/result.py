@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.core.metrics import doubt
 from modeldyno.core.metrics.constraints import Answer, Constraint, Judgement
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import INTERRUPTED, Distribution, Measurement, pool_measurements
+from modeldyno.core.metrics.measurement import (
+    INTERRUPTED,
+    Distribution,
+    Measurement,
+    pool_measurements,
+    void_unearned,
+)
 from modeldyno.core.metrics.metric import METRICS, Query
 from modeldyno.core.metrics.queries import format_main_figures, list_numbers
 from modeldyno.core.result import trace_data as activity
@@ -377,7 +383,7 @@ def fold(empty: Result, events: Iterable[Event]) -> Result:
                 continue
     return replace(
         result,
-        measurements=tuple(measurements.values()),
+        measurements=void_unearned(measurements.values(), (raised.code for raised in doubts)),
         activity=activity.join_reports(activities),
         doubts=tuple(doubt.adjust_advice(doubts, several=_may_run_threads(result.job))),
         failures=tuple(failures),

@@ -223,7 +223,7 @@ def reached_flops(result: Result) -> str:
     """Describe the FLOP/s of the median call, and their share of the machine's peak."""
     flops, peak = result.number("flops"), result.number("peak_flops", result.peaks_scope)
     calls = result.distribution("latency")
-    if not flops or calls is None or not calls.statistic("p50"):
+    if not flops or calls is None or calls.void or not calls.statistic("p50"):
         return ""
     rate = flops / calls.statistic("p50")
     of_peak = f", {rate / peak:.1%} of this machine's peak" if peak else ""
