@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modeldyno.adapters.probes import timing_loop
+from modeldyno.adapters.probes.leak_watch import LeakWatch
 from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.interfaces.probe import Pass
 from modeldyno.interfaces.session import CanCall
@@ -23,8 +24,9 @@ pass_ = Pass.TIMED
 def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     """Warm up, measure until the plan is met, and yield the latency with its doubts."""
     calls = subject.calls
-    paced = timing_loop.measure_timed_pass(
-        subject, plan, timing_loop.time_each_call(calls), "latency", warming=calls[0]
-    )
+    watch = LeakWatch(draw=timing_loop.time_each_call(calls))
+    paced = timing_loop.measure_timed_pass(subject, plan, watch.draw_and_read, "latency", warming=calls[0])
     yield Measurement(metric="latency", value=timing_loop.distribution(paced))
     yield from timing_loop.steady_state_doubts("latency", paced, plan)
+    if not subject.interrupted():
+        yield from watch.doubts(paced.warmup_runs)

@@ -51,7 +51,7 @@ CODES: dict[str, str] = {
     "shapes-vary": "Equal inputs gave outputs of different shapes.",
     "not-finite": "An array of the output contained only minus infinity.",
     "forked": "The model's process was forked during a call, and both copies returned from it.",
-    "memory-leak": "Every call left memory behind that later calls did not release.",
+    "leak": "Calls left something behind: memory, objects, files, sockets, threads or processes.",
     "process-memory-only": "The backend's allocator reports nothing: only the process's memory is known.",
     "not-isolated": "The model ran inside the calling process.",
     "random-weights": "The weights are random: the cost is representative, the outputs are not.",
