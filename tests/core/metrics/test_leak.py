@@ -20,7 +20,7 @@ def readings(*levels: float, name: str = "descriptors", apart: int = 100) -> lis
     ]
 
 
-def told(rates: dict[str, float]) -> str:
+def sentences(rates: dict[str, float]) -> str:
     return "".join(doubt.seen for doubt in leak_doubts(rates))
 
 
@@ -77,13 +77,15 @@ def test_blocks_are_as_long_as_makes_a_leak_visible() -> None:
 
 def test_a_doubt_says_what_a_call_leaves_and_how_much() -> None:
     """Each resource once: what is used is mapped too, and so is the stack of a thread."""
-    assert told({}) == ""
-    assert told({"memory": 2048.0, "mapped": 4096.0, "descriptors": 1.0}) == (
+    assert sentences({}) == ""
+    assert sentences({"memory": 2048.0, "mapped": 4096.0, "descriptors": 1.0}) == (
         "on average a call left 2.00 KiB of memory and 1 open file or socket behind, which no later call "
         "released"
     )
-    assert "64.0 KiB of mapped memory behind" in told({"mapped": 65536.0})
-    assert "1 thread behind" in told({"mapped": 8e6, "threads": 1.0})
-    assert "0.25 processes behind" in told({"processes": 0.25})
-    assert "left 3 temporary files, 1,200" not in told({"files": 3.0})
-    assert "1,200 Python allocations and 3 temporary files behind" in told({"objects": 1200.0, "files": 3.0})
+    assert "64.0 KiB of mapped memory behind" in sentences({"mapped": 65536.0})
+    assert "1 thread behind" in sentences({"mapped": 8e6, "threads": 1.0})
+    assert "0.25 processes behind" in sentences({"processes": 0.25})
+    assert "left 3 temporary files, 1,200" not in sentences({"files": 3.0})
+    assert "1,200 Python allocations and 3 temporary files behind" in sentences(
+        {"objects": 1200.0, "files": 3.0}
+    )

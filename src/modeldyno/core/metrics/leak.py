@@ -1,8 +1,8 @@
 """Leaks: what calls leave behind, from readings between them.
 
 A leak rises in every quarter of the calls; what fills and stays, such as a cache, does not. What rose so is
-only suspected: the memory of a process also grows by the profiler's own samples, and by objects that wait for
-the garbage collector. So some more calls are made, in equal blocks after a collection, and each has to add its
+only suspected: the memory of a process also grows by the profiler's own samples, and by what waits for the
+garbage collector. So some more calls are made, in equal blocks after a collection, and each has to add its
 share.
 """
 
