@@ -136,6 +136,43 @@ def test_nothing_is_timed_by_the_wall_clock() -> None:
     assert calls == []
 
 
+_STARTS_NO_MODEL = {
+    "loadgen/driver_process.py": "senders of a load",
+    "adapters/samplers/sidecar.py": "readers of the machine",
+    "adapters/samplers/nvidia_smi.py": "a program of the driver",
+    "adapters/backends/served/triton.py": "a program that runs containers",
+    "adapters/reporters/pdf.py": "a browser",
+    "environment/accelerator_peaks.py": "our own loops, of which peaks are measured",
+    "environment/containers.py": "a program that runs containers",
+    "environment/nvidia_smi.py": "a program of the driver",
+    "environment/other_devices.py": "a program of a driver",
+    "environment/peaks.py": "our own loops, of which peaks are measured",
+    "api/jobs.py": "commands of ours, which start models by the one way",
+    "cli/actions/trend.py": "a hook of the user",
+    "registry/webhooks.py": "a hook of the user",
+    "servers/install.py": "installers",
+    "servers/server_process.py": "supervisors of servers",
+    "servers/supervisor.py": "servers",
+    "runtime/supervised_child.py": "the one way",
+    "runtime/forked_analysis.py": "a fork of a supervised child",
+    "runtime/reaper.py": "what supervised_child.py orders",
+}
+_STARTS = re.compile(
+    r"subprocess\.(Popen|run|call|check_\w+)\(|os\.(fork|posix_spawn\w*|system|exec[lv]\w*)\b"
+    r"|from os import .*\bfork\b|import multiprocessing|\.get_context\("
+)
+
+
+def test_a_model_is_loaded_in_supervised_children_only() -> None:
+    """A file that starts processes is in the table, which says what they are: no other loads a model."""
+    starting = {
+        str(path.relative_to(SOURCE))
+        for path in SOURCE.rglob("*.py")
+        if "testing" not in path.parts and _STARTS.search(path.read_text())
+    }
+    assert starting == set(_STARTS_NO_MODEL)
+
+
 def test_every_doubt_that_the_code_raises_is_in_the_table() -> None:
     """No adapter invents a code that the reference does not explain."""
     raised = {

@@ -104,6 +104,14 @@ def test_every_death_of_a_child_is_a_typed_failure_and_leaves_nothing_behind(mar
     assert left(mark) == []
 
 
+def test_memory_that_is_not_mapped_counts() -> None:
+    """A file without a disk takes memory that is in no process's resident size."""
+    failure = run("fill_memory_without_mapping", timeout=60.0).failures[0]
+
+    assert failure.kind is FailureKind.OOM
+    assert "more than the limit of 512.0 MiB" in failure.message
+
+
 def test_a_failure_says_where_it_was_and_shows_the_end_of_the_log() -> None:
     """A segfault in the first call is reported with the stage and the stack printed by faulthandler."""
     failure = run("segfault").failures[0]

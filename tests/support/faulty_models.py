@@ -30,6 +30,14 @@ def eat_memory() -> None:
         eaten.append(bytearray(b"x") * (32 << 20))
 
 
+def fill_memory_without_mapping() -> None:
+    """Write 16 MiB into a file without a disk, up to 4 GiB."""
+    file = os.memfd_create("full")
+    for _ in range(256):
+        os.write(file, bytes(16 << 20))
+        time.sleep(0.02)
+
+
 def hang() -> None:
     """Never return."""
     while True:

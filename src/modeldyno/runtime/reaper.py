@@ -1,8 +1,8 @@
 """The process between the profiler and the child that runs a model: it ends everything the child started.
 
 ``python -I -S reaper.py PARENT [--leave-servers] COMMAND...`` starts COMMAND in a session of its own, on the
-descriptors that it was given, and ends as that ends: with the same exit code, or by the same signal. By
-then everything the command had started is gone, including processes that left its tree: as a subreaper it
+descriptors that it was given, and ends as that ends: with the same exit code, or by the same signal. By then
+everything the command had started is gone, including processes that left its tree: as a subreaper this one
 adopts double-forked orphans (Linux; elsewhere only what stays in the tree is ended). The caller cannot
 be the subreaper itself: it would adopt the orphans of all its descendants, and it may have others.
 

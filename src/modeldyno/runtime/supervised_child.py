@@ -26,6 +26,7 @@ from modeldyno.environment.process_tree import (
     is_stopped,
     list_process_tree,
     resident_size,
+    shared_memory_in_use,
     start_ticks,
     tree_memory,
 )
@@ -153,7 +154,7 @@ class SupervisedChild:
         """
         held = tree_memory(self._update_family())  # a warm child's memory is available to it
         memory = limits.memory or machine.spare_memory(held) // limits.side_count
-        self.observer = ExitObserver.begin(memory)
+        self.observer, shared_before = ExitObserver.begin(memory), shared_memory_in_use()
         started, checked_at = self.clock(), monotonic()
         poll = select.poll()
         poll.register(self.pipe, select.POLLIN)
@@ -178,7 +179,7 @@ class SupervisedChild:
                 self.ended = FailureKind.CRASH, "it wrote without end where its answer was expected"
             elif monotonic() - checked_at >= POLL_INTERVAL:
                 checked_at = monotonic()
-                if (size := self._family_bytes(memory)) > memory:
+                if (size := self._family_bytes(memory, shared_before)) > memory:
                     self.ended = describe_over_limit(
                         size, memory, set_by_user=limits.memory is not None, option=limits.memory_option
                     )
@@ -242,11 +243,15 @@ class SupervisedChild:
                 self.family[pid] = start_ticks(pid)
         return pids
 
-    def _family_bytes(self, limit: int) -> int:
-        """Return the bytes of the whole tree; pages shared by forks count once (expensive, so done late)."""
+    def _family_bytes(self, limit: int, shared_before: int) -> int:
+        """Return the bytes of the whole tree, roughly as long as it is surely below the limit.
+
+        Exactly, pages shared by forks count once, and files without a disk count even if they are not mapped.
+        """
         family = self._update_family()
         size = sum(map(resident_size, family))
-        size = tree_memory(family) if size > limit else size
+        if size + max(0, shared_memory_in_use() - shared_before) > limit:
+            size = tree_memory(family)
         if family and self.observer is not None:
             self.observer.note(family[0], size)
         return size

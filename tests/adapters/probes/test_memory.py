@@ -145,7 +145,7 @@ def test_what_calls_leave_behind_is_doubted() -> None:
     yielded = measured(Watched(leaves=4))
     assert numbers(yielded)["memory_growth", ""] == 4
     (doubt,) = (each for each in yielded if isinstance(each, Doubt))
-    assert doubt.code == "memory-leak"
+    assert doubt.code == "leak"
     assert "kept" in doubt.seen
 
 

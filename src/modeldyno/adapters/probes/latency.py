@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.adapters.probes import timing_loop
 from modeldyno.adapters.probes.checked_calls import CheckedCalls
+from modeldyno.adapters.probes.leak_watch import LeakWatch
 from modeldyno.core.metrics import call_checks
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.spec.devices import is_cpu
@@ -32,13 +33,18 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     checked = CheckedCalls(
         subject=subject, draw=timing_loop.time_each_call(calls), time_one=timing_loop.time_one_call
     )
+    watch = LeakWatch(draw=checked.times)
     with checked:
-        paced = timing_loop.measure_timed_pass(subject, plan, checked.times, "latency", warming=calls[0])
+        paced = timing_loop.measure_timed_pass(
+            subject, plan, watch.draw_and_read, "latency", warming=calls[0]
+        )
         median = Distribution.of(paced.samples).statistic("p50")
         doubts = (*checked.doubts(median), *_rate_doubts(subject, median))
     yield Measurement(metric="latency", value=timing_loop.distribution(paced))
     yield from doubts
     yield from timing_loop.steady_state_doubts("latency", paced, plan)
+    if not subject.interrupted():
+        yield from watch.doubts(paced.warmup_runs)
 
 
 def _rate_doubts(subject: Subject, median: float) -> Iterator[Doubt]:

@@ -60,7 +60,7 @@ CODES: dict[str, str] = {
     "rows-repeat": "Rows of an output repeat at the same places, whatever the rows of the input are.",
     "replaced-clock": "The clock that the code sees was replaced; times were taken by ModelDyno's own.",
     "forked": "The model's process was forked during a call, and both copies returned from it.",
-    "memory-leak": "Every call left memory behind that later calls did not release.",
+    "leak": "Calls left something behind: memory, objects, files, sockets, threads or processes.",
     "process-memory-only": "The backend's allocator reports nothing: only the process's memory is known.",
     "not-isolated": "The model ran inside the calling process.",
     "random-weights": "The weights are random: the cost is representative, the outputs are not.",

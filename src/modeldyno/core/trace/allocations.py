@@ -298,7 +298,7 @@ def _leak_doubt(grown: MemoryGrowth, calls: int) -> Doubt:
     whose = "no module" if largest is None or not largest.scope else largest.scope
     share = 0.0 if largest is None else largest.bytes / sum(held.bytes for held in grown.left)
     return Doubt(
-        code="memory-leak",
+        code="leak",
         seen=f"each of {calls} calls left memory behind, {format_quantity(grown.bytes, BYTES, 3)} per call, "
         f"{share:.0%} of it allocated by {whose}",
         advice="look there for what outlives a call: a list of outputs, a loss that keeps its graph, a cache",

@@ -1,0 +1,82 @@
+"""Watches what calls leave behind, while they are timed one by one: it reads between them, and seldom."""
+
+from __future__ import annotations
+
+import gc
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import isnan, nan
+from time import thread_time
+from typing import TYPE_CHECKING
+
+from modeldyno.clock import perf_counter
+from modeldyno.core.metrics import leak
+from modeldyno.core.metrics.leak import ResourceReading
+from modeldyno.core.stats.statistics import Samples
+from modeldyno.environment.process_tree import release_free_memory
+from modeldyno.environment.resources import read_resources
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from modeldyno.core.metrics.doubt import Doubt
+
+_SHARE = 0.01
+"""Largest share of the time that readings take."""
+_BLOCKS = 3
+
+
+@dataclass(slots=True, kw_only=True)
+class LeakWatch:
+    """Readings between calls."""
+
+    draw: Callable[[int], Samples]
+    """Makes n timed calls."""
+    calls: int = 0
+    due: float = 0.0
+    """When the next reading may be made."""
+    numbers: array[float] = field(default_factory=lambda: array("d"))
+    """Of each reading the calls, then the amounts: objects would be among what is counted."""
+
+    def draw_and_read(self, n: int) -> Samples:
+        """Make n timed calls, and read what there is afterwards if a reading is due."""
+        times = self.draw(n)
+        self.calls += len(times)
+        if perf_counter() >= self.due:
+            begin = thread_time()  # not wall time: on a busy machine that is mostly of others
+            self._read()
+            self.due = perf_counter() + (thread_time() - begin) / _SHARE
+        return times
+
+    def doubts(self, warmup: int) -> Iterator[Doubt]:
+        """Yield a doubt if calls after the warm-up left something behind; a suspicion costs more calls."""
+        self._read()
+        suspected = leak.suspected_leaks(self._readings(), warmup)
+        if suspected:
+            blocks = self._blocks(leak.block_length(suspected, self.calls))
+            yield from leak.leak_doubts(leak.confirmed_leaks(blocks, suspected))
+
+    def _blocks(self, length: int) -> list[ResourceReading]:
+        """Make blocks of calls; read after each what is left once garbage is collected."""
+        for _ in range(1 + _BLOCKS):
+            self.calls += len(self.draw(length))
+            gc.collect()
+            release_free_memory()
+            self._read()
+        return self._readings()[-_BLOCKS - 1 :]
+
+    def _read(self) -> None:
+        amounts = read_resources()
+        self.numbers.extend((float(self.calls), *(amounts.get(name, nan) for name in leak.RESOURCES)))
+
+    def _readings(self) -> list[ResourceReading]:
+        width = 1 + len(leak.RESOURCES)
+        rows = (self.numbers[start : start + width] for start in range(0, len(self.numbers), width))
+        return [
+            ResourceReading(
+                calls=int(calls),
+                amounts={name: n for name, n in zip(leak.RESOURCES, amounts, strict=True) if not isnan(n)},
+            )
+            for calls, *amounts in rows
+        ]
