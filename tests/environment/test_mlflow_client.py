@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.packages import skip_module_without
 
-from modeldyno.environment.mlflow_client import local_uri, mlflow_client
+from modeldyno.environment.mlflow_client import TimedClient, local_uri, mlflow_client
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
@@ -45,3 +46,30 @@ def test_what_mlflow_says_is_one_sentence_that_names_the_store() -> None:
         mlflow_client("nosuch://x", "nosuch") as client,
     ):
         client.search_registered_models()
+
+
+class Endless:
+    """A client whose answers never come."""
+
+    where = "there"
+
+    def search(self, name: str) -> str:
+        """Answer, or wait."""
+        if name == "slow":
+            threading.Event().wait()
+        if name == "wrong":
+            raise ValueError(name)
+        return name.upper()
+
+
+def test_an_answer_of_mlflow_has_a_time_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the store sends meanwhile; errors of MLflow are its own."""
+    monkeypatch.setattr("modeldyno.environment.mlflow_client._PATIENCE", 0.2)
+    client = TimedClient(Endless(), "http://host")
+
+    assert client.where == "there"
+    assert client.search("a") == "A"
+    with pytest.raises(ValueError, match="wrong"):
+        client.search("wrong")
+    with pytest.raises(RequestError, match=r"^MLflow cannot use http://host: no answer within 0\.2 s\.$"):
+        client.search("slow")

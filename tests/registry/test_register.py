@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import select, update
-from tests.support.registry import a_measurement
+from tests.support.registry import DIGEST, a_measurement
 from tests.support.sample_registry import a_worker
 
 from modeldyno import plugins
@@ -15,6 +15,7 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import Policy
 from modeldyno.core.registry.records import OPEN, TaskKind, TaskState
+from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import actor
 from modeldyno.profiling.request import Request
@@ -32,6 +33,7 @@ from modeldyno.registry.overview import version_overview
 from modeldyno.registry.policies import find_policy, read_policy, tasks_missing_on
 from modeldyno.registry.register import Registration, first_tasks, located, read_registration, register
 from modeldyno.registry.targets import target_here
+from modeldyno.runtime.identify import IdentifiedModel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -177,6 +179,35 @@ def test_what_a_file_leaves_out_is_as_in_the_built_in_policy(registry: Registry,
     assert policy.require == ("latency.p99 <= 20 ms",)
     assert policy.probes == find_policy(registry, "default").probes
     assert policy.tolerance is None
+
+
+def test_a_link_out_of_a_folder_is_not_copied(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever gets the version would get a file that is no part of it; used where it is, it may be a link."""
+    folder = tmp_path / "net"
+    folder.mkdir()
+    (tmp_path / "secret").write_text("mine")
+    (folder / "config.json").write_text("{}")
+    (folder / "extra").symlink_to("../secret")
+
+    def identify(*_: Any, **__: Any) -> IdentifiedModel:
+        return IdentifiedModel(
+            identity=ModelIdentity(name="net", digest=DIGEST, framework="torch"),
+            inputs=(),
+            kind="torch",
+            backend="torch",
+            files=tuple(str(folder / name) for name in ("config.json", "extra")),
+        )
+
+    monkeypatch.setattr("modeldyno.registry.register.identify_model", identify)
+    with pytest.raises(
+        RequestError, match=r"extra is a link that leads out of its folder, to .*/secret"
+    ):
+        added(registry, f"hf:{folder}")  # type: ignore[arg-type] # a reference
+    assert not list(tmp_path.rglob("sha256/*/*"))
+
+    assert added(registry, f"hf:{folder}", copy=False).files == ()  # type: ignore[arg-type] # as above
 
 
 def test_a_policy_that_cannot_be_read_stops_nothing_else(

@@ -10,17 +10,21 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 from tests.support.sample_registry import a_version
 
 from modeldyno.adapters.stores import sql
-from modeldyno.core.registry.webhooks import MOST_ATTEMPTS, Webhook, signature
+from modeldyno.core.registry.records import RegistryEvent
+from modeldyno.core.registry.webhooks import MOST_ATTEMPTS, Delivery, Webhook, signature
 from modeldyno.errors import RequestError
 from modeldyno.registry import webhooks as sending
 from modeldyno.registry.webhooks import post_message, read_hooks, run_hook, send_due
+from modeldyno.views.registry import lists
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -240,6 +244,58 @@ def test_a_command_that_fails_is_told_again_later(
     assert run_hook(command, delivery) == why
     assert hooked.registry.finish_delivery(delivery, why)
     assert hooked.registry.deliveries() == {(1, "waiting"): 1}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sleep 60 & exit 0",
+        "sleep 60 >/dev/null 2>&1 & exit 0",
+        "(trap '' HUP TERM; sleep 60) & exit 0",
+        "yes >&2 & exit 0",
+        "yes >&2",
+        "exec 2>&-; sleep 60",
+        "setsid sleep 3 & exit 0",
+    ],
+)
+def test_what_a_command_leaves_does_not_hold_the_worker(
+    hooked: SqlStore, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a daemon that keeps its output open nor output without end."""
+    monkeypatch.setattr(sending, "_HOOK_PATIENCE", 0.5)
+    delivery = hooked.registry.claim_delivery(("tell",))
+    assert delivery is not None
+    begin = time.monotonic()
+
+    why = run_hook(("sh", "-c", f"echo $$ >&2; {command}"), delivery)
+
+    assert time.monotonic() - begin < 1.5
+    assert why == ("" if "exit 0" in command else "hook:tell was still running after 0.5 s")
+
+
+def test_what_a_command_leaves_in_its_group_is_ended(hooked: SqlStore, tmp_path: Path) -> None:
+    """A process in the background of a hook ends with it."""
+    delivery = hooked.registry.claim_delivery(("tell",))
+    assert delivery is not None
+    file = tmp_path / "pid"
+
+    run_hook(("sh", "-c", f"sleep 60 & echo $! > {file}"), delivery)
+
+    deadline = time.monotonic() + 5
+    with suppress(psutil.NoSuchProcess):
+        while psutil.Process(int(file.read_text())).status() != psutil.STATUS_ZOMBIE:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+def test_a_token_in_an_address_is_not_shown() -> None:
+    """What follows a question mark may be a secret: it is in no list and no sentence."""
+    hook = Webhook(url="http://127.0.0.1:1/hook?token=s3cret")
+    event = RegistryEvent(id=1, at="", actor="", kind="a", subject="b", detail={}, before="", hash="")
+    why = post_message(Delivery(id=1, webhook=hook, event=event, attempts=1, token=1))
+
+    assert why.startswith("http://127.0.0.1:1/hook?*** does not answer: ")
+    assert "s3cret" not in str(lists.webhooks([hook], {}))
 
 
 def test_a_command_is_run_without_a_shell() -> None:

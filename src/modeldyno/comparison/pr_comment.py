@@ -11,10 +11,12 @@ import re
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
+from modeldyno.environment.timed_answer import TimedHttp, TimedHttps, read_body
 from modeldyno.errors import RequestError, RunFailed
 
 if TYPE_CHECKING:
@@ -143,6 +145,18 @@ def _comments(thread: CommentThread) -> Iterator[dict[str, Any]]:
             return
 
 
+class _TimedHandler(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
+    """Gives the whole answer a time."""
+
+    def http_open(self, request: urllib.request.Request) -> Any:
+        """Open an address of HTTP."""
+        return self.do_open(TimedHttp, request)
+
+    def https_open(self, request: urllib.request.Request) -> Any:
+        """Open one of HTTPS."""
+        return self.do_open(TimedHttps, request)
+
+
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """Follows no redirect, because the token is meant for the named server only."""
 
@@ -155,10 +169,11 @@ def _call_api(thread: CommentThread, method: str, url: str, body: dict[str, str]
     headers = {**thread.headers, "Content-Type": "application/json", "User-Agent": "modeldyno"}
     request = urllib.request.Request(url, data=data, headers=headers, method=method)  # noqa: S310 - see _checked_url
     try:
-        with urllib.request.build_opener(_NoRedirects).open(request, timeout=_TIMEOUT) as answer:
-            return json.load(answer)
+        opener = urllib.request.build_opener(_NoRedirects, _TimedHandler)
+        with opener.open(request, timeout=_TIMEOUT) as answer:
+            return json.loads(read_body(answer))
     except urllib.error.HTTPError as error:
         error.close()
         raise RunFailed(f"{thread.forge} refused the comment: {error.code} {error.reason}.") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, HTTPException, ValueError, RecursionError) as error:
         raise RunFailed(f"{thread.forge} did not take the comment: {error}.") from error

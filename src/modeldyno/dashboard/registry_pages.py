@@ -551,6 +551,8 @@ def settings(request: PageRequest) -> DashboardPage:
         data={
             "store": request.store.place,
             "policies": policies,
-            "webhooks": [replace(hook, secret="***" if hook.secret else "") for hook in webhooks],
+            "webhooks": [
+                replace(hook, url=hook.shown, secret="***" if hook.secret else "") for hook in webhooks
+            ],
         },
     )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import warnings
+from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -13,16 +16,19 @@ from urllib.parse import urlsplit
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 REQUIRES = ("mlflow", "sqlalchemy")
 """Packages that must be there before a client is asked for."""
 _DEFAULTS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
 """Settings of MLflow unless the user has others; with its own number of retries it waits for minutes."""
+_PATIENCE = 120.0
+"""Seconds that a store has for an answer, tries again included."""
 _LONGEST = 300
 """Characters of MLflow's message that are told."""
 
@@ -49,9 +55,45 @@ def mlflow_client(uri: str | None, where: str) -> Iterator[Any]:
         try:
             if uri is None:
                 _check_store(mlflow.get_registry_uri())
-            yield mlflow.MlflowClient(tracking_uri=uri, registry_uri=uri)
+            yield TimedClient(mlflow.MlflowClient(tracking_uri=uri, registry_uri=uri), where)
         except MlflowException as error:
             raise RequestError(f"MLflow cannot use {where}: {mlflow_words(error)}") from error
+
+
+class TimedClient:
+    """A client of MLflow each of whose answers has a time; MLflow's own is that of each read."""
+
+    def __init__(self, client: Any, where: str) -> None:
+        self._client = client
+        self._where = where
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the client has of this name; a function of it answers in time.
+
+        The function raises RequestError if the store does not answer; the thread that waits for it ends with
+        the process.
+        """
+        attribute = getattr(self._client, name)
+        return wraps(attribute)(partial(self._call, attribute)) if callable(attribute) else attribute
+
+    def _call(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        answer: Future[Any] = Future()
+
+        def call() -> None:
+            try:
+                answer.set_result(function(*arguments, **named))
+            except Exception as error:  # noqa: BLE001 - whoever waits raises it
+                answer.set_exception(error)
+
+        threading.Thread(target=call, daemon=True).start()
+        try:
+            return answer.result(_PATIENCE)
+        except TimeoutError:
+            if answer.done():
+                raise
+            raise RequestError(
+                f"MLflow cannot use {self._where}: no answer within {_PATIENCE:g} s."
+            ) from None
 
 
 def local_uri(target: str) -> str:

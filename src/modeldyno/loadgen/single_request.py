@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from modeldyno.clock import monotonic, monotonic_ns
 from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import Transport
+from modeldyno.environment.timed_answer import MOST, TimedSocket
 from modeldyno.errors import RequestError
 from modeldyno.loadgen import tls
 from modeldyno.loadgen.deadline import latest_answer
-from modeldyno.loadgen.http1 import Http1Connection
+from modeldyno.loadgen.http1 import KEPT_BODY, Http1Connection
 from modeldyno.loadgen.request import Call, make_reply
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from modeldyno.loadgen.request import ClientConnection, Raw
 
 _CHUNK = 1 << 16
+_LEAST = 1e-3
+"""Seconds of a timeout at least; 0 would mean not to wait."""
 _CONNECT_TIMEOUT = 2.0
 """Seconds to try each of a host's addresses."""
 _ERRORS = {
@@ -41,12 +44,11 @@ def send_once(target: Target, message: int = 0, timeout: float = 60.0) -> Reply:
     """
     begin = monotonic()
     timeout = min(timeout, max(_SHORTEST, latest_answer.get() - begin))
-    deadline = begin + timeout
     waiter = _RequestWaiter(Call(message, monotonic_ns()))
     try:
         with _connect(target, timeout) as link:
             waiter.open(target, link, timeout)
-            waiter.wait(link, deadline)
+            waiter.wait(link)
     except TimeoutError:
         raise TimeoutError(
             f"{target.host}:{target.port} did not answer within {round(timeout, 1) or timeout:g} s"
@@ -68,7 +70,7 @@ class _RequestWaiter:
         self._call = call
         self._connection: Http1Connection | Http2Connection
 
-    def open(self, target: Target, link: socket.socket, timeout: float) -> None:
+    def open(self, target: Target, link: TimedSocket, timeout: float) -> None:
         """Open the connection and send the request."""
         if target.transport is Transport.GRPC:
             from modeldyno.loadgen.http2 import Http2Connection  # noqa: PLC0415 - the other transport needs none
@@ -79,10 +81,9 @@ class _RequestWaiter:
             self._connection = Http1Connection(self, target)
         self._connection.connection_made(_SocketTransport(link))
 
-    def wait(self, link: socket.socket, deadline: float) -> None:
-        """Read until the request has ended."""
+    def wait(self, link: TimedSocket) -> None:
+        """Read until the request has ended, whatever the server sends until then."""
         while not self.over:
-            link.settimeout(max(0.001, deadline - monotonic()))
             try:
                 data = link.recv(_CHUNK)
             except ConnectionError as error:
@@ -119,7 +120,7 @@ class _RequestWaiter:
 class _SocketTransport:
     """A blocking socket with the transport methods that the protocols need."""
 
-    def __init__(self, link: socket.socket) -> None:
+    def __init__(self, link: TimedSocket) -> None:
         self._link = link
 
     def set_write_buffer_limits(self, high: int) -> None:
@@ -137,18 +138,20 @@ class _SocketTransport:
         """Do nothing: the owner of the socket closes it."""
 
 
-def _connect(target: Target, timeout: float) -> socket.socket:
+def _connect(target: Target, timeout: float) -> TimedSocket:
     """Connect, with TLS if the target has it."""
+    end = time.monotonic() + timeout
     link = socket.create_connection((target.host, target.port), timeout)
+    link.settimeout(max(_LEAST, end - time.monotonic()))
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     protocols = ("h2",) if target.transport is Transport.GRPC else ()
-    if (tls_context := tls.make_ssl_context(target, protocols=protocols)) is None:
-        return link
     try:
-        return tls_context.wrap_socket(link, server_hostname=tls.server_name(target))
+        if (tls_context := tls.make_ssl_context(target, protocols=protocols)) is not None:
+            link = tls_context.wrap_socket(link, server_hostname=tls.server_name(target))
     except BaseException:
         link.close()
         raise
+    return TimedSocket(link, end - time.monotonic(), KEPT_BODY + MOST)
 
 
 def resolve_address(target: Target) -> str:

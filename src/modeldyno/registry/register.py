@@ -15,6 +15,7 @@ from modeldyno.core.registry.policy import conversion_tasks, profile_tasks
 from modeldyno.core.registry.records import SOURCE, Variant, VariantState, Version
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.documents import yaml_file
+from modeldyno.environment.inside_folder import check_inside
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import actor, new_identity
 from modeldyno.profiling import mlflow_version
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from modeldyno.core.registry.policy import Policy
-    from modeldyno.core.registry.records import EvaluationData, Task
+    from modeldyno.core.registry.records import EvaluationData, Task, WeightFile
     from modeldyno.interfaces.registry import Registry
     from modeldyno.runtime.identify import IdentifiedModel
 
@@ -183,13 +184,11 @@ def register(request: Registration, registry: Registry) -> Registered:
     check_numbers({"metrics": request.metrics}, "registration")
     evaluation_data.check(request.evaluate, request.data)
     identified = identify_model(ref, trust=request.trust, limits=request.limits)
-    root, entry = _root_and_entry(ref, identified)
-    kept = request.copy and bool(identified.files)
-    files = (
-        weights.keep([Path(file) for file in identified.files], root, weights.place(registry.weights))
-        if kept
-        else ()
-    )
+    files: tuple[WeightFile, ...] = ()
+    entry = ""
+    if request.copy and identified.files:
+        root, entry = _root_and_entry(ref, identified)
+        files = weights.keep([*map(Path, identified.files)], root, weights.place(registry.weights))
     evaluation = evaluation_data.keep(request.evaluate, request.data, registry)
     draft = Version(
         model=request.name or name_from_label(identified.identity.name),
@@ -203,7 +202,7 @@ def register(request: Registration, registry: Registry) -> Registered:
         backend=identified.backend,
         inputs=identified.inputs,
         files=files,
-        entry=entry if kept else "",
+        entry=entry,
         task=request.task,
         dataset=request.dataset,
         metrics=dict(request.metrics),
@@ -339,9 +338,12 @@ def _source(version: Version) -> Variant:
 def _root_and_entry(ref: ModelRef, identified: IdentifiedModel) -> tuple[Path, str]:
     """Return the folder that a model's files are relative to, and what is loaded in it."""
     path = Path(ref.locator).expanduser().absolute()
-    if not identified.files:
-        return path, ""
     if path.is_dir():
+        check_inside(
+            map(Path, identified.files),
+            path,
+            "copy the file there, or register the model without copying it, to use it where it is",
+        )
         return path, "."
     outside = [file for file in identified.files if not Path(file).is_relative_to(path.parent)]
     if outside:

@@ -5,18 +5,19 @@ A command is run only where it was declared, on the command line of a worker; th
 
 from __future__ import annotations
 
-import http.client
 import os
+import select
 import shlex
 import signal
-import ssl
 import subprocess
+import tempfile
+import time
 from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from modeldyno.core.registry.webhooks import check_hook, message, signature
+from modeldyno.environment.timed_answer import exchange
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
@@ -98,51 +99,65 @@ def post_message(delivery: Delivery) -> str:
     }
     if delivery.webhook.secret:
         headers["X-ModelDyno-Signature"] = signature(delivery.webhook.secret, body)
-    parts = urlsplit(delivery.webhook.url)
-    path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
     try:
-        connection = _connected(parts.scheme, parts.hostname or "", parts.port)
-        try:
-            connection.request("POST", path, body, headers)
-            status = connection.getresponse().status
-        finally:
-            connection.close()
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        return f"{delivery.webhook.url} does not answer: {str(error) or type(error).__name__}"
-    return "" if status in _GOOD else f"{delivery.webhook.url} answered {status}"
+        status, _ = exchange("POST", delivery.webhook.url, body, headers, seconds=_PATIENCE)
+    except OSError as error:
+        return f"{delivery.webhook.shown} does not answer: {str(error) or type(error).__name__}"
+    return "" if status in _GOOD else f"{delivery.webhook.shown} answered {status}"
 
 
 def run_hook(command: Sequence[str], delivery: Delivery) -> str:
     """Run a command with a message on its standard input; return why it has failed, or nothing.
 
-    What it prints to standard output is dropped.
+    What it prints to standard output is dropped, and of its standard error the end is kept. When it ends, or
+    its time is over, all that it has started ends with it, unless that has left its group of processes.
     """
     variables = {"MODELDYNO_EVENT": delivery.event.kind, "MODELDYNO_DELIVERY": str(delivery.id)}
-    try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env=os.environ | variables,
-            start_new_session=True,  # Ctrl-C is for the worker
-        )
-    except OSError as error:
-        return f"{delivery.webhook.url} cannot run {command[0]}: {error.strerror}"
-    try:
-        _, complaint = process.communicate(message(delivery.event), timeout=_HOOK_PATIENCE)
-    except subprocess.TimeoutExpired:
+    with tempfile.TemporaryFile() as words:  # no pipe, which a command that does not read would fill
+        words.write(message(delivery.event))
+        words.seek(0)
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=words,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env=os.environ | variables,
+                start_new_session=True,  # Ctrl-C is for the worker
+            )
+        except OSError as error:
+            return f"{delivery.webhook.shown} cannot run {command[0]}: {error.strerror}"
+    assert process.stderr is not None
+    with process.stderr as complaints:
+        ended, complaint = _watch(process.pid, complaints.fileno(), _HOOK_PATIENCE)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        return f"{delivery.webhook.url} was still running after {_HOOK_PATIENCE:g} s"
+        code = process.wait()
+    if not ended:
+        return f"{delivery.webhook.shown} was still running after {_HOOK_PATIENCE:g} s"
     last = complaint.decode("utf-8", "replace").strip().rpartition("\n")[2]
-    code = process.returncode
-    return f"{delivery.webhook.url} ended with exit code {code}{last and f': {last}'}" if code else ""
+    return f"{delivery.webhook.shown} ended with exit code {code}{last and f': {last}'}" if code else ""
 
 
-def _connected(scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
-    if scheme == "https":
-        context = ssl.create_default_context()
-        return http.client.HTTPSConnection(host, port, timeout=_PATIENCE, context=context)
-    return http.client.HTTPConnection(host, port, timeout=_PATIENCE)
+def _watch(pid: int, complaints: int, seconds: float) -> tuple[bool, bytes]:
+    """Wait for a process to end, whoever keeps its output open; return whether it did, and its last words.
+
+    The process is not reaped, so that its group can still be named.
+    """
+    end, last, is_open = time.monotonic() + seconds, b"", True
+    os.set_blocking(complaints, False)
+    while True:
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        if is_open and select.select([complaints], [], [], 0.0 if ended else _TICK)[0]:
+            data = os.read(complaints, _KEPT)
+            last, is_open = (last + data)[-_KEPT:], bool(data)
+        elif not ended and not is_open:
+            time.sleep(_TICK)
+        if ended or time.monotonic() > end:
+            return ended, last
+
+
+_TICK = 0.02
+"""Seconds between two looks at a command."""
+_KEPT = 1 << 16
+"""Bytes of a command's standard error that are kept, as many as a pipe holds."""

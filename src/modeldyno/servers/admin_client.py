@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
+from modeldyno.environment.timed_answer import exchange
 from modeldyno.errors import RequestError
 from modeldyno.servers.tcp_ports import LOOPBACK
 
@@ -22,7 +23,7 @@ class AdminRequestRefused(OSError):
 
 @dataclass(slots=True, kw_only=True)
 class AdminClient:
-    """A client of a server's HTTP interface; the connection is kept open, and reopened when it breaks."""
+    """A client of a server's HTTP interface; each answer has a time as a whole."""
 
     host: str = LOOPBACK
     port: int
@@ -31,7 +32,7 @@ class AdminClient:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """May hold secrets."""
     timeout: float = 30.0
-    _connection: http.client.HTTPConnection | None = field(default=None, repr=False)
+    """Seconds for an answer."""
 
     @classmethod
     def at(cls, url: str, headers: Mapping[str, str] | None = None) -> AdminClient:
@@ -71,35 +72,18 @@ class AdminClient:
             Refused: the server answered with an error.
             OSError: the server did not answer.
         """
-        for fresh in (self._connection is None, True):
-            try:
-                status, text = self._exchange(method, path, body)
-            except (OSError, http.client.HTTPException) as error:
-                self.close()
-                if fresh:  # a kept connection may have been closed by the server
-                    raise OSError(
-                        f"{self.host}:{self.port} does not answer: {str(error) or type(error).__name__}"
-                    ) from error
-                continue
-            if status >= http.HTTPStatus.BAD_REQUEST:
-                raise AdminRequestRefused(f"{status}: {_error_message(text)}")
-            return text
-        raise AssertionError
-
-    def close(self) -> None:
-        """Close the connection."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-    def _exchange(self, method: str, path: str, body: bytes | None) -> tuple[int, str]:
-        if self._connection is None:
-            kind = http.client.HTTPSConnection if self.secure else http.client.HTTPConnection
-            self._connection = kind(self.host, self.port, timeout=self.timeout)
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        url = f"http{'s' if self.secure else ''}://{host}:{self.port}{self.path}{path}"
         headers = {"Content-Type": "application/json", **self.headers}
-        self._connection.request(method, self.path + path, body, headers)
-        response = self._connection.getresponse()
-        return response.status, response.read().decode(errors="replace")
+        try:
+            status, answer = exchange(method, url, body, headers, seconds=self.timeout)
+        except OSError as error:
+            why = str(error) or type(error).__name__
+            raise OSError(f"{self.host}:{self.port} does not answer: {why}") from error
+        text = answer.decode(errors="replace")
+        if status >= HTTPStatus.BAD_REQUEST:
+            raise AdminRequestRefused(f"{status}: {_error_message(text)}")
+        return text
 
 
 def _parsed(text: str) -> Any:

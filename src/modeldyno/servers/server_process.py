@@ -5,7 +5,6 @@ It runs under a supervisor process, so that no process of it outlives us.
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import re
@@ -19,11 +18,13 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno.clock import monotonic
 from modeldyno.environment.process_tree import list_process_tree, start_ticks
+from modeldyno.environment.timed_answer import exchange
 from modeldyno.servers.paths import new_log_file
 from modeldyno.servers.tcp_ports import LOOPBACK, free_ports, ports_in_use
 
@@ -253,19 +254,17 @@ def _is_transient(launch: Launch, output: str) -> bool:
     return not all(launch.ports.values()) and bool(_PORT_IN_USE.search(output))
 
 
+_READY_TIMEOUT = 2.0
+"""Seconds that a server has to say whether it is ready."""
+
+
 def http_ready(port: int, path: str) -> bool:
     """Return whether a path on the loopback answers with status 200."""
-    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=2)
     try:
-        connection.request("GET", path)
-        response = connection.getresponse()
-        response.read()
-    except (OSError, http.client.HTTPException):
+        status, _ = exchange("GET", f"http://{LOOPBACK}:{port}{path}", seconds=_READY_TIMEOUT)
+    except OSError:
         return False
-    else:
-        return response.status == http.HTTPStatus.OK
-    finally:
-        connection.close()
+    return status == HTTPStatus.OK
 
 
 def describe_exit_code(code: int) -> str:

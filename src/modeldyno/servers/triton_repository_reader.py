@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
+from modeldyno.environment.inside_folder import check_inside
 from modeldyno.errors import RequestError
 from modeldyno.servers import onnx_config, pbtxt, triton_config
 from modeldyno.servers.file_cache import link_or_copy
@@ -169,9 +170,15 @@ def copy_files(repository: TritonRepository, entry: Path) -> None:
             f"{repository.folder}; rename one of them."
         )
     name = names[0]
+    folder = repository.folder / name
+    check_inside(
+        (path for path in folder.rglob("*") if path.is_file()),
+        repository.folder,
+        "copy the file there",
+    )
     try:
         shutil.copytree(
-            repository.folder / name,
+            folder,
             entry,
             ignore=shutil.ignore_patterns(CONFIG, "__pycache__"),
             dirs_exist_ok=True,

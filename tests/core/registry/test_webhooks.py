@@ -99,3 +99,16 @@ def test_pauses_grow_to_six_hours() -> None:
     assert [pause_after(n) for n in (1, 2, 3)] == [10.0, 20.0, 40.0]
     assert pause_after(40) == 6 * 3600.0
     assert 3600 * 5 < sum(pause_after(n) for n in range(1, MOST_ATTEMPTS)) < 48 * 3600
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://host/a?token=s3cret&x=1", "https://host/a?***"),
+        ("https://host/a", "https://host/a"),
+        ("hook:tell", "hook:tell"),
+    ],
+)
+def test_what_may_be_a_token_is_not_shown(url: str, shown: str) -> None:
+    """All that follows a question mark."""
+    assert Webhook(url=url).shown == shown

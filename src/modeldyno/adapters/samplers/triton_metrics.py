@@ -5,11 +5,10 @@ Runs in the side process. Triton updates them every two seconds, unless it was t
 
 from __future__ import annotations
 
-from contextlib import closing, suppress
-from http.client import HTTPConnection, HTTPException
+from contextlib import suppress
 from typing import Any
-from urllib.parse import urlsplit
 
+from modeldyno.environment.timed_answer import exchange
 from modeldyno.servers.prometheus_text import parse_samples
 
 UPDATE_PERIOD = 2.0
@@ -45,14 +44,9 @@ class TritonDevices:
 
 def read_triton_devices(url: str) -> dict[str, dict[str, float]]:
     """Return what a Triton reports of each GPU; nothing if it does not answer or has none."""
-    place = urlsplit(url)
     text = ""
-    with (
-        suppress(OSError, HTTPException),
-        closing(HTTPConnection(place.hostname or "", place.port, timeout=_TIMEOUT)) as connection,
-    ):
-        connection.request("GET", place.path)
-        text = connection.getresponse().read().decode(errors="replace")
+    with suppress(OSError):
+        text = exchange("GET", url, seconds=_TIMEOUT)[1].decode(errors="replace")
     readings: dict[str, dict[str, float]] = {}
     samples = parse_samples(text)
     for metric, reading in _GAUGES.items():

@@ -42,6 +42,12 @@ class Webhook:
         """Name of the command; empty for an address."""
         return self.url.removeprefix(HOOK) if self.url.startswith(HOOK) else ""
 
+    @property
+    def shown(self) -> str:
+        """Its address for people and events: what follows a ``?`` may be a secret."""
+        address, mark, _ = self.url.partition("?")
+        return f"{address}?***" if mark else address
+
     def wants(self, kind: str, model: str) -> bool:
         """Return whether it is told of an event of this kind and model."""
         return self.model in {"", model} and any(fnmatchcase(kind, pattern) for pattern in self.kinds)

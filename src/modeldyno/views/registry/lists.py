@@ -128,7 +128,7 @@ def webhooks(listed: Sequence[Webhook], deliveries: Mapping[tuple[int, str], int
     rows = tuple(
         (
             str(webhook.id),
-            webhook.url,
+            webhook.shown,
             ", ".join(webhook.kinds),
             webhook.model or "all",
             "yes" if webhook.secret else "no",

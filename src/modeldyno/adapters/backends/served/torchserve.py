@@ -240,8 +240,6 @@ def _is_ready(port: int, name: str, workers: int) -> bool:
         return [worker["status"] for worker in description["workers"]].count("READY") >= workers
     except (OSError, ValueError, KeyError, TypeError):
         return False
-    finally:
-        control.close()
 
 
 def _read_counters(control: AdminClient, tally: Path, name: str) -> ServerCounters:

@@ -226,7 +226,7 @@ class SqlRegistry:
         check_webhook(webhook)
         with self._changing() as connection:
             stored = replace(webhook, id=webhook_rows.put(connection, webhook))
-            event_rows.record(connection, actor, "webhook.added", f"webhook:{stored.id}", url=webhook.url)
+            event_rows.record(connection, actor, "webhook.added", f"webhook:{stored.id}", url=webhook.shown)
         return stored
 
     def remove_webhook(self, identifier: int, actor: str) -> None:
