@@ -212,7 +212,7 @@ def judge(pool: Path, comparisons: int, budget: float) -> None:
         numbers = {Query.parse(text): [run[text] for run in runs] for text in QUERIES}
         took = statistics.median(run["took"] for run in runs)
         rounds = min(GateRule().most, int(budget / took / 2), len(runs) // 4)
-        rule = GateRule(most=rounds)
+        rule = GateRule().within(rounds)
         draws = list(stretches(numbers, rounds, -(-comparisons // len(names)), source))
         rulings = [decide_gate(rehearse_gate(drawn), rule) for drawn in draws]
         alarms = sum(ruling.verdict is Verdict.BROKEN for ruling in rulings)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from modeldyno import plugins
-from modeldyno.comparison.gate import check_stored, find_baseline, rerunnable_baseline, run_gate
+from modeldyno.comparison.baseline import find_baseline
+from modeldyno.comparison.gate import check_stored, rerunnable_baseline, run_gate
 from modeldyno.core.comparison.build import CompareOptions
 from modeldyno.core.comparison.gate_rule import GateRule
 from modeldyno.core.metrics.constraints import Verdict

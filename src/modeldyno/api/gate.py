@@ -11,27 +11,38 @@ from typing import TYPE_CHECKING
 from modeldyno import codec
 from modeldyno.api.compare import size_texts
 from modeldyno.api.error_wording import reword_errors
-from modeldyno.api.profile import as_tuple, check_settings, store_if
+from modeldyno.api.profile import (
+    as_tuple,
+    check_settings,
+    parse_evaluation,
+    parse_names,
+    parse_observation,
+    split_plan,
+    store_if,
+)
 from modeldyno.api.result_dict import Figures
-from modeldyno.comparison.calibrate import BUDGET, SPECIMEN, TAG, check_machine, run_against_itself
-from modeldyno.comparison.calibrate import PLAN as CALIBRATION_PLAN
-from modeldyno.comparison.gate import (
-    check_result,
-    check_stored,
+from modeldyno.comparison.baseline import (
     find_baseline,
     find_result,
+    is_checkout,
+    measure_checkout,
     possible_names,
-    run_gate,
 )
+from modeldyno.comparison.calibrate import BUDGET, SPECIMEN, TAG, check_machine, run_against_itself
+from modeldyno.comparison.calibrate import PLAN as CALIBRATION_PLAN
+from modeldyno.comparison.gate import check_result, check_stored, run_gate
 from modeldyno.core.comparison.build import CompareOptions, parse_max_regressions
 from modeldyno.core.comparison.comparison import Change
+from modeldyno.core.comparison.gate_report import Undecided
 from modeldyno.core.comparison.gate_rule import GateRule
 from modeldyno.core.comparison.schedule import PLAN
+from modeldyno.core.comparison.way_of_measuring import CODE as NOT_COMPARED
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.doubt import FEW_PROCESSES
+from modeldyno.core.metrics.measurement_plan import LENGTHS
 from modeldyno.documents.catalog import BRANCH
 from modeldyno.errors import RequestError, RunFailed, UndecidedWarning
-from modeldyno.profiling.request import Request, make_inspection
+from modeldyno.profiling.request import Request, make_inspection, parse_function
 from modeldyno.profiling.run import judge_result
 from modeldyno.progress import showing_progress
 from modeldyno.runtime.session import open_run_session
@@ -45,6 +56,7 @@ if TYPE_CHECKING:
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.core.result.result import Event, Result
     from modeldyno.core.spec.input_spec import InputSpec
+    from modeldyno.core.spec.job import Job
     from modeldyno.core.spec.knob import KnobValue
 
 
@@ -91,6 +103,8 @@ class Regressions(list[Change]):
         """Metrics that are neither shown to be worse nor shown not to be."""
         self.held = tuple(change for check, change in checked_changes if check.verdict is Verdict.HELD)
         """Metrics that are shown not to be worse."""
+        self.not_compared = tuple(doubt.seen for doubt in report.doubts if doubt.code == NOT_COMPARED)
+        """Sentences that name the metrics that were measured differently on the two sides."""
         self._texts = {
             verdict: "; ".join(
                 f"{check.name} {check.text}".removesuffix(f": {Verdict.UNDECIDED}")
@@ -106,6 +120,7 @@ class Regressions(list[Change]):
         parts = (
             broken or ("" if undecided else f"no regression in {held or 'anything'}"),
             undecided and f"undecided: {undecided}",
+            *self.not_compared,
         )
         return "; ".join(filter(None, parts))
 
@@ -191,17 +206,28 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
     baseline: Result | str | Path,
     *,
     backend: str | None = None,
-    inputs: Sequence[str | InputSpec] = (),
-    probes: Sequence[str] = (),
+    inputs: str | Sequence[str | InputSpec] = (),
+    probes: str | Sequence[str] | None = None,
     mode: str = "inference",
     optimizer: str | None = None,
+    layers: str | Sequence[str] = (),
+    prompt: int | str | Sequence[int] = 128,
+    generate: int | str | Sequence[int] = 32,
+    trace: str | Path | None = None,
+    outputs: str | Path | None = None,
+    pre: str | None = None,
+    post: str | None = None,
+    evaluate: str | Sequence[str] = (),
+    data: str | Path | None = None,
     require: str | Sequence[str] = (),
     percentiles: str | Sequence[str] = (),
     max_regression: Regression = None,
     metrics: str | Sequence[str] = (),
     budget: float = 600.0,
     force: bool = False,
+    undecided: str | None = None,
     plan: Plan | None = None,
+    beside: str | Sequence[str] = (),
     name: str | None = None,
     trust: bool = False,
     save_as_baseline: str | None = None,
@@ -215,19 +241,33 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
 
     Args:
         model: a path or a reference, which runs in fresh processes.
-        baseline: a Result, a file, an id or a tag of the store, ``"@main"``.
+        baseline: a Result, a file, an id or a tag of the store, ``"@main"``; or a directory with another
+            checkout of the model, which is measured as well.
         backend: what runs it; by default the one for the model's format.
         inputs: shapes or files, as ``--input`` takes them.
         probes: what to measure; by default as `profile` does.
         mode: ``"inference"`` for calls, ``"train"`` for training steps.
         optimizer: optimizer of the training steps.
+        layers: as for `profile`, as are the parameters up to `data`.
+        prompt: prompt length in tokens.
+        generate: tokens to generate.
+        trace: a file for a trace of a few calls.
+        outputs: a file for the outputs of one call.
+        pre: function that makes the inputs, ``"file.py:name"``.
+        post: function that gets the outputs, likewise.
+        evaluate: metrics of labelled samples.
+        data: the labelled samples.
         require: bounds, such as ``"latency.p99 <= 50ms"``.
         percentiles: percentiles to measure until certified, such as ``"p99"``.
         max_regression: largest allowed regression: ``0.05``, ``"5%"``, or by metric, ``{"latency": 0.1}``.
         metrics: metrics that must not get worse; by default latency and memory.
-        budget: seconds after which no further round begins.
+        budget: seconds after which no further round begins; a part of them is kept to confirm a regression.
         force: judge even if the hardware or the inputs differ.
-        plan: time and precision of each process; by default at most five seconds per probe.
+        undecided: what an undecided verdict counts as, ``"pass"`` or ``"fail"``, in ``.outcome`` and in what
+            `save_verdict` writes; by default neither.
+        plan: time and precision of each process; by default at most five seconds per probe, or as long as the
+            baseline was measured if that is not run again.
+        beside: other models on the same server at the same time.
         name: name of the model in the results.
         trust: allow files that run code when loaded (in the child process).
         save_as_baseline: a branch, such as ``"main"``: keep the Result as its baseline if it passes.
@@ -235,7 +275,8 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
         tags: names by which `read` and the command line find it again.
         progress: show progress on standard error after two seconds, in a terminal or a notebook.
         watch: called with every event.
-        settings: the backend's knobs, such as ``batch_size=8``.
+        settings: the backend's knobs, such as ``batch_size=8``, and fields of `plan`, such as
+            ``max_time=5`` (seconds).
 
     Returns:
         The report: ``.verdict`` is held, broken or undecided, ``.checks`` has each check, ``.result`` is the
@@ -245,7 +286,8 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
         RequestError: the request is invalid, or the hardware differs.
     """
     limit = TimeLimit.begin(budget, "budget")
-    check_settings(settings)
+    as_long = plan is None and not any(name in settings for name in LENGTHS)
+    plan, settings = split_plan(plan or PLAN, settings)
     if save_as_baseline and not store:
         raise RequestError("A baseline is kept in the store; drop store=False.")
     request = Request(
@@ -253,21 +295,30 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
         backend=backend,
         settings=settings,
         inputs=as_tuple(inputs, "inputs"),
-        probes=as_tuple(probes, "probes"),
+        probes=() if probes is None else parse_names(probes, "probes"),
         require=as_tuple(require, "require"),
         percentiles=as_tuple(percentiles, "percentiles"),
-        plan=plan or PLAN,
+        plan=plan,
         inspection=make_inspection(mode=mode, optimizer=optimizer, modules=False),
+        observation=replace(
+            parse_observation(layers, prompt, generate, trace, outputs),
+            **parse_evaluation(evaluate, data),
+            preprocess=parse_function(pre, "pre"),
+            postprocess=parse_function(post, "post"),
+        ),
         name=name,
         trust=trust,
+        beside=as_tuple(beside, "beside"),
     )
+    policy = _read_undecided(undecided)
     question = _question(metrics, max_regression, force=force)
     constraints, job = request.constraints(), request.job()
-    before = _resolve_result(baseline, *((name,) if name else possible_names(job)))
+    before = baseline if is_checkout(baseline) else _resolve_result(baseline, *_names(name, job))
     with showing_progress(watch, progress=progress) as on_event, open_run_session(on_event, limit) as bench:
-        report = run_gate(before, job, question, GateRule(), bench, max_time=budget)
+        measured = measure_checkout(before, job, bench) if isinstance(before, str | Path) else before
+        report = run_gate(measured, job, question, GateRule(), bench, max_time=budget, as_long=as_long)
     outcome = judge_result(report.result, constraints)
-    report = replace(report.with_bounds(outcome.judgements), result=outcome.result)
+    report = replace(report.with_bounds(outcome.judgements), result=outcome.result, undecided=policy)
     branch = BRANCH + save_as_baseline.removeprefix(BRANCH) if save_as_baseline else None
     passed = report.verdict is Verdict.HELD and not report.result.failures
     kept = (*as_tuple(tags, "tags"), *((branch,) if branch and passed else ()))
@@ -275,8 +326,26 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
     return report
 
 
+def _names(name: str | None, job: Job) -> tuple[str, ...]:
+    """Return the names by which a baseline of a branch may be known."""
+    return (name,) if name else possible_names(job)
+
+
+def _read_undecided(word: str | None) -> Undecided | None:
+    """Read what an undecided verdict counts as.
+
+    Raises:
+        RequestError: it is neither of the two.
+    """
+    if word is None:
+        return None
+    if word not in [*Undecided]:
+        raise RequestError(f"`undecided` is {word!r}; give 'pass' or 'fail', or nothing for neither.")
+    return Undecided(word)
+
+
 @reword_errors
-def check(
+def check(  # noqa: PLR0913 - one function per command, one parameter per option
     result: Result | Figures | str | Path,
     *,
     require: str | Sequence[str] = (),
@@ -284,6 +353,7 @@ def check(
     max_regression: Regression = None,
     metrics: str | Sequence[str] = (),
     force: bool = False,
+    undecided: str | None = None,
 ) -> GateReport:
     """Check a saved Result against bounds and a baseline without measuring, as ``modeldyno check`` does.
 
@@ -294,6 +364,8 @@ def check(
         max_regression: largest allowed regression: ``0.05``, ``"5%"``, or by metric, ``{"latency": 0.1}``.
         metrics: metrics that must not get worse; by default latency and memory.
         force: judge even if the hardware or the inputs differ.
+        undecided: what an undecided verdict counts as, ``"pass"`` or ``"fail"``, in ``.outcome`` and in what
+            `save_verdict` writes; by default neither.
 
     Returns:
         The report: ``.verdict`` is held, broken or undecided, ``.checks`` has each check. `save_verdict`
@@ -309,7 +381,8 @@ def check(
     candidate = find_result(str(result)) if isinstance(result, str | Path) else _resolve_result(result)
     constraints = tuple(map(candidate.read_bound, as_tuple(require, "require")))
     before = None if baseline is None else _resolve_result(baseline, candidate.name)
-    return check_result(candidate, constraints, question, before)
+    report = check_result(candidate, constraints, question, before)
+    return replace(report, undecided=_read_undecided(undecided))
 
 
 @reword_errors

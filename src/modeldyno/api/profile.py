@@ -157,12 +157,8 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         percentiles=as_tuple(percentiles, "percentiles"),
         plan=plan,
         inspection=inspection_options,
-        observation=Observation(
-            layers=parse_names(layers, "layers"),
-            prompts=_parse_token_counts(prompt, "prompt"),
-            generated=_parse_token_counts(generate, "generate"),
-            trace=None if trace is None else str(Path(trace).absolute()),
-            outputs=None if outputs is None else str(Path(outputs).absolute()),
+        observation=replace(
+            parse_observation(layers, prompt, generate, trace, outputs),
             **({} if live else parse_evaluation(evaluate, data)),  # type: ignore[arg-type]  # names, if not live
         ),
         name=name,
@@ -328,6 +324,23 @@ def parse_evaluation(evaluate: str | Sequence[str], data: str | Path | None) -> 
         "evaluate": parse_names(evaluate, "evaluate"),
         "data": None if data is None else str(Path(data).absolute()),
     }
+
+
+def parse_observation(
+    layers: str | Sequence[str],
+    prompt: int | str | Sequence[int],
+    generate: int | str | Sequence[int],
+    trace: str | Path | None,
+    outputs: str | Path | None,
+) -> Observation:
+    """Build the Observation of the arguments of `profile` of these names."""
+    return Observation(
+        layers=parse_names(layers, "layers"),
+        prompts=_parse_token_counts(prompt, "prompt"),
+        generated=_parse_token_counts(generate, "generate"),
+        trace=None if trace is None else str(Path(trace).absolute()),
+        outputs=None if outputs is None else str(Path(outputs).absolute()),
+    )
 
 
 def _parse_token_counts(counts: int | str | Sequence[int], name: str) -> tuple[int, ...]:

@@ -27,6 +27,10 @@ GATE = combine_options(
         "--metric", "metrics", "METRIC,...", "Metrics that must not get worse; by default latency and memory."
     ),
     click.option("--force", is_flag=True, help="Judge even if hardware or inputs differ."),
+    click.option(
+        "--undecided", type=click.Choice(("pass", "fail")),
+        help="What an undecided verdict counts as; by default neither: exit code 5.",
+    ),
     click.option("--junit", metavar="FILE", help="Write the verdict as JUnit XML."),
     click.option("--sarif", metavar="FILE", help="Write the failed checks as SARIF."),
     click.option("--markdown", metavar="FILE", help="Write the verdict as a pull-request comment."),

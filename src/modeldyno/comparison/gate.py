@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from math import inf
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno import plugins
 from modeldyno.clock import monotonic
 from modeldyno.comparison.history import scatter_of
 from modeldyno.comparison.operands import rerun_job
@@ -20,10 +18,11 @@ from modeldyno.core.comparison.build import (
     selected_queries,
     with_second_pass,
 )
-from modeldyno.core.comparison.change_test import judge_changes
+from modeldyno.core.comparison.change_test import FEWEST, judge_changes
 from modeldyno.core.comparison.default_metrics import headline_queries
 from modeldyno.core.comparison.gate_report import GateReport
 from modeldyno.core.comparison.gate_rule import (
+    NOTHING_COMPARED,
     GateDecision,
     GateRule,
     check_directions,
@@ -32,15 +31,13 @@ from modeldyno.core.comparison.gate_rule import (
     is_evident,
 )
 from modeldyno.core.comparison.schedule import RoundSchedule
+from modeldyno.core.comparison.way_of_measuring import measured_alike
 from modeldyno.core.metrics.constraints import Verdict
+from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.result.result import Result, merge
 from modeldyno.core.spec.job import Job
-from modeldyno.core.spec.model_ref import names_of_file
-from modeldyno.documents.catalog import BRANCH
-from modeldyno.documents.lookup import find
 from modeldyno.errors import ModelDynoError, OutOfTime, RequestError
-from modeldyno.profiling.resolve_model import refers_to_model
 from modeldyno.profiling.run import judge_result
 from modeldyno.runtime.events import INTERRUPTED
 from modeldyno.runtime.session import RunSession
@@ -49,64 +46,9 @@ from modeldyno.views.text import count
 if TYPE_CHECKING:
     from modeldyno.core.comparison.comparison import Change
     from modeldyno.core.metrics.constraints import Constraint
+    from modeldyno.core.metrics.doubt import Doubt
 
 _SIDES = 2
-_SEARCH_LIMIT, _LISTED_NAMES = 500, 6
-"""Baselines of a branch that are searched, and names listed in an error."""
-
-
-def find_baseline(word: str, *names: str) -> Result:
-    """Find a baseline: a file, an id, a tag; after ``@`` the newest that was stored for a branch.
-
-    Possible names of the model select among several models stored for a branch.
-
-    Raises:
-        RequestError: there is none, or it is ambiguous.
-    """
-    if not word.startswith(BRANCH):
-        return find_result(word)
-    with plugins.store() as store:
-        entries = store.find(tag=word, limit=_SEARCH_LIMIT)
-        names_stored = sorted({entry.name for entry in entries})
-        matching = entries if len(names_stored) == 1 else [entry for entry in entries if entry.name in names]
-        if matching:
-            return store.get(matching[0].id)
-    if names_stored:
-        raise RequestError(
-            f"{word} has baselines of {', '.join(names_stored[:_LISTED_NAMES])}, but none of "
-            f"{' or '.join(names) or 'this model'}; give the model's --name."
-        )
-    raise RequestError(
-        f"The store has no baseline {word}; save one with modeldyno profile MODEL --save-as-baseline "
-        f"{word.removeprefix(BRANCH)}."
-    )
-
-
-def possible_names(job: Job) -> tuple[str, ...]:
-    """List the names that an unnamed model may have, before it is loaded."""
-    path, _, attribute = job.model.locator.rpartition(":")
-    module = Path(path).stem if path.endswith(".py") else path.rpartition(".")[2]
-    model_path = Path(job.model.locator)
-    return (f"{module}.{attribute}", attribute, *names_of_file(job.model.locator), model_path.name)
-
-
-def find_result(word: str) -> Result:
-    """Find a Result by a file, an id or a tag.
-
-    Raises:
-        RequestError: there is none; if the word is a model, the message says how to measure it.
-    """
-    try:
-        return find(word)
-    except RequestError as error:
-        if not refers_to_model(word):
-            raise
-        raise RequestError(
-            f"'{word}' is a model, but a result is needed; measure it first, with modeldyno profile "
-            f"{word} --json result.json, or compare two models with modeldyno compare."
-        ) from error
-
-
 # --- what was measured -------------------------------------------------------------------------------
 
 
@@ -117,7 +59,7 @@ def check_stored(baseline: Result, candidate: Result, question: CompareOptions) 
         RequestError: the hardware differs, or a metric cannot be judged.
     """
     rule = GateRule()
-    queries = _queries(baseline, candidate, question)
+    queries, not_compared = _queries(baseline, candidate, question)
     compared = compare_results(baseline, candidate, question)  # refuses incomparable results
     _check_work(baseline, candidate, question)
     history = scatter_of(baseline, candidate, queries)
@@ -132,7 +74,11 @@ def check_stored(baseline: Result, candidate: Result, question: CompareOptions) 
     )
     note = f"against {_describe_result(baseline)}, measured at another time: nothing was measured again"
     return GateReport(
-        result=candidate, baseline=baseline, ruling=ruling, notes=(note,), doubts=compared.doubts
+        result=candidate,
+        baseline=baseline,
+        ruling=ruling,
+        notes=(note,),
+        doubts=(*not_compared, *compared.doubts),
     )
 
 
@@ -156,10 +102,13 @@ def check_result(
     return report.with_bounds(outcome.judgements)
 
 
-def _queries(baseline: Result, candidate: Result, question: CompareOptions) -> tuple[Query, ...]:
+def _queries(
+    baseline: Result, candidate: Result, question: CompareOptions
+) -> tuple[tuple[Query, ...], tuple[Doubt, ...]]:
+    """Return what is judged, and the doubts that name what cannot be, as it was measured differently."""
     queries = selected_queries(question.metrics, baseline, candidate) or headline_queries(baseline, candidate)
     check_directions(queries)
-    return queries
+    return measured_alike(queries, baseline, candidate)
 
 
 def _check_work(baseline: Result, candidate: Result, question: CompareOptions) -> None:
@@ -195,6 +144,8 @@ class _RoundRunner:
     """Monotonic time after which no further round starts."""
     rival: Job | None
     """The Job of the baseline, if it can be run again."""
+    plan_alone: Plan
+    """The plan of a candidate that is run alone."""
     runs: tuple[list[Result], list[Result]] = field(default_factory=lambda: ([], []))
     why_alone: str = ""
     spent: float = 0.0
@@ -207,7 +158,7 @@ class _RoundRunner:
             self.side(0, begin, end),
             self.side(1, begin, end),
             smallest=self.question.smallest,
-            queries=self.queries(),
+            queries=self.queries()[0],
             level=level,
             paired=self.rival is not None,
         )
@@ -217,8 +168,8 @@ class _RoundRunner:
         """Whether the candidate failed, in which case it is not run again."""
         return any(result.failures for result in self.runs[1])
 
-    def queries(self) -> tuple[Query, ...]:
-        """Return the metrics to judge, once both sides are known."""
+    def queries(self) -> tuple[tuple[Query, ...], tuple[Doubt, ...]]:
+        """Return the metrics to judge, once both sides are known, and why others are not."""
         return _queries(self.side(0, 0, 1), self.runs[1][0], self.question)
 
     def side(self, place: int, begin: int, end: int) -> Result:
@@ -245,6 +196,7 @@ class _RoundRunner:
                 return False
             self.spent += monotonic() - now
             if self.rival is None and not alone:
+                self._measure_as_stored()
                 continue  # the baseline is not run any more; the candidate may not have been run yet
             if len(self.runs[1]) == done:
                 return False
@@ -287,12 +239,20 @@ class _RoundRunner:
         self.rival, self.why_alone = None, why
         self.runs[0].clear()
 
+    def _measure_as_stored(self) -> None:
+        """Measure the candidate as the stored baseline was, from the beginning if it was not so far."""
+        job = replace(self.job, plan=self.plan_alone)
+        if job != self.job:
+            self.job, self.spent = job, 0.0
+            self.runs[1].clear()
+
 
 def rerunnable_baseline(baseline: Result, job: Job) -> Job | None:
-    """Return the Job of a baseline, if running it would not measure the candidate itself."""
-    rival = rerun_job(baseline)
-    same = replace(rival, plan=job.plan, name=job.name) == replace(job, name=job.name)
-    return None if same else replace(rival, plan=replace(job.plan, processes=1))
+    """Return the Job of a baseline, measured as the candidate is, unless that runs the candidate itself."""
+    probes = tuple(probe for probe in job.probes if probe != "outputs")
+    rival = replace(rerun_job(baseline), plan=job.plan, load=job.load, probes=probes)
+    alike = replace(rival, name=job.name, trust=job.trust, probes=job.probes, observation=job.observation)
+    return None if alike == job else rival
 
 
 def _explain_change(baseline: Result, result: Result) -> str:
@@ -306,7 +266,7 @@ def _explain_change(baseline: Result, result: Result) -> str:
     return ""
 
 
-def run_gate(
+def run_gate(  # noqa: PLR0913 - what is measured, and all that decides how much of it
     baseline: Result,
     job: Job,
     question: CompareOptions,
@@ -314,36 +274,44 @@ def run_gate(
     campaign: RunSession,
     *,
     max_time: float = inf,
+    as_long: bool = True,
 ) -> GateReport:
     """Measure a candidate against a baseline until there is a verdict or time is up.
 
     The baseline's model is run in turns with it if it can be run here and is unchanged; otherwise the stored
-    baseline is used. No further round starts after `max_time` seconds.
+    baseline is used. No further round starts after `max_time` seconds, of which a part is kept to confirm a
+    regression.
+
+    Args:
+        baseline: the reference.
+        job: the candidate.
+        question: what is judged, and what matters.
+        rule: when to judge, and how surely.
+        campaign: runs the Jobs.
+        max_time: seconds in which rounds may begin.
+        as_long: whether a candidate that is run alone is measured as long as the stored baseline was.
 
     Raises:
         RequestError: the hardware differs, or a metric cannot be judged.
         OutOfTime: not one round could be measured within the limit of the campaign.
     """
     check_directions(tuple(map(Query.parse, question.metrics)))
+    probes = len(job.probes)
+    alone = job.plan.as_long_as(baseline.job.plan) if as_long else job.plan
+    alone = replace(_affordable(alone, max_time, probes), processes=1)
+    together = replace(_affordable(job.plan, max_time, _SIDES * probes), processes=1)
+    rival = rerunnable_baseline(baseline, replace(job, plan=together))
     runner = _RoundRunner(
         baseline=baseline,
-        job=replace(job, plan=replace(job.plan, processes=1)),
+        job=replace(job, plan=alone if rival is None else together),
         question=question,
         campaign=campaign,
         until=monotonic() + max_time if campaign.limit is None else campaign.limit.end,
-        rival=rerunnable_baseline(baseline, job),
+        rival=rival,
+        plan_alone=alone,
     )
-    if runner.buy(1):
-        pair = runner.side(0, 0, 1), runner.side(1, 0, 1)
-        compare_results(*pair, question)  # refuses incomparable results
-        _check_work(*pair, question)
-    if runner.spent and max_time < inf:  # now that the cost of a round is known, limit their number
-        affordable = int(max_time / runner.spent) * len(runner.runs[1])
-        rule = replace(rule, most=max(rule.first, min(rule.most, affordable)))
-    ruling = decide_gate(runner.compare, rule)
+    ruling = _decide(runner, rule, max_time)
     rounds = len(runner.runs[1])
-    if ruling.verdict is Verdict.UNDECIDED and rounds > ruling.rounds:  # time was up between two tests
-        ruling = decide_gate(runner.compare, replace(rule, first=min(rule.first, rounds), most=rounds))
     if not rounds:
         raise RequestError("Nothing was measured before the interruption.")
     turns = runner.rival is not None
@@ -360,8 +328,37 @@ def run_gate(
         baseline=baseline_side,
         ruling=ruling,
         notes=(_describe_method(runner, rounds, ruling),),
-        doubts=compared.doubts,
+        doubts=(*runner.queries()[1], *compared.doubts),
     )
+
+
+def _decide(runner: _RoundRunner, rule: GateRule, max_time: float) -> GateDecision:
+    """Run rounds until there is a decision, or time is up."""
+    if runner.buy(1):
+        pair = runner.side(0, 0, 1), runner.side(1, 0, 1)
+        compare_results(*pair, runner.question)  # refuses incomparable results
+        _check_work(*pair, runner.question)
+        if not runner.queries()[0]:
+            return NOTHING_COMPARED
+    if runner.spent and max_time < inf:  # now that the cost of a round is known, limit their number
+        rule = rule.within(int(max_time / runner.spent) * len(runner.runs[1]))
+    ruling = decide_gate(runner.compare, rule)
+    rounds = len(runner.runs[1])
+    if ruling.verdict is Verdict.UNDECIDED and rounds > ruling.rounds:  # time was up between two tests
+        rule = replace(rule, first=min(rule.first, rounds), most=rounds, kept=0)
+        ruling = decide_gate(runner.compare, rule)
+    return ruling
+
+
+_MEASURING = 0.7
+"""Share of a gate's time for measuring; the rest is for starting processes and loading models."""
+_SHORTEST = 0.1
+"""Seconds that a probe measures at least."""
+
+
+def _affordable(plan: Plan, max_time: float, probes: int) -> Plan:
+    """Shorten a plan so that the fewest rounds of a look and its confirmation fit into the time of a gate."""
+    return plan.within(max(_SHORTEST, _MEASURING * max_time / (2 * FEWEST * probes)))
 
 
 _UNSURE_ALONE = "something is worse, but the machine may have changed since the baseline was measured"

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import http.client
 import io
-import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
+
+from modeldyno.clock import monotonic
 
 if TYPE_CHECKING:
     import socket
@@ -29,7 +30,7 @@ class TimedSocket:
     def __init__(self, link: socket.socket, seconds: float, most: int = MOST) -> None:
         self._link = link
         self._seconds = seconds
-        self._end = time.monotonic() + seconds
+        self._end = monotonic() + seconds
         self._most = most
         self._received = 0
         self._read_as_file = False
@@ -74,7 +75,7 @@ class TimedSocket:
         self.end()
 
     def _left(self) -> float:
-        left = self._end - time.monotonic()
+        left = self._end - monotonic()
         if left <= 0:
             raise TimeoutError(f"no complete answer within {self._seconds:g} s")
         return left

@@ -1,7 +1,7 @@
 """When requests have to be answered, at the latest.
 
-Without any of the code that sends them: a run of a model enters `answered_by` after the baseline of its memory
-was taken, whether or not it will send anything, and what is imported then would count as the model's.
+Without any of the code that sends them: a run of a model enters `answered_by` when the baseline of its memory
+has been taken, whether or not it sends anything, and what is imported then would count as the model's.
 """
 
 from __future__ import annotations

@@ -140,9 +140,9 @@ class _SocketTransport:
 
 def _connect(target: Target, timeout: float) -> TimedSocket:
     """Connect, with TLS if the target has it."""
-    end = time.monotonic() + timeout
+    end = monotonic() + timeout
     link = socket.create_connection((target.host, target.port), timeout)
-    link.settimeout(max(_LEAST, end - time.monotonic()))
+    link.settimeout(max(_LEAST, end - monotonic()))
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     protocols = ("h2",) if target.transport is Transport.GRPC else ()
     try:
@@ -151,7 +151,7 @@ def _connect(target: Target, timeout: float) -> TimedSocket:
     except BaseException:
         link.close()
         raise
-    return TimedSocket(link, end - time.monotonic(), KEPT_BODY + MOST)
+    return TimedSocket(link, end - monotonic(), KEPT_BODY + MOST)
 
 
 def resolve_address(target: Target) -> str:

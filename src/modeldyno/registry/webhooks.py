@@ -11,11 +11,11 @@ import shlex
 import signal
 import subprocess
 import tempfile
-import time
 from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from modeldyno.clock import monotonic, sleep
 from modeldyno.core.registry.webhooks import check_hook, message, signature
 from modeldyno.environment.timed_answer import exchange
 from modeldyno.errors import RequestError
@@ -144,7 +144,7 @@ def _watch(pid: int, complaints: int, seconds: float) -> tuple[bool, bytes]:
 
     The process is not reaped, so that its group can still be named.
     """
-    end, last, is_open = time.monotonic() + seconds, b"", True
+    end, last, is_open = monotonic() + seconds, b"", True
     os.set_blocking(complaints, False)
     while True:
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -152,8 +152,8 @@ def _watch(pid: int, complaints: int, seconds: float) -> tuple[bool, bytes]:
             data = os.read(complaints, _KEPT)
             last, is_open = (last + data)[-_KEPT:], bool(data)
         elif not ended and not is_open:
-            time.sleep(_TICK)
-        if ended or time.monotonic() > end:
+            sleep(_TICK)
+        if ended or monotonic() > end:
             return ended, last
 
 

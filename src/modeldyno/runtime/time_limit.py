@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Self
 
@@ -64,10 +64,7 @@ class TimeLimit:
 
     def shorten(self, plan: Plan, probes: int) -> Plan:
         """Return the Plan of the next of so many probes, so that all of them fit into what is left."""
-        seconds = max(_SHORTEST, self.left / (self.side_count * probes))
-        if seconds >= plan.max_time:
-            return plan
-        return replace(plan, max_time=seconds, min_time=min(plan.min_time, seconds / 2))
+        return plan.within(max(_SHORTEST, self.left / (self.side_count * probes)))
 
     def left_out(self, what: Sequence[str]) -> Doubt:
         """Return the doubt that names what there was no time for."""

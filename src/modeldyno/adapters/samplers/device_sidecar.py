@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from modeldyno.adapters.samplers import nvidia, rapl, triton_metrics
 from modeldyno.adapters.samplers.process_sidecar import become_sidecar, serve_commands
+from modeldyno.clock import monotonic, perf_counter, sleep
 from modeldyno.environment.process_tree import list_process_tree
 
 if TYPE_CHECKING:
@@ -57,17 +57,17 @@ class DeviceRecorder:
             last["samples"].append(edge)
         self.stages.append({"name": stage, "samples": [edge]})
         if stage == IDLE and any({"energy", "power"} & reading.keys() for reading in edge["read"].values()):
-            deadline = time.monotonic() + FLOOR
-            while time.monotonic() < deadline:
-                time.sleep(SHORTEST)
+            deadline = monotonic() + FLOOR
+            while monotonic() < deadline:
+                sleep(SHORTEST)
                 self.sample()
 
     def sample(self) -> float:
         """Read all devices once; return the seconds that it took."""
-        begin = time.perf_counter()
+        begin = perf_counter()
         for last in self.stages[-1:]:
             last["samples"].append(self._read())
-        return time.perf_counter() - begin
+        return perf_counter() - begin
 
     def report(self) -> dict[str, Any]:
         """Return the devices and all readings."""
@@ -77,7 +77,7 @@ class DeviceRecorder:
     def _read(self) -> dict[str, Any]:
         pids = frozenset(list_process_tree(self.root))
         readings = {name: reading for source in self.sources for name, reading in source.read(pids).items()}
-        return {"time": time.monotonic(), "read": readings}
+        return {"time": monotonic(), "read": readings}
 
 
 def main(arguments: list[str]) -> None:

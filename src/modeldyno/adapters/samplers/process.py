@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 _EXCLUDED = frozenset({WatchStage.IDLE, WatchStage.BASELINE, WatchStage.SECOND})
 """Stages whose memory is not the model's: nothing is loaded yet, or a second pass instruments the calls."""
-_NOT_ITS_WORK = frozenset({WatchStage.OURS, WatchStage.WAITING})
-"""Stages in which the model is loaded, and does not work."""
+_NOT_CALLED = frozenset({WatchStage.OURS, WatchStage.WAITING})
+"""Stages in which the model is loaded, and not called."""
 _MAX_FAULT_RATE = 1.0
 """Major faults per second above which there is a doubt."""
 
@@ -59,16 +59,16 @@ def judge(stages: Any) -> Iterator[Measurement | Doubt]:
 def memory(stages: Sequence[dict[str, Any]]) -> Iterator[Measurement]:
     """Yield the memory of the process tree: the baseline and the model's memory above it, in bytes.
 
-    Growth in stages in which the model does not work, those of the profiler's own work and of waiting for
-    another process's turn, is subtracted from all later sizes: the kernel makes huge pages of the memory of an
-    idle process, for one. Sizes below the baseline count as 0, but a run that ended before its timed pass and never grew shows nothing of its model. A
-    server, loaded before it was watched, has no baseline, but a size at idle.
+    Growth in stages in which the model is not called, those of the profiler's own work and of waiting while
+    another process has its turn, is subtracted from all later sizes. Sizes below the baseline count as 0, but
+    a run that ended before its timed pass and never grew shows nothing of its model. A server, loaded before
+    it was watched, has no baseline, but a size at idle.
     """
     baseline = next((size for s in stages if s["name"] == WatchStage.BASELINE for size in s["memory"]), 0)
     other_growth, above = 0, []
     for stage in stages:
         growth = stage["held"][1] - stage["held"][0] if stage["held"] else 0
-        if stage["name"] in _NOT_ITS_WORK:
+        if stage["name"] in _NOT_CALLED:
             other_growth += growth
         elif stage["name"] == WatchStage.IMPORT:
             baseline += growth

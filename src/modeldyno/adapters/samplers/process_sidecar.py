@@ -16,11 +16,11 @@ import os
 import select
 import signal
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from modeldyno.clock import monotonic, perf_counter
 from modeldyno.environment.process_tree import (
     cores_time,
     cpu_seconds,
@@ -108,23 +108,23 @@ class ProcessRecorder:
 
     def sample(self) -> float:
         """Read the memory once; return the seconds that it took."""
-        begin = time.perf_counter()
+        begin = perf_counter()
         self.watched = self._watched()
         size = tree_memory(self.watched)
         if size and self.stages:
             memory = self.stages[-1]["memory"]
             assert isinstance(memory, list)
             memory.append(size)
-        return time.perf_counter() - begin
+        return perf_counter() - begin
 
     def sample_often(self) -> float:
         """Read the processor time, and the memory if it is due; return the seconds that the former took."""
-        begin = time.perf_counter()
+        begin = perf_counter()
         if self.stages:
             processor = self.stages[-1]["processor"]
             assert isinstance(processor, list)
-            processor.append((time.monotonic(), sum(map(cpu_seconds, self.watched))))
-        seconds = time.perf_counter() - begin
+            processor.append((monotonic(), sum(map(cpu_seconds, self.watched))))
+        seconds = perf_counter() - begin
         if begin >= self.due:
             self.due = begin + min(LONGEST, self.sample() / SHARE)
         return seconds
@@ -160,7 +160,7 @@ class ProcessRecorder:
         for pid in watched:
             self.switches |= switches(pid)
         return {
-            "time": time.monotonic(),
+            "time": monotonic(),
             "processor": sum(map(cpu_seconds, watched)),
             "ours": sum(map(cpu_seconds, own.union(self.ours))),
             "voluntary": sum(voluntary for voluntary, _ in self.switches.values()),

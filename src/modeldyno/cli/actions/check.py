@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from modeldyno.cli.actions import gate_options
 from modeldyno.cli.actions.output_options import OutputTargets
-from modeldyno.comparison.gate import check_result, find_baseline, find_result
+from modeldyno.comparison.baseline import find_baseline, find_result
+from modeldyno.comparison.gate import check_result
 
 
 def run(**options: Any) -> int:
@@ -18,7 +20,10 @@ def run(**options: Any) -> int:
     candidate = find_result(options["result"])
     constraints = tuple(map(candidate.read_bound, required))
     baseline = options["baseline"] and find_baseline(options["baseline"], candidate.name)
-    report = check_result(candidate, constraints, question, baseline).with_notes(*notes)
+    report = replace(
+        check_result(candidate, constraints, question, baseline).with_notes(*notes),
+        undecided=gate_options.undecided_from(options),
+    )
     gate_options.write_verdict(report, options)
     gate_options.print_verdict(report, OutputTargets(store=False), quiet=options["quiet"])
     return gate_options.exit_code(report)

@@ -16,6 +16,7 @@ from modeldyno.cli.actions import options as cli_options
 from modeldyno.cli.actions.printing import ignore_broken_pipe
 from modeldyno.comparison.calibrate import describe_stored_calibration, find_calibration_run
 from modeldyno.core.comparison.build import CompareOptions, parse_max_regressions
+from modeldyno.core.comparison.gate_report import Undecided
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.metric import METRICS, Better, Query
 from modeldyno.core.stats.units import BYTES
@@ -141,7 +142,12 @@ def print_verdict(
 
 def exit_code(report: GateReport) -> int:
     """Return the exit code of a gate."""
-    return FAILED if report.result.failures else CODES[report.verdict]
+    return FAILED if report.result.failures else CODES[report.outcome]
+
+
+def undecided_from(options: Mapping[str, Any]) -> Undecided | None:
+    """Return what an undecided verdict counts as."""
+    return Undecided(options["undecided"]) if options["undecided"] else None
 
 
 def selected_model(options: Mapping[str, Any]) -> str:

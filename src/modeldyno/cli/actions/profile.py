@@ -14,16 +14,18 @@ from modeldyno.cli.actions import gate_options
 from modeldyno.cli.actions import options as cli_options
 from modeldyno.cli.actions.output_options import OutputTargets, requested_optimizer, verdict_line
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_hint, print_result
-from modeldyno.comparison.gate import find_baseline, possible_names
+from modeldyno.comparison.baseline import find_baseline, is_checkout, measure_checkout, possible_names
 from modeldyno.comparison.gate import run_gate as measure_gate
 from modeldyno.core.comparison.gate_report import GateReport
 from modeldyno.core.comparison.gate_rule import GateRule
 from modeldyno.core.comparison.schedule import PLAN
+from modeldyno.core.metrics.constraints import Verdict
+from modeldyno.core.metrics.measurement_plan import LENGTHS
 from modeldyno.core.spec.probe_options import Observation, parse_token_counts
 from modeldyno.core.trace.carbon import Emission
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.profiling import request
-from modeldyno.profiling.run import INTERRUPTED, OK, JudgedResult, judge_result, run_request
+from modeldyno.profiling.run import INTERRUPTED, OK, UNDECIDED, JudgedResult, judge_result, run_request
 from modeldyno.progress import Progress
 from modeldyno.runtime.session import open_run_session
 from modeldyno.runtime.time_limit import TimeLimit
@@ -32,11 +34,16 @@ from modeldyno.views.text import format_rough_duration
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from modeldyno.core.spec.job import Job
+
 
 def run(**options: Any) -> int:
     """Measure a model, perhaps against a baseline, and report it; return the exit code."""
     ctx = click.get_current_context()
     model = gate_options.selected_model(options)
+    options["lengths_given"] = any(
+        ctx.get_parameter_source(name) not in {None, ParameterSource.DEFAULT} for name in LENGTHS
+    )
     if options["baseline"] and ctx.get_parameter_source("max_time") is ParameterSource.DEFAULT:
         options["max_time"] = PLAN.max_time
     require, notes = gate_options.expand_bounds(options["require"])
@@ -70,12 +77,16 @@ def run(**options: Any) -> int:
         return profile_against_baseline(model_request, targets, options, notes)
     with Progress(quiet=options["quiet"]) as progress:
         outcome = run_request(model_request, in_process=options["inline"], watch=progress.watch)
-    report = GateReport(result=outcome.result, judgements=outcome.judgements)
+    report = GateReport(
+        result=outcome.result,
+        judgements=outcome.judgements,
+        undecided=gate_options.undecided_from(options),
+    )
     problem = targets.keep(outcome, further=_gate_files(report, outcome, options))
     print_outcome(outcome, targets, options, problem, notes)
     if problem is not None:
         raise problem
-    return outcome.exit_code
+    return gate_options.exit_code(report) if outcome.exit_code == UNDECIDED else outcome.exit_code
 
 
 def profile_against_baseline(
@@ -90,23 +101,40 @@ def profile_against_baseline(
         model_request.constraints(),
         model_request.job(),
     )
-    names = (options["name"],) if options["name"] else possible_names(job)
-    baseline = find_baseline(options["baseline"], *names)
+    word = options["baseline"]
+    stored = None if is_checkout(word) else find_baseline(word, *_names(options, job))
     with Progress(quiet=options["quiet"]) as progress, open_run_session(progress.watch, limit) as bench:
         progress.announce(
             f"Measuring rounds of both models, within {format_rough_duration(options['budget'])} (--budget)."
         )
-        report = measure_gate(baseline, job, question, GateRule(), bench, max_time=options["budget"])
+        report = measure_gate(
+            measure_checkout(word, job, bench) if stored is None else stored,
+            job,
+            question,
+            GateRule(),
+            bench,
+            max_time=options["budget"],
+            as_long=not options["lengths_given"],
+        )
     outcome = judge_result(report.result, constraints)
-    report = replace(report, result=outcome.result, judgements=outcome.judgements).with_notes(
-        *notes, *gate_options.error_rate_notes(report)
+    report = replace(
+        report.with_notes(*notes, *gate_options.error_rate_notes(report)),
+        result=outcome.result,
+        judgements=outcome.judgements,
+        undecided=gate_options.undecided_from(options),
     )
     code = INTERRUPTED if bench.interrupted() else gate_options.exit_code(report)
-    problem = (targets if code == OK else gate_options.without_baseline_tags(targets)).keep(
+    kept = code == OK and report.verdict is Verdict.HELD
+    problem = (targets if kept else gate_options.without_baseline_tags(targets)).keep(
         outcome, further=_gate_files(report, outcome, options)
     )
     gate_options.print_verdict(report, targets, quiet=options["quiet"], problem=problem)
     return code
+
+
+def _names(options: dict[str, Any], job: Job) -> tuple[str, ...]:
+    """Return the names by which a baseline of a branch may be known."""
+    return (options["name"],) if options["name"] else possible_names(job)
 
 
 def _gate_files(

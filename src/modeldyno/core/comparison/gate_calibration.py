@@ -7,7 +7,7 @@ Every alarm is false; with a slowdown injected into the candidate, every alarm i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from modeldyno.core.comparison.change_test import judge_numbers
@@ -117,7 +117,7 @@ def calibrate(
         smallest: smallest effects that matter.
         seed: of the resampling.
     """
-    rule = replace(rule, most=rounds)
+    rule = rule.within(rounds)
     samples = list(resample_runs(numbers, rounds, comparisons, seed))
     rulings = [decide_gate(rehearse_gate(sample, smallest=smallest), rule) for sample in samples]
     passed = [ruling for ruling in rulings if ruling.verdict is Verdict.HELD]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from modeldyno.core.comparison.comparison import Change, ChangeVerdict, difference_in_points, in_points
 from modeldyno.core.comparison.gate_rule import GateDecision, shown_to_hold
@@ -13,6 +14,13 @@ from modeldyno.core.stats.units import format_change, format_changes, format_qua
 from modeldyno.presentation import Presented
 
 BOUND, CHANGE, FAILURE = "bound", "change", "failure"
+
+
+class Undecided(StrEnum):
+    """What an undecided gate counts as."""
+
+    PASS = "pass"  # noqa: S105 - no password
+    FAIL = "fail"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +49,8 @@ class GateReport(Presented):
     """How it was judged: in turns, what the gate can detect here."""
     doubts: tuple[Doubt, ...] = ()
     """Of the comparison."""
+    undecided: Undecided | None = None
+    """What an undecided verdict counts as; None: neither as passed nor as failed."""
 
     @property
     def checks(self) -> tuple[Check, ...]:
@@ -63,7 +73,7 @@ class GateReport(Presented):
             )
             for judgement in self.judgements
         )
-        return (*failures, *bounds, *map(self._change_check, self.ruling.changes if self.ruling else ()))
+        return (*failures, *bounds, *self._change_checks())
 
     @property
     def verdict(self) -> Verdict:
@@ -73,6 +83,13 @@ class GateReport(Presented):
         if Verdict.BROKEN in verdicts:
             return Verdict.BROKEN
         return Verdict.HELD if verdicts == {Verdict.HELD} else Verdict.UNDECIDED
+
+    @property
+    def outcome(self) -> Verdict:
+        """The verdict, where an undecided one counts as what was asked for."""
+        if self.verdict is not Verdict.UNDECIDED or self.undecided is None:
+            return self.verdict
+        return Verdict.HELD if self.undecided is Undecided.PASS else Verdict.BROKEN
 
     def of(self, verdict: Verdict) -> tuple[Check, ...]:
         """Return the checks with this verdict."""
@@ -85,6 +102,15 @@ class GateReport(Presented):
     def with_bounds(self, judgements: tuple[Judgement, ...]) -> GateReport:
         """Set the judgements on bounds."""
         return replace(self, judgements=judgements)
+
+    def _change_checks(self) -> tuple[Check, ...]:
+        """Return the check of each change; one that says why, where nothing could be compared."""
+        if self.ruling is None:
+            return ()
+        if not self.ruling.changes:
+            verdict, why = Verdict.UNDECIDED, self.ruling.why or "nothing was compared"
+            return (Check(kind=CHANGE, name="changes since the baseline", verdict=verdict, text=why),)
+        return tuple(map(self._change_check, self.ruling.changes))
 
     def _change_check(self, change: Change) -> Check:
         """Return the check of a change, with its own verdict within that of the gate as a whole."""

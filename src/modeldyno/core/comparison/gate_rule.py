@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from modeldyno.core.comparison.change_test import FEWEST
 from modeldyno.core.comparison.comparison import Change, ChangeVerdict
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.metric import ANSWERS, METRICS, Better, Query
@@ -51,6 +52,15 @@ class GateRule:
     """Confidence of the intervals at which a look suspects a regression (one-sided, 95 %)."""
     passing: float = 0.9
     """Joint confidence of the intervals of all looks at which everything holds (one-sided, 95 %)."""
+    kept: int = 0
+    """Rounds that are kept for a confirmation, where their number is limited; without a suspicion they are
+    for one more look, at which everything may hold."""
+
+    def within(self, rounds: int) -> GateRule:
+        """Return the rule for so many rounds in all, so that each look but one can be confirmed."""
+        first = max(FEWEST, min(self.first, rounds // 2))
+        most = max(first, min(self.most, rounds - first))
+        return replace(self, first=first, most=most, kept=max(0, min(self.most, rounds) - most))
 
     @property
     def interim_rounds(self) -> tuple[int, ...]:
@@ -58,7 +68,7 @@ class GateRule:
         counts = [self.first]
         while counts[-1] < self.most:
             counts.append(min(self.most, max(counts[-1] + 1, round(self.growth * counts[-1]))))
-        return tuple(counts)
+        return (*counts, counts[-1] + self.kept) if self.kept else tuple(counts)
 
     def level(self, rounds: int) -> float:
         """Return the confidence of the intervals for passing at one of the looks."""
@@ -91,6 +101,11 @@ class GateDecision:
         return tuple(change for change in self.changes if not shown_to_hold(change))
 
 
+NOTHING_COMPARED = GateDecision(
+    verdict=Verdict.UNDECIDED, changes=(), rounds=0, why="nothing was measured in the same way on both sides"
+)
+
+
 def decide_gate(compare: Compare, rule: GateRule) -> GateDecision:
     """Run rounds until there is a decision, or no more rounds are available."""
     decision = GateDecision(verdict=Verdict.UNDECIDED, changes=(), rounds=0)
@@ -102,7 +117,7 @@ def decide_gate(compare: Compare, rule: GateRule) -> GateDecision:
             break
         decision = replace(decision, changes=changes, rounds=rounds)
         suspects = {change.query for change in changes if change.outcome is ChangeVerdict.WORSE}
-        end = min(2 * rounds, max(rule.most, rounds + rule.first))
+        end = min(2 * rounds, max(rule.interim_rounds[-1], rounds + rule.first))
         if suspects:
             repeat, combined = compare(rounds, end, rule.suspicion), compare(0, end, rule.alarm)
             if repeat is None or combined is None:
@@ -156,6 +171,8 @@ def decide_gate_on_stored(
         passing: the changes at the confidence for passing.
         known_queries: queries whose intervals include the machine's variation over such a time.
     """
+    if not alarm:
+        return NOTHING_COMPARED
     if any(is_evident(change, 0.0 if change.query in known_queries else MOMENTS) for change in alarm):
         verdict, why = Verdict.BROKEN, ""
     elif any(change.outcome is ChangeVerdict.WORSE for change in alarm):

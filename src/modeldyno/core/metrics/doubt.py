@@ -126,6 +126,7 @@ CODES: dict[str, str] = {
     "unlike-inputs": "The candidates were run with different inputs.",
     "unlike-outputs": "The candidates do not return the same outputs.",
     "unexplained": "No time was left to compare outputs or to explain the changes.",
+    "measured-differently": "A metric was measured differently on the two sides, and not compared.",
     "not-in-turns": "The candidates were measured at different times.",
     "study-winner": "It is the best of a study, chosen for its figures (selection bias).",
     "imported": "Another tool measured it: the machine and its other load are not known.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from modeldyno.core.metrics.metric import fraction_of
 
@@ -42,6 +42,16 @@ class Plan:
     pin: tuple[int, ...] = ()
     """Processors that a child process is pinned to; empty: no pinning."""
 
+    def as_long_as(self, other: Plan) -> Plan:
+        """Return this plan with the lengths and the precision of another."""
+        return replace(self, **{name: getattr(other, name) for name in LENGTHS})
+
+    def within(self, seconds: float) -> Plan:
+        """Return this plan with at most so many seconds of each probe in each process."""
+        if seconds >= self.max_time:
+            return self
+        return replace(self, max_time=seconds, min_time=min(self.min_time, seconds / 2))
+
     def __post_init__(self) -> None:
         """Refuse an invalid plan with one sentence."""
         for name in (*_NUMBERS, *_LIMITS):
@@ -57,6 +67,8 @@ class Plan:
                 raise ValueError(msg)
 
 
+LENGTHS = ("min_runs", "min_time", "max_time", "max_runs", "min_warmup", "target", "precision")
+"""What says how long each process is measured."""
 _NUMBERS = ("min_runs", "min_time", "max_time", "max_runs", "min_warmup", "precision", "processes", "seed")
 _LIMITS = ("timeout", "memory_limit")
 

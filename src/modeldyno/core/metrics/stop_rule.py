@@ -294,7 +294,8 @@ class _Sampler:
             if self.count >= max(due, window):
                 with self.assessing():
                     begin = self.count - max(window, self.count // 2)
-                    self.settled = not find_drift(  # a view kept until the next assessment would keep the room
+                    # The view has no name: it would keep the memory of the room when there is another.
+                    self.settled = not find_drift(
                         self.room[begin : self.count], _WARMUP_CHANCE, _WARMUP_RELEVANT
                     )
                     due = math.ceil(_WARMUP_GROWTH * self.count)

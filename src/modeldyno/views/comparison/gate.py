@@ -7,7 +7,8 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
-from modeldyno.core.comparison.gate_report import BOUND, CHANGE, FAILURE
+from modeldyno.core.comparison.gate_report import BOUND, CHANGE, FAILURE, Undecided
+from modeldyno.core.comparison.way_of_measuring import CODE as NOT_COMPARED
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.report.blocks import Block, Notice, Severity, Table, clean, make_table, shorten
 from modeldyno.option_spelling import spell_for_command_line
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from modeldyno.core.comparison.gate_report import Check, GateReport
+    from modeldyno.core.metrics.doubt import Doubt
     from modeldyno.core.result.result import Result
 
 _SIGNS = {Verdict.HELD: "✅", Verdict.BROKEN: "❌", Verdict.UNDECIDED: "❔"}
@@ -60,7 +62,8 @@ def _verdict_sentence(report: GateReport) -> str:
             parts += [f"no regression in {' and '.join(changed)}"] if changed else []
             return f"{name} passes: {', '.join(parts)}."
         case Verdict.UNDECIDED:
-            why = f" ({report.ruling.why})" if report.ruling and report.ruling.why else ""
+            ruling = report.ruling
+            why = f" ({ruling.why})" if ruling and ruling.changes and ruling.why else ""
             return f"It is undecided whether {name} passes: {_checks_text(undecided)}{why}."
 
 
@@ -77,7 +80,7 @@ _WORST_FIRST = (Verdict.BROKEN, Verdict.UNDECIDED, Verdict.HELD)
 
 
 def _notes(report: GateReport) -> Iterator[Notice]:
-    for note in report.notes:
+    for note in (*report.notes, *_undecided_note(report)):
         yield Notice(severity=Severity.NOTE, text=note)
     for doubt in dict.fromkeys(report.doubts):
         message = clean(spell_for_command_line(doubt.seen))
@@ -86,6 +89,18 @@ def _notes(report: GateReport) -> Iterator[Notice]:
     if codes:
         text = f"{', '.join(codes)}; modeldyno show {report.result.id[:6]} explains them"
         yield Notice(severity=Severity.DOUBT, code=count(len(codes), "doubt"), text=text)
+
+
+def _undecided_note(report: GateReport) -> tuple[str, ...]:
+    """Say what an undecided verdict counts as, where that was asked for."""
+    if report.undecided is None or report.verdict is not Verdict.UNDECIDED:
+        return ()
+    return (f"undecided counts as {'passed' if report.undecided is Undecided.PASS else 'failed'} here",)
+
+
+def _not_compared(report: GateReport) -> Iterator[Doubt]:
+    """Yield the doubts that name what was not compared."""
+    yield from (doubt for doubt in report.doubts if doubt.code == NOT_COMPARED)
 
 
 # --- pull-request comment ----------------------------------------------------------------------------
@@ -107,7 +122,8 @@ def comment(report: GateReport) -> tuple[Block, ...]:
         Notice(severity=Severity.VERDICT, text=f"{_SIGNS[report.verdict]} {sentence(report)}"),
         *([make_table("Changed or undecided", ("", "what", "how"), rows)] if rows else []),
         *([Notice(severity=Severity.NOTE, text=f"All other checks hold: {others}.")] if others else []),
-        *(Notice(severity=Severity.NOTE, text=note) for note in report.notes),
+        *(Notice(severity=Severity.NOTE, text=note) for note in (*report.notes, *_undecided_note(report))),
+        *(Notice(severity=Severity.NOTE, text=clean(doubt.seen)) for doubt in _not_compared(report)),
         _environment(report.result),
     )
 
@@ -134,29 +150,33 @@ _RULES = {
     CHANGE: "A metric must not get worse than it was in the baseline.",
     FAILURE: "The model must run.",
 }
-_LEVELS = {Verdict.BROKEN: "error", Verdict.UNDECIDED: "warning"}
+_UNDECIDED_LEVELS = {Undecided.PASS: "warning", Undecided.FAIL: "error", None: "warning"}
+_UNDECIDED_TAGS = {Undecided.PASS: "skipped", Undecided.FAIL: "failure", None: "error"}
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def junit(report: GateReport) -> str:
-    """Write JUnit XML: a test case for each check; undecided checks count as skipped."""
-    checks = report.checks
+    """Write JUnit XML: a test case for each check.
+
+    An undecided one is an error, as a test that could not be carried out is; or skipped, or a failure, where
+    undecided counts as passed or as failed.
+    """
+    tags = [_tag(check, report.undecided) for check in report.checks]
     suite = ET.Element(
         "testsuite",
         name=f"modeldyno {clean(report.result.name)}",
-        tests=str(len(checks)),
-        failures=str(sum(c.verdict is Verdict.BROKEN and c.kind != FAILURE for c in checks)),
-        errors=str(sum(c.kind == FAILURE for c in checks)),
-        skipped=str(sum(c.verdict is Verdict.UNDECIDED for c in checks)),
+        tests=str(len(tags)),
+        failures=str(tags.count("failure")),
+        errors=str(tags.count("error")),
+        skipped=str(tags.count("skipped")),
         timestamp=report.result.created,
     )
-    for check in checks:
+    for check, tag in zip(report.checks, tags, strict=True):
         case = ET.SubElement(
             suite, "testcase", classname=f"modeldyno.{clean(report.result.name)}", name=clean(check.name)
         )
-        tag = _tag(check)
         if tag:
-            ET.SubElement(case, tag, message=clean(check.text), type=check.kind)
+            ET.SubElement(case, tag, message=clean(check.text), type=_type(check))
         else:
             ET.SubElement(case, "system-out").text = clean(check.text)
     suites = ET.Element("testsuites")
@@ -165,10 +185,20 @@ def junit(report: GateReport) -> str:
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(suites, encoding="unicode") + "\n"
 
 
-def _tag(check: Check) -> str:
+def _type(check: Check) -> str:
+    return f"undecided {check.kind}" if check.verdict is Verdict.UNDECIDED else check.kind
+
+
+def _tag(check: Check, undecided: Undecided | None) -> str:
     if check.kind == FAILURE:
         return "error"
-    return {Verdict.BROKEN: "failure", Verdict.UNDECIDED: "skipped"}.get(check.verdict, "")
+    if check.verdict is Verdict.UNDECIDED:
+        return _UNDECIDED_TAGS[undecided]
+    return "failure" if check.verdict is Verdict.BROKEN else ""
+
+
+def _level(check: Check, undecided: Undecided | None) -> str:
+    return "error" if check.verdict is Verdict.BROKEN else _UNDECIDED_LEVELS[undecided]
 
 
 def sarif(report: GateReport) -> str:
@@ -177,7 +207,7 @@ def sarif(report: GateReport) -> str:
     results = [
         {
             "ruleId": check.kind,
-            "level": _LEVELS[check.verdict],
+            "level": _level(check, report.undecided),
             "message": {"text": f"{clean(report.result.name)}: {clean(check.name)} {clean(check.text)}"},
             "locations": [{"physicalLocation": {"artifactLocation": {"uri": _artifact_uri(report)}}}],
             "partialFingerprints": {"modeldyno/v1": f"{clean(report.result.name)}/{clean(check.name)}"},
@@ -206,7 +236,7 @@ def _artifact_uri(report: GateReport) -> str:
 def github(report: GateReport) -> str:
     """Write GitHub workflow commands: an annotation for each check that did not hold, or one notice."""
     lines = [
-        _command(_LEVELS[check.verdict], f"{report.result.name}: {check.name}", check.text)
+        _command(_level(check, report.undecided), f"{report.result.name}: {check.name}", check.text)
         for check in report.checks
         if check.verdict is not Verdict.HELD
     ]
