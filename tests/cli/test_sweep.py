@@ -156,6 +156,39 @@ def test_the_exit_code_says_whether_anything_holds(
     assert modeldyno("sweep", *BATCHES, "--require", bound, "-q").code == code
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code"), [((), 0), (("--until", "certain >= 90%"), 5), (("--until", "certain >= 95%"), 5)]
+)
+def test_a_sweep_that_ends_early_is_certain_of_what_it_tried_alone(
+    modeldyno: Callable[..., CommandResult],
+    bench: Callable[..., SimulatedTrials],
+    arguments: tuple[str, ...],
+    code: int,
+) -> None:
+    """Each sentence has the share of the space; a certainty that was asked for is undecided."""
+    bench()
+    space = ("--space", "batch_size=1,4,16,64", "--space", "threads=1,2", "--max-trials", "3")
+    result = modeldyno("sweep", MODEL, *space, *arguments)
+    said, listed = " ".join(result.out.split()), " ".join(modeldyno("list").out.split())
+
+    assert result.code == code
+    assert re.search(r"of the 2 of [89] points that were tried", said)
+    assert re.search(r"not-explored: batch_size=\S+(?: and intra_threads=\d)? (?:was|were) never tried", said)
+    assert "2 of 9 tried" in listed
+
+
+def test_few_trials_touch_the_values_of_every_axis(
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials]
+) -> None:
+    """Where a limit leaves time for as many as the longest axis has, each value is tried."""
+    bench()
+    space = ("--space", "batch_size=1,4,16,64", "--space", "threads=1,2,3,4", "--max-trials", "8")
+    tried = study_of(modeldyno("sweep", MODEL, *space)).searched.measured
+
+    assert {trial.point.get("batch_size") for trial in tried} == {1, 4, 16, 64}
+    assert {trial.point.get("intra_threads") for trial in tried} >= {1, 2, 3, 4}
+
+
 def test_when_everything_fails_the_code_is_4(
     modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials]
 ) -> None:
@@ -165,7 +198,7 @@ def test_when_everything_fails_the_code_is_4(
 
     assert result.code == 4
     assert "it took too much" in result.out
-    assert exit_code(ranking(study_of(result))) == 4
+    assert exit_code(study_of(result), ranking(study_of(result))) == 4
     assert "failed: out of memory" in modeldyno("show", study_of(result).id).out
 
 
@@ -388,7 +421,7 @@ def test_studies_are_listed_shown_and_removed(
     listed = modeldyno("list").out
 
     assert result.id[:6] in listed
-    assert "throughput 400/s: batch_size=4" in " ".join(listed.split())
+    assert "throughput 400/s (best of all 3): batch_size=4" in " ".join(listed.split())
     assert "The best of 3 configurations" in modeldyno("show", result.id[:6]).out
     refused = modeldyno("show", result.id, "--get", "throughput")
     assert (refused.code, "--get applies to a result" in refused.err) == (2, True)

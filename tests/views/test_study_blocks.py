@@ -72,7 +72,7 @@ def test_the_sentence_has_the_winner_its_gain_and_its_certainty() -> None:
 
     assert "measurements over 3 configurations: batch_size=4 gives throughput 400/s" in text
     assert re.search(r"4 times that of the default \([\d.]+ to [\d.]+\), at latency.mean", text)
-    assert text.endswith("; over 99% certain to be the best or within 5% of it.")
+    assert text.endswith("; over 99% certain to be the best or within 5% of it, of all 3 points.")
 
 
 def test_less_is_told_as_less() -> None:
@@ -371,7 +371,7 @@ def test_doubts_about_the_best_are_told() -> None:
         " ".join(terminal.text(blocks(doubted, ViewOptions(stored=stored))).split())
         for stored in (True, False)
     )
-    assert "resume the study: --resume" in kept
+    assert "in turns with its rivals: modeldyno sweep --resume" in kept
     assert "go on with the study" not in unkept
     assert "Other processes used the same cores during the timed pass" in kept
 

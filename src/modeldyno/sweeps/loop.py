@@ -23,7 +23,7 @@ from modeldyno.core.study import default_baseline, resume_guard, verification
 from modeldyno.core.study.search_space import key
 from modeldyno.core.study.study import Trial, TrialPurpose, TrialState
 from modeldyno.core.study.trial_effort import trial_job
-from modeldyno.core.study.verification import TIME_SHARE, next_curve_trial
+from modeldyno.core.study.verification import SEARCH_SHARE, TIME_SHARE, next_curve_trial
 from modeldyno.documents.live_loads import show_loads
 from modeldyno.errors import (
     OutOfTime,
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
 
 Step = tuple["Study", "Trial", "Result | None"]
 """The Study with one more trial, that trial, and its Result if anything was run."""
-SEARCH_SHARE = 2 / 3
-"""Share of a budget for the search; the rest is for verification."""
 GRID = "grid"
 """The strategy that measures every point."""
 DEFAULT_SHARE = 1 / 4

@@ -174,7 +174,7 @@ class TestOrder:
         """A study without trials, or with failures only, has no best."""
         failed = in_process(a_trial({"batch_size": 1}, state=TrialState.FAILED))
 
-        assert ranking(in_process()) == Ranking(rows=())
+        assert ranking(in_process()).rows == ()
         assert ranking(failed).best is None
         assert len(ranking(failed).rows) == 1
 

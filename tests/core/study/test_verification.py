@@ -556,7 +556,7 @@ class Tally:
         right = (1 + NEAR) * reachable(truth, best.point) >= max(map(allowed, truth.values()))
         self.certainty += ranked.near_best
         self.answers += right
-        if ranked.near_best >= study.budget.certain:
+        if ranked.near_best >= study.budget.enough:
             self.claims += 1
             self.right += right
         self._count_intervals(ranked, truth)

@@ -3,7 +3,7 @@
 After the default configuration that is always the point with the greatest expected improvement under the
 constraints (Gardner et al. 2014, "Bayesian optimization with inequality constraints"), or a point of the
 server that is already running, where that gains as much per second. While no point meets the constraints, it
-is the one expected to violate them least.
+is the one expected to violate them least. The last measurements are for values that no trial had, if any.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from modeldyno.adapters.strategies import grid
 from modeldyno.adapters.strategies.study_history import (
     LEAST,
     ClosedPoints,
+    due_points,
     has_load_axis,
     open_points,
     rank_candidates,
@@ -24,6 +25,7 @@ from modeldyno.adapters.strategies.study_history import (
     search_budget,
     used_budget,
 )
+from modeldyno.core.study.exploration import covering_points
 from modeldyno.core.study.pooled_estimate import median_trial_error
 from modeldyno.core.study.search_space import key
 from modeldyno.core.study.study import TrialRequest, TrialState
@@ -65,40 +67,47 @@ _FEASIBLE_BONUS = 0.1
 
 def propose(study: Study) -> TrialRequest | None:
     """Return the next trial."""
+    due = due_points(study)
     if study.space.size <= LEAST:
-        return grid.propose(study)
-    if used_budget(study) >= search_budget(study):
+        return TrialRequest(point=due[0]) if due else grid.propose(study)
+    points = due or _candidates(study)
+    if used_budget(study) >= search_budget(study) or not points:
         return None
-    leaders = rank_candidates(study)
-    points = _candidates(study, leaders)
-    if not points:
-        return None
-    if not leaders:
+    if not rank_candidates(study):
         return TrialRequest(point=_first_point(study, points))
+    point = _most_promising(study, points, required=bool(due))
+    return None if point is None else TrialRequest(point=point)
+
+
+def _most_promising(study: Study, points: Sequence[Point], *, required: bool) -> Point | None:
+    """Return the point with the greatest expected gain, or one that the running server can measure.
+
+    If none promises enough, it is one with values that no trial had, or None. With `required` one of the
+    points is measured, whatever it promises.
+    """
     from modeldyno.adapters.strategies.acquisition import Acquisition  # noqa: PLC0415 - numpy
 
+    leaders = rank_candidates(study)
     gain = _gain(Acquisition.of(study, leaders), leaders, points, _deviation_factor(study))
     best = int(gain.argmax())
-    if used_budget(study) >= LEAST and gain[best] < max(
-        ENOUGH, median_trial_error(study, study.goal.objectives[0].query)
-    ):
-        return None
+    if required:
+        return points[best]
+    enough = max(ENOUGH, median_trial_error(study, study.goal.objectives[0].query))
+    if used_budget(study) >= LEAST and gain[best] < enough:
+        return next(iter(covering_points(study, ClosedPoints.of(study))), None)
     on_running_server = max(
         _running_server_points(study, points), key=lambda index: float(gain[index]), default=best
     )
-    return TrialRequest(
-        point=points[
-            on_running_server if gain[on_running_server] >= _warm_share(study) * gain[best] else best
-        ]
-    )
+    return points[on_running_server if gain[on_running_server] >= _warm_share(study) * gain[best] else best]
 
 
-def _candidates(study: Study, leaders: Sequence[Candidate]) -> list[Point]:
+def _candidates(study: Study) -> list[Point]:
     """Return the points to choose from: all of a small space, else a sample and neighbours of the best."""
     if study.space.size <= _ENUMERATED:
         return list(open_points(study))
     closed = ClosedPoints.of(study)
     generator = random.Random(f"{study.seed} {len(study.trials)}")  # noqa: S311 - no secret
+    leaders = rank_candidates(study)
     centres = [c.point for c in leaders if study.space.holds(c.point)][:_NEIGHBOURED]
     return list({key(p): p for p in sample_points(study, generator, centres) if p not in closed}.values())
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.strategies.study_history import (
     ClosedPoints,
+    due_points,
     log_gains,
     sample_points,
     search_budget,
@@ -51,6 +52,8 @@ class OptunaStrategy:
         if used_budget(study) >= search_budget(study):
             return None
         closed = ClosedPoints.of(study)
+        for due in due_points(study):
+            return TrialRequest(point=due)
         with _quiet():
             optuna_study = self._optuna_study(study)
             suggested = (_point(study, optuna_study.ask()) for _ in range(_TRIES))

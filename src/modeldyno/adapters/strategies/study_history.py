@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from modeldyno.core.result.result import FailureKind
+from modeldyno.core.study.exploration import covering_points, points_to_cover
 from modeldyno.core.study.pooled_estimate import search_hint, total_miss
 from modeldyno.core.study.search_space import Key, Point, Space, key
 from modeldyno.core.study.study import LOADS, TrialPurpose, TrialState
+from modeldyno.core.study.verification import SEARCH_SHARE
 
 if TYPE_CHECKING:
     import random
@@ -40,6 +43,27 @@ def search_budget(study: Study) -> int:
 def used_budget(study: Study) -> int:
     """Count the measurements made in search."""
     return sum(trial.stage is not TrialPurpose.VERIFY for trial in study.measured)
+
+
+def due_points(study: Study) -> list[Point]:
+    """Return points with values that no trial had, if what is left of the search is just enough to try each.
+
+    Until then a strategy is free: most values are tried by it anyhow, and sooner where they promise most. If
+    the budget of the study is small, they come first (see decision 0041).
+    """
+    points = covering_points(study, ClosedPoints.of(study))
+    return points if points and _measurements_left(study) <= points_to_cover(study) else []
+
+
+def _measurements_left(study: Study) -> float:
+    """Return how many measurements the search has left, by its own budget and by the share of the study's."""
+    used, budget = used_budget(study), study.budget
+    left = [float(search_budget(study) - used)]
+    if budget.max_trials is not None:
+        left.append(math.ceil(SEARCH_SHARE * budget.max_trials) - used)
+    if budget.max_time is not None and study.spent:
+        left.append((SEARCH_SHARE * budget.max_time - study.spent) * used / study.spent)
+    return min(left)
 
 
 def log_gains(goal: Goal, candidate: Candidate) -> tuple[float, ...] | None:

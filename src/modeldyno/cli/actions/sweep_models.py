@@ -58,7 +58,7 @@ def begin(configs: Sequence[FileConfig], options: dict[str, Any]) -> int:
         if interrupted:
             return INTERRUPTED
     _report_all(done, targets, options)
-    codes = [sweep_study.exit_code(ranking(study)) for study in done]
+    codes = [sweep_study.exit_code(study, ranking(study)) for study in done]
     return OK if OK in codes else codes[0]
 
 

@@ -128,13 +128,20 @@ def report_study(
             hints=(*written, *(() if options["quiet"] else _next_commands(study, targets))),
             problem=problem,
         )
-    return exit_code(study_ranking)
+    return exit_code(study, study_ranking)
 
 
-def exit_code(ranked: Ranking) -> int:
-    """Return the exit code: whether a configuration holds the bounds, as far as the samples show."""
+def exit_code(study: Study, ranked: Ranking) -> int:
+    """Return the exit code: whether a configuration holds the bounds, as far as the samples show.
+
+    A certainty that was required and not reached is undecided too, as is one that leaves values untried.
+    """
     if ranked.best is not None:
-        return UNDECIDED if ranked.best.verdict is Verdict.UNDECIDED else OK
+        least = study.budget.certain
+        undecided = ranked.best.verdict is Verdict.UNDECIDED or (
+            least is not None and not ranked.is_certain(least)
+        )
+        return UNDECIDED if undecided else OK
     succeeded = [row for row in ranked.rows if not row.failure]
     if not succeeded:
         return FAILED

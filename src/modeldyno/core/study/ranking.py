@@ -14,6 +14,7 @@ from modeldyno.core.metrics.metric import Query
 from modeldyno.core.result.result import Result, merge
 from modeldyno.core.stats.statistics import load_numpy
 from modeldyno.core.study.bootstrap import Resamples, ScoredCandidate, scored_candidates, scores
+from modeldyno.core.study.exploration import NOTHING_EXPLORED, Exploration, exploration
 from modeldyno.core.study.goal import Rank
 from modeldyno.core.study.pooled_estimate import Estimate, estimate, judge_candidate, search_hint
 from modeldyno.core.study.search_space import Key, Point, key
@@ -28,7 +29,7 @@ from modeldyno.core.study.study import (
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 RESAMPLES = 1000
@@ -112,8 +113,8 @@ class Ranking:
     best: RankedConfiguration | None = None
     """The first row; None if no candidate holds the bounds."""
     near_best: float = 0.0
-    """Share of resamples in which its configuration is the best, or less than `NEAR` worse, and it holds its
-    bounds; a verification ends by it."""
+    """Share of resamples in which its configuration is the best of those that were tried, or less than `NEAR`
+    worse, and it holds its bounds; a verification ends by it."""
     rivals: tuple[RankedConfiguration, ...] = ()
     """Rows that are tied with the best."""
     cheaper: RankedConfiguration | None = None
@@ -123,6 +124,8 @@ class Ranking:
     measurements: int = 0
     configurations: int = 0
     """Measured configurations."""
+    explored: Exploration = NOTHING_EXPLORED
+    """What of the space was tried: certainties and shares are of that alone."""
     failed: int = 0
     """Failed measurements."""
     skipped: int = 0
@@ -130,6 +133,12 @@ class Ranking:
     each: tuple[Ranking, ...] = ()
     """With `Rank.EACH`, the ranking of each load; the whole then has all rows, and the conclusions of the
     load whose best is best."""
+    doubts: tuple[Doubt, ...] = ()
+    """About the search: what it left out, and whether its best was measured again."""
+
+    def is_certain(self, least: float) -> bool:
+        """Return whether the answer is at least so certain, and no value was left untried."""
+        return self.near_best >= least and not self.explored.untried
 
 
 def ranking(study: Study, resamples: int = RESAMPLES) -> Ranking:
@@ -150,13 +159,38 @@ def ranking(study: Study, resamples: int = RESAMPLES) -> Ranking:
         overall = replace(
             overall, rows=tuple(row for load_ranking in rankings for row in load_ranking.rows), each=rankings
         )
+    explored = exploration(study)
     return replace(
         overall,
         measurements=measurements,
         configurations=len({key(contender.configuration) for contender in all_contenders}),
+        explored=explored,
         failed=sum(trial.state is TrialState.FAILED for trial in study.measured),
         skipped=len(study.skipped),
+        doubts=(*_not_explored(explored), *_not_verified(overall)) if measurements else (),
     )
+
+
+def _not_explored(explored: Exploration) -> Iterator[Doubt]:
+    """Yield the doubt that values were never tried."""
+    if explored.untried:
+        yield Doubt(
+            code="not-explored",
+            seen=f"{explored.untried_text()} never tried, so nothing is known of {explored.left:,} of "
+            f"{explored.points:,} points",
+            advice="continue the study with a larger `max_trials` or `max_time`, or give fewer values",
+        )
+
+
+def _not_verified(ranked: Ranking) -> Iterator[Doubt]:
+    """Yield the doubt that the best was not measured again."""
+    if ranked.best is not None and not ranked.best.verified:
+        yield Doubt(
+            code="unverified",
+            seen="the best was not measured again; the best of several tends to look too good "
+            "(selection bias)",
+            advice="continue the study: it measures the best again, in turns with its rivals",
+        )
 
 
 # --- the order -------------------------------------------------------------------------------------
@@ -184,7 +218,7 @@ class _ContenderField:
         top = min(holding, key=self.order)
         proven = [index for index in holding if self.contenders[index].verified]
         steady = min(proven, key=self.order, default=top)
-        sure = self.draws.above(top, steady) >= self.study.budget.certain
+        sure = self.draws.above(top, steady) >= self.study.budget.enough
         return top if sure or self.contenders[top].verified else steady
 
     def promising(self, index: int, team: Sequence[int], wins: Sequence[int], resamples: int) -> list[int]:
@@ -322,7 +356,7 @@ def _with_conclusions(
     near = [
         (row, field.scores[index] - field.scores[other] <= ALIKE)
         for row, other in zip(result.rows[1:], chosen[1:], strict=False)
-        if row.feasible and field.draws.above(index, other) < field.study.budget.certain
+        if row.feasible and field.draws.above(index, other) < field.study.budget.enough
     ]
     comparable = [row for row, alike in near if alike and (row.verified or not best.verified)]
     costs = {row.rank: _row_cost(field.study, row) for row in (best, *comparable)}

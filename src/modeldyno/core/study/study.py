@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
 
 SCHEMA = 1
+CERTAIN = 0.95
+"""The certainty at which verification ends unless another one is required."""
 LOADS = ("concurrency", "rate")
 """The loads that can be varied."""
 
@@ -158,10 +160,15 @@ class Budget:
     """Seconds, everything included."""
     max_trials: int | None = None
     """Most measurements, verification included."""
-    certain: float = 0.95
-    """Verification ends when the answer is the best, or hardly worse, in this share of resamples."""
+    certain: float | None = None
+    """Required share of resamples in which the answer is the best, or hardly worse; None: not required."""
     curves: int = 0
     """Number of best configurations that are measured at all loads after the search."""
+
+    @property
+    def enough(self) -> float:
+        """The certainty at which verification ends."""
+        return CERTAIN if self.certain is None else self.certain
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -155,7 +155,7 @@ def _decisive_rows(study: Study, part: Ranking) -> list[RankedConfiguration]:
     If more rounds would hardly make the answer certain, or there is only one configuration, these are the
     ones that lack samples: what those will show is open.
     """
-    rivals, certain = _rival_rows(part) or _only_configuration(study, part), study.budget.certain
+    rivals, certain = _rival_rows(part) or _only_configuration(study, part), study.budget.enough
     if not _is_verified(part):
         return rivals
     if _is_noise_limited(study):
@@ -244,6 +244,8 @@ def _rival_rows(result: Ranking) -> list[RankedConfiguration]:
     return chosen if len(result.rows) > 1 else []
 
 
+SEARCH_SHARE = 2 / 3
+"""Share of a budget for the search; the rest is for verification."""
 TIME_SHARE = 0.75
 """Share of a time limit that is left to the search and its verification, if curves are wanted."""
 

@@ -13,6 +13,7 @@ from modeldyno.core.stats.units import format_estimate, format_quantity
 from modeldyno.core.study.goal import Rank
 from modeldyno.core.study.ranking import NEAR, ranking
 from modeldyno.core.study.search_space import key
+from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.study.configurations import configuration_rows, configuration_summary
 from modeldyno.views.study.tables import (
     best_by_load_table,
@@ -62,7 +63,7 @@ def blocks(study: Study, options: ViewOptions = PLAIN, ranked: Ranking | None = 
     yield from failure_tables(study)
     if described is not None:
         yield from _doubts(study, described, stored=options.stored)
-    yield from _unverified(ranked, stored=options.stored)
+    yield from _search_doubts(study, ranked, stored=options.stored)
 
 
 def _doubts(study: Study, row: RankedConfiguration, *, stored: bool) -> Iterator[Notice]:
@@ -79,6 +80,15 @@ def _doubts(study: Study, row: RankedConfiguration, *, stored: bool) -> Iterator
             text=CODES.get(code, "See the result of the trial.").removesuffix(".") + share,
             advice=f"modeldyno show {result_id}" if result_id else "",
         )
+
+
+def _search_doubts(study: Study, ranked: Ranking, *, stored: bool) -> Iterator[Notice]:
+    """Yield the doubts about the search, with the command that goes on with it."""
+    resume = f"modeldyno sweep --resume {study.id[:6]}" if stored else ""
+    unstored = "store the study, so that --resume can continue it, or allow more with --max-time"
+    for doubt in ranked.doubts:
+        advice = f"{spell_for_command_line(doubt.advice)}: {resume}" if stored else unstored
+        yield Notice(severity=Severity.DOUBT, code=doubt.code, text=doubt.seen, advice=advice)
 
 
 # --- the sentence ----------------------------------------------------------------------------------
@@ -111,7 +121,14 @@ def brief(study: Study, ranked: Ranking | None = None) -> str:
         return "all failed" if failed else _none_holds(study, ranked) if ranked.rows else "nothing measured"
     values = ", ".join(_values(study, best))
     certain = f", {_percent(ranked.near_best)} certain" if ranked.configurations > 1 else ""
-    return f"{values}: {format_point(best.point)}{certain}"
+    scope = f" (best of {tried_text(ranked)})" if certain or ranked.explored.untried else ""
+    return f"{values}{scope}: {format_point(best.point)}{certain}"
+
+
+def tried_text(ranked: Ranking) -> str:
+    """Say how many points were tried: ``2 of 8 tried``, ``all 8``."""
+    tried, points = ranked.explored.tried, ranked.explored.points
+    return f"{tried:,} of {points:,} tried" if ranked.explored.left else f"all {points:,}"
 
 
 def _answer(study: Study, ranked: Ranking, best: RankedConfiguration) -> str:
@@ -125,11 +142,22 @@ def _answer(study: Study, ranked: Ranking, best: RankedConfiguration) -> str:
         what += f", {_gain_text(best, best.gain, study, ranked.default)}"
     held = [f"{j.constraint.query}{_value(j)} {_bound_text(j)}" for j in best.judgements]
     what += f", at {' and '.join(held)}" if held else ""
-    certain = (
-        "" if alone else f"{_percent(ranked.near_best)} certain to be the best or within {NEAR:.0%} of it"
-    )
+    certain = _certainty_text(ranked)
     rivals = _rivals_text(study, ranked, best) if ranked.rivals and not alone else ""
     return "; ".join(filter(None, (what, certain, rivals, _safe_alternative(study, ranked))))
+
+
+def _certainty_text(ranked: Ranking) -> str:
+    """Say how certain the answer is, and of how many points: nothing is known of the others."""
+    tried, points = ranked.explored.tried, ranked.explored.points
+    if ranked.configurations == 1 and not ranked.explored.untried:  # only the load varies
+        return ""
+    if tried <= 1:
+        return f"only {tried:,} of {points:,} points was tried"
+    certain = f"{_percent(ranked.near_best)} certain to be the best or within {NEAR:.0%} of it"
+    if not ranked.explored.left:
+        return f"{certain}, of all {points:,} points"
+    return f"{certain}, of the {tried:,} of {points:,} points that were tried"
 
 
 def _row_name(row: RankedConfiguration) -> str:
@@ -266,17 +294,3 @@ def _why_nothing(study: Study) -> str:
         return ""
     first = next(iter(study.skipped.values()))
     return f": none of the configurations is possible ({shorten_text(trial_failure(first))})"
-
-
-def _unverified(ranked: Ranking, *, stored: bool) -> Iterator[Notice]:
-    best = ranked.best
-    if best is not None and not best.verified:
-        yield Notice(
-            severity=Severity.DOUBT,
-            code="unverified",
-            text="the best was not measured again; the best of several tends to look too good "
-            "(selection bias)",
-            advice="resume the study: --resume measures it again, in turns with its rivals"
-            if stored
-            else "allow more time with --max-time, or store the study, so that --resume can continue it",
-        )
