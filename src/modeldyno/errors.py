@@ -165,8 +165,9 @@ class PredictedOutOfMemory(MemoryError):
 def error_named(kind: str, message: str) -> ModelDynoError:
     """Return the error that another process reported by its name; a RequestError if that is no error here."""
     known = globals().get(kind)
-    is_ours = isinstance(known, type) and issubclass(known, ModelDynoError) and known is not ProbeUnsupported
-    return (known if is_ours else RequestError)(message)
+    if isinstance(known, type) and issubclass(known, ModelDynoError) and known is not ProbeUnsupported:
+        return known(message)
+    return RequestError(message)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Container, Iterable, Iterator
 
 _PR_SET_PDEATHSIG = 1
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICK = os.sysconf("SC_CLK_TCK")
+_IN_MEMORY = ("/memfd:", "/dev/shm/")  # noqa: S108 - fixed by the system
+"""How the links of descriptors begin whose files are on no disk."""
 
 
 def end_with_parent() -> None:
@@ -65,39 +67,56 @@ def tree_memory(pids: Iterable[int]) -> int:
     Anonymous memory is shared only between forks, each of which is charged its share. Pages of files, such as
     libraries and mapped weights, are also shared with unrelated processes, which must not change the result:
     they count at least as resident in the process that has most of them, which is exact if one has them all.
-    Files without a disk that are held open but not mapped count in full.
+    Files without a disk that are open for writing but not mapped count in full.
     Older kernels (before Linux 5.9) give only proportional sizes, or resident ones.
     """
     pids = tuple(pids)
-    anonymous = files = most = shared = 0
+    anonymous = files = most = 0
     for pid in pids:
         sizes = _read_kilobytes(f"/proc/{pid}/smaps_rollup")
         if "Pss_Anon" in sizes:
             anonymous += sizes["Pss_Anon"]
             files += sizes["Pss"] - sizes["Pss_Anon"]
             most = max(most, sizes["Rss"] - sizes["Anonymous"])
-            shared += sizes.get("Pss_Shmem", 0)
         elif "Pss" in sizes:
             anonymous += sizes["Pss"]
         else:
             anonymous += resident_size(pid)
-    return anonymous + max(files, most) + max(0, open_memory_files(pids) - shared)
+    return anonymous + max(files, most) + open_memory_files(pids)
 
 
 def open_memory_files(pids: Iterable[int]) -> int:
-    """Return the bytes of files without a disk that processes hold open: of memfd_create and shared memory.
+    """Return the bytes of files without a disk that processes hold open for writing, but do not map.
 
-    They take memory whether they are mapped or not.
+    Such are those of memfd_create and of shared memory; what is mapped is in the resident size.
     """
-    sizes: dict[tuple[int, int], int] = {}
+    sizes: dict[int, int] = {}
     for pid in pids:
-        with suppress(OSError):
-            for entry in os.scandir(f"/proc/{pid}/fd"):
-                with suppress(OSError):
-                    if os.readlink(entry.path).startswith(("/memfd:", "/dev/shm/")):  # noqa: PTH115, S108 - quick; of the system
-                        status = os.stat(entry.path)  # noqa: PTH116 - likewise
-                        sizes[status.st_dev, status.st_ino] = status.st_blocks * 512
+        opened = dict(_memory_files(pid))
+        mapped = _mapped_inodes(pid) if opened else frozenset[int]()
+        for inode, size in opened.items():
+            unmapped = max(0, size - resident_size(pid)) if inode in mapped else size
+            sizes[inode] = min(unmapped, sizes.get(inode, unmapped))
     return sum(sizes.values())
+
+
+def _memory_files(pid: int) -> Iterator[tuple[int, int]]:
+    """Yield the inode and the bytes of each file without a disk that a process may write to."""
+    with suppress(OSError):
+        for entry in os.scandir(f"/proc/{pid}/fd"):
+            with suppress(OSError, ValueError, IndexError):
+                if not os.readlink(entry.path).startswith(_IN_MEMORY):  # noqa: PTH115 - quick
+                    continue
+                flags = Path(f"/proc/{pid}/fdinfo/{entry.name}").read_text().partition("flags:")[2].split()[0]
+                if int(flags, 8) & os.O_ACCMODE:
+                    status = os.stat(entry.path)  # noqa: PTH116 - likewise
+                    yield status.st_ino, status.st_blocks * 512
+
+
+def _mapped_inodes(pid: int) -> frozenset[int]:
+    with suppress(OSError, ValueError, IndexError):
+        return frozenset(int(line.split()[4]) for line in Path(f"/proc/{pid}/maps").read_text().splitlines())
+    return frozenset()
 
 
 def shared_memory_in_use() -> int:

@@ -24,18 +24,15 @@ def read_resources() -> dict[str, float]:
     """Return how much there is of `core.metrics.leak.RESOURCES`, as far as the system tells."""
     amounts: dict[str, float] = {"objects": float(sys.getallocatedblocks())}
     with suppress(OSError, ValueError):
-        shared = 0.0
         for line in Path("/proc/self/status").read_text().splitlines():
             field, _, rest = line.partition(":")
             if field in _STATUS:
                 name = _STATUS[field]
-                size = int(rest.split()[0]) * 1024
-                amounts[name] = amounts.get(name, 0.0) + size
-                shared = float(size) if field == "RssShmem" else shared
+                amounts[name] = amounts.get(name, 0.0) + int(rest.split()[0]) * 1024
             elif field == "Threads":
                 amounts["threads"] = float(rest)
         amounts["descriptors"] = float(len(os.listdir("/proc/self/fd")))  # noqa: PTH208 - the quickest
-        amounts["memory"] += max(0.0, open_memory_files([os.getpid()]) - shared)
+        amounts["memory"] += open_memory_files([os.getpid()])
         amounts["processes"] = float(len(list_process_tree(_root())))
     with suppress(OSError):
         amounts["files"] = float(sum(map(_count_files, _folders())))

@@ -83,8 +83,9 @@ def inspected(model: Any, folder: Path) -> None:
     path = folder / "model.onnx"
     path.write_bytes(model.SerializeToString())
     loaded = plugins.loader("onnx").load(ModelRef(scheme="onnx", locator=str(path)), seed=0, trust=False)
-    list(loaded.weights())
+    assert loaded.weights is not None
     assert loaded.graph is not None
+    list(loaded.weights())
     loaded.graph(Tracing(mode=Mode.INFERENCE, inputs=loaded.inputs, sizes={}))
 
 

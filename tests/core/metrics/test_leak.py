@@ -85,7 +85,6 @@ def test_a_doubt_says_what_a_call_leaves_and_how_much() -> None:
     assert "64.0 KiB of mapped memory behind" in sentences({"mapped": 65536.0})
     assert "1 thread behind" in sentences({"mapped": 8e6, "threads": 1.0})
     assert "0.25 processes behind" in sentences({"processes": 0.25})
-    assert "left 3 temporary files, 1,200" not in sentences({"files": 3.0})
     assert "1,200 Python allocations and 3 temporary files behind" in sentences(
         {"objects": 1200.0, "files": 3.0}
     )

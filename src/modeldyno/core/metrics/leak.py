@@ -39,7 +39,7 @@ _ROUGHLY = 2.0**19
 RESOURCES = {
     "memory": Resource(many="memory", least=_ROUGHLY, rate=64.0),
     "mapped": Resource(many="mapped memory", least=_ROUGHLY, rate=1024.0),
-    "objects": Resource(many="Python allocations", one="Python allocation", least=40, rate=0.05),
+    "objects": Resource(many="Python allocations", one="Python allocation", least=40, rate=0.5),
     "descriptors": Resource(many="open files or sockets", one="open file or socket", least=4, rate=0.001),
     "threads": Resource(many="threads", one="thread", least=4, rate=0.001),
     "processes": Resource(many="processes", one="process", least=4, rate=0.001),

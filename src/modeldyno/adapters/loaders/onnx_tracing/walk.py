@@ -298,7 +298,7 @@ class GraphWalk:
 
     def _mark(self) -> tuple[int, ...]:
         """Return what `_undo` goes back to."""
-        return tuple(map(len, (self.ops, self.memory, self.notes, self.constants, self.places)))
+        return len(self.ops), len(self.memory), len(self.notes), len(self.constants), len(self.places)
 
     def _undo(self, mark: tuple[int, ...]) -> Segment:
         """Undo what was recorded since a mark, in a time that depends on that alone."""
