@@ -327,10 +327,7 @@ class ChildProcess:
         """Raise the RequestError that the child reported, if any."""
         for event in self.events:
             if isinstance(event, Refused):
-                if event.probe:
-                    raise ProbeUnsupported(event.message, event.probe)
-                kind = getattr(errors, event.error, RequestError)
-                raise kind(event.message) if issubclass(kind, ModelDynoError) else RequestError(event.message)
+                raise _refusal(event)
 
     def failure(self) -> Failure | None:
         """Describe how the child failed; None if it finished or was interrupted."""
@@ -409,3 +406,15 @@ def _is_timed(event: Event) -> bool:
 def _reaper_command() -> list[str]:
     """Return the command prefix of the reaper; without site-packages it starts in a few milliseconds."""
     return [sys.executable, "-I", "-S", str(Path(__file__).with_name("reaper.py")), str(os.getpid())]
+
+
+def _refusal(event: Refused) -> ModelDynoError:
+    """Return the error that a child reported, whose traceback a debugger shows with that of this process."""
+    kind = getattr(errors, event.error, RequestError)
+    if event.probe:
+        error: ModelDynoError = ProbeUnsupported(event.message, event.probe)
+    else:
+        error = kind(event.message) if issubclass(kind, ModelDynoError) else RequestError(event.message)
+    if event.trace:
+        error.add_note(f"In the child process:\n{event.trace}")
+    return error

@@ -34,6 +34,7 @@ from modeldyno.errors import MissingExtra, ModelDynoError, RequestError, TrustRe
 from modeldyno.interfaces.converter import source_kind
 from modeldyno.interfaces.loader import Executes, ListsFiles
 from modeldyno.runtime.exit_cause import ExitObserver
+from modeldyno.runtime.failures import whole_traceback
 
 if TYPE_CHECKING:
     from modeldyno.interfaces.loader import Loader
@@ -110,7 +111,9 @@ def identify_model(ref: ModelRef, *, trust: bool, limits: LoadLimits | None = No
             f"{ref} cannot be loaded: {how}" + (f"; it said: {last_line}" if last_line else ".")
         )
     if "error" in reply:
-        raise _ERRORS.get(reply["kind"], RequestError)(reply["error"])
+        refusal = _ERRORS.get(reply["kind"], RequestError)(reply["error"])
+        refusal.add_note(f"In the child process:\n{reply['trace']}")
+        raise refusal
     return msgspec.convert(reply, IdentifiedModel)
 
 
@@ -163,11 +166,13 @@ def main() -> None:
     try:
         reply = msgspec.json.encode(_identify(ref, trust=order["trust"]))
     except ModelDynoError as error:
-        reply = msgspec.json.encode({"kind": type(error).__name__, "error": str(error)})
+        refused = {"kind": type(error).__name__, "error": str(error), "trace": whole_traceback(error)}
+        reply = msgspec.json.encode(refused)
     except Exception as error:  # noqa: BLE001 - whatever the model's code raises is told
         what = " ".join(f"{type(error).__name__}: {error}".split())[:_LAST_WORDS]
         text = f"{ref} cannot be loaded: its code raised {what}"
-        reply = msgspec.json.encode({"kind": "RequestError", "error": text})
+        refused = {"kind": "RequestError", "error": text, "trace": whole_traceback(error)}
+        reply = msgspec.json.encode(refused)
     with os.fdopen(answer, "wb") as stream:
         stream.write(reply)
 
