@@ -162,12 +162,27 @@ class PredictedOutOfMemory(MemoryError):
     """The analysis says that a model cannot be called in the memory that is free; the message says why."""
 
 
-def error_named(kind: str, message: str) -> ModelDynoError:
-    """Return the error that another process reported by its name; a RequestError if that is no error here."""
+def error_named(kind: str, message: str, probe: str = "") -> ModelDynoError:
+    """Return the error that another process reported by its name; a RequestError if that is no error here.
+
+    Args:
+        kind: name of its class.
+        message: its words.
+        probe: the probe that cannot measure.
+    """
     known = globals().get(kind)
-    if isinstance(known, type) and issubclass(known, ModelDynoError) and known is not ProbeUnsupported:
-        return known(message)
-    return RequestError(message)
+    error: ModelDynoError = RequestError(message)
+    if probe:
+        error = ProbeUnsupported(message, probe)
+    elif isinstance(known, type) and issubclass(known, ModelDynoError) and known is not ProbeUnsupported:
+        error = known(message)
+    return error
+
+
+def with_trace(error: ModelDynoError, trace: str) -> ModelDynoError:
+    """Add the traceback of another process, which ``--debug`` shows after that of this one."""
+    error.add_note(f"In the child process:\n{trace}")
+    return error
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -491,6 +491,20 @@ def test_debug_shows_the_traceback(tmp_path: Path) -> None:
     assert "Traceback" in done.stderr
 
 
+def test_debug_shows_the_traceback_of_the_users_own_code(tmp_path: Path) -> None:
+    """What a child process raised has its own, down to the user's line; without it there is one sentence."""
+    (tmp_path / "broken.py").write_text("def setup():\n    return {}['key']\n\n\nMODEL = setup()\n")
+    command = [sys.executable, "-m", "modeldyno", "profile", "call:broken.py:MODEL", "--no-store"]
+    plain, debug = (
+        subprocess.run([*command, *more], capture_output=True, text=True, cwd=tmp_path, check=False)
+        for more in ((), ("--debug",))
+    )
+
+    assert "in setup" not in plain.stderr
+    assert "broken.py\", line 2, in setup\n    return {}['key']" in debug.stderr
+    assert debug.stderr.strip().endswith(plain.stderr.strip())
+
+
 def test_the_schema_describes_the_document(modeldyno: Callable[..., CommandResult]) -> None:
     """What `schema` prints is JSON Schema with the number in its title."""
     assert json.loads(modeldyno("schema").out)["title"] == "ModelDyno result, schema 1"

@@ -14,8 +14,11 @@ import pytest
 from tests.support.disk_faults import largest_file
 
 from modeldyno import codec
+from modeldyno.adapters.stores import database
 from modeldyno.core.metrics.measurement import Distribution, Measurement
+from modeldyno.documents import yaml_file
 from modeldyno.errors import DiskFull, RequestError, UnreadableDocument
+from modeldyno.loadgen.arrivals import read_trace
 from modeldyno.testing.sample_results import a_small_result
 
 if TYPE_CHECKING:
@@ -175,3 +178,31 @@ def test_killed(tmp_path: Path, moments: range) -> None:
 
         assert writer.returncode == -signal.SIGKILL
         assert path.read_bytes() in {bytes([digit]) * 1_000_000 for digit in b"012"}
+
+
+def test_a_named_pipe_is_waited_for_by_nothing(tmp_path: Path) -> None:
+    """Neither as a store, nor as a document, a configuration, a trace or an output without a reader."""
+    pipe = tmp_path / "pipe.yaml"
+    os.mkfifo(pipe)
+
+    for read in (
+        codec.read,
+        yaml_file.read_yaml_file,
+        lambda path: read_trace(str(path)),
+        lambda path: database.connect(f"sqlite:///{path}"),
+    ):
+        with pytest.raises(RequestError, match=r"pipe\.yaml is a pipe; name a file"):
+            read(pipe)
+    with pytest.raises(RequestError, match=r"Cannot write .*: No such device or address"):
+        codec.write(pipe, b"{}")
+
+
+def test_the_pipe_of_a_shell_is_read(tmp_path: Path) -> None:
+    """As bash makes it of <(command)."""
+    del tmp_path
+    reading, writing = os.pipe()
+    os.write(writing, b"max_time: 5s\n")
+    os.close(writing)
+
+    assert yaml_file.read_yaml_file(Path(f"/dev/fd/{reading}")).tree == {"max_time": "5s"}
+    os.close(reading)

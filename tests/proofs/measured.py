@@ -32,7 +32,7 @@ def _covers(result: Result, query: str, truth: float, close: float = CLOSE) -> T
         return Try(
             Outcome.OPEN, f"{query} has no interval; " + "; ".join(doubt.code for doubt in result.doubts)
         )
-    low, high = answer.interval
+    low, high = answer.interval.low, answer.interval.high
     said = f"{query} {low:.6g} to {high:.6g}, truth {truth:.6g}"
     if low * (1 - close) <= truth <= high * (1 + close):
         return Try(Outcome.TRUE, said)

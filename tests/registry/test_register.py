@@ -201,9 +201,7 @@ def test_a_link_out_of_a_folder_is_not_copied(
         )
 
     monkeypatch.setattr("modeldyno.registry.register.identify_model", identify)
-    with pytest.raises(
-        RequestError, match=r"extra is a link that leads out of its folder, to .*/secret"
-    ):
+    with pytest.raises(RequestError, match=r"extra is a link that leads out of its folder, to .*/secret"):
         added(registry, f"hf:{folder}")  # type: ignore[arg-type] # a reference
     assert not list(tmp_path.rglob("sha256/*/*"))
 

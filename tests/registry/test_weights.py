@@ -307,9 +307,14 @@ class TestSwap:
         """As models have gigabytes; but not while it may still change within one tick of the clock."""
         version = keep(model, str(folder))
         weights.fetch(version, str(folder))
-        read = []
+        read: list[Path] = []
         real = weights._digest
-        monkeypatch.setattr(weights, "_digest", lambda file: read.append(file) or real(file))
+
+        def digest(file: Path) -> str:
+            read.append(file)
+            return real(file)
+
+        monkeypatch.setattr(weights, "_digest", digest)
 
         weights.fetch(version, str(folder))
         assert len(read) == len(CONTENT)
@@ -329,7 +334,7 @@ class TestSwap:
         def copy(_source: Path, target: Path) -> None:
             target.write_bytes(b"x" * len(CONTENT["model.onnx"]))
 
-        monkeypatch.setattr(weights.shutil, "copyfile", copy)
+        monkeypatch.setattr("shutil.copyfile", copy)
         with pytest.raises(StoreError, match=r"model\.onnx of digits/1 was changed while it was copied"):
             weights.export(version, str(folder), tmp_path / "out")
 

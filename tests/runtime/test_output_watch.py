@@ -15,7 +15,7 @@ from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import RequestError
 from modeldyno.runtime.inline import run_inline
-from modeldyno.runtime.output_watch import LOOKS, OutputChecks
+from modeldyno.runtime.output_watch import LOOKS, LOOKS_OF_SHORT, OutputChecks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,12 +60,15 @@ def test_nan_now_and_then_is_told_with_how_often_it_came() -> None:
 
 
 @pytest.mark.parametrize("models", [100, pytest.param(400, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(("share", "least"), [(0.05, 0.95), (0.10, 0.99), (0.5, 1.0)])
-def test_a_rare_fault_is_likely_to_be_seen(share: float, least: float, models: int) -> None:
+@pytest.mark.parametrize(
+    ("share", "least", "calls"),
+    [(0.05, 0.95, LOOKS), (0.10, 0.99, LOOKS), (0.5, 1.0, LOOKS), (0.01, 0.95, LOOKS_OF_SHORT)],
+)
+def test_a_rare_fault_is_likely_to_be_seen(share: float, least: float, calls: int, models: int) -> None:
     """Of these models that return NaN in this share of calls, at least the expected number is detected."""
     generator = np.random.default_rng(0)
     detected = [
-        bool(list(looked_at(lambda _n: math.nan if generator.random() < share else 0.0).sentences()))
+        bool(list(looked_at(lambda _n: math.nan if generator.random() < share else 0.0, calls).sentences()))
         for _ in range(models)
     ]
 
@@ -151,7 +154,14 @@ def test_the_outputs_of_a_run_are_looked_at_outside_of_the_timed_pass(tmp_path: 
 
     assert [f.kind for f in result.failures] == [FailureKind.INVALID_OUTPUT]
     assert result.failures[0].where == "last call"
-    assert result["checked_calls"] == LOOKS + 1
+    assert LOOKS < (result["checked_calls"] or 0) <= LOOKS_OF_SHORT + 1
+
+
+def test_of_short_calls_many_are_looked_at(tmp_path: Path) -> None:
+    """A fault in one call of a hundred is seen in 95 of 100 runs, here in the 200th after the timed pass."""
+    result = profiled(tmp_path, "return 1.0")
+
+    assert result["checked_calls"] == LOOKS_OF_SHORT + 1
 
 
 def test_slow_calls_are_looked_at_for_a_moment_only(tmp_path: Path) -> None:

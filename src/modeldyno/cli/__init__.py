@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from modeldyno.errors import ModelDynoError, RequestError, RunFailed, UnknownNam
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
 COMMANDS = {
     "inspect": "Count what a model costs without running it: parameters, MACs, memory.",
     "profile": "Measure a model in a process: latency, throughput, memory.",
@@ -210,7 +211,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     debug = "--debug" in typed[:own_count]
     command_arguments = [word for word in typed[:own_count] if word != "--debug"] + typed[own_count:]
     try:
-        code = run_command(command_arguments)
+        with _debugging() if debug else nullcontext():
+            code = run_command(command_arguments)
     except Exception as error:  # noqa: BLE001 - users get one sentence for any error
         if debug:
             import traceback  # noqa: PLC0415 - only --debug needs it
@@ -220,6 +222,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         code = _print_interrupted(_INTERRUPTED_CODE)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _debugging() -> AbstractContextManager[None]:
+    """Let failures show whole tracebacks, in child processes as well."""
+    from modeldyno.environment.variables import DEBUG, variables_set  # noqa: PLC0415 - only --debug needs it
+
+    return variables_set({DEBUG: "1"})
 
 
 def run_command(arguments: Sequence[str], made: list[Any] | None = None) -> Any:

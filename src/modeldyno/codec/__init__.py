@@ -12,6 +12,7 @@ import errno
 import hashlib
 import os
 import re
+import stat
 from itertools import chain
 from math import inf, isfinite, nan
 from typing import TYPE_CHECKING, Any, get_args
@@ -278,11 +279,25 @@ def read_document_bytes(path: Path) -> bytes:
         RequestError: it cannot be read, or is too large for a document.
     """
     try:
+        check_waits_for_nobody(path)
         if path.stat().st_size > _MAX_SIZE:
             raise UnreadableDocument(f"{path} has {path.stat().st_size:,} bytes; no document is that large.")
         return path.read_bytes()
     except OSError as error:
         raise RequestError(f"Cannot read {path}: {error.strerror}.") from error
+
+
+def check_waits_for_nobody(path: Path) -> None:
+    """Refuse a named pipe or a socket, which would be waited for without end; those of a shell are fine.
+
+    Raises:
+        RequestError: it is one.
+        OSError: it is not there, or cannot be looked at.
+    """
+    mode = path.stat().st_mode
+    shell = str(path).startswith(("/dev/fd/", "/dev/stdin", "/proc/"))  # such as <(command)
+    if (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)) and not shell:
+        raise RequestError(f"{path} is a {'pipe' if stat.S_ISFIFO(mode) else 'socket'}; name a file.")
 
 
 def check_directory(path: Path) -> None:
@@ -305,7 +320,7 @@ def write(path: Path, data: bytes) -> None:
     check_directory(path)
     try:
         if path.exists() and not path.is_file():
-            path.write_bytes(data)  # write to a device or a pipe, such as /dev/null, rather than replace it
+            _write_to_device(path, data)
         else:
             _write_atomically(path.resolve(), data)
     except OSError as error:
@@ -314,6 +329,14 @@ def write(path: Path, data: bytes) -> None:
 
 
 _DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
+
+
+def _write_to_device(path: Path, data: bytes) -> None:
+    """Write to a device or a pipe, such as /dev/null, rather than replace it; a pipe needs a reader now."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    os.set_blocking(descriptor, True)
+    with os.fdopen(descriptor, "wb") as device:
+        device.write(data)
 
 
 def _write_atomically(path: Path, data: bytes) -> None:

@@ -41,7 +41,7 @@ def check_numbers(document: Any, name: str) -> Any:
     return plain
 
 
-def _numbers(part: Any, path: str) -> Iterator[tuple[str, float]]:
+def _numbers(part: Any, path: str) -> Iterator[tuple[str, int | float]]:
     """Yield the numbers of a document, each with the keys that lead to it."""
     match part:
         case int() | float():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from modeldyno.conversion.reproduce import write_script
 from modeldyno.core.agreement.conversion import Conversion, Converted
 from modeldyno.core.agreement.conversion import ConversionFailureKind as Kind
 from modeldyno.environment import machine
+from modeldyno.environment.temporary_folder import own_folder
 from modeldyno.errors import RequestError
 from modeldyno.identity import new_identity
 
@@ -117,7 +117,7 @@ def convert(
 def _reference_folder(kept: Path | None) -> AbstractContextManager[str]:
     """Return the folder of what the source returns: that of the caller, or a temporary one."""
     if kept is None:
-        return tempfile.TemporaryDirectory(prefix="modeldyno-convert-")
+        return own_folder("convert")
     kept.mkdir(parents=True, exist_ok=True)
     return nullcontext(str(kept))
 

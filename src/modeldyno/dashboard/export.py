@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from html import unescape
+from html import escape, unescape
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import codec
 from modeldyno.dashboard.app import page_at
 from modeldyno.dashboard.html import render_page, static_files
 from modeldyno.errors import RequestError
+from modeldyno.identity import actor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
-    from pathlib import Path
 
     from modeldyno.interfaces.store import Store
 
@@ -44,8 +45,22 @@ def export_pages(store: Store, folder: Path) -> int:
         codec.write(folder / "static" / name, file.content)
     pages = _pages(store)
     for address, text in pages.items():
-        codec.write(folder / _file_name(address), _ADDRESS.sub(_as_file(pages.keys()), text).encode())
+        shared = _without_places(_ADDRESS.sub(_as_file(pages.keys()), text), store.place)
+        codec.write(folder / _file_name(address), shared.encode())
     return len(pages)
+
+
+def _without_places(text: str, store: str) -> str:
+    """Return a page without what tells where and by whom it was made: it is for others.
+
+    Folders of the store, of this command and of its user are written as ``.`` and ``~``, and the user's name
+    is left out.
+    """
+    places = {str(Path(store).parent): ".", str(Path.cwd()): ".", str(Path.home()): "~"}
+    for place in sorted(places, key=len, reverse=True):
+        if place != "/":
+            text = re.sub(rf"(?<![\w.~-]){re.escape(escape(place))}(?=[/\s<&\"']|$)", places[place], text)
+    return re.sub(rf"(?<=[> ]){re.escape(escape(actor()))}(?=</)", "(a user)", text)
 
 
 def _pages(store: Store) -> dict[str, str]:

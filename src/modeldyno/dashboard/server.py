@@ -58,6 +58,7 @@ def serve(
     import uvicorn  # noqa: PLC0415 - an optional package
 
     from modeldyno.dashboard.app import make_app  # noqa: PLC0415 - needs optional packages
+    from modeldyno.dashboard.timed_protocol import TimedProtocol  # noqa: PLC0415 - as above
 
     if token_file is None and not _is_loopback(host):
         raise RequestError(
@@ -80,6 +81,7 @@ def serve(
         server = uvicorn.Server(
             uvicorn.Config(
                 app,
+                http=TimedProtocol,
                 log_level="error",
                 access_log=False,
                 lifespan="off",

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from modeldyno import codec
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ def read_config_text(path: Path) -> str:
         RequestError: it cannot be read, is too large, or is no text.
     """
     try:
+        codec.check_waits_for_nobody(path)
         if path.stat().st_size > _MAX_BYTES:
             raise RequestError(f"{path} has {path.stat().st_size:,} bytes, too many for a configuration.")
         return path.read_text(encoding="utf-8")

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 
+DEBUG = "MODELDYNO_DEBUG"
+"""Set by ``--debug``: failures show whole tracebacks, in each process."""
+
+
 @contextmanager
 def variables_set(values: Mapping[str, str]) -> Iterator[None]:
     """Set variables during the block; afterwards they are as they were before."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import tempfile
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -17,12 +16,14 @@ from modeldyno.conversion.run import convert
 from modeldyno.core.agreement.conversion import Conversion, ConversionFailureKind
 from modeldyno.core.agreement.rule import Sameness
 from modeldyno.core.registry.records import Variant, VariantState
+from modeldyno.environment.temporary_folder import own_folder
 from modeldyno.errors import StoreError
 from modeldyno.profiling.resolve_model import resolve_reference
 from modeldyno.registry import evaluation_data, weights
 from modeldyno.registry.policies import find_policy
 
 if TYPE_CHECKING:
+    import tempfile
     from collections.abc import Callable
 
     from modeldyno.core.agreement.conversion import Converted
@@ -66,7 +67,7 @@ def convert_version(
     variant = Variant(
         model=version.model, number=version.number, recipe=recipe, state=VariantState.CONVERTING
     )
-    with tempfile.TemporaryDirectory(prefix="modeldyno-variant-") as folder:
+    with own_folder("variant") as folder:
         policy = find_policy(registry, version.policy)
         request = ConversionRequest(
             model=str(ref),
@@ -118,7 +119,7 @@ def _reference_folder(version: Version) -> Path:
 @cache
 def _references() -> tempfile.TemporaryDirectory[str]:
     """Return a folder that ends with this process."""
-    return tempfile.TemporaryDirectory(prefix="modeldyno-references-")
+    return own_folder("references")
 
 
 def located(variant: Variant, registry: Registry) -> ModelRef:

@@ -21,7 +21,7 @@ from modeldyno.core.result.result import (
     SecondPassed,
     fold,
 )
-from modeldyno.errors import ProbeUnsupported, UnreadableDocument, error_named
+from modeldyno.errors import UnreadableDocument, error_named, with_trace
 from modeldyno.runtime.events import INTERRUPTED, empty_result
 from modeldyno.runtime.interrupts import counted_interrupts, sigterm_received
 from modeldyno.runtime.measured_region import RegionGate
@@ -214,9 +214,7 @@ class ChildProcess:
         """Raise the RequestError that the child reported, if any."""
         for event in self.events:
             if isinstance(event, Refused):
-                if event.probe:
-                    raise ProbeUnsupported(event.message, event.probe)
-                raise error_named(event.error, event.message)
+                raise with_trace(error_named(event.error, event.message, event.probe), event.trace)
 
     def _failure(self) -> Failure | None:
         """Describe how the child failed; None if it finished or was interrupted."""

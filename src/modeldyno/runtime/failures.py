@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from pathlib import Path
 
 from modeldyno.clock import WrongClock
 from modeldyno.core.result.result import Failure, FailureKind
 from modeldyno.core.trace.source_line import format_frame_location, innermost_user_frame, short_path
+from modeldyno.environment.variables import DEBUG
 from modeldyno.errors import PredictedOutOfMemory, is_out_of_memory
 
 
@@ -36,8 +38,15 @@ def failure_of(error: BaseException, where: str) -> Failure:
     )
     if frames:
         text += f" ({format_frame_location(user_frame or frames[-1])})"
+    if os.environ.get(DEBUG):
+        return Failure(where=where, kind=kind, message=text, log=whole_traceback(error))
     places = [f"{short_path(f.filename)}:{f.lineno} {f.line}" for f in last_frames]
     return Failure(where=where, kind=kind, message=text, log="\n".join([*lines[1:], *places])[:2000])
+
+
+def whole_traceback(error: BaseException) -> str:
+    """Return an error's traceback and those of its causes, or the end of them if they are long."""
+    return "".join(traceback.format_exception(error))[-_LONGEST:].rstrip()
 
 
 def _is_ours(path: Path) -> bool:
@@ -46,5 +55,7 @@ def _is_ours(path: Path) -> bool:
 
 
 _OURS = Path(__file__).parent.parent
+_LONGEST = 20_000
+"""Characters of a traceback."""
 _FRAMES = 3
 """Stack frames that a Failure shows."""

@@ -11,10 +11,10 @@ import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from modeldyno.environment.process_tree import end_with_parent
-from modeldyno.errors import ModelDynoError, error_named
+from modeldyno.errors import ModelDynoError, error_named, with_trace
 from modeldyno.runtime.exit_cause import UNTOLD
 from modeldyno.runtime.exit_handlers import run_exit_handlers
-from modeldyno.runtime.failures import failure_of
+from modeldyno.runtime.failures import failure_of, whole_traceback
 from modeldyno.runtime.supervised_child import ChildLimits, SupervisedChild
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ def carry_out(
         last = last_line(child.printed)
         raise failed(f"{how}; it said: {last}" if last and child.ended is None else how)
     if "failed" in answer:
-        raise failed(answer["failed"])
+        raise with_trace(failed(answer["failed"]), answer["trace"])
     if "error" in answer:
-        raise error_named(answer["error"], answer["message"])
+        raise with_trace(error_named(answer["error"], answer["message"]), answer["trace"])
     return answer["answer"]
 
 
@@ -83,9 +83,10 @@ def answer(carry_out_here: Callable[[dict[str, Any]], Any]) -> NoReturn:
         try:
             reply, code = {"answer": carry_out_here(order)}, 0
         except ModelDynoError as error:
-            reply = {"error": type(error).__name__, "message": str(error)}
+            reply = {"error": type(error).__name__, "message": str(error), "trace": whole_traceback(error)}
         except Exception as error:  # noqa: BLE001 - whatever a model, its framework or a server raises
-            reply = {"failed": failure_of(error, "").message.rstrip(".")}
+            message = failure_of(error, "").message.rstrip(".")
+            reply = {"failed": message, "trace": whole_traceback(error)}
         data = memoryview(json.dumps(reply).encode() + b"\n")
         while data:
             data = data[write(descriptor, data) :]

@@ -23,7 +23,7 @@ from modeldyno.runtime.output_content import (
     reverse_rows,
     rows_repeat,
 )
-from modeldyno.runtime.output_watch import LOOKS, OutputChecks, are_alike
+from modeldyno.runtime.output_watch import LOOKS, LOOKS_OF_SHORT, OutputChecks, are_alike
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +36,8 @@ _FIRST_PASS_TIME = 1.0
 """Seconds of calls for checking the output of each payload once."""
 _REPEAT_TIME = 0.5
 """Seconds after which no payload is checked a second time."""
+_SHORT_TIME = 0.15
+"""The same once the usual number of calls has been checked."""
 _COPIES = 4
 """Fresh copies of inputs that tell a model that changes them from a random one, which does so in 0.4 %."""
 _UNCHECKED = Doubt(
@@ -123,7 +125,8 @@ def _check_repeatedly(opened: OpenedModel, checks: OutputChecks) -> None:
     for number in count():
         spent = perf_counter() - begin
         again = number >= len(opened.calls)
-        if number and (spent > _FIRST_PASS_TIME or (again and (number >= LOOKS or spent > _REPEAT_TIME))):
+        longest = _REPEAT_TIME if number < LOOKS else _SHORT_TIME
+        if number and (spent > _FIRST_PASS_TIME or (again and (number >= LOOKS_OF_SHORT or spent > longest))):
             return
         round_, place = divmod(number, len(opened.calls))
         # Backwards every other time: what the call before returned is not that of equal inputs then.

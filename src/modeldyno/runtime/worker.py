@@ -26,7 +26,7 @@ from modeldyno.interfaces.probe import NO_TURNS
 from modeldyno.runtime.engine import OpenSession, events
 from modeldyno.runtime.exit_cause import UNTOLD
 from modeldyno.runtime.exit_handlers import run_exit_handlers
-from modeldyno.runtime.failures import failure_of
+from modeldyno.runtime.failures import failure_of, whole_traceback
 from modeldyno.runtime.forked_analysis import analyse_isolated
 from modeldyno.runtime.measured_region import MeasuredRegion
 from modeldyno.runtime.time_limit import TimeLimit
@@ -147,7 +147,14 @@ def _run_one(  # noqa: PLR0913 - all that a run may meet outside
             failed = failed or isinstance(event, Failure)
             send(event)
     except ModelDynoError as error:
-        send(Refused(error=type(error).__name__, message=str(error), probe=getattr(error, "probe", "")))
+        send(
+            Refused(
+                error=type(error).__name__,
+                message=str(error),
+                probe=getattr(error, "probe", ""),
+                trace=whole_traceback(error),
+            )
+        )
     except SystemExit:
         raise  # the model ends its process, which the parent reports
     except BaseException as error:  # noqa: BLE001 - interruptions raise nothing here, so any error is the model's

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -174,7 +175,7 @@ class TestKeys:
         ("concurrency", (10**9,), "concurrency needs whole numbers of 1 or more, with 9 digits at most"),
     ],
 )
-def test_what_no_worker_can_do_is_no_policy(field: str, value: object, sentence: str) -> None:
+def test_what_no_worker_can_do_is_no_policy(field: str, value: Any, sentence: str) -> None:
     """Wherever it comes from, a file or an older store, it is refused in one sentence."""
     with pytest.raises(RequestError, match=re.escape(sentence)):
         replace(Policy(name="odd"), **{field: value})

@@ -18,6 +18,7 @@ from sqlalchemy.sql import func
 from modeldyno.adapters.stores import postgresql, sqlite
 from modeldyno.adapters.stores.errors import as_store_error
 from modeldyno.adapters.stores.schema import REVISION, REVISIONS
+from modeldyno.codec import check_waits_for_nobody
 from modeldyno.errors import RequestError, StoreError
 
 if TYPE_CHECKING:
@@ -151,6 +152,8 @@ def connect(text: str) -> tuple[Database | LazyDatabase, Path | None]:
     path = Path(url.database or "").expanduser().absolute() if url.drivername == "sqlite" else None
     place = str(path) if path else _without_password(url)
     with as_store_error(place):
+        if path and path.exists():
+            check_waits_for_nobody(path)
         if path and _is_empty(path):
             return LazyDatabase(path, timeout), path
         engine = sqlite.engine(path, timeout) if path else postgresql.engine(url, timeout)

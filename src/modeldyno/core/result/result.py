@@ -318,6 +318,8 @@ class Refused:
     message: str
     probe: str = ""
     """The probe that the backend does not support, if that is why."""
+    trace: str = ""
+    """The traceback in the child process, the user's own code included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -267,10 +267,10 @@ def open_server_session(
     Args:
         launch: how to start it.
         at: which of its ports has the admin interface.
-        session: builds the session from the server and a connection to that interface.
+        session: builds the session from the server and a client of that interface.
     """
-    with run_server(launch) as server, closing(AdminClient(port=server.ports[at])) as control:
-        yield session(server, control)
+    with run_server(launch) as server:
+        yield session(server, AdminClient(port=server.ports[at]))
 
 
 def read_config_files(server: ServerProcess, *names: str) -> tuple[tuple[str, str], ...]:

@@ -384,15 +384,15 @@ class CohostingSession(SessionWithStats):
         # It may have been loaded before with other knobs.
         shutil.rmtree(repository / name, ignore_errors=True)
         configs = triton_ensembles.write_models(model, repository, config, native=self.native)
-        with closing(AdminClient(port=self.server.ports["http"], timeout=self.patience)) as control:
-            url_path = f"/v2/repository/models/{name}"
-            try:
-                control.post(f"{url_path}/load")
-            except OSError as error:
-                raise self.server.failed(f"does not load {name}: {error}") from error
-            try:
-                fields = _of_models(config, configs, self.server, control)
-                yield SessionWithStats(**fields, pid=self.pid, regions=self.regions, software={})
-            finally:
-                if not self.server.ended():
-                    control.post(f"{url_path}/unload")
+        control = AdminClient(port=self.server.ports["http"], timeout=self.patience)
+        url_path = f"/v2/repository/models/{name}"
+        try:
+            control.post(f"{url_path}/load")
+        except OSError as error:
+            raise self.server.failed(f"does not load {name}: {error}") from error
+        try:
+            fields = _of_models(config, configs, self.server, control)
+            yield SessionWithStats(**fields, pid=self.pid, regions=self.regions, software={})
+        finally:
+            if not self.server.ended():
+                control.post(f"{url_path}/unload")

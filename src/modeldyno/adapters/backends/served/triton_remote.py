@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -46,20 +46,20 @@ def open_remote_triton(model: Model, config: Mapping[str, KnobValue]) -> Iterato
     Raises:
         RequestError: no server answers, or it does not load the model.
     """
-    with closing(_connect(config)) as control:
-        name = f"modeldyno-{base.servable_name(model)}-{model.identity.digest.rpartition(':')[2][:8]}"
-        try:
-            others = _loaded_models(control)
-        except OSError as error:
-            raise RequestError(f"No Triton answers at {config['server']}: {error}.") from error
-        with TemporaryDirectory(prefix="modeldyno-") as folder:
-            deployed = model_files.deploy(model, Path(folder) / name / "1")
-            model_config = _upload(control, Path(folder), _candidate_configs(name, deployed, config))
-        try:
-            yield _session(control, model_config, config, others)
-        finally:
-            with suppress(OSError):
-                control.post(f"/v2/repository/models/{name}/unload")
+    control = _connect(config)
+    name = f"modeldyno-{base.servable_name(model)}-{model.identity.digest.rpartition(':')[2][:8]}"
+    try:
+        others = _loaded_models(control)
+    except OSError as error:
+        raise RequestError(f"No Triton answers at {config['server']}: {error}.") from error
+    with TemporaryDirectory(prefix="modeldyno-") as folder:
+        deployed = model_files.deploy(model, Path(folder) / name / "1")
+        model_config = _upload(control, Path(folder), _candidate_configs(name, deployed, config))
+    try:
+        yield _session(control, model_config, config, others)
+    finally:
+        with suppress(OSError):
+            control.post(f"/v2/repository/models/{name}/unload")
 
 
 def _connect(config: Mapping[str, KnobValue]) -> AdminClient:
