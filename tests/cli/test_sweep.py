@@ -169,11 +169,13 @@ def test_a_sweep_that_ends_early_is_certain_of_what_it_tried_alone(
     bench()
     space = ("--space", "batch_size=1,4,16,64", "--space", "threads=1,2", "--max-trials", "3")
     result = modeldyno("sweep", MODEL, *space, *arguments)
-    said, listed = " ".join(result.out.split()), " ".join(modeldyno("list").out.split())
+    printed, listed = " ".join(result.out.split()), " ".join(modeldyno("list").out.split())
 
     assert result.code == code
-    assert re.search(r"of the 2 of [89] points that were tried", said)
-    assert re.search(r"not-explored: batch_size=\S+(?: and intra_threads=\d)? (?:was|were) never tried", said)
+    assert re.search(r"of the 2 of [89] points that were tried", printed)
+    assert re.search(
+        r"not-explored: batch_size=\S+(?: and intra_threads=\d)? (?:was|were) never tried", printed
+    )
     assert "2 of 9 tried" in listed
 
 

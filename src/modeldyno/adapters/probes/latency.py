@@ -26,5 +26,6 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     paced = timing_loop.measure_timed_pass(
         subject, plan, timing_loop.time_each_call(calls), "latency", warming=calls[0]
     )
-    yield Measurement(metric="latency", value=timing_loop.distribution(paced))
-    yield from timing_loop.steady_state_doubts("latency", paced, plan)
+    times = timing_loop.distribution(paced)
+    yield Measurement(metric="latency", value=times)
+    yield from timing_loop.steady_state_doubts("latency", paced, times, plan)
