@@ -11,8 +11,7 @@ from modeldyno.core.stats.statistics import load_numpy
 from modeldyno.core.study.pooled_estimate import (
     Estimate,
     Spread,
-    certified_answers,
-    pool_answers,
+    pool_trials,
     probability_of_bounds,
     run_to_run_spread,
     total_miss,
@@ -127,7 +126,7 @@ def _is_verifying(trial: Trial) -> bool:
 
 
 def _joint_estimate(candidate: Candidate, query: Query, between: Spread) -> Estimate | None:
-    return pool_answers(certified_answers(candidate.quoted_trials, query), between)
+    return pool_trials(candidate.quoted_trials, query, between)
 
 
 def scores(estimates: Sequence[Sequence[Estimate | None]], goal: Goal) -> list[float]:

@@ -94,7 +94,7 @@ def run_to_run_spread(study: Study, query: Query) -> Spread:
     return Spread(relative=math.sqrt(variance), degrees=PRIOR_DEGREES + informative)
 
 
-_SMALLEST, _HALVINGS = 1e-9, 60
+_SMALLEST, _HALVINGS = 1e-9, 40
 """Where the search for the variance begins, as a share of its largest value, and its steps."""
 
 
@@ -173,7 +173,45 @@ def median_trial_error(study: Study, query: Query) -> float:
 
 def estimate(study: Study, candidate: Candidate, query: Query) -> Estimate | None:
     """Return the pooled estimate of a candidate; None if no trial has a value."""
-    return pool_answers(certified_answers(candidate.quoted_trials, query), run_to_run_spread(study, query))
+    return pool_trials(candidate.quoted_trials, query, run_to_run_spread(study, query))
+
+
+def shown_estimate(study: Study, candidate: Candidate, query: Query) -> tuple[Estimate, bool] | None:
+    """Return the one estimate of a candidate that every table and chart shows, and whether it is certified.
+
+    Of a percentile that is not certified it is the pooled quantile of the samples, as a hint.
+    """
+    certified = estimate(study, candidate, query)
+    if certified is not None or query.statistic is None:
+        return None if certified is None else (certified, True)
+    raw = pool_trials(
+        candidate.quoted_trials, replace(query, part="raw"), run_to_run_spread(study, query), query
+    )
+    return None if raw is None else (raw, False)
+
+
+def shown_value(study: Study, candidate: Candidate, query: Query) -> float | None:
+    """Return the value of `shown_estimate`."""
+    shown = shown_estimate(study, candidate, query)
+    return None if shown is None else shown[0].value
+
+
+def pool_trials(
+    trials: Sequence[Trial], query: Query, between: Spread, statistic: Query | None = None
+) -> Estimate | None:
+    """Pool the trials of a candidate, whatever they have of a query.
+
+    All percentiles of a metric are of the same trials with the same weights, as otherwise a median could be
+    above a tail: each trial counts alike, and where one has too few samples for a percentile that all others
+    have, there is none.
+    """
+    answers = certified_answers(trials, query)
+    asked = (statistic or query).statistic
+    if asked is None or fraction_of(asked) is None:
+        return pool_answers(answers, between)
+    if any(answer is None or (answer.value is None and answer.size is not None) for answer in answers):
+        return None
+    return pool_answers(answers, between, alike=True)
 
 
 def certified_answers(trials: Sequence[Trial], query: Query) -> list[Answer | None]:
@@ -207,8 +245,13 @@ def _certification_share(trials: Sequence[Trial], query: Query) -> float | None:
     return sum(filter(None, sizes)) / certified_floor(fraction)
 
 
-def pool_answers(answers: Iterable[Answer | None], between: Spread) -> Estimate | None:
-    """Pool the answers of several runs, each weighted by 1 / (own error^2 + run-to-run error^2)."""
+def pool_answers(
+    answers: Iterable[Answer | None], between: Spread, *, alike: bool = False
+) -> Estimate | None:
+    """Pool the answers of several runs, each weighted by 1 / (own error^2 + run-to-run error^2).
+
+    With `alike` all have the same weight.
+    """
     known_answers = [answer for answer in answers if answer is not None and answer.value is not None]
     parts = [part for answer in known_answers if (part := _value_and_error(answer)) is not None]
     if not parts:
@@ -219,10 +262,11 @@ def pool_answers(answers: Iterable[Answer | None], between: Spread) -> Estimate 
         return Estimate(value=values[0], low=ends.low, high=ends.high, error=parts[0][1])
     if min(values) <= 0:
         return _pooled_mean(parts)
-    weights = [1 / (error**2 + between.relative**2) for _, error, _ in parts]
+    variances = [error**2 + between.relative**2 for _, error, _ in parts]
+    weights = [1.0 if alike else 1 / variance for variance in variances]
     total = sum(weights)
     centre = sum(w * math.log(value) for w, value in zip(weights, values, strict=True)) / total
-    error = 1 / math.sqrt(total)
+    error = math.sqrt(sum(w**2 * v for w, v in zip(weights, variances, strict=True))) / total
     runs = between.relative * math.sqrt(sum(w**2 for w in weights)) / total
     half = student_t.upper_tail_quantile(0.025, _degrees(error, runs, between)) * error
     return Estimate(
