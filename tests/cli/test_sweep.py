@@ -179,6 +179,23 @@ def test_a_sweep_that_ends_early_is_certain_of_what_it_tried_alone(
     assert "2 of 9 tried" in listed
 
 
+def test_a_sweep_that_ends_undecided_says_why(
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials]
+) -> None:
+    """What ended it, and where a limit did, what would be enough; also where nothing more was measured."""
+    bench()
+    first = modeldyno("sweep", *BATCHES, "--max-trials", "2")
+    again = modeldyno("sweep", "--resume", study_of(first).id, "--max-time", "1ms")
+    ends = [" ".join(result.out.split()) for result in (first, again)]
+
+    assert "It ended here: the limit of 2 trials is reached; raise it with --max-trials." in ends[0]
+    assert "Nothing more was measured: the limit of 2 trials is reached" in ends[1]
+    undecided = modeldyno("sweep", *BATCHES, "--require", "latency.p99 <= 5ms")
+    assert "It ended here: no remaining trial would make the answer more certain." in " ".join(
+        undecided.out.split()
+    )
+
+
 def test_few_trials_touch_the_values_of_every_axis(
     modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials]
 ) -> None:
@@ -241,7 +258,7 @@ def test_a_study_that_is_over_says_why(
         in by_trials
     )
     by_time = modeldyno("sweep", "--resume", "--max-trials", "99", "--max-time", "1ns").out.replace("\n", " ")
-    assert "of 1.000 ns are spent, and a trial takes about" in by_time
+    assert "of 1.00 ns are spent, earlier runs of the study included" in by_time
     modeldyno("sweep", "--resume", "--max-trials", "99", "--max-time", "10m")
     again = modeldyno("sweep", "--resume", "--max-trials", "99", "--max-time", "10m").out.replace("\n", " ")
     assert "no remaining trial would make the answer more certain" in again

@@ -77,8 +77,8 @@ def test_the_layer_that_grew_comes_first_and_all_sums_up() -> None:
 def test_a_time_that_the_clock_does_not_resolve_is_no_cause() -> None:
     """A layer of half a tick that took no tick before is neither new nor what made the call slower."""
 
-    def counted(**times: float) -> Result:
-        result = watched(**times)
+    def counted(whole: float, fc1: float, fc2: float) -> Result:
+        result = watched(whole=whole, fc1=fc1, fc2=fc2)
         return replace(
             result,
             measurements=tuple(

@@ -184,9 +184,8 @@ def shown_estimate(study: Study, candidate: Candidate, query: Query) -> tuple[Es
     certified = estimate(study, candidate, query)
     if certified is not None or query.statistic is None:
         return None if certified is None else (certified, True)
-    raw = pool_trials(
-        candidate.quoted_trials, replace(query, part="raw"), run_to_run_spread(study, query), query
-    )
+    raw_query = replace(query, part="raw")
+    raw = pool_trials(candidate.quoted_trials, raw_query, run_to_run_spread(study, query))
     return None if raw is None else (raw, False)
 
 
@@ -196,9 +195,7 @@ def shown_value(study: Study, candidate: Candidate, query: Query) -> float | Non
     return None if shown is None else shown[0].value
 
 
-def pool_trials(
-    trials: Sequence[Trial], query: Query, between: Spread, statistic: Query | None = None
-) -> Estimate | None:
+def pool_trials(trials: Sequence[Trial], query: Query, between: Spread) -> Estimate | None:
     """Pool the trials of a candidate, whatever they have of a query.
 
     All percentiles of a metric are of the same trials with the same weights, as otherwise a median could be
@@ -206,8 +203,7 @@ def pool_trials(
     have, there is none.
     """
     answers = certified_answers(trials, query)
-    asked = (statistic or query).statistic
-    if asked is None or fraction_of(asked) is None:
+    if query.statistic is None or fraction_of(query.statistic) is None:
         return pool_answers(answers, between)
     if any(answer is None or (answer.value is None and answer.size is not None) for answer in answers):
         return None
