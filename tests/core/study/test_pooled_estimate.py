@@ -30,6 +30,8 @@ from modeldyno.core.study.pooled_estimate import (
     probability_of_bounds,
     run_to_run_spread,
     search_hint,
+    shown_estimate,
+    shown_value,
     total_miss,
 )
 from modeldyno.core.study.search_space import key
@@ -259,6 +261,32 @@ class TestEstimate:
 
         assert estimated is not None
         assert estimated.value == pytest.approx(100.0)
+
+
+class TestShown:
+    """The one estimate that tables and charts show."""
+
+    def test_what_is_certified_is_shown(self) -> None:
+        """With every trial in it; else there is none."""
+        study, candidate = of(*rates(100.0, 121.0))
+        shown = shown_estimate(study, candidate, RATE)
+
+        assert shown is not None
+        assert (round(shown[0].value, 6), shown[1]) == (110.0, True)
+        assert shown_value(study, candidate, RATE) == shown[0].value
+        assert shown_value(study, candidate, Query.parse("energy")) is None
+
+    def test_a_percentile_of_few_samples_is_a_hint(self) -> None:
+        """The pooled quantiles of all trials, and none where one of them has no quantile."""
+        short = an_answer("latency.p99", None, size=9.0)
+        trials = [a_trial(HERE, short, an_answer("latency.p99.raw", value)) for value in (0.004, 0.009)]
+        study, candidate = of(*trials)
+        shown = shown_estimate(study, candidate, P99)
+
+        assert shown is not None
+        assert (round(shown[0].value, 9), shown[1]) == (0.006, False)
+        study, candidate = of(*trials, a_trial(HERE, short))
+        assert shown_value(study, candidate, P99) is None
 
 
 class TestHint:
