@@ -169,12 +169,31 @@ def test_a_sweep_that_ends_early_is_certain_of_what_it_tried_alone(
     bench()
     space = ("--space", "batch_size=1,4,16,64", "--space", "threads=1,2", "--max-trials", "3")
     result = modeldyno("sweep", MODEL, *space, *arguments)
-    said, listed = " ".join(result.out.split()), " ".join(modeldyno("list").out.split())
+    printed, listed = " ".join(result.out.split()), " ".join(modeldyno("list").out.split())
 
     assert result.code == code
-    assert re.search(r"of the 2 of [89] points that were tried", said)
-    assert re.search(r"not-explored: batch_size=\S+(?: and intra_threads=\d)? (?:was|were) never tried", said)
+    assert re.search(r"of the 2 of [89] points that were tried", printed)
+    assert re.search(
+        r"not-explored: batch_size=\S+(?: and intra_threads=\d)? (?:was|were) never tried", printed
+    )
     assert "2 of 9 tried" in listed
+
+
+def test_a_sweep_that_ends_undecided_says_why(
+    modeldyno: Callable[..., CommandResult], bench: Callable[..., SimulatedTrials]
+) -> None:
+    """What ended it, and where a limit did, what would be enough; also where nothing more was measured."""
+    bench()
+    first = modeldyno("sweep", *BATCHES, "--max-trials", "2")
+    again = modeldyno("sweep", "--resume", study_of(first).id, "--max-time", "1ms")
+    ends = [" ".join(result.out.split()) for result in (first, again)]
+
+    assert "It ended here: the limit of 2 trials is reached; raise it with --max-trials." in ends[0]
+    assert "Nothing more was measured: the limit of 2 trials is reached" in ends[1]
+    undecided = modeldyno("sweep", *BATCHES, "--require", "latency.p99 <= 5ms")
+    assert "It ended here: no remaining trial would make the answer more certain." in " ".join(
+        undecided.out.split()
+    )
 
 
 def test_few_trials_touch_the_values_of_every_axis(
@@ -239,7 +258,7 @@ def test_a_study_that_is_over_says_why(
         in by_trials
     )
     by_time = modeldyno("sweep", "--resume", "--max-trials", "99", "--max-time", "1ns").out.replace("\n", " ")
-    assert "of 1.000 ns are spent, and a trial takes about" in by_time
+    assert "of 1.00 ns are spent, earlier runs of the study included" in by_time
     modeldyno("sweep", "--resume", "--max-trials", "99", "--max-time", "10m")
     again = modeldyno("sweep", "--resume", "--max-trials", "99", "--max-time", "10m").out.replace("\n", " ")
     assert "no remaining trial would make the answer more certain" in again

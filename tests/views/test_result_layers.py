@@ -297,3 +297,21 @@ def test_every_format_shows_them() -> None:
     for text in (terminal.render(document), html.render(document), markdown.render(document)):
         assert "layer.0-2" in str(text)
         assert "self_time" not in str(text)
+
+
+def test_times_below_the_clock_of_the_profile_are_not_resolved() -> None:
+    """Of 1 us where the profile counts in 4 us: neither a figure, nor a share of a peak; it says so."""
+    result = watched()
+    coarse = tuple(
+        replace(m, value=replace(m.value, clock_resolution=4e-3 if "norm" in m.scope else 1e-9))
+        if isinstance(m.value, Distribution)
+        else m
+        for m in result.measurements
+    )
+    laid = list(layers(replace(result, measurements=coarse), ViewOptions(depth=9)))
+    (table,) = (block for block in laid if isinstance(block, Table))
+    norms = [" ".join(row) for row in table.rows if "norm" in row[0]]
+
+    assert norms
+    assert all("<" in row and "%" not in row.partition("%")[2] for row in norms)
+    assert any("not resolved" in block.text for block in laid if isinstance(block, Notice))

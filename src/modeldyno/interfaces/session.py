@@ -52,6 +52,8 @@ class Layers:
     The spans of a call are in the order of their start; the first is that of the whole model.
     """
     toll: HookOverhead
+    tick: float = 0.0
+    """Seconds in which the spans are counted; 0: as finely as our own clock counts."""
     plain: Callable[[], Any] | None = None
     """Makes an unprofiled call, to alternate with profiled ones; None if those of `prepare` can be used."""
     doubts: tuple[Doubt, ...] = ()

@@ -87,18 +87,22 @@ def default_point(
     knobs: Iterable[Knob],
     settings: Mapping[str, KnobValue],
     check: Callable[[Mapping[str, KnobValue]], None],
+    written: Callable[[str], KnobValue | None] = lambda _name: None,
 ) -> Point:
     """Return the point that others are compared with: the settings, or else the backend's defaults.
 
-    An axis without a known default is left out, and so are loads. `check` raises RequestError where knobs
-    exclude each other, so that one is not what it usually is.
+    What the model's own configuration says of a knob, `written` returns; it comes before a default. An axis
+    without a known default is left out, and so are loads. `check` raises RequestError where knobs exclude
+    each other, so that one is not what it usually is.
     """
     table = {knob.name: knob for knob in knobs}
     values: Point = {}
     usual: Point = {}
     for spec in space.axes:
         knob = table.get(spec.name)
-        value = backend if spec.name == BACKEND else settings.get(spec.name, knob.default if knob else None)
+        value = backend if spec.name == BACKEND else settings.get(spec.name, written(spec.name))
+        if value is None and knob is not None:
+            value = knob.default
         if value is not None:
             values[spec.name] = value
         elif knob is not None and knob.usual is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,12 +31,15 @@ from modeldyno.environment import machine
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import new_identity
 from modeldyno.profiling import request, resolve_model
+from modeldyno.servers import triton_repository_reader, triton_written_knobs
 from modeldyno.sweeps import axes, value_parsers
 from modeldyno.sweeps.model_analyzer_keys import KEYS as ANALYZER_KEYS
 from modeldyno.sweeps.point_to_job import backends, canonical_name, check_axes
 from modeldyno.sweeps.schema import AIMS, FOREIGN, KEYS, STRATEGY
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from modeldyno.core.spec.job import Job
     from modeldyno.core.spec.knob import Knob
     from modeldyno.core.spec.model_ref import ModelRef
@@ -114,7 +118,9 @@ def build_study(
         space=space,
         goal=goal,
         settings=settings,
-        default=axes.default_point(space, backend, knobs, settings, plugins.backend(backend).check),
+        default=axes.default_point(
+            space, backend, knobs, settings, plugins.backend(backend).check, _written_knobs(job.model)
+        ),
         strategy=_read_strategy(config),
         seed=plan.seed,
         budget=read_budget(config, Budget()),
@@ -281,6 +287,15 @@ def _read_neighbours(config: FileConfig) -> Iterator[CoHostedModelSpec]:
     for number, text in enumerate(value_parsers.as_list(config.tree.get("beside"))):
         with config.at("beside", str(number)):
             yield CoHostedModelSpec.parse(str(text))
+
+
+def _written_knobs(model: ModelRef) -> Callable[[str], KnobValue | None]:
+    """Return what the configuration of a model in a repository says of a knob; None where it has none."""
+    if model.scheme != "repository":
+        return lambda _name: None
+    directory, _, name = model.locator.partition("#")
+    repository = triton_repository_reader.read_repository(Path(directory).expanduser().absolute(), name)
+    return partial(triton_written_knobs.written_knob, repository)
 
 
 def _neighbour_settings(beside: Iterable[CoHostedModelSpec], knobs: tuple[Knob, ...]) -> dict[str, KnobValue]:

@@ -155,7 +155,8 @@ def test_a_drift_is_a_doubt() -> None:
 
     paced = measure_until_stable(slowing, plan=Plan(max_time=2.0), clock=lambda: now[0])
 
-    assert "drift" in {d.code for d in timing_loop.steady_state_doubts("latency", paced, PLAN)}
+    doubts = timing_loop.steady_state_doubts("latency", paced, timing_loop.distribution(paced), PLAN)
+    assert "drift" in {doubt.code for doubt in doubts}
 
 
 def test_static_needs_no_session() -> None:

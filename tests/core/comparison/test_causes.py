@@ -74,6 +74,33 @@ def test_the_layer_that_grew_comes_first_and_all_sums_up() -> None:
     assert cause.rest == pytest.approx(0.8 * MS)
 
 
+def test_a_time_that_the_clock_does_not_resolve_is_no_cause() -> None:
+    """A layer of half a tick that took no tick before is neither new nor what made the call slower."""
+
+    def counted(whole: float, fc1: float, fc2: float) -> Result:
+        result = watched(whole=whole, fc1=fc1, fc2=fc2)
+        return replace(
+            result,
+            measurements=tuple(
+                replace(m, value=replace(m.value, clock_resolution=1e-6))
+                if isinstance(m.value, Distribution)
+                else m
+                for m in result.measurements
+            ),
+        )
+
+    before, after = counted(whole=1, fc1=0.0, fc2=4), counted(whole=1, fc1=0.0005, fc2=4.5)
+    (cause,) = find_causes(before, after, (SLOWER,))
+    unresolved = next(part for part in cause.parts if part.scope == "fc1") if len(cause.parts) > 1 else None
+
+    assert cause.parts[0].scope == "fc2"
+    assert unresolved is None or (unresolved.difference, unresolved.sure, unresolved.changed) == (
+        0,
+        False,
+        False,
+    )
+
+
 def test_of_a_change_to_the_better_the_largest_saving_comes_first() -> None:
     """What contributes to the change is ranked, whichever way it goes."""
     before, after = watched(whole=1, fc1=4, fc2=4), watched(whole=1, fc1=4.5, fc2=1)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from modeldyno.core.comparison.comparison import ChangeVerdict
@@ -67,6 +68,24 @@ class TestTrend:
         assert [len(level) for level in history.levels] == [12, 12]
         assert history.noise == pytest.approx(0.007, abs=0.004)
         assert history.detectable == 0.03
+
+    def test_a_noisy_history_hides_a_change(self) -> None:
+        """Of changes that it says would have been seen nine in ten are, and of half that size few."""
+        source, share = np.random.default_rng(3), {1.0: 0, 0.4: 0}
+        for _ in range(60):
+            noise = np.exp(source.normal(0, 0.15, 12))
+            visible = of(noise.tolist()).visible
+            for part in share:
+                step = np.repeat((1.0, (1 + visible) ** part), 6)
+                share[part] += bool(of((noise * step).tolist()).steps)
+
+        assert share[1.0] >= 0.85 * 60
+        assert share[0.4] <= 0.5 * 60
+
+    def test_few_results_show_no_change(self) -> None:
+        """A step needs three results before it and as many after."""
+        assert of([1.0] * 5).visible == inf
+        assert of([1.0] * 6).visible == 0.03
 
     def test_less_of_what_is_better_more_of_is_a_regression(self) -> None:
         """Of throughput it is the fall, and the rise is better."""

@@ -3,11 +3,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tests.support.sample_trials import a_trial, add_trials, an_answer
+
 from modeldyno.core.metrics.constraints import Constraint, Verdict
 from modeldyno.core.result.result import FailureKind
 from modeldyno.core.study.goal import Goal, Objective
 from modeldyno.core.study.ranking import ranking
-from modeldyno.core.study.study import Trial, TrialState, rerank_study
+from modeldyno.core.study.study import Trial, TrialPurpose, TrialState, rerank_study
 from modeldyno.sweeps.loop import run_trials
 from modeldyno.testing.sample_studies import SimulatedTrials, a_study
 
@@ -53,6 +55,31 @@ def test_another_goal_is_answered_from_the_results() -> None:
     best = ranking(anew).best
     assert best is not None
     assert best.point == {"batch_size": 1}
+
+
+def test_what_was_verified_for_another_goal_has_no_precedence() -> None:
+    """The one with the most throughput was measured again, and not the one with the shortest calls."""
+
+    def trial(batch: int, rate: float, latency: float, stage: TrialPurpose) -> Trial:
+        answers = (an_answer("throughput", rate), an_answer("latency.p50", latency))
+        return a_trial({"batch_size": batch}, *answers, stage=stage)
+
+    fastest = Goal(objectives=(Objective.parse("throughput"),))
+    quickest = Goal(objectives=(Objective.parse("latency.p50"),))
+    points = ((1, 1300.0, 0.00038), (2, 2100.0, 0.00045))
+    study = add_trials(
+        a_study("batch_size=1,2", goal=fastest, default={"batch_size": 1}),
+        [
+            *(trial(*point, TrialPurpose.SEARCH) for point in points),
+            *(trial(*points[1], TrialPurpose.VERIFY) for _ in "ab"),
+        ],
+    )
+    best, other = ranking(study).best, ranking(rerank_study(study, quickest, lambda _name: None)[0]).best
+
+    assert best is not None
+    assert other is not None
+    assert (best.point, other.point) == ({"batch_size": 2}, {"batch_size": 1})
+    assert not other.verified
 
 
 def test_what_did_not_end_well_stays_as_it_was() -> None:

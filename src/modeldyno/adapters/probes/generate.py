@@ -138,4 +138,4 @@ def _measure_run(run: _Run, subject: Subject, plan: Plan) -> Iterator[Measuremen
             )
     yield Measurement(metric="kv_cache_bytes", value=run.sizes[extent.generated], scope=extent.scope)
     yield from token_metrics.context_drift_doubts(steps, extent)
-    yield from timing_loop.steady_state_doubts(what, paced, replace(plan, percentiles=()))
+    yield from timing_loop.steady_state_doubts(what, paced, how, replace(plan, percentiles=()))

@@ -40,9 +40,10 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
         )
         median = Distribution.of(paced.samples).statistic("p50")
         doubts = (*checked.doubts(median), *_rate_doubts(subject, median))
-    yield Measurement(metric="latency", value=timing_loop.distribution(paced))
+    times = timing_loop.distribution(paced)
+    yield Measurement(metric="latency", value=times)
     yield from doubts
-    yield from timing_loop.steady_state_doubts("latency", paced, plan)
+    yield from timing_loop.steady_state_doubts("latency", paced, times, plan)
     if not subject.interrupted():
         yield from watch.doubts(paced.warmup_runs)
 

@@ -79,7 +79,9 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Trac
         for metric, value in costs.items()
     )
     flops = _known_flops(subject) | {path: costs["flops"] for path, costs in node_costs.items()}
-    yield from _measurements(attribution, timing_loop.distribution(paced), flops)
+    times = timing_loop.distribution(paced)
+    counted = replace(times, clock_resolution=max(times.clock_resolution, watched.tick))
+    yield from _measurements(attribution, counted, flops)
     yield from watched.doubts
     yield from layer_times.attribution_doubts(attribution, plain, everything=all_layers)
 
@@ -149,7 +151,8 @@ def _part_measurements(part: TimedModule, template: Distribution, flops: float) 
     yield Measurement(metric="latency", value=_with_samples(template, part.times), scope=path)
     if part.output_bytes:
         yield Measurement(metric="output_bytes", value=part.output_bytes, scope=path)
-    if flops and (seconds := median(part.times)):
+    seconds = median(part.times)
+    if flops and seconds and layer_times.is_resolved(seconds, template.clock_resolution):
         yield observed_number("achieved_flops", flops / seconds, scope=path)
 
 

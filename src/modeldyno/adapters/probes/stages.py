@@ -45,11 +45,12 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     paced = timing_loop.measure_timed_pass(
         subject, plan, _time_calls(calls, stages), _WHOLE, warming=partial(check, subject)
     )
-    yield Measurement(metric="latency", value=timing_loop.distribution(paced), scope=END_TO_END)
-    for name, times in stages.items():
-        steady = replace(paced, samples=_seconds(times[-len(paced.samples) :]))
+    times = timing_loop.distribution(paced)
+    yield Measurement(metric="latency", value=times, scope=END_TO_END)
+    for name, nanoseconds in stages.items():
+        steady = replace(paced, samples=_seconds(nanoseconds[-len(paced.samples) :]))
         yield Measurement(metric="latency", value=timing_loop.distribution(steady), scope=name)
-    yield from timing_loop.steady_state_doubts(_WHOLE, paced, replace(plan, percentiles=()))
+    yield from timing_loop.steady_state_doubts(_WHOLE, paced, times, replace(plan, percentiles=()))
 
 
 def _calls(subject: Subject) -> tuple[tuple[Any, Mapping[str, Step]], ...]:

@@ -40,7 +40,9 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
         subject, mean_plan, timing_loop.time_call_blocks(calls, BLOCK), "throughput", warming=calls[0]
     )
     yield from _rates(subject, paced.samples)
-    yield from timing_loop.steady_state_doubts("throughput", paced, mean_plan)
+    yield from timing_loop.steady_state_doubts(
+        "throughput", paced, timing_loop.distribution(paced), mean_plan
+    )
 
 
 def _calls_of_latency(subject: Subject, plan: Plan) -> Samples | None:

@@ -199,10 +199,15 @@ def progress_reporter(subject: Subject, metric: str) -> Callable[[MeasurementPro
     return watch
 
 
-def steady_state_doubts(metric: str, result: StopRuleResult, plan: Plan) -> Iterator[Doubt]:
-    """Yield the doubts of a steady state: of its stability and of its Distribution."""
+def steady_state_doubts(
+    metric: str, result: StopRuleResult, times: Distribution, plan: Plan
+) -> Iterator[Doubt]:
+    """Yield the doubts of a steady state: of its stability and of its Distribution.
+
+    The Distribution is the one of the document: another would have another reading of the clock.
+    """
     yield from stability_doubts(metric, result)
-    yield from doubt.distribution_doubts(metric, distribution(result), plan.percentiles)
+    yield from doubt.distribution_doubts(metric, times, plan.percentiles)
 
 
 def stability_doubts(metric: str, result: StopRuleResult, longer: str = "max_time") -> Iterator[Doubt]:

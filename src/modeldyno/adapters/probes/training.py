@@ -34,11 +34,12 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     stages: Stages = defaultdict(list)
     with session.training(subject.feeds, subject.inspection.optimizer) as training:
         paced = timing_loop.measure_timed_pass(subject, plan, _time_steps(training, stages), "step_time")
-    yield Measurement(metric="step_time", value=timing_loop.distribution(paced))
+    times = timing_loop.distribution(paced)
+    yield Measurement(metric="step_time", value=times)
     for name, seconds in stages.items():
         steady = replace(paced, samples=_array(seconds[-len(paced.samples) :]))
         yield Measurement(metric="step_time", value=timing_loop.distribution(steady), scope=name)
-    yield from timing_loop.steady_state_doubts("step_time", paced, plan)
+    yield from timing_loop.steady_state_doubts("step_time", paced, times, plan)
 
 
 def _time_steps(training: Training, stages: Stages) -> Callable[[int], Samples]:

@@ -94,7 +94,7 @@ def _most_promising(study: Study, points: Sequence[Point], *, required: bool) ->
         return points[best]
     enough = max(ENOUGH, median_trial_error(study, study.goal.objectives[0].query))
     if used_budget(study) >= LEAST and gain[best] < enough:
-        return next(iter(covering_points(study, ClosedPoints.of(study))), None)
+        return next(iter(covering_points(study, ClosedPoints.of(study).__contains__)), None)
     on_running_server = max(
         _running_server_points(study, points), key=lambda index: float(gain[index]), default=best
     )

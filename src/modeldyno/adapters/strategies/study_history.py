@@ -51,7 +51,7 @@ def due_points(study: Study) -> list[Point]:
     Until then a strategy is free: most values are tried by it anyhow, and sooner where they promise most. If
     the budget of the study is small, they come first (see decision 0041).
     """
-    points = covering_points(study, ClosedPoints.of(study))
+    points = covering_points(study, ClosedPoints.of(study).__contains__)
     return points if points and _measurements_left(study) <= points_to_cover(study) else []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from dataclasses import replace
 from itertools import islice
@@ -19,7 +20,7 @@ from modeldyno.core.load import multi_model
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.report.blocks import note
 from modeldyno.core.stats.units import SECONDS, format_quantity
-from modeldyno.core.study import resume_guard
+from modeldyno.core.study import resume_guard, verification
 from modeldyno.core.study.goal import Rank
 from modeldyno.core.study.ranking import Ranking, ranking
 from modeldyno.documents.lookup import find_study
@@ -99,8 +100,10 @@ def _run_study(study: Study, targets: OutputTargets, options: dict[str, Any]) ->
     code = report_study(study, targets, options)
     if interrupted and targets.store and not targets.silent:
         click.echo(f"Interrupted; to continue: modeldyno sweep --resume {study.id[:6]}")
-    elif len(study.trials) == before and not targets.silent:
-        click.echo(f"Nothing more was measured: {_explain_end(study)}.")
+    elif not interrupted and not targets.silent:
+        lead = "Nothing more was measured" if len(study.trials) == before else "It ended here"
+        if len(study.trials) == before or _is_open(study):
+            click.echo(f"{lead}: {_explain_end(study)}.")
     return INTERRUPTED if interrupted else code
 
 
@@ -178,20 +181,28 @@ def _goal_options(study: Study) -> Iterator[str]:
     yield from () if study.goal.rank is Rank.BEST else (f"--rank {study.goal.rank}",)
 
 
+def _is_open(study: Study) -> bool:
+    """Return whether a study ended without a certain answer, so that its end needs a reason."""
+    ranked = ranking(study)
+    undecided = exit_code(study, ranked) == UNDECIDED
+    return undecided or (ranked.best is not None and not ranked.is_certain(study.budget.enough))
+
+
 def _explain_end(study: Study) -> str:
-    """Explain why a study makes no further trial: its budget, or nothing left to learn."""
+    """Explain why a study makes no further trial: its budget, or nothing left to learn; and what it takes."""
     budget = study.budget
     boundless = replace(study, budget=replace(budget, max_time=None, max_trials=None))
     if loop.next_trial(boundless, study.spent) is None:
         return "no remaining trial would make the answer more certain"
     if budget.max_trials is not None and len(study.measured) >= budget.max_trials:
         return f"the limit of {count(budget.max_trials, 'trial')} is reached; raise it with --max-trials"
-    spent, per_trial = (
-        format_quantity(s, SECONDS, 2) for s in (study.spent, resume_guard.mean_trial_seconds(study))
-    )
-    of_budget = "" if budget.max_time is None else f" of {format_quantity(budget.max_time, SECONDS)}"
+    seconds = resume_guard.mean_trial_seconds(study)
+    spent, per_trial = (format_quantity(s, SECONDS, 2) for s in (study.spent, seconds))
+    of_budget = "" if budget.max_time is None else f" of {format_quantity(budget.max_time, SECONDS, 3)}"
+    enough = math.ceil(study.spent + (verification.RIVALS + 1) * seconds)
     return (
-        f"{spent}{of_budget} are spent, and a trial takes about {per_trial}; raise the limit with --max-time"
+        f"{spent}{of_budget} are spent, earlier runs of the study included, and a trial takes about "
+        f"{per_trial}; for another round of the best, give it --max-time {enough}s"
     )
 
 

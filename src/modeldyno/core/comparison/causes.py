@@ -18,6 +18,7 @@ from modeldyno.core.comparison.module_alignment import AlignedModule, align, gro
 from modeldyno.core.metrics.measurement import Distribution, Interval
 from modeldyno.core.result.trace_data import EventKind
 from modeldyno.core.static.graph import Role
+from modeldyno.core.trace.layer_times import RESOLVED, is_resolved
 from modeldyno.core.trace.memory_category import GIVEN
 from modeldyno.core.trace.memory_diff import held_changes
 from modeldyno.core.trace.regions import region_operators
@@ -184,14 +185,20 @@ def _count_new_and_gone(more: Sequence[Pair]) -> str:
 def _own_times(result: Result) -> Amounts:
     """Return the own seconds of each module: the lower quartile of its calls.
 
-    The quartile ignores calls that were held up and processes that were disturbed.
+    The quartile ignores calls that were held up and processes that were disturbed. A time that the clock does
+    not resolve is 0, in an interval up to what it would resolve.
     """
     times: Amounts = {}
     for measurement in result.measurements:
         if measurement.metric == "self_time" and isinstance(measurement.value, Distribution):
             span = measurement.value.interval(_QUARTILE)
             assert span is not None
-            times[measurement.scope] = measurement.value.statistic(_QUARTILE), span.low, span.high
+            seconds, tick = measurement.value.statistic(_QUARTILE), measurement.value.clock_resolution
+            times[measurement.scope] = (
+                (seconds, span.low, span.high)
+                if is_resolved(seconds, tick)
+                else (0.0, 0.0, max(span.high, RESOLVED * tick))
+            )
     return times
 
 

@@ -165,10 +165,24 @@ class Trend(Presented):
         """The smallest step that five results after it would reveal, after a history of ten."""
         return max(self.smallest, exp(_DETECTABLE * self.noise) - 1)
 
+    @property
+    def visible(self) -> float:
+        """The smallest step in the middle of this history that would have been found; infinite for few.
+
+        A step from n/2 results to as many has a standard error of the noise times sqrt(4/n). Of simulated
+        steps of this size 70 of 100 are found in 6 results, 91 in 8, and at least 96 in 12 or more.
+        """
+        count = len(self.readings)
+        if count < FEWEST_FOR_A_STEP:
+            return inf
+        return max(self.smallest, exp(_VISIBLE * self.noise * sqrt(4 / count)) - 1)
+
 
 _DETECTABLE = 4.0
 """Standard deviations of one result: with ten results before and five after, 99 of 100 simulated steps of
 this size are found, and four in five of three quarters of it."""
+_VISIBLE = _DETECTABLE / sqrt(1 / 10 + 1 / 5)
+"""The same in standard errors of the step, for any number of results on both sides."""
 
 
 def trend(

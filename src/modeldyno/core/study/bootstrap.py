@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.stats.statistics import load_numpy
 from modeldyno.core.study.pooled_estimate import (
     Estimate,
     Spread,
-    certified_answers,
-    pool_answers,
+    pool_trials,
     probability_of_bounds,
     run_to_run_spread,
     total_miss,
 )
-from modeldyno.core.study.search_space import Point
+from modeldyno.core.study.search_space import Key, Point, key
 from modeldyno.core.study.study import Candidate, TrialPurpose
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from modeldyno.core.metrics.metric import Query
     from modeldyno.core.study.goal import Goal, Objective
-    from modeldyno.core.study.study import Study
+    from modeldyno.core.study.study import Study, Trial
 
 FEASIBLE = 0.5
 """A candidate is feasible if its bounds hold with more than this probability."""
+_NEARLY_BEST = 0.05
+"""How much worse than the best of a search, in logarithms, a point may be that is verified as its best."""
 _WORST_VALUE = 1e-300
 """Stands in for a value without a logarithm, of an objective to maximize: the worst possible."""
 _DETECTION_SHARE = 0.5
@@ -87,8 +89,44 @@ def scored_candidates(study: Study) -> list[ScoredCandidate]:
     ]
 
 
+def verified_points(study: Study) -> frozenset[Key]:
+    """Return the points that were measured again as likely the best by the goal of a study.
+
+    A study may have got its goal after it was verified for another. A run of verifying trials is for this one
+    if it has a point that was the best of the search until then, or nearly so.
+    """
+    points: set[Key] = set()
+    for start, trials in _verifying_runs(study):
+        before = replace(study, trials=tuple(t for t in study.trials[:start] if not _is_verifying(t)))
+        searched = [c for c in scored_candidates(before) if c.feasible]
+        by_point = dict(
+            zip(
+                (key(c.candidate.point) for c in searched),
+                scores([c.objectives for c in searched], study.goal) if searched else (),
+                strict=True,
+            )
+        )
+        again = {key(trial.point) for trial in trials}
+        best = max(by_point.values(), default=-math.inf)
+        if not by_point or any(by_point.get(point, -math.inf) >= best - _NEARLY_BEST for point in again):
+            points |= again
+    return frozenset(points)
+
+
+def _verifying_runs(study: Study) -> Iterator[tuple[int, list[Trial]]]:
+    """Yield each run of verifying trials without a search between them, and the index of its first."""
+    for verifying, group in groupby(enumerate(study.trials), lambda item: _is_verifying(item[1])):
+        if verifying:
+            numbered = list(group)
+            yield numbered[0][0], [trial for _, trial in numbered]
+
+
+def _is_verifying(trial: Trial) -> bool:
+    return trial.stage is TrialPurpose.VERIFY
+
+
 def _joint_estimate(candidate: Candidate, query: Query, between: Spread) -> Estimate | None:
-    return pool_answers(certified_answers(candidate.quoted_trials, query), between)
+    return pool_trials(candidate.quoted_trials, query, between)
 
 
 def scores(estimates: Sequence[Sequence[Estimate | None]], goal: Goal) -> list[float]:

@@ -18,7 +18,7 @@ from modeldyno.core.result.where import as_text
 from modeldyno.core.study.search_space import Axis, Point, key
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from modeldyno.core.spec.knob import KnobValue
     from modeldyno.core.study.study import Study
@@ -79,14 +79,14 @@ def exploration(study: Study) -> Exploration:
     )
 
 
-def covering_points(study: Study, closed: Container[Mapping[str, KnobValue]]) -> list[Point]:
+def covering_points(study: Study, is_closed: Callable[[Point], bool]) -> list[Point]:
     """Return points with values that no trial had, each of another random arrangement.
 
     The list is empty if every value was tried, or all such points are closed.
 
     Args:
         study: the space, the trials so far and the seed.
-        closed: the points that must not be proposed.
+        is_closed: whether a point must not be proposed.
     """
     untried = {axis.name: {v for s in strata for v in s} for axis, strata in _untried_strata(study)}
     if not untried:
@@ -102,7 +102,7 @@ def covering_points(study: Study, closed: Container[Mapping[str, KnobValue]]) ->
     points = {
         key(point): point
         for point in arranged
-        if point not in closed and any(point.get(name) in values for name, values in untried.items())
+        if not is_closed(point) and any(point.get(name) in values for name, values in untried.items())
     }
     return list(points.values())
 

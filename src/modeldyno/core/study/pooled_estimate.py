@@ -59,27 +59,59 @@ class Spread:
 
 
 def run_to_run_spread(study: Study, query: Query) -> Spread:
-    """Estimate it: the variation of repeats less what their own errors explain.
+    """Estimate it: the variation of repeats that their own errors do not explain.
 
-    It is combined with a prior worth a few degrees of freedom, as with a conjugate prior of a variance: (n0
-    s0^2 + SS) / (n0 + n). Repeats are compared within one purpose, because of the selection bias of searched
-    trials; and of a server only those that began with a start of it.
+    The variance t^2 solves n0 s0^2 / t^2 + sum of w (log - mean of its group)^2 = n0 + n, with the weights
+    w = 1 / (own error^2 + t^2): the estimator of Paule and Mandel (1982) over groups of repeats, with a prior
+    worth n0 degrees of freedom. A group whose own errors are large counts little, and cannot hide what others
+    show. Without own errors it is (n0 s0^2 + SS) / (n0 + n), as with a conjugate prior. A repeat counts as a
+    share of a degree of freedom, the information that it has on t: (w t^2)^2.
+
+    Repeats are compared within one purpose, because of the selection bias of searched trials; and of a server
+    only those that began with a start of it.
     """
-    squares, degrees = 0.0, 0
-    for group in _repeats(study):
-        parts = [
-            part for trial in group if (part := _value_and_error(_answer_or_raw(trial, query))) is not None
-        ]
-        if len(parts) < 2 or any(value <= 0 or exact for value, _, exact in parts):  # noqa: PLR2004 - a pair
-            continue
-        logs = [math.log(value) for value, _, _ in parts]
-        mean = sum(logs) / len(logs)
-        own = sum(error**2 for _, error, _ in parts) * (len(parts) - 1) / len(parts)
-        squares += sum((log - mean) ** 2 for log in logs) - own
-        degrees += len(parts) - 1
-    total_degrees, prior = PRIOR_DEGREES + degrees, METRICS[query.metric].prior or PRIOR
-    variance = (PRIOR_DEGREES * prior**2 + max(0.0, squares)) / total_degrees
-    return Spread(relative=math.sqrt(variance), degrees=total_degrees)
+    prior = METRICS[query.metric].prior or PRIOR
+    groups = [group for trials in _repeats(study) if len(group := _logs_and_variances(trials, query)) > 1]
+    if not groups:
+        return Spread(relative=prior, degrees=PRIOR_DEGREES)
+    degrees = sum(len(group) - 1 for group in groups)
+
+    def excess(variance: float) -> float:
+        squares = sum(_weighted_squares(group, variance) for group in groups)
+        return PRIOR_DEGREES * prior**2 / variance + squares - PRIOR_DEGREES - degrees
+
+    # Without own errors the root is a mean of squares, so it is below their sum; with them it is smaller.
+    high = prior**2 + sum(_weighted_squares([(log, 0.0) for log, _ in group], 1.0) for group in groups)
+    low = high * _SMALLEST
+    for _ in range(_HALVINGS):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+    variance = math.sqrt(low * high)
+    informative = sum(
+        (len(group) - 1) / len(group) * sum((variance / (own + variance)) ** 2 for _, own in group)
+        for group in groups
+    )
+    return Spread(relative=math.sqrt(variance), degrees=PRIOR_DEGREES + informative)
+
+
+_SMALLEST, _HALVINGS = 1e-9, 40
+"""Where the search for the variance begins, as a share of its largest value, and its steps."""
+
+
+def _logs_and_variances(trials: Sequence[Trial], query: Query) -> list[tuple[float, float]]:
+    """Return the logarithm of each trial's value with its own variance; empty if they have none."""
+    answers = (_answer_or_raw(trial, query) for trial in trials)
+    parts = [part for answer in answers if (part := _value_and_error(answer)) is not None]
+    if any(value <= 0 or exact for value, _, exact in parts):
+        return []
+    return [(math.log(value), error**2) for value, error, _ in parts]
+
+
+def _weighted_squares(group: Sequence[tuple[float, float]], variance: float) -> float:
+    """Return the squared deviations from the weighted mean, each over its variance."""
+    weights = [1 / (own + variance) for _, own in group]
+    mean = sum(w * log for w, (log, _) in zip(weights, group, strict=True)) / sum(weights)
+    return sum(w * (log - mean) ** 2 for w, (log, _) in zip(weights, group, strict=True))
 
 
 def _repeats(study: Study) -> Iterator[Sequence[Trial]]:
@@ -141,7 +173,41 @@ def median_trial_error(study: Study, query: Query) -> float:
 
 def estimate(study: Study, candidate: Candidate, query: Query) -> Estimate | None:
     """Return the pooled estimate of a candidate; None if no trial has a value."""
-    return pool_answers(certified_answers(candidate.quoted_trials, query), run_to_run_spread(study, query))
+    return pool_trials(candidate.quoted_trials, query, run_to_run_spread(study, query))
+
+
+def shown_estimate(study: Study, candidate: Candidate, query: Query) -> tuple[Estimate, bool] | None:
+    """Return the one estimate of a candidate that every table and chart shows, and whether it is certified.
+
+    Of a percentile that is not certified it is the pooled quantile of the samples, as a hint.
+    """
+    certified = estimate(study, candidate, query)
+    if certified is not None or query.statistic is None:
+        return None if certified is None else (certified, True)
+    raw_query = replace(query, part="raw")
+    raw = pool_trials(candidate.quoted_trials, raw_query, run_to_run_spread(study, query))
+    return None if raw is None else (raw, False)
+
+
+def shown_value(study: Study, candidate: Candidate, query: Query) -> float | None:
+    """Return the value of `shown_estimate`."""
+    shown = shown_estimate(study, candidate, query)
+    return None if shown is None else shown[0].value
+
+
+def pool_trials(trials: Sequence[Trial], query: Query, between: Spread) -> Estimate | None:
+    """Pool the trials of a candidate, whatever they have of a query.
+
+    All percentiles of a metric are of the same trials with the same weights, as otherwise a median could be
+    above a tail: each trial counts alike, and where one has too few samples for a percentile that all others
+    have, there is none.
+    """
+    answers = certified_answers(trials, query)
+    if query.statistic is None or fraction_of(query.statistic) is None:
+        return pool_answers(answers, between)
+    if any(answer is None or (answer.value is None and answer.size is not None) for answer in answers):
+        return None
+    return pool_answers(answers, between, alike=True)
 
 
 def certified_answers(trials: Sequence[Trial], query: Query) -> list[Answer | None]:
@@ -175,8 +241,13 @@ def _certification_share(trials: Sequence[Trial], query: Query) -> float | None:
     return sum(filter(None, sizes)) / certified_floor(fraction)
 
 
-def pool_answers(answers: Iterable[Answer | None], between: Spread) -> Estimate | None:
-    """Pool the answers of several runs, each weighted by 1 / (own error^2 + run-to-run error^2)."""
+def pool_answers(
+    answers: Iterable[Answer | None], between: Spread, *, alike: bool = False
+) -> Estimate | None:
+    """Pool the answers of several runs, each weighted by 1 / (own error^2 + run-to-run error^2).
+
+    With `alike` all have the same weight.
+    """
     known_answers = [answer for answer in answers if answer is not None and answer.value is not None]
     parts = [part for answer in known_answers if (part := _value_and_error(answer)) is not None]
     if not parts:
@@ -187,10 +258,11 @@ def pool_answers(answers: Iterable[Answer | None], between: Spread) -> Estimate 
         return Estimate(value=values[0], low=ends.low, high=ends.high, error=parts[0][1])
     if min(values) <= 0:
         return _pooled_mean(parts)
-    weights = [1 / (error**2 + between.relative**2) for _, error, _ in parts]
+    variances = [error**2 + between.relative**2 for _, error, _ in parts]
+    weights = [1.0 if alike else 1 / variance for variance in variances]
     total = sum(weights)
     centre = sum(w * math.log(value) for w, value in zip(weights, values, strict=True)) / total
-    error = 1 / math.sqrt(total)
+    error = math.sqrt(sum(w**2 * v for w, v in zip(weights, variances, strict=True))) / total
     runs = between.relative * math.sqrt(sum(w**2 for w in weights)) / total
     half = student_t.upper_tail_quantile(0.025, _degrees(error, runs, between)) * error
     return Estimate(

@@ -13,7 +13,13 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.result.result import Result, merge
 from modeldyno.core.stats.statistics import load_numpy
-from modeldyno.core.study.bootstrap import Resamples, ScoredCandidate, scored_candidates, scores
+from modeldyno.core.study.bootstrap import (
+    Resamples,
+    ScoredCandidate,
+    scored_candidates,
+    scores,
+    verified_points,
+)
 from modeldyno.core.study.exploration import NOTHING_EXPLORED, Exploration, exploration
 from modeldyno.core.study.goal import Rank
 from modeldyno.core.study.pooled_estimate import Estimate, estimate, judge_candidate, search_hint
@@ -178,7 +184,7 @@ def _not_explored(explored: Exploration) -> Iterator[Doubt]:
             code="not-explored",
             seen=f"{explored.untried_text()} never tried, so nothing is known of {explored.left:,} of "
             f"{explored.points:,} points",
-            advice="continue the study with a larger `max_trials` or `max_time`, or give fewer values",
+            advice="continue the study with a larger `max_time`, or give fewer values",
         )
 
 
@@ -205,21 +211,28 @@ class _ContenderField:
     """Those with a value of every objective."""
     scores: Sequence[float]
     draws: Resamples
+    verified: frozenset[Key]
+    """The points that were measured again for this goal."""
 
     def foremost(self, places: Sequence[int]) -> int:
         """Return the contender to choose: the highest score among those that hold the bounds.
 
-        A verified contender is preferred unless another is surely better: an unverified top figure suffers
-        from selection bias. If none holds the bounds, it is the one that misses them least.
+        A contender that was verified for this goal is preferred unless another is surely better: an
+        unverified top figure suffers from selection bias. If none holds the bounds, it is the one that misses
+        them least.
         """
         holding = [index for index in places if self.contenders[index].feasible]
         if not holding:
             return min(places, key=self.order)
         top = min(holding, key=self.order)
-        proven = [index for index in holding if self.contenders[index].verified]
+        proven = [index for index in holding if self.is_verified(index)]
         steady = min(proven, key=self.order, default=top)
         sure = self.draws.above(top, steady) >= self.study.budget.enough
-        return top if sure or self.contenders[top].verified else steady
+        return top if sure or self.is_verified(top) else steady
+
+    def is_verified(self, index: int) -> bool:
+        """Return whether a contender was measured again for this goal."""
+        return key(self.contenders[index].candidate.point) in self.verified
 
     def promising(self, index: int, team: Sequence[int], wins: Sequence[int], resamples: int) -> list[int]:
         """Return the loads of a configuration that are worth verifying: among frequent winners, the best.
@@ -229,7 +242,7 @@ class _ContenderField:
         """
         most = max(wins[i] for i in team)
         first = index
-        if most and not (self.contenders[index].verified and 2 * wins[index] >= most):
+        if most and not (self.is_verified(index) and 2 * wins[index] >= most):
             first = max((i for i in team if 2 * wins[i] >= most), key=self.scores.__getitem__)
         others = [i for i in team if i != first and wins[i] >= BESIDE * resamples]
         return [first, *sorted(others, key=lambda i: -wins[i])[: MOST_LOADS - 1]]
@@ -248,6 +261,7 @@ def _rank_group(study: Study, group: Sequence[ScoredCandidate], resamples: int) 
         contenders=ranked,
         scores=scores([contender.objectives for contender in ranked], study.goal),
         draws=Resamples.of(study, ranked, resamples),
+        verified=verified_points(study),
     )
     teams: dict[Key, list[int]] = {}
     for index, contender in enumerate(ranked):

@@ -272,6 +272,16 @@ class RooflinePosition:
     """Seconds beyond its bound."""
 
 
+RESOLVED = 10
+"""Ticks of a clock from which on a time is resolved: rounding, and an overhead that is subtracted, are less
+than a tenth of it."""
+
+
+def is_resolved(seconds: float, tick: float) -> bool:
+    """Return whether a time is long enough for the clock that counted it, in ticks of so many seconds."""
+    return seconds >= RESOLVED * tick
+
+
 def locate_on_roofline(
     seconds: float, compute: float, memory: float, calls: float = 1.0
 ) -> RooflinePosition | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.comparison.causes import PLACES
+from modeldyno.core.comparison.causes import LAYERS, PLACES
 from modeldyno.core.report.blocks import Block, clean, make_table, note
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.views.text import count, keep_ending, share, shorten_text
@@ -100,7 +100,8 @@ def _parts_shown(cause: Cause) -> tuple[CausePart, ...]:
 def _largest_part_sentence(cause: Cause) -> str:
     """Describe the part that contributes most; or state that no part has certainly changed."""
     first, unit = cause.parts[0], cause.query.unit
-    how = "" if first.baseline and first.candidate else ", new" if first.candidate else ", gone"
+    both = (first.baseline and first.candidate) or (cause.by == LAYERS and not first.changed)
+    how = "" if both else ", new" if first.candidate else ", gone"
     noun = "" if cause.by == PLACES else f"{_part_noun(cause)} "
     place = f"{noun}{_part_name(first)}{how}"
     difference, total = _signed(first.difference, unit), _signed(cause.total, unit)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 WIDTH = 60
 """Width of the sparkline in characters."""
 _MARKS = 6
+_STABLE = 0.1
+"""The smallest visible change up to which a history is called stable."""
 _SHOWN = {ChangeVerdict.WORSE: Severity.BROKEN, ChangeVerdict.BETTER: Severity.HELD}
 
 
@@ -70,7 +72,11 @@ def headline(history: Trend) -> str:
         results = count(len(history.readings), "result")
         return f"{name}: {history.query} is {now}; only {results}, and a step needs at least six."
     if not history.steps:
-        return f"{name}: {history.query} is stable at {now} over {len(history.readings):,} results."
+        over = f"{now} over {len(history.readings):,} results"
+        size = f"{history.visible:.{0 if history.visible >= _STABLE else 1}%}"
+        if history.visible > _STABLE:
+            return f"{name}: {history.query} is {over}; no change of less than {size} could have been seen."
+        return f"{name}: {history.query} is stable at {over}; a change of {size} would have been seen."
     regressions = history.regressions
     if regressions:
         last = regressions[-1]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.doubt import HOST_TIMES
 from modeldyno.core.metrics.measurement import Distribution
-from modeldyno.core.trace.layer_times import RooflinePosition, locate_on_roofline
+from modeldyno.core.trace.layer_times import RooflinePosition, is_resolved, locate_on_roofline
 from modeldyno.views.result.module_tree import follows, name_range, parent_of, pattern
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ class LayerNode:
     time: float
     """Seconds per call of the model, children included."""
     own: float
+    tick: float = 0.0
+    """Seconds in which the times of its calls were counted."""
     macs: float = 0.0
     flops: float = 0.0
     output: float = 0.0
@@ -48,8 +50,15 @@ class LayerNode:
     """Key that is equal for two layers of one class with equal children and outputs."""
 
     @property
+    def resolved(self) -> bool:
+        """Whether its clock resolves the time of each of the layers."""
+        return is_resolved(self.time / self.count, self.tick)
+
+    @property
     def roofline_place(self) -> RooflinePosition | None:
-        """Its place on the roofline, if known."""
+        """Its place on the roofline, if known; None for a time that its clock does not resolve."""
+        if not self.resolved:
+            return None
         return locate_on_roofline(self.time, self.compute, self.memory, max(1.0, self.calls))
 
 
@@ -89,6 +98,7 @@ def _branch(
         calls=layer.calls + sum(child.calls for child in children),
         time=numbers.get(("latency", path), 0.0),
         own=numbers.get(("self_time", path), 0.0),
+        tick=numbers.get((_TICK, path), 0.0),
         macs=numbers.get(("macs", path), 0.0),
         flops=numbers.get(("flops", path), 0.0),
         output=numbers.get(("output_bytes", path), 0.0),
@@ -115,7 +125,7 @@ def _with_total(root: LayerNode, result: Result, numbers: Mapping[tuple[str, str
     return replace(root, time=time, compute=compute, memory=memory, macs=counts[0], flops=counts[1])
 
 
-_ALL = 0.999
+_ALL, _TICK = 0.999, "tick"
 
 
 def _bounds(path: str, numbers: Mapping[tuple[str, str], float]) -> tuple[float, float]:
@@ -142,6 +152,9 @@ def _numbers(result: Result) -> dict[tuple[str, str], float]:
     values = {(m.metric, m.scope): m.value for m in result.measurements if m.metric in _WANTED}
     typical = _typical([values[key] for key in values if key[0] == "self_time"])
     numbers = {key: _mean(value, typical) for key, value in values.items()}
+    for (metric, path), value in values.items():
+        if metric == "latency" and path and isinstance(value, Distribution):
+            numbers[_TICK, path] = value.clock_resolution
     if all(doubt.code != HOST_TIMES for doubt in result.doubts):
         for metric in ("peak_flops", "peak_bandwidth"):
             numbers[metric, ""] = result.number(metric, result.peaks_scope) or 0.0

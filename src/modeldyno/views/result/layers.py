@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.report.blocks import Block, clean, make_table, note, shorten
 from modeldyno.core.stats.units import BYTES, COUNT, RATE, SECONDS, format_quantity
+from modeldyno.core.trace.layer_times import RESOLVED
 from modeldyno.views.result.layer_tree import LayerNode, build_layer_tree
 from modeldyno.views.result.module_tree import readable_depth
 from modeldyno.views.text import count, keep_ending, share
@@ -66,6 +67,12 @@ def _table(root: LayerNode, options: ViewOptions) -> Iterator[Block]:
         ),
         spare=("own", *(["FLOP/s"] if roofline else [])),
     )
+    if unresolved := [branch for _, branch in listed if not branch.resolved]:
+        least = _seconds(RESOLVED * unresolved[0].tick)
+        yield note(
+            f"not resolved: {count(len(unresolved), 'layer')} of less than {least}, as the profile counts in "
+            f"ticks of {_seconds(unresolved[0].tick)}"
+        )
     beyond = dict.fromkeys(
         b.roofline_place.bound for _, b in listed if b.roofline_place and b.roofline_place.share > _ROOF
     )
@@ -86,9 +93,9 @@ def _walk(branch: LayerNode, level: int = 0) -> Iterator[tuple[int, LayerNode]]:
 
 def _cells(branch: LayerNode, root: LayerNode) -> tuple[str, ...]:
     return (
-        _seconds(branch.time),
+        _layer_seconds(branch, branch.time),
         share(branch.time, root.time),
-        _seconds(branch.own) if branch.own else "—",
+        _layer_seconds(branch, branch.own) if branch.own else "—",
         format_quantity(branch.macs, COUNT, 3) if branch.macs else "—",
         format_quantity(branch.output, BYTES, 3) if branch.output else "—",
     )
@@ -96,7 +103,8 @@ def _cells(branch: LayerNode, root: LayerNode) -> tuple[str, ...]:
 
 def _roofline_cells(branch: LayerNode) -> tuple[str, str]:
     place = branch.roofline_place
-    rate = format_quantity(branch.flops / branch.time, RATE, 3) if branch.flops and branch.time else "—"
+    known = branch.flops and branch.time and branch.resolved
+    rate = format_quantity(branch.flops / branch.time, RATE, 3) if known else "—"
     return rate.removesuffix("/s").strip(), _reached(place) if place else "—"
 
 
@@ -123,6 +131,12 @@ _BEYOND = {
 
 def _seconds(value: float) -> str:
     return format_quantity(value, SECONDS, 3)
+
+
+def _layer_seconds(branch: LayerNode, seconds: float) -> str:
+    """Format a time of a layer; of one below a tick of its clock, that it is less."""
+    ticks = branch.tick * branch.count
+    return f"<{_seconds(ticks)}" if 0 < seconds < ticks else _seconds(seconds)
 
 
 def _name(level: int, branch: LayerNode) -> str:

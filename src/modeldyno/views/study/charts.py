@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.metric import METRICS, Query
 from modeldyno.core.report.charts import AxisScale, Parallel, Picture, Plot, ReferenceLine, Series
-from modeldyno.core.study.pooled_estimate import search_hint
+from modeldyno.core.study.pooled_estimate import shown_value
 from modeldyno.core.study.search_space import key
 from modeldyno.views.study.tables import format_point
 from modeldyno.views.text import count, format_knob_value
@@ -104,8 +104,8 @@ def _points(study: Study, name: str, candidates: Sequence[Candidate], query: Que
     points = (
         (latency, value, format_point(candidate.point))
         for candidate in candidates
-        if (latency := search_hint(candidate, latency_of(study))) is not None
-        and (value := search_hint(candidate, query))
+        if (latency := shown_value(study, candidate, latency_of(study))) is not None
+        and (value := shown_value(study, candidate, query))
     )
     return Series.through(name, points, _LABELLED, joined=False)
 
@@ -153,8 +153,8 @@ def _front(study: Study, pair: tuple[Objective, Objective]) -> Plot | None:
     places = {
         k: (x, y)
         for k, candidate in study.candidates.items()
-        if (x := search_hint(candidate, pair[0].query)) is not None
-        and (y := search_hint(candidate, pair[1].query)) is not None
+        if (x := shown_value(study, candidate, pair[0].query)) is not None
+        and (y := shown_value(study, candidate, pair[1].query)) is not None
     }
     if not places:
         return None
@@ -195,7 +195,7 @@ def _knob_plot(study: Study, ranked: Ranking, axis: Axis) -> Plot | None:
     points = [
         (_place(scale, axis, candidate), value, format_point(candidate.point))
         for candidate in study.candidates.values()
-        if axis.name in candidate.point and (value := search_hint(candidate, query)) is not None
+        if axis.name in candidate.point and (value := shown_value(study, candidate, query)) is not None
     ]
     if len({place for place, _, _ in points}) < 2:  # noqa: PLR2004 - one value shows nothing
         return None
@@ -218,7 +218,7 @@ def _parallel(study: Study, ranked: Ranking) -> Parallel | None:
                 _place(scale, axis, candidate) if axis.name in candidate.point else None
                 for scale, axis in zip(knobs, axes, strict=True)
             ),
-            *(search_hint(candidate, query) for query in study.goal.queries),
+            *(shown_value(study, candidate, query) for query in study.goal.queries),
         ]
         there = [
             (float(place), value)

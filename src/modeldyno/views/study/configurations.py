@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from statistics import fmean, geometric_mean
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import worst_verdict
@@ -12,7 +13,7 @@ from modeldyno.core.report.blocks import Heading, Table, make_table, note
 from modeldyno.core.report.charts import AxisScale, Plot, Series
 from modeldyno.core.report.chosen_plot import ChosenPlot
 from modeldyno.core.stats.units import format_quantity
-from modeldyno.core.study.pooled_estimate import estimate, judge_candidate, search_hint
+from modeldyno.core.study.pooled_estimate import judge_candidate, shown_estimate, shown_value
 from modeldyno.core.study.ranking import find_configuration
 from modeldyno.core.study.study import base_name
 from modeldyno.errors import ModelDynoError, RequestError
@@ -155,7 +156,7 @@ def plots_of(
 def _line(study: Study, row: RankedConfiguration, plot: ChosenPlot, options: ViewOptions) -> Series:
     points = []
     for candidate in candidates_by_load(study, row):
-        x, y = (_value(candidate, name, options) for name in (plot.x, plot.y))
+        x, y = (_value(study, candidate, name, options) for name in (plot.x, plot.y))
         if x is not None and y is not None:
             points.append((x, y, format_point(candidate.point)))
     if plot.monotonic:
@@ -189,10 +190,10 @@ def _scale(name: str) -> AxisScale:
 def _figure(study: Study, candidate: Candidate, name: str, options: ViewOptions) -> str:
     """Format a figure; a percentile that is not certified is marked."""
     query = Query.parse(name)
-    pooled = estimate(study, candidate, query)
-    if pooled is not None:
-        return format_quantity(pooled.value, query.unit, 3)
-    value = _value(candidate, name, options)
+    shown = shown_estimate(study, candidate, query)
+    if shown is not None:
+        return f"{'' if shown[1] else UNCERTIFIED}{format_quantity(shown[0].value, query.unit, 3)}"
+    value = _value(study, candidate, name, options)
     if value is None:
         return ""
     answers = [trial.ask(query) for trial in candidate.quoted_trials]
@@ -200,18 +201,23 @@ def _figure(study: Study, candidate: Candidate, name: str, options: ViewOptions)
     return f"{'' if certified else UNCERTIFIED}{format_quantity(value, query.unit, 3)}"
 
 
-def _value(candidate: Candidate, name: str, options: ViewOptions) -> float | None:
-    """Return the value of an axis or a query: of the trials, or else of the Result of the newest one."""
+def _value(study: Study, candidate: Candidate, name: str, options: ViewOptions) -> float | None:
+    """Return the value of an axis or a query: of the trials, or else of their Results."""
     if name in candidate.point:
         setting = candidate.point[name]
         return float(setting) if isinstance(setting, int | float) else None
     query = Query.parse(name)
-    value = search_hint(candidate, query)
+    value = shown_value(study, candidate, query)
     if value is not None or candidate.failed:
         return value
-    result = _result(candidate, options)
-    if result is None:
+    values = [_value_of(result, query) for result in _results(candidate, options)]
+    known_values = [value for value in values if value is not None]
+    if not known_values or (len(known_values) < len(values) and _is_percentile(query)):
         return None
+    return geometric_mean(known_values) if min(known_values) > 0 else fmean(known_values)
+
+
+def _value_of(result: Result, query: Query) -> float | None:
     for text in _statistics_of(query):
         with suppress(ModelDynoError):
             if (answer := result.ask(text).value) is not None:
@@ -223,11 +229,16 @@ def _statistics_of(query: Query) -> tuple[str, ...]:
     """List what stands for a query in a Result, the best first; a mean is no percentile."""
     if query.statistic == "max":
         return (str(query),)
-    if query.statistic is not None and fraction_of(query.statistic) is not None:
-        return (str(query), f"{query}.raw")
+    if _is_percentile(query):
+        return (f"{query}.raw",)
     return (str(query), f"{query.metric}.mean", query.metric)
 
 
-def _result(candidate: Candidate, options: ViewOptions) -> Result | None:
-    trial = candidate.quoted_trials[-1]
-    return options.load_result(trial.result) if trial.result else None
+def _is_percentile(query: Query) -> bool:
+    return query.statistic is not None and fraction_of(query.statistic) is not None
+
+
+def _results(candidate: Candidate, options: ViewOptions) -> list[Result]:
+    """Return the stored Results of the trials that a candidate's figures come from."""
+    results = (options.load_result(trial.result) for trial in candidate.quoted_trials if trial.result)
+    return [result for result in results if result is not None]

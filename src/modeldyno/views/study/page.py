@@ -10,7 +10,7 @@ from modeldyno.core.metrics.metric import Query
 from modeldyno.core.report.blocks import Block, Heading, Notice, Table, make_table, note
 from modeldyno.core.report.charts import Parallel, Stack
 from modeldyno.core.stats.units import SECONDS, format_quantity
-from modeldyno.core.study.pooled_estimate import search_hint
+from modeldyno.core.study.pooled_estimate import shown_value
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.search_space import key
 from modeldyno.views.rerun_command import sweep_command
@@ -107,7 +107,7 @@ def all_configurations(study: Study, ranked: Ranking) -> Iterator[Block]:
 
 
 def _value(study: Study, row: RankedConfiguration, query: Query) -> str:
-    return format_known(search_hint(study.candidates[key(row.point)], query), query.unit)
+    return format_known(shown_value(study, study.candidates[key(row.point)], query), query.unit)
 
 
 def _bounds_text(row: RankedConfiguration) -> str:
@@ -161,23 +161,27 @@ def request_stages_by_load(study: Study, candidates: Sequence[Candidate]) -> Ite
     staged = (
         (
             _bar(study, candidate),
-            {name: value for metric, name in STAGE_NAMES.items() if (value := _mean(candidate, metric))},
+            {
+                name: value
+                for metric, name in STAGE_NAMES.items()
+                if (value := _mean(study, candidate, metric))
+            },
         )
         for candidate in candidates
     )
     yield from draw_request_stages([(bar, parts) for bar, parts in staged if parts])
 
 
-def _mean(candidate: Candidate, metric: str) -> float | None:
-    value = search_hint(candidate, Query(metric=metric, statistic="mean"))
-    return search_hint(candidate, Query(metric=metric)) if value is None else value
+def _mean(study: Study, candidate: Candidate, metric: str) -> float | None:
+    value = shown_value(study, candidate, Query(metric=metric, statistic="mean"))
+    return shown_value(study, candidate, Query(metric=metric)) if value is None else value
 
 
 def _bar(study: Study, candidate: Candidate) -> str:
     """Return a load with its throughput."""
     fixed = study.configuration(candidate.point)
     load = format_point({name: value for name, value in candidate.point.items() if name not in fixed})
-    rate = search_hint(candidate, Query(metric="throughput"))
+    rate = shown_value(study, candidate, Query(metric="throughput"))
     rate_text = "" if rate is None else f"{format_quantity(rate, '1/s', 3)}"
     return " · ".join(filter(None, (load or format_point(candidate.point) or "the default", rate_text)))
 

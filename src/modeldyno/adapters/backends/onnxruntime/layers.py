@@ -115,6 +115,7 @@ def watch_nodes(
             call=call,
             spans=spans,
             toll=toll,
+            tick=_MICRO,
             plain=None if usual else plain,
             doubts=doubts,
             origins=namer.origins,

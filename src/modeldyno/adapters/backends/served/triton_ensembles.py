@@ -148,8 +148,6 @@ def configurations(repository: TritonRepository, config: Mapping[str, KnobValue]
     own = {
         name: value for name, value in config.items() if name in _MODEL_KNOBS or name.startswith("config.")
     }
-    if not own.get("dynamic_batching"):
-        own.pop("dynamic_batching", None)  # the default must not override the existing configuration
     knobs[repository.name] = {**own, **knobs.get(repository.name, {})}
     return {
         name: _apply_knobs(model_config, knobs.get(name, {}))

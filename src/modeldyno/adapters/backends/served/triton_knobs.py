@@ -47,8 +47,8 @@ knobs = (
     Knob(
         name="dynamic_batching",
         kind=bool,
-        default=False,
-        sentence="Batch waiting requests into one call of the model.",
+        usual=False,
+        sentence="Batch waiting requests into one call of the model; false turns off that of a repository.",
         aliases=("batching",),
     ),
     base.knob(

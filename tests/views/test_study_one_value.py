@@ -1,0 +1,92 @@
+"""A configuration has one value of a metric, wherever a study shows it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.sample_trials import a_trial, add_trials, an_answer
+
+from modeldyno.core.metrics.metric import Query
+from modeldyno.core.report.blocks import Table
+from modeldyno.core.report.charts import Plot
+from modeldyno.core.study.pooled_estimate import shown_value
+from modeldyno.core.study.ranking import ranking
+from modeldyno.core.study.study import TrialPurpose
+from modeldyno.testing.sample_studies import a_study, make_goal
+from modeldyno.views.study.charts import charts
+from modeldyno.views.study.configurations import load_table
+from modeldyno.views.study.page import all_configurations
+from modeldyno.views.study.tables import best_table
+from modeldyno.views.view_options import PLAIN
+
+if TYPE_CHECKING:
+    from modeldyno.core.study.study import Study
+
+
+def noisy_study() -> Study:
+    """Two starts of the default differ tenfold, and only one of them certifies its tail."""
+    trials = [
+        a_trial({"batch_size": 2}, an_answer("throughput", 900.0), stage=TrialPurpose.SEARCH),
+        *(
+            a_trial(
+                {"batch_size": 1},
+                an_answer("throughput", rate, error=error),
+                an_answer("latency.p50", median),
+                an_answer("latency.p90", tail, size=9.0),
+                stage=TrialPurpose.VERIFY,
+            )
+            for rate, error, median, tail in ((1550.0, 0.01, 0.00042, 0.00051), (220.0, 0.9, 0.004, None))
+        ),
+    ]
+    goal = make_goal(maximize="throughput")
+    return add_trials(a_study("batch_size=1,2", default={"batch_size": 1}, goal=goal), trials)
+
+
+def test_every_table_and_chart_has_the_same_value() -> None:
+    """Those of the best, of every configuration, of one in detail, and the points of the charts."""
+    study = noisy_study()
+    ranked = ranking(study)
+    row = ranked.default
+    assert row is not None
+    value = shown_value(study, study.candidates[(("batch_size", 1),)], Query.parse("throughput"))
+    tables = [
+        best_table(study, ranked, 5),
+        *all_configurations(study, ranked),
+        *load_table(study, row, PLAIN),
+    ]
+    rates = {
+        match
+        for table in tables
+        if isinstance(table, Table)
+        for line in table.rows
+        if "1" in line
+        for match in re.findall(r"([\d,]+)/s", " ".join(line))
+    }
+    drawn = [
+        y
+        for plot in charts(study, ranked)
+        if isinstance(plot, Plot) and plot.title == "throughput against batch_size"
+        for x, y in zip(plot.series[0].x, plot.series[0].y, strict=True)
+        if x == 0
+    ]
+
+    assert value is not None
+    assert drawn == [value]
+    assert {float(rate.replace(",", "")) for rate in rates} <= {
+        float(f"{value:.2g}"),
+        float(f"{value:.3g}"),
+        900.0,
+    }
+
+
+def test_percentiles_of_a_configuration_rise() -> None:
+    """A median of two runs is not shown beside a tail of one of them."""
+    study = noisy_study()
+    candidate = study.candidates[(("batch_size", 1),)]
+
+    assert shown_value(study, candidate, Query.parse("latency.p50")) == pytest.approx(
+        (0.00042 * 0.004) ** 0.5
+    )
+    assert shown_value(study, candidate, Query.parse("latency.p90")) is None
