@@ -35,7 +35,7 @@ def busy() -> float:
 def replace_everywhere(monkeypatch: pytest.MonkeyPatch, fake: Callable[[str], Callable[[], Any]]) -> None:
     """Replace the clocks of the module `time` and each reference to them in a module, as freezegun does."""
     real = {id(getattr(time, name)): name for name in NAMES}
-    for module in [each for each in sys.modules.values() if each is not None]:
+    for module in tuple(sys.modules.values()):
         if module.__name__.startswith(("_pytest", "pytest", "threading", "xdist", "execnet")):
             continue
         for key, value in list(vars(module).items()):

@@ -33,10 +33,9 @@ def constant_output(feeds: Sequence[Feed], first: Mapping[int, Sketch]) -> Itera
     if len(sketches) < 2 or not names:  # noqa: PLR2004 - a pair
         return
     if all(
-        np.array_equal(each.values[n], sketches[0].values.get(n))
+        n in each.values and np.array_equal(each.values[n], sketches[0].values[n])
         for each in sketches
         for n in names
-        if n in each.values
     ):
         yield Doubt(
             code="constant-output",

@@ -11,8 +11,15 @@ from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.metrics import call_checks
 from modeldyno.core.metrics.call_checks import AfterCalls, NewInputTimes, ReadingTimes
 from modeldyno.core.metrics.constraints import Answer, Constraint, Verdict
-from modeldyno.core.metrics.doubt import CODES, UNEARNED, Doubt
-from modeldyno.core.metrics.measurement import WHY_VOID, Distribution, Interval, Measurement, void_unearned
+from modeldyno.core.metrics.doubt import CODES, Doubt
+from modeldyno.core.metrics.measurement import (
+    UNEARNED,
+    WHY_VOID,
+    Distribution,
+    Interval,
+    Measurement,
+    void_unearned,
+)
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.metrics.queries import list_numbers
 from modeldyno.testing import sample_results

@@ -163,7 +163,7 @@ def _does_work(reading: ReadingTimes) -> bool:
 
 
 def _median_of(times: Sequence[ReadingTimes], name: str) -> float:
-    return median(getattr(each, name) for each in times)
+    return float(median(getattr(each, name) for each in times))
 
 
 def deferred_work(after: AfterCalls, times: Sequence[ReadingTimes]) -> Iterator[Doubt]:
@@ -180,11 +180,11 @@ def deferred_work(after: AfterCalls, times: Sequence[ReadingTimes]) -> Iterator[
             "calls do not show"
         )
     elif len(times) >= FEWEST:
-        release, ready = median(each.release for each in times), median(each.release_ready for each in times)
+        release, ready = min(each.release for each in times), max(each.release_ready for each in times)
         if release >= max(_RELEASED, _SHARE * after.call, _BEYOND_READY * ready):
             evidence = (
-                f"releasing the output of a call took {format_quantity(release, SECONDS, 2)}, where that of "
-                f"such values takes {format_quantity(ready, SECONDS, 2)}"
+                f"releasing the output of a call took {format_quantity(release, SECONDS, 2)} or more, where that "
+                f"of such values takes at most {format_quantity(ready, SECONDS, 2)}"
             )
     if evidence:
         yield Doubt(
