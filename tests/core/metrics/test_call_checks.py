@@ -115,7 +115,7 @@ def test_reading_what_is_ready_is_not_lazy(readings: list[ReadingTimes]) -> None
     [
         (replace(AFTER, threads=0.004), READ, "threads went on"),
         (replace(AFTER, collected=1.9), READ, "garbage collector took 95%"),
-        (AFTER, replace(READ, release=3 * MS), "releasing the output"),
+        (AFTER, replace(READ, release=3 * MS), "releasing an output"),
     ],
 )
 def test_work_after_the_calls_is_named(after: AfterCalls, reading: ReadingTimes, evidence: str) -> None:

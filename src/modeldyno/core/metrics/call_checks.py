@@ -183,8 +183,8 @@ def deferred_work(after: AfterCalls, times: Sequence[ReadingTimes]) -> Iterator[
         release, ready = min(each.release for each in times), max(each.release_ready for each in times)
         if release >= max(_RELEASED, _SHARE * after.call, _BEYOND_READY * ready):
             evidence = (
-                f"releasing the output of a call took {format_quantity(release, SECONDS, 2)} or more, where that "
-                f"of such values takes at most {format_quantity(ready, SECONDS, 2)}"
+                f"releasing an output took {format_quantity(release, SECONDS, 2)} or more, where that of "
+                f"such values takes at most {format_quantity(ready, SECONDS, 2)}"
             )
     if evidence:
         yield Doubt(
