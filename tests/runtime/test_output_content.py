@@ -82,7 +82,7 @@ def test_an_output_of_another_input_is_named() -> None:
     checks, labels = OutputChecks(), OutputChecks()
     for payload in (0, 1, 1, 0):
         checks.add(payload, {"y": Y + (payload if checks.calls < 2 else 1 - payload)})
-        labels.add(payload, {"y": np.float32([payload if labels.calls < 2 else 1 - payload])})
+        labels.add(payload, {"y": np.array([payload if labels.calls < 2 else 1 - payload], np.float32)})
 
     assert "earlier-output" in {each.code for each in checks.doubts()}
     assert "earlier-output" not in {each.code for each in labels.doubts()}
