@@ -148,18 +148,19 @@ def lazy_output(times: Sequence[ReadingTimes]) -> Iterator[Doubt]:
 
 def looks_lazy(times: Sequence[ReadingTimes]) -> bool:
     """Return whether most readings show work, however few they are."""
-    return bool(times) and sum(map(_does_work, times)) >= _MOST * len(times)
+    if not times:
+        return False
+    ready = _median_of(times, "ready")
+    return sum(_does_work(each, ready) for each in times) >= _MOST * len(times)
 
 
-def _does_work(reading: ReadingTimes) -> bool:
-    """Return whether a reading waited for a device, or computed."""
+def _does_work(reading: ReadingTimes, ready: float) -> bool:
+    """Return whether a reading waited for a device, or computed; ready values take `ready` seconds to read."""
     waited = reading.first - reading.again
     return (
         waited >= max(_SHARE * reading.call, _DEFERRED + _PER_BYTE * reading.size)
-        and reading.first >= _AT_LEAST * max(reading.again, reading.ready)
-    ) or reading.again >= max(
-        reading.call, _CONVERSION + _SLOW_BYTE * reading.size, _BEYOND_READY * reading.ready
-    )
+        and reading.first >= _AT_LEAST * max(reading.again, ready)
+    ) or reading.again >= max(reading.call, _CONVERSION + _SLOW_BYTE * reading.size, _BEYOND_READY * ready)
 
 
 def _median_of(times: Sequence[ReadingTimes], name: str) -> float:
