@@ -155,7 +155,7 @@ def looks_lazy(times: Sequence[ReadingTimes]) -> bool:
 
 
 def _does_work(reading: ReadingTimes, ready: float) -> bool:
-    """Return whether a reading waited for a device, or computed; ready values take `ready` seconds to read."""
+    """Return whether a reading waited, or computed; `ready` are the seconds of reading ready values."""
     waited = reading.first - reading.again
     return (
         waited >= max(_SHARE * reading.call, _DEFERRED + _PER_BYTE * reading.size)
