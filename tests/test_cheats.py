@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,16 +10,19 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support import cheats, honest_models
 
-from modeldyno import codec
+import modeldyno
+from modeldyno import Plan, codec
 from modeldyno.core.comparison.build import CompareOptions, compare_results
 from modeldyno.core.comparison.comparison import ChangeVerdict
-from modeldyno.core.metrics.doubt import OTHER_WORK, UNEARNED
-from modeldyno.core.metrics.measurement import TIMES_OF_CALLS
-from modeldyno.core.result.result import Result
+from modeldyno.core.metrics.constraints import Verdict
+from modeldyno.core.metrics.doubt import OTHER_WORK
+from modeldyno.core.metrics.measurement import TIMES_OF_CALLS, UNEARNED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+    from modeldyno.core.result.result import Result
 
 CHEATS = Path(cheats.__file__)
 HONEST = Path(honest_models.__file__)
@@ -44,7 +46,7 @@ def profile(file: Path, name: str, inputs: tuple[str, ...], seconds: str = "2") 
         [*command, *options, *given], capture_output=True, text=True, check=False, timeout=300
     )
     assert done.stdout, done.stderr
-    return codec.decode(Result, json.dumps(json.loads(done.stdout)))
+    return codec.decode(done.stdout)
 
 
 def codes(result: Result) -> set[str]:
@@ -52,22 +54,45 @@ def codes(result: Result) -> set[str]:
     return {doubt.code for doubt in result.doubts}
 
 
-QUICK = (cheats.memo_by_value, cheats.lazy)
+def profile_here(function: Callable[..., Any], inputs: tuple[str, ...]) -> Result:
+    """Profile a function in this process, for a moment."""
+    plan = Plan(max_time=1.5, min_time=0.3, precision=0.5)
+    return modeldyno.profile(
+        function, inputs=inputs, plan=plan, probes="latency", store=False, progress=False
+    )
 
 
-def _all(quick: tuple[Any, ...], every: Any) -> list[Any]:
-    return [each if each in quick else pytest.param(each, marks=pytest.mark.slow) for each in every]
+HERE = (cheats.memo_by_value, cheats.memo_by_address, cheats.memo_by_shape, cheats.lazy, cheats.narrow)
+"""Those that leave nothing behind in this process."""
 
 
-@pytest.mark.parametrize("cheat", _all(QUICK, cheats.NAMED))
+@pytest.mark.usefixtures("brief_measurements")
+@pytest.mark.parametrize("cheat", HERE)
+def test_a_live_function_that_only_seems_fast_is_named(cheat: Callable[..., Any]) -> None:
+    """By its doubt."""
+    assert cheats.NAMED[cheat] in codes(profile_here(cheat, (cheats.INPUT,)))
+
+
+def test_the_command_names_a_table_of_answers() -> None:
+    """It gives no time, and says why."""
+    result = profile(CHEATS, "memo_by_value", (cheats.INPUT,))
+
+    assert "answers-repeat" in codes(result)
+    answer = result.ask("latency.p50")
+    assert (answer.value, result.ask("throughput").value) == (None, None)
+    assert answer.why == "inputs that were seen before are answered faster than new ones"
+    assert result.judge("latency.p50 <= 1s").verdict is Verdict.UNDECIDED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cheat", cheats.NAMED)
 def test_each_kind_of_cheat_is_named(cheat: Callable[..., Any]) -> None:
-    """By its doubt; its times are void, or right."""
+    """By its doubt, with which its times are void, or right."""
     result = profile(CHEATS, cheat.__name__, (cheats.INPUT,))
 
     assert cheats.NAMED[cheat] in codes(result)
     if cheats.NAMED[cheat] in UNEARNED:
-        assert not result.ask("latency.p50").value
-        assert not result.ask("throughput").value
+        assert result.ask("latency.p50").value is None
 
 
 @pytest.mark.slow
@@ -85,10 +110,28 @@ def test_no_cheat_is_better_than_the_honest_function(cheat: Callable[..., Any]) 
     ]
 
 
-@pytest.mark.parametrize("name", _all(honest_models.QUICK, honest_models.MODELS))
+def accusations(result: Result) -> set[str]:
+    """Return the doubts that a function is not what it seems; a constant one may be meant so."""
+    return codes(result) & (UNEARNED | OTHER_WORK - {"constant-output"})
+
+
+@pytest.mark.usefixtures("brief_measurements")
+@pytest.mark.parametrize("name", honest_models.DOZEN)
+def test_a_dozen_honest_functions_are_not_accused(name: str) -> None:
+    """Whatever caches, tables, states or threads they have."""
+    assert not accusations(profile_here(getattr(honest_models, name), honest_models.MODELS[name]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", honest_models.MODELS)
 def test_no_honest_model_is_accused(name: str) -> None:
-    """Whatever caches, tables, states or threads it has."""
+    """By the command, each in its process."""
     result = profile(HONEST, name, honest_models.MODELS[name])
 
     assert not result.failures
-    assert not codes(result) & (UNEARNED | OTHER_WORK - {"constant-output"})
+    assert not accusations(result)
+
+
+def test_there_are_two_hundred_honest_functions_and_twelve_cheats() -> None:
+    """As the page on reliability says."""
+    assert (len(honest_models.MODELS), len(cheats.NAMED)) == (200, 12)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 import time
+from pathlib import Path
 from time import thread_time
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +37,7 @@ def busy() -> float:
 def replace_everywhere(monkeypatch: pytest.MonkeyPatch, fake: Callable[[str], Callable[[], Any]]) -> None:
     """Replace the clocks of the module `time` and each reference to them in a module, as freezegun does."""
     real = {id(getattr(time, name)): name for name in NAMES}
-    for module in [each for each in sys.modules.values() if each is not None]:
+    for module in tuple(sys.modules.values()):
         if module.__name__.startswith(("_pytest", "pytest", "threading", "xdist", "execnet")):
             continue
         for key, value in list(vars(module).items()):
@@ -133,3 +135,17 @@ def test_samples_of_nothing_are_refused_if_time_has_passed(monkeypatch: pytest.M
 def test_our_clock_is_another_object_than_that_of_the_module_time() -> None:
     """Or what replaces that one by its identity would find ours."""
     assert all(getattr(clock, name) is not getattr(time, name) for name in NAMES[:4])
+
+
+def test_only_the_module_of_clocks_and_programs_of_their_own_read_those_of_the_module_time() -> None:
+    """A new module would be reached by whatever replaces them."""
+    source = Path(modeldyno.__file__).parent
+    pattern = re.compile(
+        r"from time import .*\b(perf_counter|monotonic|process_time)|time\.(perf_counter|monotonic)"
+    )
+    programs = {"process_sidecar.py", "device_sidecar.py", "reaper.py"}  # nothing of the user runs in these
+    readers = {path.name for path in source.rglob("*.py") if pattern.search(path.read_text("utf-8"))}
+
+    assert readers - programs <= {"clock.py", "checked_calls.py"} | {
+        path.name for path in (source / "servers" / "inside_server").glob("*.py")
+    }

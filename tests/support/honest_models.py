@@ -52,7 +52,7 @@ def _convolution(channels: int) -> Callable[..., Any]:
 
     def convolution(x: Array) -> Array:
         windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(-2, -1))
-        return np.maximum(np.einsum("bhwij,cij->bchw", windows, kernel), 0)
+        return np.asarray(np.maximum(np.einsum("bhwij,cij->bchw", windows, kernel), 0))
 
     return convolution
 
@@ -79,7 +79,7 @@ def _attention(width: int) -> Callable[..., Any]:
     def attention(x: Array) -> Array:
         x = x + positions(x.shape[1])
         scores = np.exp(np.tanh((x @ query) @ (x @ key).transpose(0, 2, 1)))
-        return (scores / scores.sum(-1, keepdims=True)) @ x
+        return np.asarray((scores / scores.sum(-1, keepdims=True)) @ x)
 
     return attention
 
@@ -319,5 +319,8 @@ for _size in (4, 40, 400, 4000):
 for _kind, _width, _batch in product(("mlp", "cnn", "lstm", "transformer"), (16, 64, 128), (1, 4, 8)):
     _add(_kind, [f"x={_batch}x{_width}"], _torch(_kind, _width))
 
-QUICK = ("embedding_23", "flush_0")
+DOZEN = (
+    "mlp_8", "attention_4", "trees_5", "embedding_22", "until_2", "cached_state_4", "constant_2", "view_2",
+    "tiny_0", "flush_0", "pool_2", "sorting_2",
+)  # fmt: skip
 """Those that the default suite tries."""

@@ -17,6 +17,7 @@ from modeldyno.errors import ProbeUnsupported, RequestError
 from modeldyno.interfaces.loader import Model
 from modeldyno.interfaces.session import CanCall, HasAllocator, HasConverted, Session
 from modeldyno.runtime.output_content import (
+    MOST_BYTES,
     coarse_output,
     constant_output,
     repeated_rows,
@@ -100,9 +101,8 @@ def _input_doubts(opened: OpenedModel, checks: OutputChecks) -> Iterator[Doubt]:
     session = opened.session
     if not isinstance(session, CanCall) or not opened.payload.feeds:
         return
-    feed = opened.payload.feeds[0]
+    feed, output = opened.payload.feeds[0], checks.whole
     try:
-        output = session.arrays(opened.calls[0]())
         if not (isinstance(session, HasConverted) and session.converted) and not _is_narrow(opened.model):
             yield from coarse_output(feed, output)
         if repeated_rows(feed, output):
@@ -136,6 +136,8 @@ def _check_repeatedly(opened: OpenedModel, checks: OutputChecks) -> None:
             return
         if arrays:
             checks.add(payload, arrays)
+        if not payload and sum(array.nbytes for array in arrays.values()) <= MOST_BYTES:
+            checks.whole = {name: array.copy() for name, array in arrays.items()}
 
 
 def find_output_faults(session: Session, output: Any, where: str, checks: OutputChecks) -> list[Event]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from modeldyno.data.outputs import Sketch
     from modeldyno.interfaces.loader import Feed
 
-_MOST_BYTES = 64 * 2**20
+MOST_BYTES = 64 * 2**20
 """Bytes of an output that are looked at."""
 _FEWEST_VALUES = 64
 """Values that use the last bits of a 16-bit format, of which all are its values by no chance."""
@@ -33,10 +33,9 @@ def constant_output(feeds: Sequence[Feed], first: Mapping[int, Sketch]) -> Itera
     if len(sketches) < 2 or not names:  # noqa: PLR2004 - a pair
         return
     if all(
-        np.array_equal(each.values[n], sketches[0].values.get(n))
+        n in each.values and np.array_equal(each.values[n], sketches[0].values[n])
         for each in sketches
         for n in names
-        if n in each.values
     ):
         yield Doubt(
             code="constant-output",
@@ -62,7 +61,7 @@ def _narrow_format(array: ndarray) -> str:
     """Return the 16-bit format that holds all values of a float32 array; empty if none does, or by chance."""
     import numpy as np  # noqa: PLC0415 - slow to import
 
-    if array.dtype != np.float32 or array.nbytes > _MOST_BYTES:
+    if array.dtype != np.float32 or array.nbytes > MOST_BYTES:
         return ""
     values = np.unique(array[np.isfinite(array) & (array != np.round(array))])
     bits = values.view(np.uint32)
@@ -90,7 +89,7 @@ def repeated_rows(feed: Feed, output: Feed) -> dict[str, ndarray]:
         if array.ndim > 1
         and array.shape[0] == count
         and array.dtype.kind == "f"
-        and array.nbytes <= _MOST_BYTES
+        and array.nbytes <= MOST_BYTES
         and (repeats := _repeats(array)).any()
     }
 

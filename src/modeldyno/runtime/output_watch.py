@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.data import outputs
+from modeldyno.interfaces.loader import Feed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from modeldyno.interfaces.loader import Feed
 
 LOOKS = 60
 """Calls whose outputs are checked after the timed pass, if they take no longer than a moment."""
@@ -69,6 +68,8 @@ class OutputChecks:
     """Element types of the arrays that had several for the same payload."""
     differences: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     """Relative differences from the first output of the same payload, by array."""
+    whole: Feed = field(default_factory=dict)
+    """The last output of the first payload, for what a sample of its values does not show."""
     others: int = 0
     """Calls that returned the first output of another payload, which differs from that of their own."""
     first: dict[int, outputs.Sketch] = field(default_factory=dict)

@@ -11,8 +11,15 @@ from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.metrics import call_checks
 from modeldyno.core.metrics.call_checks import AfterCalls, NewInputTimes, ReadingTimes
 from modeldyno.core.metrics.constraints import Answer, Constraint, Verdict
-from modeldyno.core.metrics.doubt import CODES, UNEARNED, Doubt
-from modeldyno.core.metrics.measurement import WHY_VOID, Distribution, Interval, Measurement, void_unearned
+from modeldyno.core.metrics.doubt import CODES, Doubt
+from modeldyno.core.metrics.measurement import (
+    UNEARNED,
+    WHY_VOID,
+    Distribution,
+    Interval,
+    Measurement,
+    void_unearned,
+)
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.metrics.queries import list_numbers
 from modeldyno.testing import sample_results
@@ -108,7 +115,7 @@ def test_reading_what_is_ready_is_not_lazy(readings: list[ReadingTimes]) -> None
     [
         (replace(AFTER, threads=0.004), READ, "threads went on"),
         (replace(AFTER, collected=1.9), READ, "garbage collector took 95%"),
-        (AFTER, replace(READ, release=3 * MS), "releasing the output"),
+        (AFTER, replace(READ, release=3 * MS), "releasing an output"),
     ],
 )
 def test_work_after_the_calls_is_named(after: AfterCalls, reading: ReadingTimes, evidence: str) -> None:

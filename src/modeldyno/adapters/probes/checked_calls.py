@@ -119,6 +119,17 @@ class CheckedCalls:
         begin = perf_counter()
         if self.spent > _COST * (begin - self.began) and not self._wants_more():
             return
+        self._make_round()
+
+    def _finish(self) -> None:
+        """Make the rounds that a short pass had no time for: one of short calls, or those that are wanted."""
+        if not self.readings and self.typical < _LONG:
+            self._make_round()
+        while len(self.readings) < ROUNDS and self._wants_more():
+            self._make_round()
+
+    def _make_round(self) -> None:
+        begin = perf_counter()
         self.draw(1)  # what ran meanwhile has displaced the model from the caches
         rounds = len(self.readings)
         while len(self.readings) == rounds and next(self.steps, None) is not None:
@@ -175,6 +186,7 @@ class CheckedCalls:
 
     def doubts(self, median: float) -> Iterator[Doubt]:
         """Yield what the checks have found, with the seconds of the median call."""
+        self._finish()
         now, elapsed = _public_clocks(), perf_counter() - self.began
         for name, begin in self.public.items():
             yield from call_checks.replaced_clock(name, now[name] - begin, elapsed)

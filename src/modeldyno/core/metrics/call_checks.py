@@ -148,22 +148,23 @@ def lazy_output(times: Sequence[ReadingTimes]) -> Iterator[Doubt]:
 
 def looks_lazy(times: Sequence[ReadingTimes]) -> bool:
     """Return whether most readings show work, however few they are."""
-    return bool(times) and sum(map(_does_work, times)) >= _MOST * len(times)
+    if not times:
+        return False
+    ready = _median_of(times, "ready")
+    return sum(_does_work(each, ready) for each in times) >= _MOST * len(times)
 
 
-def _does_work(reading: ReadingTimes) -> bool:
-    """Return whether a reading waited for a device, or computed."""
+def _does_work(reading: ReadingTimes, ready: float) -> bool:
+    """Return whether a reading waited, or computed; `ready` are the seconds of reading ready values."""
     waited = reading.first - reading.again
     return (
         waited >= max(_SHARE * reading.call, _DEFERRED + _PER_BYTE * reading.size)
-        and reading.first >= _AT_LEAST * max(reading.again, reading.ready)
-    ) or reading.again >= max(
-        reading.call, _CONVERSION + _SLOW_BYTE * reading.size, _BEYOND_READY * reading.ready
-    )
+        and reading.first >= _AT_LEAST * max(reading.again, ready)
+    ) or reading.again >= max(reading.call, _CONVERSION + _SLOW_BYTE * reading.size, _BEYOND_READY * ready)
 
 
 def _median_of(times: Sequence[ReadingTimes], name: str) -> float:
-    return median(getattr(each, name) for each in times)
+    return float(median(getattr(each, name) for each in times))
 
 
 def deferred_work(after: AfterCalls, times: Sequence[ReadingTimes]) -> Iterator[Doubt]:
@@ -180,11 +181,11 @@ def deferred_work(after: AfterCalls, times: Sequence[ReadingTimes]) -> Iterator[
             "calls do not show"
         )
     elif len(times) >= FEWEST:
-        release, ready = median(each.release for each in times), median(each.release_ready for each in times)
+        release, ready = min(each.release for each in times), max(each.release_ready for each in times)
         if release >= max(_RELEASED, _SHARE * after.call, _BEYOND_READY * ready):
             evidence = (
-                f"releasing the output of a call took {format_quantity(release, SECONDS, 2)}, where that of "
-                f"such values takes {format_quantity(ready, SECONDS, 2)}"
+                f"releasing an output took {format_quantity(release, SECONDS, 2)} or more, where that of "
+                f"such values takes at most {format_quantity(ready, SECONDS, 2)}"
             )
     if evidence:
         yield Doubt(

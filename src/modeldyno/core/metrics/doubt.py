@@ -145,10 +145,6 @@ EXPECTED = frozenset({"not-isolated"})
 """Codes of doubts that the user expects: shown with how it was measured, not as a warning."""
 
 
-UNEARNED = frozenset({"beyond-peak", "answers-repeat", "lazy-output", "deferred-work", "earlier-output"})
-"""Codes of doubts with which the time of a call is not that of the model's work: it is void."""
-
-
 OTHER_WORK = frozenset({"constant-output", "coarse-output", "rows-repeat"})
 """Codes of doubts about what is computed: the time is right, but is compared with that of no other work."""
 

@@ -13,7 +13,6 @@ from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.doubt import UNEARNED
 from modeldyno.core.metrics.metric import ANSWERS, METRICS, STATISTICS, MetricRow, fraction_of
 from modeldyno.core.stats import statistics
 
@@ -36,6 +35,8 @@ WHY_VOID = {
 """Why a measurement is void, by the code of the doubt."""
 SHORT_LOAD, LITTLE_LAW = "short-load", "little-law"
 """Codes of doubts of a load whose rates are withheld."""
+UNEARNED = frozenset(WHY_VOID) - {SATURATED, CLIENT_LIMITED}
+"""Codes of doubts with which the time of a call is not that of the model's work."""
 FEWEST_WINDOWS = 8
 """Windows of a ratio from which on their variation gives it an interval.
 
@@ -107,7 +108,7 @@ class Distribution:
     """Seconds that reading the clock adds to a sample; included in it, never subtracted."""
     void: str = ""
     """Code of the doubt with which none of its statistics is valid: ``saturated``, if it has no steady value
-    and only grows, ``client-limited``, if it says nothing about the server, or one of `doubt.UNEARNED`."""
+    and only grows, ``client-limited``, if it says nothing about the server, or one of UNEARNED."""
 
     @classmethod
     def of(cls, *runs: Iterable[float], **how: object) -> Distribution:

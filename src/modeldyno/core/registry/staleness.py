@@ -17,7 +17,7 @@ from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.comparison.default_metrics import headline_queries
 from modeldyno.core.comparison.gate_report import describe_change
 from modeldyno.core.comparison.trend import Scatter
-from modeldyno.core.metrics.doubt import UNEARNED
+from modeldyno.core.metrics.measurement import UNEARNED
 from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.core.study.pooled_estimate import PRIOR
 
