@@ -55,8 +55,8 @@ def judge(result: modeldyno.Result, answer: float, slots: int) -> Iterator[tuple
             yield name, truth, "-", f"withheld: {withheld[0]}" if withheld else "LOST"
             continue
         right = abs(rate.mean_with_ends()[1] / truth - 1) <= ALLOWED
-        told = f"{rate.value:,.5g} ({rate.interval.low:,.5g} to {rate.interval.high:,.5g})"
-        yield name, truth, told, "right" if right else "WRONG"
+        text = f"{rate.value:,.5g} ({rate.interval.low:,.5g} to {rate.interval.high:,.5g})"
+        yield name, truth, text, "right" if right else "WRONG"
 
 
 def numbers(text: str) -> list[float]:
@@ -77,10 +77,10 @@ def main() -> int:
         for slots in map(int, options.slots):
             for duration in [None] if options.default else options.durations:
                 result = measure(answer, slots, duration)
-                for name, truth, told, verdict in judge(result, answer, slots):
+                for name, truth, text, verdict in judge(result, answer, slots):
                     wrong += verdict in {"WRONG", "LOST"}
                     at = f"{answer:g} s x {slots}, {f'{duration:g} s' if duration else 'default'}"
-                    print(f"{at:22} {name:13} truth {truth:<10.5g} {told:32} {verdict}", flush=True)
+                    print(f"{at:22} {name:13} truth {truth:<10.5g} {text:32} {verdict}", flush=True)
     return int(wrong > 0)
 
 

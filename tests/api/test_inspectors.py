@@ -486,17 +486,32 @@ def test_a_gpu_has_ports_of_its_own() -> None:
 
 
 def test_a_running_server_is_found_by_its_name(server: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its URL says where it is and what the model is called there."""
+    """Its URL says where it is, and what the model is called there if nobody names one."""
+    urls = {"mine": f"http://127.0.0.1:{server}#echo,protocol=kserve-http"}
+    monkeypatch.setattr(server_profiler, "running_url", urls.get)
+    for named in ({}, {"name": "echo"}):
+        profiler = Profiler(
+            {"engine": "ONNX", **named},
+            server_name="mine",
+            inspector=TritonInspector(np.ones(4, np.float32)),
+        )
+        profiler.inspector.batch_num = 20
+        assert profiler.diagnose()["request_rate"] > 0
+
+
+def test_a_model_that_a_named_server_does_not_have_is_refused(
+    server: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by its URL: the model of another name is not measured in its place."""
     urls = {"mine": f"http://127.0.0.1:{server}#echo,protocol=kserve-http"}
     monkeypatch.setattr(server_profiler, "running_url", urls.get)
     profiler = Profiler(
-        {"name": "net", "engine": "ONNX"},
+        {"name": "nonexistent", "engine": "ONNX"},
         server_name="mine",
         inspector=TritonInspector(np.ones(4, np.float32)),
     )
-    profiler.inspector.batch_num = 20
-
-    assert profiler.diagnose()["request_rate"] > 0
+    with pytest.raises(RunFailed, match=r"'nonexistent' at .* was not ready"):
+        profiler.diagnose(timeout=0.5)
 
 
 def test_without_a_server_the_model_is_served_for_the_diagnosis(

@@ -301,8 +301,8 @@ def test_the_rates_of_a_language_model_are_those_of_its_clock(
     with serve_in_subprocess("--service", "constant:0.05", "--workers", "64", "--pace", "0.01") as server:
         url = f"http://127.0.0.1:{server.port}#echo,protocol=openai"
         shape = ("--set", "endpoint=chat", "--set", "max_tokens=16", "-c", "4")
-        told = modeldyno("load", url, *shape, "--duration", "1.2s", "--json", "load.json")
-    assert told.code == 0
+        outcome = modeldyno("load", url, *shape, "--duration", "1.2s", "--json", "load.json")
+    assert outcome.code == 0
     document = json.loads((tmp_path / "load.json").read_text())
     values = {each["metric"]: each["value"] for each in document["measurements"] if not each["scope"]}
     seconds = values["service_time"]["certificate"]["mean"]

@@ -81,7 +81,7 @@ class Diagnosis(Mapping[str, Any]):
     ``all_batch_latency``
         Seconds of the steady window.
     ``all_batch_throughput``, ``request_rate``
-        Samples and requests per second.
+        Samples and requests per second; None if they are withheld, which a doubt of the Result explains.
     ``latency``
         mean, p50, p95, p99 and the percentile of the service-level agreement; reading one with too few
         requests to be certified warns (`UncertifiedWarning`). None if the client was the bottleneck.
@@ -617,8 +617,8 @@ def _measure_sections(
         "all_batch_latency": len(times) / rate.value
         if rate and not isinstance(rate.value, Distribution) and rate.value
         else None,
-        "all_batch_throughput": result["throughput"],
-        "request_rate": result["request_rate"],
+        "all_batch_throughput": result.number("throughput"),
+        "request_rate": result.number("request_rate"),
         "latency": _section(times, *_SHOWN, sla_percentile),
         "stages": stages,
         "stage_throughput": {

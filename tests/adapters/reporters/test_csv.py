@@ -39,11 +39,11 @@ def test_numbers_are_in_base_units_and_whole() -> None:
     assert by_key["weight_bytes", "int64", ""][3:] == ["4096", "", "", "B", "", ""]
 
 
-def test_an_uncertified_percentile_has_no_value() -> None:
-    """A percentile that is no claim has an empty value, and a note why."""
+def test_an_uncertified_percentile_is_marked() -> None:
+    """A percentile that is no claim is what was seen, with a note that it is not certified, and why."""
     by_key = {tuple(row[:3]): row for row in rows(csv.render(full_result()))}
 
-    assert by_key["latency", "", "p99.9"][3] == ""
+    assert 0.0008 < float(by_key["latency", "", "p99.9"][3]) < 0.0009
     assert by_key["latency", "", "p99.9"][8].startswith("not certified: 4,236 more")
 
 

@@ -30,7 +30,7 @@ def cut(records: Records, begin: float, seconds: float, load: Load) -> SteadyWin
     return SteadyWindow(records=records, begin=first, end=first + int(seconds * SECOND), load=load)
 
 
-def told(window: SteadyWindow, why: str = "") -> dict[str, Measurement]:
+def rates_of(window: SteadyWindow, why: str = "") -> dict[str, Measurement]:
     """Give the rates by name."""
     return {measurement.metric: measurement for measurement in rates(window, why)}
 
@@ -65,7 +65,7 @@ def test_rates_of_answers_in_lock_step_are_right_or_withheld(step: int) -> None:
         load = Load(concurrency=slots)
         records = in_lock_step(slots, takes, begin + seconds, jitter=0.001, tokens=TOKENS)
         window = cut(records, begin, seconds, load)
-        measured = told(window)
+        measured = rates_of(window)
         doubts = {doubt.code for doubt in rate_doubts(window, "")}
         assert ("request_rate" in measured) is (not doubts)
         assert doubts <= {SHORT_LOAD}
@@ -92,7 +92,7 @@ def test_a_first_token_that_takes_long_does_not_bend_the_rate() -> None:
     for begin in takes + takes * np.linspace(0, 1, 40):
         window = cut(records, begin, 2.5 * takes, Load(concurrency=slots))
         truth = slots * TOKENS / takes
-        value, _ = value_and_interval(told(window)["token_rate"])
+        value, _ = value_and_interval(rates_of(window)["token_rate"])
         here = np.searchsorted(arrivals, [window.begin, window.end])
         worst = max(worst, abs(value / truth - 1))
         worst_by_pieces = max(worst_by_pieces, abs(float(here[1] - here[0]) / window.seconds / truth - 1))
@@ -118,7 +118,7 @@ def test_intervals_of_rates_cover_the_truth(durations: Any, slots: int, seconds:
     for seed in range(runs):
         load = Load(concurrency=slots, duration=seconds + 9.0)
         records = simulate(Service(durations=durations, workers=slots), load, seed=seed).records
-        measured = told(cut(records, 3.0 + 0.37 * (seed % 7), seconds, load))
+        measured = rates_of(cut(records, 3.0 + 0.37 * (seed % 7), seconds, load))
         if "request_rate" not in measured:
             continue
         value, interval = value_and_interval(measured["request_rate"])
@@ -137,7 +137,7 @@ def test_an_interval_in_lock_step_has_the_cycle_as_its_unit(jitter: float) -> No
     for seed in range(150):
         records = in_lock_step(8, 1.0, 8.5, jitter=jitter, seed=seed)
         value, interval = value_and_interval(
-            told(cut(records, 1.37, 5.4, Load(concurrency=8)))["request_rate"]
+            rates_of(cut(records, 1.37, 5.4, Load(concurrency=8)))["request_rate"]
         )
         widths.append(interval.half_width() / value)
         hits += interval.low <= 8.0 <= interval.high
@@ -156,7 +156,7 @@ def test_requests_that_were_never_answered_withhold_the_rate() -> None:
 
     assert doubt.code == LITTLE_LAW
     assert "Little's law" in doubt.seen
-    assert set(told(window)) == {"in_flight"}
+    assert set(rates_of(window)) == {"in_flight"}
 
 
 def test_a_single_request_that_hangs_withholds_nothing_of_a_thousand() -> None:
@@ -165,7 +165,7 @@ def test_a_single_request_that_hangs_withholds_nothing_of_a_thousand() -> None:
     window = cut(join_records([quick, slow]), 1.0, 8.0, Load(concurrency=64))
 
     assert not list(rate_doubts(window, ""))
-    assert told(window)["request_rate"].value == pytest.approx(64 / 0.05, rel=0.01)
+    assert rates_of(window)["request_rate"].value == pytest.approx(64 / 0.05, rel=0.01)
 
 
 def test_failed_requests_are_in_flight_and_in_no_rate() -> None:
@@ -175,7 +175,7 @@ def test_failed_requests_are_in_flight_and_in_no_rate() -> None:
     window = cut(
         replace(records, outcome=outcome.astype("uint8")), 1.0, 10.0, Load(concurrency=4, within=0.2)
     )
-    measured = told(window)
+    measured = rates_of(window)
 
     assert measured["request_rate"].value == pytest.approx(30, rel=0.01)
     assert measured["goodput"].value == pytest.approx(30, rel=0.01)
@@ -188,12 +188,12 @@ def test_an_overload_counts_what_ended() -> None:
     service = Service(durations=exponential(0.01))
     window = cut(simulate(service, load).records, 10.0, 20.0, load)
 
-    assert told(window, SATURATED)["request_rate"].value == pytest.approx(100, rel=0.05)
+    assert rates_of(window, SATURATED)["request_rate"].value == pytest.approx(100, rel=0.05)
     assert not list(rate_doubts(window, SATURATED))
 
 
 def test_a_window_in_which_nothing_was_asked_has_a_rate_of_nothing() -> None:
     """Neither an empty log nor requests that were never sent are in flight."""
     window = SteadyWindow(records=empty_records(), begin=0, end=SECOND, load=Load(concurrency=1))
-    assert told(window)["request_rate"].value == 0
+    assert rates_of(window)["request_rate"].value == 0
     assert mean_in_flight(window) == 0

@@ -350,3 +350,11 @@ def test_a_void_load_says_why_nothing_is_claimed_of_it() -> None:
     refused = Answer.to(Query.parse("latency.p99"), [spoilt])
     assert (refused.value, refused.why) == (None, "the load was saturated")
     assert Answer.to(Query.parse("latency.p99.raw"), [spoilt]).value is not None
+
+
+def test_a_rate_that_a_load_withheld_is_undecided() -> None:
+    """A load without its rate says where the reason is; it is no matter of a probe that did not run."""
+    judgement = Constraint.parse("token_rate >= 100/s").judge([observed_number("in_flight", 4.0)])
+
+    assert judgement.verdict is Verdict.UNDECIDED
+    assert "it was withheld, or not counted; see its doubts" in judgement.sentence()

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from modeldyno.core.load.foreign_load import (
-    NANO,
     ForeignLoad,
     ForeignRequest,
     definition_doubt,
     reported_value,
 )
+from modeldyno.core.load.steady_window import NANO
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.spec.load_spec import Arrivals, Load
 

@@ -16,13 +16,13 @@ import msgspec
 
 from modeldyno.core.load.foreign_load import (
     MICRO,
-    NANO,
     ForeignLoad,
     ForeignRequest,
     definition_doubt,
     reported_value,
 )
 from modeldyno.core.load.request_log import RequestOutcome
+from modeldyno.core.load.steady_window import NANO
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.spec.load_spec import Arrivals, Load
 

@@ -181,14 +181,14 @@ def _long_answer(window: SteadyWindow) -> float:
     A single request that hangs is no measure of a thousand others. 0 if nothing was in flight.
     """
     np = statistics.load_numpy()
-    asked = sample_records(
+    requests = sample_records(
         window.overlapping().where(
             lambda part: part.fine | ((part.outcome == RequestOutcome.CANCELLED) & (part.sent > 0))
         ),
         _SAMPLE,
     )
-    if not len(asked):
+    if not len(requests):
         return 0.0
-    seconds = np.sort(asked.end - asked.sent) * NANO
+    seconds = np.sort(requests.end - requests.sent) * NANO
     total = np.cumsum(seconds)
     return float(seconds[min(int(np.searchsorted(total, _LONG * total[-1])), seconds.size - 1)])

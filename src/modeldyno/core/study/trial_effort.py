@@ -82,7 +82,7 @@ def _search_plan(plan: Plan, hinted: Sequence[str]) -> Plan:
         min_runs=max(plan.min_runs, min(runs, plan.max_runs)),
         min_time=min(plan.min_time, SHORTEST),
         max_time=min(plan.max_time, LONGEST),
-        may_extend=True,
+        may_extend=plan.may_extend or plan.max_time > LONGEST,  # the shorter one is nobody's wish
         precision=max(plan.precision, PRECISION),
     )
 
