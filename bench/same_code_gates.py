@@ -12,7 +12,9 @@ candidate instead: then the gate should fail, and may not pass.
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -81,6 +83,15 @@ def verdict(code: int, output: str) -> str:
     return VERDICTS.get(code, f"exit code {code}")
 
 
+def printed_verdict(code: int, output: str) -> str:
+    """Name the verdict that a program printed."""
+    match = re.search(r"^verdict: (\w+)$", output, re.MULTILINE)
+    if code or match is None:
+        print(output)
+        return f"exit code {code}"
+    return "worse" if match[1] == "broken" else match[1]
+
+
 def by_tag(folder: Path, plant: Callable[[Path], None]) -> str:
     """``--save-as-baseline main``, then ``--baseline @main``."""
     measure(folder, "--save-as-baseline", "main")
@@ -96,12 +107,10 @@ def by_json(folder: Path, plant: Callable[[Path], None]) -> str:
 
 
 def by_id(folder: Path, plant: Callable[[Path], None]) -> str:
-    """The id that the store gave the baseline."""
-    measure(folder, "--tag", "first")
-    _, listed = run(folder, "list", "--tag", "first", "--json", "-")
+    """The id that the baseline has in the store."""
+    measure(folder, "--json", "first.json")
     plant(folder)
-    identifier = yaml.safe_load(listed)[0]["id"] if listed.lstrip().startswith("[") else "first"
-    return gate(folder, identifier)
+    return gate(folder, json.loads((folder / "first.json").read_text())["id"])
 
 
 def by_checkout(folder: Path, plant: Callable[[Path], None]) -> str:
@@ -146,7 +155,7 @@ _DETECT = f"""
 from modeldyno import ModelProfiler, detect_regressions
 
 current = ModelProfiler("{MODEL}", processes=5).profile()
-print(detect_regressions("baseline.json", current).verdict)
+print("verdict:", detect_regressions("baseline.json", current).verdict)
 """
 
 
@@ -155,18 +164,17 @@ def by_detect_regressions(folder: Path, plant: Callable[[Path], None]) -> str:
     measure(folder, "--json", "baseline.json")
     plant(folder)
     code, output = run(folder, "-W", "ignore", "-c", _DETECT, command=(sys.executable,))
-    said = output.split()[-1] if code == 0 and output.split() else f"exit code {code}: {output}"
-    return "worse" if said == "broken" else said
+    return printed_verdict(code, output)
 
 
 def by_python(folder: Path, plant: Callable[[Path], None]) -> str:
     """The function `gate`."""
     measure(folder, "--json", "baseline.json")
     plant(folder)
-    program = f"import modeldyno; print(modeldyno.gate('{MODEL}', 'baseline.json', budget=180.0).verdict)"
+    measured = f"modeldyno.gate('{MODEL}', 'baseline.json', budget=180.0)"
+    program = f"import modeldyno; print('verdict:', {measured}.verdict)"
     code, output = run(folder, "-c", program, command=(sys.executable,))
-    said = output.split()[-1] if code == 0 and output.split() else f"exit code {code}: {output}"
-    return "worse" if said == "broken" else said
+    return printed_verdict(code, output)
 
 
 def by_action(folder: Path, plant: Callable[[Path], None]) -> str:
@@ -208,9 +216,9 @@ def count_verdicts(door: str, runs: int, slowdown: float) -> Counter[str]:
         with tempfile.TemporaryDirectory(prefix="same-code-") as scratch:
             folder, begun = Path(scratch), time.monotonic()
             write_model(folder)
-            said = DOORS[door](folder, lambda place: write_model(place, slowdown))
-        verdicts[said] += 1
-        print(f"{door} {number} of {runs}: {said}, {time.monotonic() - begun:.0f} s", flush=True)
+            outcome = DOORS[door](folder, lambda place: write_model(place, slowdown))
+        verdicts[outcome] += 1
+        print(f"{door} {number} of {runs}: {outcome}, {time.monotonic() - begun:.0f} s", flush=True)
     return verdicts
 
 
@@ -225,10 +233,10 @@ def main() -> None:
     doors = tuple(DOORS) if options.door == "all" else (options.door,)
     totals = {door: count_verdicts(door, options.runs, slowdown) for door in doors}
     for door, verdicts in totals.items():
-        print(f"{door:<20} {', '.join(f'{said} {times}' for said, times in sorted(verdicts.items()))}")
+        print(f"{door:<20} {', '.join(f'{outcome} {times}' for outcome, times in sorted(verdicts.items()))}")
     wrong = "held" if slowdown else "worse"
-    all_said = {said for verdicts in totals.values() for said in verdicts}
-    sys.exit(wrong in all_said or not all_said <= set(VERDICTS.values()))
+    outcomes = {outcome for verdicts in totals.values() for outcome in verdicts}
+    sys.exit(wrong in outcomes or not outcomes <= set(VERDICTS.values()))
 
 
 if __name__ == "__main__":

@@ -168,9 +168,9 @@ def test_a_slowdown_of_what_matters_is_let_through_in_one_of_twenty_cases(spread
 def test_a_limited_gate_keeps_rounds_to_confirm_every_look_but_the_last(rounds: int) -> None:
     """A suspicion at a look needs fresh rounds: without them nothing could fail."""
     rule = GateRule().within(rounds)
-    *looks, last = rule.interim_rounds
+    *earlier, last = rule.interim_rounds
     assert rule.first == max(3, min(5, rounds // 2))
-    assert all(look + rule.first <= max(rounds, 6) for look in looks)
+    assert all(look + rule.first <= max(rounds, 6) for look in earlier)
     assert last == max(3, min(40, rounds))
 
 

@@ -15,7 +15,7 @@ from modeldyno.core.spec.load_spec import Load
 from modeldyno.testing.sample_results import a_job, a_small_result
 
 if TYPE_CHECKING:
-    from modeldyno.core.result.result import Result
+    from modeldyno.core.result.result import Fact, Result
 
 QUERIES = tuple(map(Query.parse, ("latency.p50", "latency.max", "process_memory.max", "parameters")))
 
@@ -24,7 +24,7 @@ def result(*, version: str | None = "0.1.0", doubts: tuple[Doubt, ...] = (), **c
     """Return a Result of a Job with such changes; those of its Plan under ``plan``."""
     job = a_job("net")
     plan = replace(job.plan, **changes.pop("plan", {}))
-    software = {} if version is None else {"modeldyno": version}
+    software: dict[str, Fact] = {} if version is None else {"modeldyno": version}
     job = replace(job, plan=plan, **changes)
     return a_small_result(job=job, environment=Environment(software=software), doubts=doubts)
 
