@@ -193,7 +193,8 @@ def test_an_input_is_no_code(tmp_path: Path, model: str) -> None:
 def test_the_snippets_of_the_page_are_right() -> None:
     """The inputs that the page gives exist, and the job for GitLab names options that exist."""
     snippets = [yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
-    (step,), job = snippets[0], snippets[1]["model-gate"]
+    (*checkouts, step), job = snippets[0], snippets[1]["model-gate"]
+    assert step["with"]["baseline"] == f"./{checkouts[-1]['with']['path']}"
     assert set(step["with"]) <= set(ACTION["inputs"])
     flags = {flag for parameter in command.params for flag in parameter.opts}
     used = set(re.findall(r"--[a-z-]+", " ".join(job["script"])))

@@ -113,6 +113,7 @@ OPTIONS: dict[tuple[str, str], At | Nowhere] = {
     ("profile", "--max-regression"): At("gate", "max_regression"),
     ("profile", "--metric"): At("gate", "metrics"),
     ("profile", "--force"): At("gate", "force"),
+    ("profile", "--undecided"): At("gate", "undecided"),
     ("profile", "--budget"): At("gate", "budget"),
     ("profile", "--save-as-baseline"): At("gate", "save_as_baseline"),
     ("profile", "--junit"): At("save_verdict", "path"),

@@ -66,6 +66,26 @@ def test_a_baseline_is_kept_held_and_broken(folder: Path) -> None:
     assert "unlike hardware" not in output
 
 
+EVERY_ARGUMENT = """
+def test_speed(modeldyno_profile):
+    modeldyno_profile(
+        "call:modeldyno.testing.known_latency:steady",
+        probes="latency", max_time=0.1, min_time=0.02, min_runs=5, precision=0.5,
+        layers=(), max_regression=0.0001,
+    )
+"""
+
+
+def test_the_second_day_takes_the_arguments_of_the_first(folder: Path) -> None:
+    """Against a baseline as without one; what is undecided fails where that is asked for."""
+    (folder / "test_nets.py").write_text(EVERY_ARGUMENT)
+    code, output = session(folder, "--modeldyno-update", **ALONE)
+    assert code == 0, output
+
+    code, output = session(folder, "--modeldyno-budget", "8", "--modeldyno-undecided", "fail", **ALONE)
+    assert (code, "It is undecided" in output) == (1, True), output
+
+
 @pytest.mark.slow
 def test_a_baseline_of_another_machine_is_told(folder: Path) -> None:
     """It is compared all the same, with the difference in words."""

@@ -35,6 +35,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--modeldyno-budget", type=float, default=120.0, metavar="SECONDS",
         help="Time of each gate, after which no further round starts (default: %(default)s).",
     )  # fmt: skip
+    group.addoption(
+        "--modeldyno-undecided", choices=("pass", "fail"), default="pass",
+        help="What an undecided gate does: warn (pass), or fail the test (default: %(default)s).",
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -47,6 +51,7 @@ def modeldyno_profile(request: pytest.FixtureRequest) -> Profile:
         name=name,
         update=request.config.getoption("--modeldyno-update"),
         budget=request.config.getoption("--modeldyno-budget"),
+        undecided=request.config.getoption("--modeldyno-undecided"),
     )
 
 
@@ -58,6 +63,7 @@ class Profile:
     name: str
     update: bool
     budget: float
+    undecided: str
     calls: int = 0
 
     def __call__(
@@ -76,7 +82,7 @@ class Profile:
             max_regression: largest allowed regression: ``0.05``, or by metric; 3 % by default.
             metrics: metrics that must not get worse; by default latency and memory.
             require: bounds, such as ``"latency.p99 <= 50ms"``.
-            how: further arguments of `modeldyno.profile`: ``inputs=``, ``backend=``, ``batch_size=8`` ...
+            how: further arguments of `modeldyno.profile`: ``inputs=``, ``max_time=3``, ``batch_size=8`` ...
         """
         __tracebackhide__ = True
         path = self._baseline_path()
@@ -90,12 +96,12 @@ class Profile:
         try:
             report = gate(
                 model, path, max_regression=max_regression, metrics=metrics, require=require,
-                budget=self.budget, **how,
+                budget=self.budget, undecided=self.undecided, **how,
             )  # fmt: skip
         except UnlikeHardware as error:
             warnings.warn(UndecidedWarning(str(error)), stacklevel=2)
             return self._measure(model, None, require, how)
-        if report.verdict is Verdict.BROKEN:
+        if report.outcome is Verdict.BROKEN:
             pytest.fail(f"{sentence(report)} (baseline: {path})", pytrace=False)
         if report.verdict is Verdict.UNDECIDED:
             warnings.warn(UndecidedWarning(sentence(report)), stacklevel=2)

@@ -59,6 +59,8 @@ def saved(tmp_path: Path) -> Path:
         (("same.json", "--require", "latency:1ms", "throughput:10samples/s"), 1, "same fails: latency.p95"),
         (("empty.json", "--require", "latency.p50 <= 1s"), 5, "It is undecided whether digits passes"),
         (("empty.json", "--baseline", "old.json"), 5, "It is undecided"),
+        (("empty.json", "--baseline", "old.json", "--undecided", "fail"), 1, "It is undecided"),
+        (("empty.json", "--baseline", "old.json", "--undecided", "pass"), 0, "It is undecided"),
     ],
 )
 def test_a_result_is_judged_by_its_exit_code(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from modeldyno import plugins
-from modeldyno.comparison.baseline import find_baseline
+from modeldyno.comparison.baseline import find_baseline, is_checkout, locate_in_checkout, measure_checkout
 from modeldyno.comparison.gate import check_stored, rerunnable_baseline, run_gate
 from modeldyno.core.comparison.build import CompareOptions
 from modeldyno.core.comparison.gate_rule import GateRule
@@ -19,7 +20,7 @@ from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.result.result import Environment, Result, merge
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
-from modeldyno.errors import OutOfTime, RequestError
+from modeldyno.errors import OutOfTime, RequestError, RunFailed
 from modeldyno.runtime.events import INTERRUPTED
 from modeldyno.runtime.session import RunSession
 from modeldyno.testing.sample_results import a_failed_result, a_job, a_small_result
@@ -27,7 +28,6 @@ from modeldyno.views.comparison.gate import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from modeldyno.core.result.result import Event
     from modeldyno.core.spec.job import Job
@@ -106,6 +106,147 @@ def test_the_same_job_is_not_its_own_baseline() -> None:
     assert set(machine.ran) == {"new"}
     assert "not run again, because the same command now runs the candidate" in report.notes[0]
     assert "not-in-turns" in {doubt.code for doubt in report.doubts}
+
+
+def test_a_candidate_that_is_run_alone_is_measured_as_long_as_its_baseline() -> None:
+    """Unless its length is asked for; so its extremes can be compared with those of the baseline."""
+    plans = []
+
+    def execute(job: Job, *, watch: Callable[[Event], None]) -> Result:
+        plans.append(job.plan)
+        return Machine(new=1.0)(job, watch=watch)
+
+    long = replace(NEW, plan=replace(NEW.plan, max_time=12.0, min_time=2.0))
+    for as_long in (True, False):
+        run_gate(
+            stored(long), NEW, CompareOptions(), GateRule(), RunSession(execute=execute), as_long=as_long
+        )
+        assert {plan.max_time for plan in plans} == {12.0 if as_long else NEW.plan.max_time}
+        plans.clear()
+
+
+def test_other_probes_do_not_make_it_another_model() -> None:
+    """The baseline's job, with the probes and the length of the candidate, would run the candidate."""
+    other = replace(NEW, probes=("latency", "layers"), plan=replace(NEW.plan, max_time=1.0), name="x")
+    assert rerunnable_baseline(stored(NEW), other) is None
+    rival = rerunnable_baseline(stored(OLD), other)
+    assert rival is not None
+    assert (rival.model, rival.probes, rival.plan.max_time) == (OLD.model, other.probes, 1.0)
+
+
+def with_memory(result: Result, size: float) -> Result:
+    """Add the memory of each process to a Result."""
+    one_run = Distribution.of(np.array([0.0, size]))
+    sizes = Distribution(runs=one_run.runs * result.processes)
+    memory = Measurement(metric="process_memory", value=sizes)
+    return replace(result, measurements=(*result.measurements, memory))
+
+
+def test_memory_that_was_measured_differently_is_named_and_not_compared() -> None:
+    """A process in which other probes ran holds other memory; that fails no gate, stored or measured."""
+    before = with_memory(stored(replace(NEW, probes=("latency",))), 8 * 2**20)
+    after = replace(NEW, probes=("latency", "throughput"))
+
+    def execute(job: Job, *, watch: Callable[[Event], None]) -> Result:
+        return with_memory(Machine(new=1.0)(job, watch=watch), 12 * 2**20)
+
+    measured = run_gate(before, after, CompareOptions(), GateRule(), RunSession(execute=execute))
+    judged = check_stored(before, with_memory(stored(after), 12 * 2**20), CompareOptions())
+    for report in (measured, judged):
+        assert report.verdict is Verdict.HELD
+        assert [check.name for check in report.checks] == ["latency.p50"]
+        assert "not compared: process_memory.max, measured differently" in report.doubts[0].seen
+
+    only = CompareOptions(metrics=("process_memory.max",))
+    undecided = run_gate(before, after, only, GateRule(), RunSession(execute=execute))
+    assert undecided.verdict is Verdict.UNDECIDED
+    assert "nothing was measured in the same way" in sentence(undecided)
+
+
+@pytest.mark.parametrize("cost", [1.0, 5.0, 9.0])
+def test_time_is_kept_to_confirm_a_regression(cost: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slowdown of 30 % fails within a minute, however many rounds fit into it."""
+    clock = count_seconds(monkeypatch)
+
+    def execute(job: Job, *, watch: Callable[[Event], None]) -> Result:
+        clock.append(cost / 2)
+        return Machine(old=1.0, new=1.3)(job, watch=watch)
+
+    report = run_gate(stored(), NEW, CompareOptions(), GateRule(), RunSession(execute=execute), max_time=60.0)
+    assert report.verdict is Verdict.BROKEN
+    assert sum(clock) <= 60.0
+
+
+def test_a_short_gate_measures_less_of_each_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a look and its confirmation fit, whatever the plan allows."""
+    clock, plans = count_seconds(monkeypatch), []
+
+    def execute(job: Job, *, watch: Callable[[Event], None]) -> Result:
+        plans.append(job.plan)
+        clock.append(len(job.probes) * job.plan.max_time)
+        return Machine(old=1.0, new=1.3)(job, watch=watch)
+
+    report = run_gate(stored(), NEW, CompareOptions(), GateRule(), RunSession(execute=execute), max_time=60.0)
+    assert report.verdict is Verdict.BROKEN
+    assert len({plan.max_time for plan in plans}) == 1
+    assert sum(clock) <= 60.0
+
+
+def count_seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Let the clock of the gate be the sum of a list."""
+    spent: list[float] = []
+    monkeypatch.setattr("modeldyno.comparison.gate.time.monotonic", lambda: sum(spent))
+    return spent
+
+
+def test_another_checkout_is_found_by_the_path_of_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same file there; a name of a module is none, and a file that is missing is said."""
+    for folder in ("mine/src", "base/src"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "net.py").touch()
+    (tmp_path / "mine" / "new.py").touch()
+    monkeypatch.chdir(tmp_path / "mine")
+    base = tmp_path / "base"
+    assert locate_in_checkout(base, "src/net.py:forward") == f"{base}/src/net.py:forward"
+    assert locate_in_checkout(base, str(Path("src/net.py").resolve())) == f"{base}/src/net.py"
+    with pytest.raises(RequestError, match="names no file"):
+        locate_in_checkout(base, "package.module:forward")
+    with pytest.raises(RequestError, match=r"has no new\.py"):
+        locate_in_checkout(base, "new.py:forward")
+    with pytest.raises(RequestError, match=r"has no \.\./base"):
+        locate_in_checkout(base, "../base/src/net.py")
+    assert [is_checkout(word) for word in ("../base", base, "base", "@main", 1)] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+
+
+def test_another_checkout_is_measured_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first, short run tells what it is; what is judged is run in turns with the candidate."""
+    (tmp_path / "old.onnx").touch()
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base" / "old.onnx").touch()
+    monkeypatch.chdir(tmp_path)
+    job = replace(OLD, model=replace(OLD.model, locator="old.onnx"))
+    machine = Machine(old=1.0)
+    session = RunSession(execute=machine)
+    baseline = measure_checkout("./base", job, session)
+    report = run_gate(baseline, job, CompareOptions(), GateRule(), session)
+    assert (baseline.processes, baseline.job.plan.max_time) == (1, 1.0)
+    assert report.verdict is Verdict.HELD
+    assert "run again in turns" in report.notes[0]
+
+    def fail(job: Job, *, watch: Callable[[Event], None]) -> Result:
+        del job, watch
+        return a_failed_result()
+
+    with pytest.raises(RunFailed, match=r"The baseline in \./base failed in load"):
+        measure_checkout("./base", job, RunSession(execute=fail))
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.06, Verdict.UNDECIDED), (1.3, Verdict.BROKEN)])

@@ -9,9 +9,10 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from modeldyno.core.comparison.comparison import Change, ChangeVerdict
-from modeldyno.core.comparison.gate_report import GateReport
+from modeldyno.core.comparison.gate_report import GateReport, Undecided
 from modeldyno.core.comparison.gate_rule import GateDecision
 from modeldyno.core.metrics.constraints import Constraint, Verdict
+from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.report.blocks import Notice, Severity, Table
@@ -109,17 +110,50 @@ def test_a_comment_tells_only_what_changed_and_ends_with_the_environment() -> No
 
 
 def test_junit_has_a_case_for_each_check() -> None:
-    """Broken is a failure, undecided is skipped, a failed run is an error; names are escaped."""
+    """Broken is a failure, a failed run is an error; names are escaped."""
     suite = ET.fromstring(gate.junit(gate_report(Verdict.BROKEN, WORSE, BETTER, name="a<b>&'\"")))[0]
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("2", "1", "0")
     assert [case.get("name") for case in suite] == ["latency.p50", "process_memory.max"]
     failure = suite[0].find("failure")
     assert failure is not None
     assert "+20.0%" in str(failure.get("message"))
-    skipped = ET.fromstring(gate.junit(UNDECIDED))[0]
-    assert skipped.get("skipped") == "1"
     error = ET.fromstring(gate.junit(GateReport(result=a_failed_result())))[0]
     assert (error.get("errors"), error.get("failures")) == ("1", "0")
+
+
+@pytest.mark.parametrize(
+    ("undecided", "tag", "level"),
+    [
+        (None, "error", "warning"),
+        (Undecided.PASS, "skipped", "warning"),
+        (Undecided.FAIL, "failure", "error"),
+    ],
+)
+def test_an_undecided_check_is_said_in_each_format(undecided: Undecided | None, tag: str, level: str) -> None:
+    """No format is silent about it, whatever it counts as."""
+    nothing = replace(UNDECIDED, ruling=GateDecision(verdict=Verdict.UNDECIDED, changes=(), rounds=0))
+    for report in (replace(each, undecided=undecided) for each in (UNDECIDED, nothing)):
+        suite = ET.fromstring(gate.junit(report))[0]
+        counts = {name: suite.get(name) for name in ("failures", "errors", "skipped")}
+        plural = {"error": "errors", "failure": "failures", "skipped": "skipped"}[tag]
+        assert counts == {**dict.fromkeys(counts, "0"), plural: "1"}
+        case = suite[0].find(tag)
+        assert case is not None
+        assert (case.get("message"), case.get("type")) == (report.checks[0].text, "undecided change")
+        assert json.loads(gate.sarif(report))["runs"][0]["results"][0]["level"] == level
+        assert gate.github(report).startswith(f"::{level} ")
+        counted = [f"undecided counts as {'passed' if undecided == 'pass' else 'failed'} here"]
+        texts = [block.text for block in gate.comment(report) if isinstance(block, Notice)]
+        assert [text for text in texts if "counts as" in text] == (counted if undecided else [])
+
+
+def test_a_comment_names_what_was_not_compared() -> None:
+    """A metric that was measured differently is in no check."""
+    doubt = Doubt(code="measured-differently", seen="not compared: process_memory.max", advice="")
+    texts = [
+        block.text for block in gate.comment(replace(HELD, doubts=(doubt,))) if isinstance(block, Notice)
+    ]
+    assert "not compared: process_memory.max" in texts
 
 
 def test_sarif_has_what_did_not_hold_at_the_models_file() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from modeldyno.core.comparison.comparison import Change, ChangeVerdict
-from modeldyno.core.comparison.gate_report import GateReport, describe_change
+from modeldyno.core.comparison.gate_report import GateReport, Undecided, describe_change
 from modeldyno.core.comparison.gate_rule import GateDecision
 from modeldyno.core.metrics.constraints import Constraint, Verdict
 from modeldyno.core.metrics.measurement import Interval
@@ -54,6 +56,33 @@ def test_bounds_changes_and_failures_are_one_list() -> None:
     assert report.verdict is Verdict.BROKEN
     failed = GateReport(result=a_failed_result())
     assert (failed.checks[0].kind, failed.verdict) == ("failure", Verdict.BROKEN)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "undecided", "outcome"),
+    [
+        (Verdict.UNDECIDED, None, Verdict.UNDECIDED),
+        (Verdict.UNDECIDED, Undecided.PASS, Verdict.HELD),
+        (Verdict.UNDECIDED, Undecided.FAIL, Verdict.BROKEN),
+        (Verdict.BROKEN, Undecided.PASS, Verdict.BROKEN),
+        (Verdict.HELD, Undecided.FAIL, Verdict.HELD),
+    ],
+)
+def test_only_an_undecided_verdict_counts_as_something_else(
+    verdict: Verdict, undecided: Undecided | None, outcome: Verdict
+) -> None:
+    """The verdict itself stays."""
+    change = {Verdict.UNDECIDED: OPEN, Verdict.BROKEN: WORSE, Verdict.HELD: SAME}[verdict]
+    report = GateReport(result=RESULT, ruling=ruling(verdict, change), undecided=undecided)
+    assert (report.verdict, report.outcome) == (verdict, outcome)
+
+
+def test_what_could_not_be_compared_is_a_check() -> None:
+    """Without any change there is one undecided check, which says why."""
+    for why in ("too few rounds could be run", ""):
+        decision = GateDecision(verdict=Verdict.UNDECIDED, changes=(), rounds=0, why=why)
+        (check,) = GateReport(result=RESULT, ruling=decision).checks
+        assert (check.verdict, check.text) == (Verdict.UNDECIDED, why or "nothing was compared")
 
 
 def test_a_gate_holds_only_where_everything_does() -> None:

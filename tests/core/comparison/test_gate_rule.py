@@ -164,6 +164,33 @@ def test_a_slowdown_of_what_matters_is_let_through_in_one_of_twenty_cases(spread
     assert sum(let_through() for _ in range(300)) / 300 <= 0.05
 
 
+@pytest.mark.parametrize("rounds", [*range(1, 60)])
+def test_a_limited_gate_keeps_rounds_to_confirm_every_look_but_the_last(rounds: int) -> None:
+    """A suspicion at a look needs fresh rounds: without them nothing could fail."""
+    rule = GateRule().within(rounds)
+    *earlier, last = rule.interim_rounds
+    assert rule.first == max(3, min(5, rounds // 2))
+    assert all(look + rule.first <= max(rounds, 6) for look in earlier)
+    assert last == max(3, min(40, rounds))
+
+
+def test_a_suspicion_at_the_first_of_few_rounds_is_confirmed() -> None:
+    """Within seven rounds the first look is at three, and the confirmation has three more."""
+    stretches: list[tuple[int, int]] = []
+    compare = compare_in_turn(WORSE, WORSE, WORSE, stretches=stretches)
+    assert decide_gate(compare, GateRule().within(7)).verdict is Verdict.BROKEN
+    assert stretches == [(0, 3), (3, 6), (0, 6)]
+
+
+def test_where_nothing_is_comparable_nothing_is_decided() -> None:
+    """It is undecided, and says why."""
+    decision = decide_gate_on_stored((), ())
+    assert (decision.verdict, decision.why) == (
+        Verdict.UNDECIDED,
+        "nothing was measured in the same way on both sides",
+    )
+
+
 def test_without_rounds_nothing_is_decided() -> None:
     """Neither a first look nor a confirmation that could not be had is a verdict."""
     none, unconfirmed = decide_gate(compare_in_turn(), RULE), decide_gate(compare_in_turn(WORSE), RULE)
