@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -242,7 +243,7 @@ CELLS = (
             claim="documents",
             door=door,
             command=command,
-            attempt=lambda seed, folder, door=door: _document(seed, folder, door),
+            attempt=partial(_document, how=door),
             wanted=100,
             quick="tests/cli/test_verify.py",
         )
@@ -264,7 +265,7 @@ CELLS = (
             claim="borrowed speed",
             door=door,
             command=command,
-            attempt=lambda seed, folder, door=door: _cheat(seed, folder, door),
+            attempt=partial(_cheat, how=door),
             wanted=20,
             quick="tests/core/metrics/test_doubt.py",
         )

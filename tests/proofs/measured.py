@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -137,7 +138,9 @@ def _stream(seed: int, folder: Path, query: str) -> Try:
     if seed % 2:
         words += ["--max-time", f"{source.choice((3, 5, 10, 20))}s"]
     with _text_server(tokens) as server:
-        code, output = modeldyno(folder, "load", f"http://127.0.0.1:{server.port}#echo", *words)
+        code, output = modeldyno(
+            folder, "load", f"http://127.0.0.1:{server.port}#echo", "--input", "x=1x8", *words
+        )
     case = f"{tokens} tokens, {slots} at once, {' '.join(words[-2:]) if seed % 2 else 'no time given'}"
     if not (folder / "load.json").is_file():
         return Try(Outcome.FALSE, f"{case}: exit code {code}: {output[-200:]}")
@@ -163,8 +166,8 @@ def _served_bound(seed: int, folder: Path) -> Try:
     bound = f"time_to_first_token.p95 <= {30 if broken else 100}ms"
     with _text_server(64) as server:
         code, output = modeldyno(
-            folder, "load", f"http://127.0.0.1:{server.port}#echo", "--set", "endpoint=chat", "--set",
-            "max_tokens=64", "-c", "4", "--require", bound, "-q",
+            folder, "load", f"http://127.0.0.1:{server.port}#echo", "--input", "x=1x8", "--set",
+            "endpoint=chat", "--set", "max_tokens=64", "-c", "4", "--require", bound, "-q",
         )  # fmt: skip
     said = f"{bound}, first token after {FIRST * 1e3:g} ms: exit code {code}"
     if code == 5:
@@ -217,7 +220,7 @@ CELLS = (
             claim="bounds",
             door=door,
             command=command,
-            attempt=lambda seed, folder, door=door: _bound(seed, folder, door),
+            attempt=partial(_bound, how=door),
             wanted=40,
             least_true=0.9,
             quick=_BOUND,
@@ -235,7 +238,7 @@ CELLS = (
             door="load",
             case=case,
             command="modeldyno load URL --set endpoint=chat --set max_tokens=64 -c 4 [--max-time 3s]",
-            attempt=lambda seed, folder, query=query: _stream(seed, folder, query),
+            attempt=partial(_stream, query=query),
             wanted=40,
             quick=_SERVED,
         )
