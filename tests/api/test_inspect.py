@@ -30,9 +30,9 @@ class Lab:
         """Start without requests."""
         self.requests: list[tuple[Request, bool]] = []
 
-    def measure(self, request: Request, *, in_process: bool, watch: object) -> JudgedResult:
+    def measure(self, request: Request, *, in_process: bool, watch: object, limit: object) -> JudgedResult:
         """Record the request."""
-        del watch
+        del watch, limit
         self.requests.append((request, in_process))
         return JudgedResult(result=an_inspection())
 

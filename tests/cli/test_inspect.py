@@ -37,9 +37,9 @@ class Lab:
     results: list[Result] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
 
-    def measure(self, request: Request, *, watch: object) -> JudgedResult:
+    def measure(self, request: Request, *, watch: object, limit: object) -> JudgedResult:
         """Return the next Result."""
-        del watch
+        del watch, limit
         self.requests.append(request)
         return JudgedResult(result=self.results[len(self.requests) - 1])
 

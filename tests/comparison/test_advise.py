@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from tests.support.fake_clock import replace_monotonic
 
 from modeldyno.comparison.advise import AdviseOptions, advise
 from modeldyno.core.comparison.comparison import ChangeVerdict
@@ -264,7 +265,7 @@ def test_a_limit_that_leaves_no_time_for_the_metric_is_named_as_the_cause() -> N
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Replace the clock by one that only the test advances."""
     now = [0.0]
-    monkeypatch.setattr("modeldyno.comparison.advise_session.monotonic", lambda: now[0])
+    replace_monotonic(monkeypatch, lambda: now[0])
     return now
 
 

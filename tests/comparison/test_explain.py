@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from tests.support.fake_clock import replace_monotonic
 from tests.support.fake_comparisons import SimulatedRuns, a_side
 
 from modeldyno.comparison.explain import run_comparison
@@ -226,7 +227,7 @@ def test_what_was_interrupted_is_not_looked_at() -> None:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Replace the clock by one that only the test advances."""
     now = [0.0]
-    monkeypatch.setattr("modeldyno.comparison.explain.monotonic", lambda: now[0])
+    replace_monotonic(monkeypatch, lambda: now[0])
     return now
 
 

@@ -110,6 +110,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Session:
     made = Session()
     monkeypatch.setattr(generate, "perf_counter", made.clock)
     monkeypatch.setattr(generate, "perf_counter_ns", made.clock.nanoseconds)
+    monkeypatch.setattr("modeldyno.clock.system_seconds", lambda: 0.0)
     monkeypatch.setattr(probe_interfaces, "perf_counter", made.clock)
     return made
 

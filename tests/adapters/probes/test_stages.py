@@ -95,6 +95,7 @@ class TestSuite(ProbeSuite):
 def pipeline(monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     """A pipeline whose own time is all that passes."""
     made = Pipeline()
+    monkeypatch.setattr("modeldyno.clock.system_seconds", lambda: 0.0)
     monkeypatch.setattr(probe_interfaces, "perf_counter", lambda: made.now)
     monkeypatch.setattr(stages, "perf_counter_ns", lambda: round(made.now * 1e9))
     return made

@@ -87,6 +87,7 @@ class TestSuite(ProbeSuite):
 def trainer(monkeypatch: pytest.MonkeyPatch) -> Trainer:
     """A trainer whose own time is all that passes."""
     made = Trainer()
+    monkeypatch.setattr("modeldyno.clock.system_seconds", lambda: 0.0)
     monkeypatch.setattr(probe_interfaces, "perf_counter", lambda: made.now)
     monkeypatch.setattr(training, "perf_counter_ns", lambda: round(made.now * 1e9))
     return made
