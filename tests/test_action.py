@@ -177,6 +177,22 @@ def test_the_steps_measure_and_write_the_reports(tmp_path: Path) -> None:
     assert (tmp_path / "summary.md").read_text() == (reports / "comment.md").read_text()
 
 
+@pytest.mark.parametrize(
+    ("seconds", "budget", "code"),
+    [(0.006, "8s", "0"), pytest.param(0.018, "60s", "1", marks=pytest.mark.slow)],
+)
+def test_another_checkout_is_the_baseline(tmp_path: Path, seconds: float, budget: str, code: str) -> None:
+    """It is measured in turns; what is the same there passes, and what is three times as slow fails."""
+    text = "from modeldyno.testing.known_latency import KnownLatency\nwork = KnownLatency({})\n"
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base" / "net.py").write_text(text.format(0.006), encoding="utf-8")
+    (tmp_path / "net.py").write_text(text.format(seconds), encoding="utf-8")
+    inputs = {"model": "call:net.py:work", "baseline": "./base", "install": "", "max-regression": "90%"}
+    _, output, outputs = run(tmp_path, **inputs, arguments=f"{QUICK}\n--metric=latency", budget=budget)
+    assert outputs["exit-code"] == code, output
+    assert "run again in turns" in output
+
+
 @pytest.mark.parametrize("model",
     [
         'x"; touch pwned; "', "--trust",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -10,17 +11,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from modeldyno import plugins
+from modeldyno import codec, detect_regressions, plugins
 from modeldyno.comparison.baseline import find_baseline, is_checkout, locate_in_checkout, measure_checkout
 from modeldyno.comparison.gate import check_stored, rerunnable_baseline, run_gate
 from modeldyno.core.comparison.build import CompareOptions
 from modeldyno.core.comparison.gate_rule import GateRule
+from modeldyno.core.comparison.schedule import PLAN
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.result.result import Environment, Result, merge
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
-from modeldyno.errors import OutOfTime, RequestError, RunFailed
+from modeldyno.errors import OutOfTime, RequestError, RunFailed, UndecidedWarning
 from modeldyno.runtime.events import INTERRUPTED
 from modeldyno.runtime.session import RunSession
 from modeldyno.testing.sample_results import a_failed_result, a_job, a_small_result
@@ -190,6 +192,52 @@ def test_a_short_gate_measures_less_of_each_process(monkeypatch: pytest.MonkeyPa
     assert report.verdict is Verdict.BROKEN
     assert len({plan.max_time for plan in plans}) == 1
     assert sum(clock) <= 60.0
+
+
+def test_three_minutes_are_enough_rounds_on_a_machine_that_is_not_quiet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where each process needs all of its time and a second more, an open verdict has 16 rounds."""
+    clock = count_seconds(monkeypatch)
+    source = np.random.default_rng(5)
+
+    def execute(job: Job, *, watch: Callable[[Event], None]) -> Result:
+        del watch
+        clock.append(1.0 + len(job.probes) * job.plan.max_time)
+        return a_run(job, float(np.exp(0.3 * source.standard_normal())))
+
+    job = replace(NEW, probes=("latency", "throughput"), plan=PLAN)
+    report = run_gate(
+        stored(), job, CompareOptions(), GateRule(), RunSession(execute=execute), max_time=180.0
+    )
+    assert report.verdict is Verdict.UNDECIDED
+    assert report.result.processes >= GateRule().enough
+    assert sum(clock) <= 180.0
+
+
+@pytest.mark.parametrize(
+    ("slowdown", "allowed"),
+    [(0.05, {Verdict.UNDECIDED}), (0.1, {Verdict.UNDECIDED, Verdict.BROKEN}), (0.2, {Verdict.BROKEN})],
+)
+@pytest.mark.parametrize("door", ["tag", "file", "id"])
+def test_an_edited_file_never_passes_against_a_stored_baseline_if_it_is_slower(
+    door: str, slowdown: float, allowed: set[Verdict], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alone it fails beyond what a machine varies by; below, it is undecided, measured or judged."""
+    monkeypatch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path}/store.db")
+    before, path = stored(NEW), tmp_path / "baseline.json"
+    codec.write(path, codec.encode(before))
+    with plugins.store() as store:
+        store.put(before, headline="")
+        store.tag(before.id, add=["@main"])
+    baseline = find_baseline({"tag": "@main", "file": str(path), "id": before.id}[door], "new")
+    machine = Machine(new=1.0 + slowdown)
+    edited = replace(stored(NEW, 1.0 + slowdown), id="edited")
+    measured = run_gate(baseline, NEW, CompareOptions(), GateRule(), RunSession(execute=machine))
+    assert {measured.verdict, check_stored(baseline, edited, CompareOptions()).verdict} <= allowed
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UndecidedWarning)
+        assert detect_regressions(baseline, edited).verdict in allowed
 
 
 def count_seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:

@@ -35,6 +35,7 @@ DOORS = {
     "json": "`profile --baseline FILE`",
     "store": "`profile --baseline ID`",
     "checkout": "`profile --baseline FILE`, of another checkout",
+    "directory": "`profile --baseline ./base`, a directory with another checkout",
     "job file": "a job file",
     "pytest": "pytest plugin",
     "action": "GitHub action",

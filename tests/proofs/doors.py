@@ -27,7 +27,7 @@ class ChangeDoor:
     """Takes an empty folder and what writes the model before and after; returns a word and a line."""
     quick: str
     stored: bool = False
-    """Whether both were measured before, at different times: a change must be 8 % to stand out."""
+    """Whether the two are measured at different times: a change must be 8 % to stand out."""
 
 
 def _by_exit_code(done: tuple[int, str]) -> tuple[Said, str]:
@@ -75,6 +75,13 @@ def _checkout(folder: Path, before: Callable[[Path], str], after: Callable[[Path
     )
 
 
+def _directory(folder: Path, before: Callable[[Path], str], after: Callable[[Path], str]) -> tuple[Said, str]:
+    before(folder / "base")
+    return _by_exit_code(
+        modeldyno(folder, "profile", after(folder), "--baseline", "./base", "--budget", "3m")
+    )
+
+
 def _job_file(folder: Path, before: Callable[[Path], str], after: Callable[[Path], str]) -> tuple[Said, str]:
     _baseline(folder, before(folder), "--json", "baseline.json")
     job = {"command": "profile", "model": after(folder), "baseline": "baseline.json"}
@@ -115,9 +122,9 @@ def _pytest(folder: Path, before: Callable[[Path], str], after: Callable[[Path],
 
 
 def _action(folder: Path, before: Callable[[Path], str], after: Callable[[Path], str]) -> tuple[Said, str]:
-    _baseline(folder, before(folder), "--json", "baseline.json")
+    before(folder / "base")
     _, output, given = run_action(
-        folder, model=after(folder), baseline="baseline.json", install="", arguments="--no-store"
+        folder, model=after(folder), baseline="./base", budget="3m", install="", arguments="--no-store"
     )
     return _by_exit_code((int(given.get("exit-code", 4)), output))
 
@@ -140,7 +147,7 @@ REGRESSIONS = """
 from modeldyno import ModelProfiler, detect_regressions, load_baseline
 
 baseline_results = load_baseline("baseline.json")
-current_results = ModelProfiler({model!r}, processes=5, max_time=5.0).profile()
+current_results = ModelProfiler({model!r}, processes=5).profile()
 regressions = detect_regressions(baseline_results, current_results)
 print(regressions)
 raise SystemExit({{"held": 0, "broken": 1, "undecided": 5}}[regressions.verdict])
@@ -148,7 +155,7 @@ raise SystemExit({{"held": 0, "broken": 1, "undecided": 5}}[regressions.verdict]
 
 
 def _detect(folder: Path, before: Callable[[Path], str], after: Callable[[Path], str]) -> tuple[Said, str]:
-    _baseline(folder, before(folder), "--json", "baseline.json", "--max-time", "5")
+    _baseline(folder, before(folder), "--json", "baseline.json")
     return _by_exit_code(python(folder, REGRESSIONS.format(model=after(folder))))
 
 
@@ -163,13 +170,14 @@ def _compare(folder: Path, before: Callable[[Path], str], after: Callable[[Path]
     return _by_exit_code(modeldyno(folder, "compare", *models, "--no-why", "--fail-on", "worse"))
 
 
-_GATE_TEST = "tests/cli/test_gate.py::test_unchanged_code_is_not_worse_whatever_its_baseline_is"
+_GATE_TEST = "tests/proofs/test_doors.py::test_a_change_is_judged_at_each_door"
 CHANGE_DOORS = (
     ChangeDoor(
         key="tag",
         command="modeldyno profile MODEL --processes 5 --save-as-baseline main; "
         "modeldyno profile MODEL --baseline @main",
         judge=_tag,
+        stored=True,
         quick=_GATE_TEST,
     ),
     ChangeDoor(
@@ -177,12 +185,14 @@ CHANGE_DOORS = (
         command="modeldyno profile MODEL --processes 5 --json baseline.json; "
         "modeldyno profile MODEL --baseline baseline.json",
         judge=_json,
+        stored=True,
         quick=_GATE_TEST,
     ),
     ChangeDoor(
         key="store",
         command="modeldyno profile MODEL --processes 5; modeldyno profile MODEL --baseline ID",
         judge=_store,
+        stored=True,
         quick=_GATE_TEST,
     ),
     ChangeDoor(
@@ -190,22 +200,42 @@ CHANGE_DOORS = (
         command="modeldyno profile MODEL --processes 5 --json ../baseline.json; "
         "cd ../branch; modeldyno profile MODEL --baseline ../baseline.json",
         judge=_checkout,
+        stored=True,
         quick=_GATE_TEST,
     ),
-    ChangeDoor(key="job file", command="modeldyno profile gate.yaml", judge=_job_file, quick=_GATE_TEST),
+    ChangeDoor(
+        key="directory",
+        command="modeldyno profile MODEL --baseline ./base --budget 3m",
+        judge=_directory,
+        quick=_GATE_TEST,
+    ),
+    ChangeDoor(
+        key="job file",
+        command="modeldyno profile gate.yaml",
+        judge=_job_file,
+        stored=True,
+        quick=_GATE_TEST,
+    ),
     ChangeDoor(
         key="pytest",
         command="pytest --modeldyno-update; pytest",
         judge=_pytest,
+        stored=True,
         quick="tests/test_pytest_plugin.py::test_a_baseline_is_kept_held_and_broken",
     ),
     ChangeDoor(
         key="action",
-        command="uses: OWNER/modeldyno@main (model, baseline)",
+        command="uses: OWNER/modeldyno@main (model: MODEL, baseline: ./base, budget: 3m)",
         judge=_action,
-        quick="tests/test_action.py::test_a_gate_passes_and_says_so",
+        quick="tests/test_action.py::test_another_checkout_is_the_baseline",
     ),
-    ChangeDoor(key="gate()", command='modeldyno.gate(MODEL, "baseline.json")', judge=_gate, quick=_GATE_TEST),
+    ChangeDoor(
+        key="gate()",
+        command='modeldyno.gate(MODEL, "baseline.json")',
+        judge=_gate,
+        stored=True,
+        quick=_GATE_TEST,
+    ),
     ChangeDoor(
         key="detect_regressions",
         command="detect_regressions(baseline, ModelProfiler(MODEL, processes=5).profile())",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 JUDGES = {
-    "profile": ("command", "tag", "json", "store", "checkout", "job file", "action"),
+    "profile": ("command", "tag", "json", "store", "checkout", "directory", "job file", "action"),
     "load": ("load",),
     "sweep": ("sweep",),
     "compare": ("compare",),

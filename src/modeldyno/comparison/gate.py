@@ -298,8 +298,8 @@ def run_gate(  # noqa: PLR0913 - what is measured, and all that decides how much
     check_directions(tuple(map(Query.parse, question.metrics)))
     probes = len(job.probes)
     alone = job.plan.as_long_as(baseline.job.plan) if as_long else job.plan
-    alone = replace(_affordable(alone, max_time, probes), processes=1)
-    together = replace(_affordable(job.plan, max_time, _SIDES * probes), processes=1)
+    alone = replace(_affordable(alone, max_time, 2 * FEWEST * probes), processes=1)
+    together = replace(_affordable(job.plan, max_time, _SIDES * rule.enough * probes), processes=1)
     rival = rerunnable_baseline(baseline, replace(job, plan=together))
     runner = _RoundRunner(
         baseline=baseline,
@@ -356,9 +356,9 @@ _SHORTEST = 0.1
 """Seconds that a probe measures at least."""
 
 
-def _affordable(plan: Plan, max_time: float, probes: int) -> Plan:
-    """Shorten a plan so that the fewest rounds of a look and its confirmation fit into the time of a gate."""
-    return plan.within(max(_SHORTEST, _MEASURING * max_time / (2 * FEWEST * probes)))
+def _affordable(plan: Plan, max_time: float, runs: int) -> Plan:
+    """Shorten a plan so that so many runs of a probe fit into the time of a gate."""
+    return plan.within(max(_SHORTEST, _MEASURING * max_time / runs))
 
 
 _UNSURE_ALONE = "something is worse, but the machine may have changed since the baseline was measured"

@@ -81,6 +81,29 @@ def test_a_machine_on_which_nothing_can_be_seen_is_called_so() -> None:
     )
 
 
+@pytest.mark.parametrize("disturbed", [0.0, 0.05])
+def test_enough_rounds_find_a_slowdown_of_five_percent(disturbed: float) -> None:
+    """Of a function that is steady to 0.5 %, in 90 of 100 gates, and none passes; unchanged, none fails."""
+    source, rounds = np.random.default_rng(2), GateRule().enough
+    size = 2 * rounds
+    gates: list[Numbers] = [
+        {
+            SPEED: np.exp(
+                0.005 * source.standard_normal(size)
+                + (source.random(size) < disturbed) * np.abs(source.standard_t(2, size)) * 0.1
+            ).tolist(),
+            MEMORY: (1e7 + 4096 * source.integers(-20, 20, size)).tolist(),
+        }
+        for _ in range(100)
+    ]
+    rule = GateRule().within(rounds)
+    unchanged = [decide_gate(rehearse_gate(each), rule).verdict for each in gates]
+    slower = [decide_gate(rehearse_gate(each, slowdown=0.05), rule).verdict for each in gates]
+    assert Verdict.BROKEN not in unchanged
+    assert Verdict.HELD not in slower
+    assert slower.count(Verdict.BROKEN) >= 90
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("spread", "tails"), [(0.005, 0.0), (0.015, 0.05), (0.03, 0.1)])
 def test_a_thousand_comparisons_of_a_model_with_itself_raise_at_most_four_alarms(

@@ -9,6 +9,7 @@ import pytest
 
 from modeldyno.core.comparison.way_of_measuring import CODE, measured_alike
 from modeldyno.core.metrics.doubt import CODES, Doubt
+from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.result.result import Environment
 from modeldyno.core.spec.load_spec import Load
@@ -60,6 +61,29 @@ def test_a_figure_is_compared_if_what_it_depends_on_is_the_same(
     """A rate or latency depends on the load, memory on the process, an extreme on the length."""
     probes = ("static", "latency", "throughput")
     assert not_compared(result(probes=probes), result(**{"probes": probes, **changes})) == left_out
+
+
+def with_memory(*samples: float, max_time: float) -> Result:
+    """Return a Result of such a length, with the memory of one process."""
+    memory = Measurement(metric="process_memory", value=Distribution.of(samples))
+    return replace(result(plan={"max_time": max_time}), measurements=(memory,))
+
+
+@pytest.mark.parametrize(
+    ("longer", "left_out"),
+    [
+        ((5e6, 8e6, 8e6, 8.1e6), []),
+        ((5e6, 8e6, 8e6, 9e6), ["process_memory.max"]),
+        ((9e6,), ["process_memory.max"]),
+    ],
+)
+def test_memory_depends_on_the_length_only_if_it_grows(
+    longer: tuple[float, ...], left_out: list[str]
+) -> None:
+    """A maximum of the first half is that of loading and the first calls; other extremes need the length."""
+    short, long = with_memory(5e6, 8e6, 7e6, 7e6, max_time=1.0), with_memory(*longer, max_time=20.0)
+    for pair in ((short, long), (long, short)):
+        assert not_compared(*pair) == ["latency.max", *left_out]
 
 
 def test_two_loads_are_alike_by_what_they_send() -> None:

@@ -1,7 +1,8 @@
 """How a Result was measured, as far as its figures depend on it.
 
-Two figures of one model differ if they were measured differently: a rate by the load, the memory of a process
-by what else was measured in it, an extreme by how long it was looked for. Such figures are not compared. The
+Two figures of one model differ if they were measured differently: a rate by the load, the memory of a
+process by what else was measured in it, an extreme by how long it was looked for. Memory that stays at what
+loading and the first calls took does not depend on the length. Figures that differ so are not compared. The
 settings of a model, its software and its inputs are no part of it: they are what a comparison is about.
 """
 
@@ -12,11 +13,12 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Self
 
 from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.metric import METRICS, Query
 from modeldyno.core.stats.units import BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from modeldyno.core.result.result import Result
 
@@ -58,17 +60,41 @@ class WayOfMeasuring:
             + (f", {plan.min_warmup:,} of warm-up" if plan.min_warmup else ""),
         )
 
-    def parts(self, query: Query) -> tuple[str, ...]:
-        """Return the parts that a figure depends on."""
+    def parts(self, query: Query, *, grows: bool) -> tuple[str, ...]:
+        """Return the parts that a figure depends on; its maximum on the length only if it grows."""
         row = METRICS[query.metric]
         if row.computed:
             return ()
-        of_process = row.spread and row.unit == BYTES
+        of_process = _is_memory(query)
         return (
             *((self.load,) if row.under_load is not None else ()),
             *((self.process, self.probes, self.profiler) if of_process else ()),
-            *((self.length,) if query.statistic in _EXTREMES else ()),
+            *((self.length,) if query.statistic in _EXTREMES and grows else ()),
         )
+
+
+def _is_memory(query: Query) -> bool:
+    row = METRICS[query.metric]
+    return row.spread and row.unit == BYTES
+
+
+def _may_grow(query: Query, result: Result) -> bool:
+    """Return whether a longer measurement might have found a larger maximum.
+
+    Memory does not grow if the first half of its samples has the maximum, to an allocator's step.
+    """
+    measurement = result.find(query.metric, query.scope)
+    if not _is_memory(query) or query.statistic != "max" or measurement is None:
+        return True
+    value = measurement.value
+    return not isinstance(value, Distribution) or any(
+        _grew(run.tolist(), measurement.row.step) for run in value.arrays()
+    )
+
+
+def _grew(samples: Sequence[float], step: float) -> bool:
+    first, second = samples[: len(samples) // 2], samples[len(samples) // 2 :]
+    return not first or max(second) > max(first) + step
 
 
 def _version(result: Result) -> str:
@@ -83,14 +109,16 @@ def measured_alike(
 
     What is not known of one side, as it is in an older document, is taken to be the same.
     """
-    before, after = WayOfMeasuring.of(baseline), WayOfMeasuring.of(candidate)
-    reasons = {query: ", ".join(_differences(query, before, after)) for query in queries}
+    reasons = {query: ", ".join(_differences(query, baseline, candidate)) for query in queries}
     alike = tuple(query for query, reason in reasons.items() if not reason)
     return alike, tuple(_doubts(reasons))
 
 
-def _differences(query: Query, before: WayOfMeasuring, after: WayOfMeasuring) -> Iterator[str]:
-    for one, other in zip(before.parts(query), after.parts(query), strict=True):
+def _differences(query: Query, baseline: Result, candidate: Result) -> Iterator[str]:
+    results = baseline, candidate
+    grows = any(_may_grow(query, result) for result in results)
+    before, after = (WayOfMeasuring.of(result).parts(query, grows=grows) for result in results)
+    for one, other in zip(before, after, strict=True):
         if one != other and one and other:
             yield f"{one} and {other}"
 
