@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from tests.support.simulated_load import in_lock_step
 from tests.test_served_truth import Replay, Session
 
 from modeldyno.adapters.probes import load as probe
 from modeldyno.adapters.probes import load_monitor
+from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
@@ -22,15 +25,26 @@ from modeldyno.testing.fakes import a_model
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from modeldyno.core.load.request_log import Records
+
 DEFAULT = Plan(may_extend=True)
 TOKENS = 64
 
 
+def with_first_tokens(records: Records) -> Records:
+    """Stream answers: half of what varies of the first token, after some 48 ms, is shared by a cohort."""
+    noise = np.random.default_rng(3).exponential(0.003, (2, len(records)))
+    cohorts = np.unique(records.due, return_inverse=True)[1]
+    firsts = records.due + ((0.042 + noise[0, cohorts] + noise[1]) * 1e9).astype(np.int64)
+    return replace(records, pieces=tuple(zip(firsts.tolist(), records.end.tolist(), strict=True)))
+
+
 def probed(
-    monkeypatch: pytest.MonkeyPatch, takes: float, load: Load, plan: Plan
+    monkeypatch: pytest.MonkeyPatch, takes: float, load: Load, plan: Plan, seconds: float = 400.0
 ) -> tuple[dict[str, Measurement], set[str], float]:
     """Run the probe in virtual time: its measurements, the codes of its doubts, and the seconds it took."""
-    replay = Replay(records=in_lock_step(load.slots or 1, takes, 400.0, jitter=0.0005, tokens=TOKENS))
+    records = in_lock_step(load.slots or 1, takes, seconds, jitter=0.0005, tokens=TOKENS)
+    replay = Replay(records=with_first_tokens(records) if plan.bounds else records)
     begun = replay.now
 
     @contextmanager
@@ -107,3 +121,40 @@ def test_a_duration_is_measured_whole_whatever_the_answers_take(monkeypatch: pyt
 
     assert seconds == pytest.approx(4.2 + 9.0, abs=0.5)
     assert numbers["request_rate"].value == pytest.approx(8 / 4.2, rel=0.01)
+
+
+BOUND_AT = {"held": "100ms", "broken": "30ms"}
+
+
+@pytest.mark.parametrize("verdict", ["held", "broken"])
+@pytest.mark.parametrize("takes", [0.69, 4.2])
+def test_a_bound_on_the_first_token_is_decided_where_nobody_set_a_time(
+    monkeypatch: pytest.MonkeyPatch, takes: float, verdict: str
+) -> None:
+    """Answers in lock-step, with first tokens after some 50 ms: the load goes on until it can tell."""
+    bound = Constraint.parse(f"time_to_first_token.p95 <= {BOUND_AT[verdict]}")
+    plan = replace(DEFAULT, bounds=(bound,))
+    numbers, _, seconds = probed(monkeypatch, takes, Load(concurrency=4), plan, seconds=700.0)
+
+    assert bound.judge(tuple(numbers.values())).verdict == verdict
+    assert seconds <= (12 * takes + 25 if verdict == "broken" else 170 * takes)
+
+
+def test_a_load_does_not_go_on_for_a_bound_that_would_take_hours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To see one of a thousand answers of ten seconds takes ten hours, so it ends after a dozen."""
+    plan = replace(DEFAULT, bounds=(Constraint.parse("time_to_first_token.p99.9 <= 100s"),))
+    _, _, seconds = probed(monkeypatch, 10.0, Load(concurrency=1), plan)
+
+    assert seconds <= 121
+
+
+def test_a_load_that_ended_with_a_bound_open_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time that was set holds, and the reason is the bound, though the median is known."""
+    plan = Plan(max_time=30.0, bounds=(Constraint.parse("time_to_first_token.p95 <= 100ms"),))
+    numbers, doubts, seconds = probed(monkeypatch, 0.69, Load(concurrency=4), plan)
+    latency = numbers["latency"].value
+
+    assert seconds <= 30.2
+    assert "time-limit" in doubts
+    assert isinstance(latency, Distribution)
+    assert "time_to_first_token.p95 <= 100 ms is undecided" in latency.unmet

@@ -95,12 +95,12 @@ def test_each_length_is_a_row() -> None:
 
 
 def test_what_is_no_claim_yet_is_marked() -> None:
-    """A median of three is about that; a percentile of few gaps is not shown."""
+    """A median of three is about that; a percentile of few gaps, too."""
     result = a_generation(TWO[0], sequences=3)
     (row,) = tables(result)["Generated tokens, batch 8: medians"].rows
 
     assert row[2].startswith("~")
-    assert row[4] == "—"
+    assert row[4] == "about 10 ms"
     assert "after about 8" in headline(result)
     assert "then one about every " in headline(result)
 

@@ -114,16 +114,18 @@ class Request:
         self._check_mode()
         self._check_stages(name)
         self.constraints()
+        load = self._effective_load(name)
+        plan = self._effective_plan()
         job = Job(
             model=ref,
             backend=name,
             inputs=tuple(map(_input, self.inputs or running_inputs(self.model))),
             config=config,
             probes=self._effective_probes(),
-            plan=self._effective_plan(),
+            plan=plan if load is None else replace(plan, bounds=self.constraints()),
             inspection=self._effective_inspection().checked(),
             observation=self.observation,
-            load=self._effective_load(name),
+            load=load,
             name=self.name,
             trust=self.trust,
         )

@@ -142,7 +142,7 @@ def test_a_percentile_of_too_few_samples_can_be_broken_but_never_held() -> None:
 
 def test_a_percentile_that_is_no_claim_is_bounded_by_the_slowest_of_enough_samples() -> None:
     """With 72 independent samples the chance that none lies beyond the p95 is 2.5 %, whatever they are."""
-    assert [statistics._extreme_floor(p) for p in (0.5, 0.1, 0.95, 0.99, 0.999)] == [6, 36, 72, 368, 3688]
+    assert [statistics.extreme_floor(p) for p in (0.5, 0.1, 0.95, 0.99, 0.999)] == [6, 36, 72, 368, 3688]
     samples = np.random.default_rng(3).permutation(100).astype(float)
     assert statistics.quantile_interval(samples, 0.95)[1] == 99
     assert statistics.quantile_interval(samples, 0.05)[0] == 0

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.adapters.probes import timing_loop
 from modeldyno.adapters.probes.live_seconds import LiveSeconds
 from modeldyno.clock import monotonic, monotonic_ns, perf_counter
+from modeldyno.core.load.open_bounds import is_on_times, open_bounds, seconds_to_decide
 from modeldyno.core.load.request_log import MOST, FilteredRecords, RequestOutcome
 from modeldyno.core.load.request_stages import RequestStamps, tracing_step
 from modeldyno.core.load.server_stats import CounterReading, ServerCounters
 from modeldyno.core.load.steady_window import NANO, DriverSums, SteadyWindow
+from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.stop_rule import Stop, measure_until_stable
 from modeldyno.core.result.result import Event, SecondPassed
 from modeldyno.core.spec.load_spec import Load
@@ -50,6 +52,10 @@ _ANSWERS = 5
 _MOST_ANSWERS = 12
 """Answers, one after the other, for which a load may go on beyond a limit that nobody wished for: some warm
 up, and five are measured."""
+_GROWTH = 1.2
+"""Growth of the number of answers from one look at the bounds to the next."""
+_AWAITED = 1.5
+"""Slowest answers for which requests in flight are awaited once all bounds are decided."""
 _UNLIMITED = 7 * 24 * 3600.0
 """Seconds that a number of requests may take where nobody wished for a limit."""
 _STEADY = "steady"
@@ -98,6 +104,12 @@ class LoadMonitor:
     """Finished requests of the steady phase, failed ones included."""
     slowest: float = 0.0
     """Seconds of the slowest answer."""
+    open: tuple[Constraint, ...] = ()
+    """Bounds for which the load goes on."""
+    judged: int = 0
+    """Finished requests of the steady phase when the bounds were last judged."""
+    enough: float = 0.0
+    """Seconds of the load when the last of them was decided, and for what was in flight then."""
     limit: float = math.inf
     """Seconds after which the load ends in any case."""
     waiting: int = 0
@@ -133,14 +145,14 @@ class LoadMonitor:
         """Draw until the plan is met; None if too few requests were answered."""
         if self.load.requests is not None:
             self.every = math.ceil(self.load.requests / MOST)
-        limited = self.extend_plan(_limit_plan(plan, self.load))
+        limited = _limit_plan(plan, self.load)
         try:
             return measure_until_stable(
                 self.draw,
-                plan=limited,
+                plan=self.extend_plan(limited),
                 clock=perf_counter,
                 interrupted=lambda: bool(self.ending) or subject.interrupted(),
-                revise=self.extend_plan,
+                revise=lambda _: self.extend_plan(limited),
                 watch=self.watcher(timing_loop.progress_reporter(subject, "latency")),
             )
         except _NothingAnswered:
@@ -150,19 +162,35 @@ class LoadMonitor:
         """Return the plan with times that suit the slowest answer so far, and keep its limit.
 
         A window of less than a few answers tells no rate, and a duration or a number of requests is measured
-        whole, whatever the answers of the warm-up took.
+        whole, whatever the answers of the warm-up took. While a bound is open, measuring goes on.
         """
         longest = plan.max_time
+        decided = () if self.steady_begin is None else self.look_at_bounds(plan)
         if self.load.duration is not None:
             longest = max(longest, self.load.ramp + self.load.duration + 3 * self.slowest)
         elif plan.may_extend:
-            some = self.load.ramp + _MOST_ANSWERS * self.slowest
-            longest = max(longest, some if self.load.requests is None else _UNLIMITED)
+            some = max(_MOST_ANSWERS * self.slowest, seconds_to_decide(self.open, self.slowest), self.enough)
+            longest = max(longest, self.load.ramp + some if self.load.requests is None else _UNLIMITED)
         self.limit = longest
         if plan.may_extend and not self.slowest:  # the first answer says what the limit is
             self.limit = max(longest, self.load.timeout + _GRACE)
         shortest = min(max(plan.min_time, _ANSWERS * self.slowest), longest)
-        return replace(plan, max_time=longest, min_time=shortest)
+        percentiles = tuple(name for name in plan.percentiles if name not in decided)
+        still = self.open if self.judged else tuple(filter(is_on_times, plan.bounds))
+        return replace(plan, max_time=longest, min_time=shortest, percentiles=percentiles, bounds=still)
+
+    def look_at_bounds(self, plan: Plan) -> tuple[str, ...]:
+        """Judge the bounds again after enough answers; return the percentiles of decided latencies."""
+        if not plan.bounds:
+            return ()
+        if self.counted >= max(plan.min_runs, _GROWTH * self.judged) and (self.open or not self.judged):
+            begin, was_open = self.steady_begin or 0, bool(self.open)
+            window = SteadyWindow(records=self.tape, begin=begin, end=monotonic_ns(), load=self.load)
+            self.judged, self.open = self.counted, open_bounds(window, plan.bounds)
+            if was_open and not self.open:
+                self.enough = perf_counter() - self.begin + _AWAITED * self.slowest
+        latencies = (each for each in plan.bounds if each.query.metric == "latency" and not each.query.scope)
+        return tuple(each.percentile or "" for each in latencies) if self.judged and not self.open else ()
 
     def watcher(self, tell: Callable[[MeasurementProgress], None]) -> Callable[[MeasurementProgress], None]:
         """Return a watcher that takes a snapshot when the steady phase begins."""
@@ -439,7 +467,7 @@ def _limit_plan(plan: Plan, load: Load) -> Plan:
     longest = load.longest(plan.max_time)
     if load.duration is None and load.requests is None:
         return replace(plan, max_time=longest)
-    return replace(plan, min_time=longest, max_time=longest, max_runs=sys.maxsize, percentiles=())
+    return replace(plan, min_time=longest, max_time=longest, max_runs=sys.maxsize, percentiles=(), bounds=())
 
 
 def _read_counters(session: object) -> ServerCounters | None:

@@ -95,6 +95,11 @@ def _count_outcomes(records: RecordParts) -> tuple[dict[RequestOutcome, int], in
     return outcomes, retried
 
 
+def request_times(window: SteadyWindow) -> Iterator[Measurement]:
+    """Yield the times of the requests that were answered well so far, while the load goes on."""
+    yield from _latencies(window, _timed_requests(window, ""), "")
+
+
 def _timed_requests(window: SteadyWindow, why: str) -> Records:
     """Return the requests whose times are reported.
 

@@ -68,7 +68,9 @@ def job_at_load(series: LoadCurve | Capacity, step: NextLoad) -> Job:
     assert job is not None
     assert job.load is not None
     load = load_at(job.load, series.knob, step.load, step.care)
-    return replace(job, load=load, plan=scaled_plan(job.plan, step.care, bounds_of(series)))
+    plan = scaled_plan(job.plan, step.care, bounds_of(series))
+    bounds = bounds_of(series) if isinstance(series, LoadCurve) else ()  # a search goes on by its own rule
+    return replace(job, load=load, plan=replace(plan, bounds=bounds))
 
 
 def add_load(series: AnySeries, step: NextLoad, result: Result, *, refused: bool = False) -> AnySeries:

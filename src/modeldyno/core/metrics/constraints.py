@@ -6,7 +6,7 @@ The same Constraint serves ``require``, sweeps and gates.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import inf
 from typing import TYPE_CHECKING
@@ -166,6 +166,10 @@ class Constraint:
         if name is None or self.query.part == "raw" or fraction_of(name) is None:
             return None
         return name
+
+    def scaled(self, factor: float) -> Constraint:
+        """Return the bound, a factor higher."""
+        return replace(self, bound=factor * self.bound)
 
     def judge(self, measurements: Sequence[Measurement]) -> Judgement:
         """Judge by the interval: held or broken if all of it lies on one side of the bound.

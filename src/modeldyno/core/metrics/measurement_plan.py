@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.metric import fraction_of
 
 
@@ -30,6 +31,8 @@ class Plan:
     """Half-width of the target's interval, as a fraction of its value, at which to stop."""
     percentiles: tuple[str, ...] = ()
     """Requested percentiles: measuring continues until each is certified."""
+    bounds: tuple[Constraint, ...] = ()
+    """Of a load: measuring continues while those on percentiles of its times are open."""
     processes: int = 1
     """Fresh processes to measure in: 1 for a first look, 5 or more for a claim."""
     seed: int = 0

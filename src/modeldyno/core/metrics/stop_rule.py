@@ -444,6 +444,7 @@ def assess(samples: Samples, plan: Plan) -> Assessment:
     unmet = [f"a {drift.kind} of {drift.size:+.1%} is left"] if drift else []
     if samples.size < plan.min_runs:
         unmet.append(f"{samples.size} of at least {plan.min_runs} samples")
+    unmet += [f"{bound} is undecided" for bound in plan.bounds]
     for name, floor in lacking.items():
         unmet.append(f"{name} needs {floor} effective samples, has {int(sizes[name])}")
     wide = half_width > plan.precision

@@ -262,7 +262,7 @@ def quantile_interval(samples: Samples, p: float, size: float | None = None) -> 
     Correlated samples count as fewer trials, and fewer still because their effective size is itself
     estimated from the rarer side of the quantile. An end is infinite where no rank exists. Below the
     certified floor the tail end is infinite, unless there are so many samples that one beyond the quantile
-    would most likely have been seen (see `_extreme_floor`): then it is the most extreme sample, extended the
+    would most likely have been seen (see `extreme_floor`): then it is the most extreme sample, extended the
     farther the fewer independent samples there are (see `_tail_factor`). Such a percentile is not
     certified, yet can satisfy a bound that all samples keep.
 
@@ -289,7 +289,7 @@ def quantile_interval(samples: Samples, p: float, size: float | None = None) -> 
     if size >= certified_floor(p):
         return bounds
     # The few samples in the tail hardly show their own autocorrelation: that of all samples limits it, too.
-    overall, floor = effective_size(samples), _extreme_floor(p)
+    overall, floor = effective_size(samples), extreme_floor(p)
     if n < floor or overall < _LEAST_OVERALL * floor:
         return _open_tail(bounds, p)
     reach = _tail_factor(min(size, overall), p)
@@ -361,7 +361,7 @@ def share_interval(count: int, of: int) -> IntervalEnds:
     return (middle - half) / (1 + Z * Z / of), (middle + half) / (1 + Z * Z / of)
 
 
-def _extreme_floor(p: float) -> int:
+def extreme_floor(p: float) -> int:
     """Return how many independent samples have one beyond the p-quantile with 97.5 % probability.
 
     All n lie on the near side of the quantile with probability q^n, where q is the greater of p and
@@ -373,7 +373,7 @@ def _extreme_floor(p: float) -> int:
 
 
 _LEAST_OVERALL = 1 / 3
-"""The effective size of all samples must be at least this share of `_extreme_floor`: else slow spells may
+"""The effective size of all samples must be at least this share of `extreme_floor`: else slow spells may
 outlast the samples."""
 
 

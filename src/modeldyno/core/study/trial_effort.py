@@ -51,7 +51,7 @@ def trial_job(job: Job, goal: Goal, ask: TrialRequest) -> Job:
         )
         plan, load = _search_plan(plan, bound_percentiles), _search_load(load)
     plan = scaled_plan(plan, ask.care) if ask.care >= 1 else _shortened_plan(plan, ask.care)
-    plan = replace(plan, percentiles=tuple(dict.fromkeys(percentiles)))
+    plan = replace(plan, percentiles=tuple(dict.fromkeys(percentiles)), bounds=())
     return replace(job, plan=plan, load=_scaled_load(load, max(1.0, ask.care)))
 
 

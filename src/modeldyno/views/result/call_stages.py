@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.metric import CALL_SCOPES, END_TO_END
 from modeldyno.core.report.blocks import Table, make_table
-from modeldyno.views.text import explain_mark, format_statistic, marked_median, share
+from modeldyno.views.text import about, explain_mark, format_statistic, marked_median, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +51,7 @@ def call_stage_table(result: Result) -> Iterator[Table]:
         (
             scope,
             *marked_median(times),
-            "—" if times.certified("p99") is None else format_statistic(times, "p99")[0],
+            about(times, "p99") if times.certified("p99") is None else format_statistic(times, "p99")[0],
             share(times.statistic("mean"), total),
         )
         for scope, times in stages.items()

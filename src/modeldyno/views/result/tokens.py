@@ -9,6 +9,7 @@ from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.core.trace.token_metrics import DECODE, GenerationLength, TokenBand, split_into_bands
 from modeldyno.views.text import (
     UNCERTIFIED,
+    about,
     count,
     figure,
     format_known,
@@ -99,11 +100,15 @@ def _length(result: Result, extent: GenerationLength) -> tuple[str, ...]:
 
 
 def _p99_gap(result: Result, extent: GenerationLength) -> str:
-    """Format the p99 of the inter-token latency; a dash while it is uncertified."""
+    """Format the p99 of the inter-token latency; a dash if no token has a time of its own."""
     value = result.distribution("inter_token_latency", extent.scope)
-    if value is None or value.missing("p99"):
+    if value is None:
         return "—"
-    return _statistic_text(result, "inter_token_latency", extent, "p99")
+    return (
+        about(value, "p99")
+        if value.missing("p99")
+        else _statistic_text(result, "inter_token_latency", extent, "p99")
+    )
 
 
 def _stall_notice(result: Result, extents: list[GenerationLength]) -> Iterator[Notice]:
