@@ -302,12 +302,14 @@ def test_every_test_that_the_page_names_is_there() -> None:
 
 
 def test_every_row_of_the_page_says_how_it_is_repeated() -> None:
-    """Each is numbered, names a test, and gives a command that there is wherever `make test` does not do."""
+    """One table has each threat once, numbered, with a test, and a command wherever `make test` does not do."""
     page = (ROOT / "docs" / "explanation" / "reliability.md").read_text(encoding="utf-8")
     goals = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     rows = [line.strip("|").split("|") for line in page.splitlines() if re.match(r"\| \d", line)]
 
     assert [int(number) for number, *_ in rows] == [*range(1, len(rows) + 1)]
+    assert len({threat for _, threat, *_ in rows}) == len(rows)
+    assert len(re.findall(r"(?:^\| \d.*\n)+", page, re.MULTILINE)) == 1
     for _, threat, _, test, full in rows:
         assert re.search(r"`(?:tests|bench)/", test), threat
         assert not full.strip() or set(re.findall(r"`make ([a-z-]+)`", full)) & set(goals), threat
