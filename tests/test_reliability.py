@@ -282,6 +282,7 @@ def test_only_the_dashboard_waits_for_requests() -> None:
     assert lines == {
         "dashboard/server.py": ["return socket.create_server((host, port), family=family)"],
         "servers/tcp_ports.py": ["probe.bind((LOOPBACK, port))"],
+        "testing/endless_answers.py": ['with socket.create_server(("127.0.0.1", 0)) as listening:'],
         "testing/server.py": ["listening = await loop.create_server("],
     }
     assert LOOPBACK == HOST == "127.0.0.1"
@@ -302,7 +303,7 @@ def test_every_test_that_the_page_names_is_there() -> None:
 
 
 def test_every_row_of_the_page_says_how_it_is_repeated() -> None:
-    """One table has each threat once, numbered, with a test, and a command wherever `make test` does not do."""
+    """One table has each threat once, with a number, a test, and a command where `make test` does not do."""
     page = (ROOT / "docs" / "explanation" / "reliability.md").read_text(encoding="utf-8")
     goals = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     rows = [line.strip("|").split("|") for line in page.splitlines() if re.match(r"\| \d", line)]
