@@ -282,6 +282,7 @@ def test_only_the_dashboard_waits_for_requests() -> None:
     assert lines == {
         "dashboard/server.py": ["return socket.create_server((host, port), family=family)"],
         "servers/tcp_ports.py": ["probe.bind((LOOPBACK, port))"],
+        "testing/endless_answers.py": ['with socket.create_server(("127.0.0.1", 0)) as listening:'],
         "testing/server.py": ["listening = await loop.create_server("],
     }
     assert LOOPBACK == HOST == "127.0.0.1"
@@ -302,12 +303,14 @@ def test_every_test_that_the_page_names_is_there() -> None:
 
 
 def test_every_row_of_the_page_says_how_it_is_repeated() -> None:
-    """Each is numbered, names a test, and gives a command that there is wherever `make test` does not do."""
+    """One table has each threat once, with a number, a test, and a command where `make test` does not do."""
     page = (ROOT / "docs" / "explanation" / "reliability.md").read_text(encoding="utf-8")
     goals = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     rows = [line.strip("|").split("|") for line in page.splitlines() if re.match(r"\| \d", line)]
 
     assert [int(number) for number, *_ in rows] == [*range(1, len(rows) + 1)]
+    assert len({threat for _, threat, *_ in rows}) == len(rows)
+    assert len(re.findall(r"(?:^\| \d.*\n)+", page, re.MULTILINE)) == 1
     for _, threat, _, test, full in rows:
         assert re.search(r"`(?:tests|bench)/", test), threat
         assert not full.strip() or set(re.findall(r"`make ([a-z-]+)`", full)) & set(goals), threat

@@ -342,17 +342,44 @@ def test_a_file_gives_defaults_and_a_flag_overrides_it(
         ('[profile]\nmax-tme = "1s"\n', "did you mean 'max_time'"),
         ("[profil]\nseed = 1\n", "did you mean 'profile'"),
         ("[profile]\ntrust = true\n", "no option of [profile]"),
+        ("[profile]\nbatch-size = inf\n", "`profile.batch-size` of the file"),
+        ("[profile]\nbatch-size = 1e999\n", "write a finite number"),
+        ("[profile]\nmax-time = nan\n", "`profile.max-time` of the file"),
+        ("[load]\nbatch-size = [-inf]\n", "`load.batch-size[0]` of the file"),
     ],
 )
 def test_a_file_of_settings_is_read_strictly(
     modeldyno: Callable[..., CommandResult], tmp_path: Path, text: str, says: str
 ) -> None:
-    """A misspelt key or table is refused, and a file cannot grant trust."""
+    """A misspelt key or table is refused, and so is a number such as NaN; a file cannot grant trust."""
     (tmp_path / "modeldyno.toml").write_text(text)
     result = modeldyno("profile", STEADY)
 
     assert result.code == 2
     assert says in result.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("profile", "LONG.onnx"),
+        ("show", "LONG.json"),
+        ("import", "LONG"),
+        ("run", "LONG"),
+        ("verify", "LONG"),
+        ("registry", "get", "net", "LONG"),
+        ("profile", STEADY, "--json", "LONG"),
+    ],
+)
+def test_a_name_that_no_file_has_is_refused(
+    modeldyno: Callable[..., CommandResult], words: tuple[str, ...]
+) -> None:
+    """One of 300 characters, before anything is measured."""
+    result = modeldyno(*(word.replace("LONG", "x" * 300) for word in words))
+
+    assert result.code == 2
+    assert len(result.err.splitlines()) == 1
+    assert "this is a bug" not in result.err
 
 
 def test_every_option_of_the_plan_arrives(modeldyno: Callable[..., CommandResult], tmp_path: Path) -> None:

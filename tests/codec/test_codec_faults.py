@@ -17,7 +17,7 @@ from modeldyno import codec
 from modeldyno.adapters.stores import database
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.documents import yaml_file
-from modeldyno.errors import DiskFull, RequestError, UnreadableDocument
+from modeldyno.errors import DiskFull, RequestError, StoreError, UnreadableDocument
 from modeldyno.loadgen.arrivals import read_trace
 from modeldyno.testing.sample_results import a_small_result
 
@@ -180,17 +180,45 @@ def test_killed(tmp_path: Path, moments: range) -> None:
         assert path.read_bytes() in {bytes([digit]) * 1_000_000 for digit in b"012"}
 
 
+READERS: tuple[Callable[[Path], object], ...] = (
+    codec.read,
+    yaml_file.read_yaml_file,
+    lambda path: read_trace(str(path)),
+    lambda path: database.connect(f"sqlite:///{path}"),
+)
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/full", "/dev/null"])
+def test_a_device_is_read_by_nothing(device: str) -> None:
+    """It may have no end, and has the size 0: as a store it was said to be empty."""
+    for read in READERS:
+        with pytest.raises(RequestError, match=f"{device} is a device; name a file"):
+            read(Path(device))
+
+
+def test_links_that_lead_nowhere_are_not_written(tmp_path: Path) -> None:
+    """One that leads to itself, or to a directory that is not there, which is named; nor is a store."""
+    circle, dangling = tmp_path / "circle", tmp_path / "dangling"
+    circle.symlink_to(circle)
+    dangling.symlink_to("/nowhere/at/all")
+
+    with pytest.raises(RequestError, match=r"Cannot write .*circle: it is a link that leads to itself"):
+        codec.write(circle, b"{}")
+    with pytest.raises(RequestError, match=r"the directory /nowhere/at does not exist"):
+        codec.write(dangling, b"{}")
+    with pytest.raises(RequestError, match="File name too long"):
+        codec.write(tmp_path / ("x" * 300), b"{}")
+    with pytest.raises(StoreError, match="Too many levels of symbolic links"):
+        database.connect(f"sqlite:///{circle}")
+    assert circle.is_symlink()
+
+
 def test_a_named_pipe_is_waited_for_by_nothing(tmp_path: Path) -> None:
     """Neither as a store, nor as a document, a configuration, a trace or an output without a reader."""
     pipe = tmp_path / "pipe.yaml"
     os.mkfifo(pipe)
 
-    for read in (
-        codec.read,
-        yaml_file.read_yaml_file,
-        lambda path: read_trace(str(path)),
-        lambda path: database.connect(f"sqlite:///{path}"),
-    ):
+    for read in READERS:
         with pytest.raises(RequestError, match=r"pipe\.yaml is a pipe; name a file"):
             read(pipe)
     with pytest.raises(RequestError, match=r"Cannot write .*: No such device or address"):

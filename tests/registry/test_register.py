@@ -328,6 +328,20 @@ def test_a_version_without_conversions_gets_none_by_a_new_text_of_its_policy(
     assert kinds == {TaskKind.PROFILE}
 
 
+def test_a_text_that_no_list_can_show_is_refused(registry: Registry, model: Path) -> None:
+    """A task, a data set or a label of thousands of characters, and hundreds of labels, by both ways."""
+    long = "x" * 3000
+    for words in ({"task": long}, {"dataset": long}, {"labels": {"a": long}}, {"labels": {long: "a"}}):
+        with pytest.raises(RequestError, match=r"has 3,00\d characters; write up to 2,000"):
+            added(registry, model, **words)
+    version = added(registry, model, labels={f"{number}": "" for number in range(60)})
+    with pytest.raises(RequestError, match="120 labels are too many; a version has up to 100"):
+        update_version(
+            registry, version.name, texts={}, metrics={}, labels={f"b{number}": "" for number in range(60)}
+        )
+    assert len(registry.version(VersionName.parse("net")).labels) == 60
+
+
 def test_an_update_of_nothing_is_refused(registry: Registry, model: Path) -> None:
     added(registry, model)
 

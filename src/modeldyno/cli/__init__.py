@@ -6,9 +6,11 @@ The modules here declare the commands; ``modeldyno.cli.actions`` has what they d
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from contextlib import ExitStack, contextmanager, nullcontext
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +20,7 @@ from modeldyno.errors import ModelDynoError, RequestError, RunFailed, UnknownNam
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
+    from typing import TextIO
 COMMANDS = {
     "inspect": "Count what a model costs without running it: parameters, MACs, memory.",
     "profile": "Measure a model in a process: latency, throughput, memory.",
@@ -68,6 +71,7 @@ _HOLDING = _MEASURING - {"convert", "worker", "registry"}
 _HELP = frozenset({"-h", "--help", "--help-all"})
 _INTERRUPTED_CODE, _TERMINATED_CODE = 130, 143
 _FAILURE_CODE = 4
+_SHOWN_OF_NAME = 40
 """Exit code for a bug in ModelDyno, or for a full disk."""
 
 
@@ -206,6 +210,7 @@ def cli(ctx: click.Context) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its code; the only place that prints errors."""
+    _replace_closed_streams()
     typed = list(sys.argv[1:] if arguments is None else arguments)
     own_count = _own_word_count(typed)
     debug = "--debug" in typed[:own_count]
@@ -222,6 +227,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         code = _print_interrupted(_INTERRUPTED_CODE)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _replace_closed_streams() -> None:
+    """Open the null device for closed standard streams: the next file would get their numbers, and output."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 - for the whole run
+            setattr(sys, name, stream)
 
 
 def _debugging() -> AbstractContextManager[None]:
@@ -278,7 +291,7 @@ def _hold_device(command: str) -> Iterator[None]:
 
 
 def _print_interrupted(code: int) -> int:
-    click.echo("modeldyno: interrupted.", err=True)
+    _echo_error("modeldyno: interrupted.")
     return code
 
 
@@ -310,6 +323,11 @@ def print_error(error: Exception, arguments: Sequence[str] = ()) -> int:
         case OSError(errno=errno.ENOSPC):
             where = " to standard output" if _stdout_is_broken() else ""
             text, code = f"Cannot write{where}: {error.strerror}.", _FAILURE_CODE
+        case OSError(errno=errno.ENAMETOOLONG):
+            text, code = (
+                f"The name '{str(error.filename)[:_SHOWN_OF_NAME]}...' is too long for a file.",
+                RequestError.exit_code,
+            )
         case _:
             text = (
                 f"{type(error).__name__}: {error} - this is a bug in ModelDyno; "
@@ -318,7 +336,7 @@ def print_error(error: Exception, arguments: Sequence[str] = ()) -> int:
             code = _FAILURE_CODE
     from modeldyno.core.report.blocks import clean  # noqa: PLC0415 - only on errors
 
-    click.echo(f"modeldyno: {clean(' '.join(text.split()))}", err=True)
+    _echo_error(f"modeldyno: {clean(' '.join(text.split()))}")
     return code
 
 
@@ -367,9 +385,19 @@ def _stdout_is_broken() -> bool:
 
 def silence_stdout() -> None:
     """Send further output to the null device once its reader is gone, as in ``modeldyno list | head``."""
-    import os  # noqa: PLC0415 - rarely needed
+    _silence(sys.stdout)
 
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+def _silence(stream: TextIO) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _echo_error(text: str) -> None:
+    """Print a sentence on standard error, if that can be written; the exit code is told all the same."""
+    try:
+        click.echo(text, err=True)
+    except OSError:
+        _silence(sys.stderr)
 
 
 def quantity_callback(

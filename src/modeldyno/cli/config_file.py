@@ -26,7 +26,7 @@ def read_defaults(
 
     Raises:
         UnknownName: a table or a key is unknown.
-        RequestError: the file cannot be read, or has a key outside a table.
+        RequestError: the file cannot be read, or has a key outside a table or a number such as NaN.
     """
     folders = (Path.cwd(), *Path.cwd().parents)
     path = next((folder / FILE for folder in folders if (folder / FILE).is_file()), None)
@@ -34,10 +34,13 @@ def read_defaults(
         return {}
     import tomllib  # noqa: PLC0415 - slow at start-up, and often there is no file
 
+    from modeldyno.codec.numbers import check_numbers  # noqa: PLC0415 - as above
+
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise RequestError(f"Cannot read {path}: {error}.") from error
+    check_numbers(tables, f"file {path}")
     for name, table in tables.items():
         if not isinstance(table, dict):
             raise RequestError(

@@ -15,6 +15,7 @@ import re
 import stat
 from itertools import chain
 from math import inf, isfinite, nan
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
@@ -29,7 +30,6 @@ from modeldyno.errors import DiskFull, RequestError, UnreadableDocument
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
 Upgrades = dict[int, "Callable[[dict[str, Any]], dict[str, Any]]"]
 """Schema number to the function that upgrades a document to the next one."""
@@ -279,7 +279,7 @@ def read_document_bytes(path: Path) -> bytes:
         RequestError: it cannot be read, or is too large for a document.
     """
     try:
-        check_waits_for_nobody(path)
+        check_no_stream(path)
         if path.stat().st_size > _MAX_SIZE:
             raise UnreadableDocument(f"{path} has {path.stat().st_size:,} bytes; no document is that large.")
         return path.read_bytes()
@@ -287,8 +287,8 @@ def read_document_bytes(path: Path) -> bytes:
         raise RequestError(f"Cannot read {path}: {error.strerror}.") from error
 
 
-def check_waits_for_nobody(path: Path) -> None:
-    """Refuse a named pipe or a socket, which would be waited for without end; those of a shell are fine.
+def check_no_stream(path: Path) -> None:
+    """Refuse a pipe, a socket or a device, which may have no end; those of a shell are fine.
 
     Raises:
         RequestError: it is one.
@@ -296,18 +296,34 @@ def check_waits_for_nobody(path: Path) -> None:
     """
     mode = path.stat().st_mode
     shell = str(path).startswith(("/dev/fd/", "/dev/stdin", "/proc/"))  # such as <(command)
-    if (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)) and not shell:
-        raise RequestError(f"{path} is a {'pipe' if stat.S_ISFIFO(mode) else 'socket'}; name a file.")
+    kind = next((kind for of_kind, kind in _STREAMS.items() if of_kind(mode)), None)
+    if kind and not shell:
+        raise RequestError(f"{path} is a {kind}; name a file.")
+
+
+_STREAMS = {
+    stat.S_ISFIFO: "pipe", stat.S_ISSOCK: "socket", stat.S_ISCHR: "device", stat.S_ISBLK: "device",
+}  # fmt: skip
 
 
 def check_directory(path: Path) -> None:
     """Check early that a file can be written.
 
     Raises:
-        RequestError: its directory does not exist.
+        RequestError: its directory does not exist, its name is too long, or it is a link in a circle.
     """
-    if not path.resolve().parent.is_dir():
-        raise RequestError(f"Cannot write {path}: the directory {path.parent} does not exist.")
+    real = Path(os.path.realpath(path))
+    try:
+        real.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:
+        raise RequestError(f"Cannot write {path}: {error.strerror}.") from error
+    if real.is_symlink():
+        raise RequestError(f"Cannot write {path}: it is a link that leads to itself.")
+    if not real.parent.is_dir():
+        directory = real.parent if path.is_symlink() else path.parent
+        raise RequestError(f"Cannot write {path}: the directory {directory} does not exist.")
 
 
 def write(path: Path, data: bytes) -> None:

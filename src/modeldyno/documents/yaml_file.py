@@ -106,7 +106,7 @@ def read_config_text(path: Path) -> str:
         RequestError: it cannot be read, is too large, or is no text.
     """
     try:
-        codec.check_waits_for_nobody(path)
+        codec.check_no_stream(path)
         if path.stat().st_size > _MAX_BYTES:
             raise RequestError(f"{path} has {path.stat().st_size:,} bytes, too many for a configuration.")
         return path.read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from modeldyno.codec import check_waits_for_nobody
+from modeldyno.codec import check_no_stream
 from modeldyno.core.spec.load_spec import Arrivals
 from modeldyno.errors import RequestError
 
@@ -92,7 +92,7 @@ def read_trace(path: str) -> array[int]:
     """
     times = array("q")
     try:
-        check_waits_for_nobody(Path(path))
+        check_no_stream(Path(path))
         with Path(path).open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
                 if text := line.strip():
@@ -112,7 +112,7 @@ def unused_trace_fields(path: str) -> tuple[str, ...]:
     Raises RequestError for a file that cannot be read.
     """
     try:
-        check_waits_for_nobody(Path(path))
+        check_no_stream(Path(path))
         with Path(path).open(encoding="utf-8") as lines:
             first = next((text for line in lines if (text := line.strip())), "")
     except OSError as error:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.comparison.operands import FEWEST
-from modeldyno.core.registry.names import VersionName, check_alias, check_model_name
+from modeldyno.core.registry.names import VersionName, check_alias, check_description, check_model_name
 from modeldyno.core.registry.policy import DEFAULT, FIRST, compare_task, profile_task
 from modeldyno.core.registry.records import OPEN, TaskKind, TaskState
 from modeldyno.core.registry.webhooks import Webhook, check_webhook
@@ -50,6 +50,7 @@ def update_version(
         changes["metrics"] = {**version.metrics, **metrics}
     if labels:
         changes["labels"] = {**version.labels, **labels}
+    check_description(changes.get("labels", {}), task=changes.get("task"), dataset=changes.get("dataset"))
     if not changes:
         raise RequestError("Nothing is to be changed; give a task, a dataset, a policy, a metric or a label.")
     changed = registry.change_version(version, actor(), **changes)

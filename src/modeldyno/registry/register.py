@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.codec.numbers import check_numbers
-from modeldyno.core.registry.names import ModelCiPath, VersionName, check_model_name, name_from_label
+from modeldyno.core.registry.names import (
+    ModelCiPath,
+    VersionName,
+    check_description,
+    check_model_name,
+    name_from_label,
+)
 from modeldyno.core.registry.policy import conversion_tasks, profile_tasks
 from modeldyno.core.registry.records import SOURCE, Variant, VariantState, Version
 from modeldyno.core.spec.model_ref import ModelRef
@@ -182,6 +188,7 @@ def register(request: Registration, registry: Registry) -> Registered:
     if request.name is not None:
         check_model_name(request.name)
     check_numbers({"metrics": request.metrics}, "registration")
+    check_description(request.labels, task=request.task, dataset=request.dataset)
     evaluation_data.check(request.evaluate, request.data)
     identified = identify_model(ref, trust=request.trust, limits=request.limits)
     files: tuple[WeightFile, ...] = ()

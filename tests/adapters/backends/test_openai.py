@@ -140,6 +140,7 @@ def test_what_is_not_known(script: str) -> None:
 
 
 @pytest.mark.engine
+@pytest.mark.filterwarnings("ignore:invalid escape sequence")  # in torchao, once
 def test_a_tiny_llama_behind_transformers_serve(tmp_path: Path) -> None:
     """A Llama of random weights answers a prompt, piece by piece, with as many tokens as were asked for."""
     transformers = pytest.importorskip("transformers")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 import warnings
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -1211,3 +1212,28 @@ def test_an_analysis_in_another_dtype_is_that_of_the_converted_module(
     assert graph.ops == converted.ops
     assert graph.storages == converted.storages
     assert [tensor.dtype for tensor in module.state_dict().values()] == before
+
+
+@pytest.mark.parametrize("mode", [Mode.INFERENCE, Mode.TRAIN])
+def test_modules_nested_as_deep_as_they_can_be_called_are_analysed(mode: Mode) -> None:
+    """The hooks of an analysis take no frames from the model."""
+    module: nn.Module = nn.Linear(4, 4)
+    for _ in range(200):
+        module = nn.Sequential(module)
+    limit = sys.getrecursionlimit()
+
+    graph = traced(module, input_spec("input", 1, 4), mode=mode)
+
+    assert sum(op.kind == "aten.addmm" for op in graph.ops) == 1
+    assert sys.getrecursionlimit() == limit
+
+
+def test_a_module_that_calls_itself_for_ever_is_refused_without_advice_on_shapes() -> None:
+    """The shapes are not why."""
+
+    class Endless(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return self.forward(x)
+
+    with pytest.raises(RequestError, match=r"RecursionError: maximum recursion depth exceeded \([^;]*\)\.$"):
+        traced(Endless(), input_spec("x", 1, 4))

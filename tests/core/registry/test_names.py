@@ -10,6 +10,7 @@ from modeldyno.core.registry.names import (
     LARGEST_NUMBER,
     VersionName,
     check_alias,
+    check_description,
     check_model_name,
     name_from_label,
 )
@@ -164,3 +165,21 @@ class TestNameFromLabel:
         name = check_model_name(name_from_label(label))
 
         assert VersionName.parse(f"{name}/3") == VersionName(model=name, number=3)
+
+
+@pytest.mark.parametrize(
+    ("labels", "task", "sentence"),
+    [
+        ({str(number): "" for number in range(101)}, None, "101 labels are too many"),
+        ({"a": "x" * 2000}, "", "The label a has 2,002 characters"),
+        ({}, "x" * 2001, "The task has 2,001 characters"),
+    ],
+)
+def test_what_is_said_of_a_version_can_be_listed(
+    labels: dict[str, str], task: str | None, sentence: str
+) -> None:
+    """Up to 100 labels, and 2,000 characters a text."""
+    check_description({"a": "x" * 1998}, task="x" * 2000, dataset=None)
+
+    with pytest.raises(RequestError, match=sentence):
+        check_description(labels, task=task)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from threading import Lock
@@ -18,7 +18,7 @@ from sqlalchemy.sql import func
 from modeldyno.adapters.stores import postgresql, sqlite
 from modeldyno.adapters.stores.errors import as_store_error
 from modeldyno.adapters.stores.schema import REVISION, REVISIONS
-from modeldyno.codec import check_waits_for_nobody
+from modeldyno.codec import check_no_stream
 from modeldyno.errors import RequestError, StoreError
 
 if TYPE_CHECKING:
@@ -152,8 +152,9 @@ def connect(text: str) -> tuple[Database | LazyDatabase, Path | None]:
     path = Path(url.database or "").expanduser().absolute() if url.drivername == "sqlite" else None
     place = str(path) if path else _without_password(url)
     with as_store_error(place):
-        if path and path.exists():
-            check_waits_for_nobody(path)
+        with suppress(FileNotFoundError):
+            if path:
+                check_no_stream(path)
         if path and _is_empty(path):
             return LazyDatabase(path, timeout), path
         engine = sqlite.engine(path, timeout) if path else postgresql.engine(url, timeout)

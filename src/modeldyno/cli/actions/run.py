@@ -14,6 +14,7 @@ from typing import NoReturn
 import click
 
 from modeldyno.cli.actions import job_run
+from modeldyno.codec import check_directory
 from modeldyno.documents.job_file import check_job_numbers, is_job_address
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.regions.recorder import AtExit, profiled
@@ -33,10 +34,8 @@ def run(script: str, arguments: tuple[str, ...], json_path: str | None) -> None:
         raise RequestError(f"{problem}; give the path of a Python script.")
     if json_path == "-":
         raise RequestError("Standard output belongs to the script; give --json the path of a file.")
-    if json_path is not None and not Path(json_path).resolve().parent.is_dir():
-        raise RequestError(
-            f"Cannot write {json_path}: the directory {Path(json_path).parent} does not exist."
-        )
+    if json_path is not None:
+        check_directory(Path(json_path))
     # Registered first, it runs last: after the threads and the exit functions of the script.
     atexit.register(_print_summary, os.getpid(), None if json_path is None else Path(json_path).resolve())
     profiled.at_exit = AtExit.NOTHING  # the summary is all that is printed

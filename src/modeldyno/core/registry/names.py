@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from modeldyno.errors import RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._ +-]{0,98}[A-Za-z0-9._+-])?")
 _ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,49}")
@@ -14,6 +18,7 @@ _REFERENCE = re.compile(
     r"(?:models:/)?(?P<name>[^/@]+?)\s*(?:/(?P<number>[0-9]{1,9})|@(?P<alias>[^/@]+))?", re.DOTALL
 )
 _SHOWN = 60
+_LONGEST_TEXT, _MOST_LABELS = 2000, 100
 LARGEST_NUMBER = 999_999_999
 """Of a version: nine digits."""
 
@@ -49,6 +54,23 @@ class VersionName:
         if self.alias is not None:
             return f"{self.model}@{self.alias}"
         return self.model if self.number is None else f"{self.model}/{self.number}"
+
+
+def check_description(labels: Mapping[str, str], **texts: str | None) -> None:
+    """Check that what is said of a version can be listed: up to 100 labels, and 2,000 characters a text.
+
+    Raises:
+        RequestError: it has more.
+    """
+    if len(labels) > _MOST_LABELS:
+        raise RequestError(f"{len(labels):,} labels are too many; a version has up to {_MOST_LABELS}.")
+    named = {f"label {name[:_SHOWN]}": f"{name}={text}" for name, text in labels.items()}
+    for name, text in {**named, **texts}.items():
+        if text is not None and len(text) > _LONGEST_TEXT:
+            raise RequestError(
+                f"The {name} has {len(text):,} characters; write up to {_LONGEST_TEXT:,}, and keep longer "
+                "texts elsewhere."
+            )
 
 
 def check_model_name(text: str) -> str:

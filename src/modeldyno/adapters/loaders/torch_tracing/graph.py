@@ -138,6 +138,7 @@ def _trace_once(module: Module, dispatch_mode: MetaDispatchMode, tracing: Tracin
             dispatch_mode,
             without_garbage_collection(),
             training_mode(module, tracing.mode),
+            _room_for_hooks(module),
         ):
             recorder.uncalled = _uncalled_modules(module)
             _add_weights(module, dispatch_mode, recorder)
@@ -451,6 +452,21 @@ def _class_name(part: Module) -> str:
 
 
 @contextmanager
+def _room_for_hooks(module: Module) -> Iterator[None]:
+    """Allow for the frames that hooks add at each level of nested modules: a call without them has room."""
+    depth = max(name.count(".") for name, _ in module.named_modules())
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit + _FRAMES_OF_HOOKS * min(depth, limit))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+_FRAMES_OF_HOOKS = 8
+
+
+@contextmanager
 def _track_scopes(module: Module, recorder: Recorder) -> Iterator[None]:
     """Track which module is being called."""
     names = {id(part): name for name, part in reversed(list(module.named_modules(remove_duplicate=False)))}
@@ -492,14 +508,18 @@ class AnalysisError(Exception):
         error_id, name = recorder.failed_in
         line = format_error_location(error)
         location = f" ({line})" if line else ""
-        where = f" in {name}" if name and error_id == id(error) else ""
+        where = f" in {name[:_SHOWN_OF_NAME]}" if name and error_id == id(error) else ""
         return cls(
             f"{type(module).__name__} cannot be analysed with {shapes or 'no inputs'}: "
             f"{type(error).__name__}{where}: {message[:300]}{location}{_advice(error)}."
         )
 
 
+_SHOWN_OF_NAME = 100
+
+
 def _advice(error: Exception) -> str:
     """Return advice where torch or the model rejects the inputs."""
     about_inputs = isinstance(error, RuntimeError | ValueError | TypeError | IndexError | AssertionError)
+    about_inputs = about_inputs and not isinstance(error, RecursionError)
     return "; give other shapes by --input" if about_inputs else ""
