@@ -49,9 +49,11 @@ def release() -> Iterator[None]:
 
 def seen(call: Callable[[], object], calls: int = 1000, draws: int = 40) -> str:
     """Return what is said after so many calls, drawn as the stop rule draws them."""
-    watch = LeakWatch(draw=time_each_call((call,)))
+    draw = time_each_call((call,))
+    watch = LeakWatch(draw=draw)
+    draw_and_read = watch.watched(draw)
     for _ in range(draws):
-        watch.draw_and_read(calls // draws)
+        draw_and_read(calls // draws)
         watch.due = 0.0  # whatever a neighbour does, there are readings
     return "".join(doubt.seen for doubt in watch.doubts(calls // 4))
 
