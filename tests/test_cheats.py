@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 from tests.support import cheats, honest_models, honest_packages
 
@@ -151,9 +150,9 @@ def test_there_are_as_many_honest_functions_and_cheats_as_the_page_on_reliabilit
 
 
 @pytest.mark.usefixtures("brief_measurements")
-@pytest.mark.parametrize("function", [np.copy, lambda x: x * 2])
+@pytest.mark.parametrize("function", [lambda x: x.copy(), lambda x: x * 2])
 def test_a_function_that_returns_as_many_bytes_as_it_is_given_is_not_accused(
     function: Callable[..., Any],
 ) -> None:
     """An output that a check keeps would make the next call take fresh memory from the system."""
-    assert not accusations(profile_here(lambda x: function(x), ("x=1x250000",)))
+    assert not accusations(profile_here(function, ("x=1x250000",)))

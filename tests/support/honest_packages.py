@@ -1,6 +1,6 @@
-"""Sixty honest functions of packages, on which the rules of `honest_models` were never tried while they were made.
+"""Sixty honest functions of packages, which the rules of checked calls had not seen when they were made.
 
-`MODELS` maps the name of each to a function that makes it, and its inputs. Weights are random, data are made here.
+`MODELS` maps the name of each to a function that makes it, and its inputs. Weights are random.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ class CheckedCalls:
         yield self._read(known)
 
     def _read(self, call: Callable[[], Any]) -> float:
-        """Make a call, read its output twice, release it; return the seconds of the call and of the release."""
+        """Make a call, read its output twice, release it; return the seconds of calling and releasing."""
         seconds, output = time_one_call(call)
         outputs = [output]
         del output
