@@ -160,7 +160,8 @@ class CheckedCalls:
         and ends these checks.
         """
         known = self.subject.calls[number % len(self.subject.calls)]
-        yield _seconds_to_call(known)
+        plain = _seconds_to_call(known)
+        yield plain
         if number < len(self.new):
             feed, new = self.new[number]
             _read_values(feed)
@@ -173,9 +174,8 @@ class CheckedCalls:
             except Exception:  # noqa: BLE001 - a model may refuse what it was not given by its user
                 self.new.clear()
             else:
-                self.inputs.append(
-                    NewInputTimes(known=of_known, first=first, again=again, plain=self.typical)
-                )
+                times = NewInputTimes(plain=plain, first=first, known=of_known, again=again)
+                self.inputs.append(times)
                 yield again
         yield self._read(known)
 

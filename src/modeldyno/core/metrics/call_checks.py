@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewInputTimes:
-    """Seconds of three calls next to each other."""
+    """Seconds of four calls next to each other, in this order."""
 
-    known: float
-    """With a payload of the cycle, of whose values the new input is another arrangement."""
-    first: float
-    """With the new input."""
-    again: float
-    """With the same input once more."""
     plain: float
-    """The median of plain calls shortly before: what is reported."""
+    """With a payload of the cycle, as all calls that are reported."""
+    first: float
+    """With a new input, whose values are another arrangement of those of the payload."""
+    known: float
+    """With the payload again."""
+    again: float
+    """With the new input again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
