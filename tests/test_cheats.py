@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support import cheats, honest_models
+from tests.support import cheats, honest_models, honest_packages
 
 import modeldyno
 from modeldyno import Plan, codec
@@ -132,6 +132,27 @@ def test_no_honest_model_is_accused(name: str) -> None:
     assert not accusations(result)
 
 
-def test_there_are_two_hundred_honest_functions_and_twelve_cheats() -> None:
-    """As the page on reliability says."""
-    assert (len(honest_models.MODELS), len(cheats.NAMED)) == (200, 12)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", honest_packages.MODELS)
+def test_no_function_of_a_package_is_accused(name: str) -> None:
+    """None of these was there when the rules were made."""
+    make, spec = honest_packages.MODELS[name]
+    result = modeldyno.profile(make(), inputs=(spec,), max_time=2, store=False, progress=False)
+
+    assert not result.failures
+    assert not accusations(result)
+
+
+def test_there_are_as_many_honest_functions_and_cheats_as_the_page_on_reliability_says() -> None:
+    """200 by the command, 60 of packages, and 12 cheats."""
+    counts = (len(honest_models.MODELS), len(honest_packages.MODELS), len(cheats.NAMED))
+    assert counts == (200, 60, 12)
+
+
+@pytest.mark.usefixtures("brief_measurements")
+@pytest.mark.parametrize("function", [lambda x: x.copy(), lambda x: x * 2])
+def test_a_function_that_returns_as_many_bytes_as_it_is_given_is_not_accused(
+    function: Callable[..., Any],
+) -> None:
+    """An output that a check keeps would make the next call take fresh memory from the system."""
+    assert not accusations(profile_here(function, ("x=1x250000",)))

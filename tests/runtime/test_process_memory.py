@@ -65,6 +65,32 @@ def test_what_a_model_holds_is_told(model: str) -> None:
     assert many == pytest.approx(HELD, rel=0.04)
 
 
+@pytest.mark.parametrize("count", [250_000, 2_000_000])
+def test_new_inputs_and_outputs_that_are_read_are_not_the_models(tmp_path: Path, count: int) -> None:
+    """Some calls are checked with eight new inputs, of 1 or 8 MB; the model takes as much as with few."""
+    path = tmp_path / "model.py"
+    path.write_text("import numpy\ndef call(x):\n    return x.sum()\n")
+    plan = Plan(min_time=0.3, max_time=0.6, precision=1e-6)
+    with subprocess_executor() as executor:
+        small, large = (
+            most(
+                executor(
+                    Request(
+                        model=f"call:{path}:call",
+                        settings={},
+                        inputs=(f"x=1x{n}",),
+                        probes=("latency",),
+                        plan=plan,
+                    ).job(),
+                    watch=lambda _event: None,
+                )
+            )
+            for n in (10, count)
+        )
+
+    assert large - small < 2 * 4 * count  # it was 10 times an input more
+
+
 def test_a_limit_and_turns_take_no_memory_of_the_model() -> None:
     """A run with a time limit, alone or in turns, has the figure of a plain one."""
     digits = str(ROOT / "examples/digits/digits.onnx")

@@ -19,6 +19,7 @@ import pytest
 
 from modeldyno.adapters.probes.leak_watch import LeakWatch
 from modeldyno.adapters.probes.timing_loop import time_each_call
+from modeldyno.environment.process_tree import release_free_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,9 +50,12 @@ def release() -> Iterator[None]:
 
 def seen(call: Callable[[], object], calls: int = 1000, draws: int = 40) -> str:
     """Return what is said after so many calls, drawn as the stop rule draws them."""
-    watch = LeakWatch(draw=time_each_call((call,)))
+    release_free_memory()  # what leaks must not fill what earlier tests have freed
+    draw = time_each_call((call,))
+    watch = LeakWatch(draw=draw)
+    draw_and_read = watch.watched(draw)
     for _ in range(draws):
-        watch.draw_and_read(calls // draws)
+        draw_and_read(calls // draws)
         watch.due = 0.0  # whatever a neighbour does, there are readings
     return "".join(doubt.seen for doubt in watch.doubts(calls // 4))
 

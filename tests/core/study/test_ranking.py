@@ -127,6 +127,26 @@ class TestOrder:
         ]
         assert the_best(ranked).point == {"batch_size": 2}
 
+    @pytest.mark.parametrize("code", ["rows-repeat", "coarse-output", "constant-output"])
+    def test_what_may_do_other_work_is_never_the_best(self, code: str) -> None:
+        """The fastest is not, if it alone has the doubt; a model that always has it is ranked."""
+        default, fast = (an_answer("throughput", rate) for rate in (100.0, 900.0))
+        honest = a_trial({"batch_size": 1}, default)
+        half = a_trial({"batch_size": 2}, fast, doubts=(code, "drift"))
+        constant = a_trial({"batch_size": 1}, default, doubts=(code,))
+
+        ranked = ranking(in_process(honest, half))
+        assert the_best(ranked).point == {"batch_size": 1}
+        assert [row.objectives for row in ranked.rows if row.point == {"batch_size": 2}] == [(None,)]
+        assert the_best(ranking(in_process(constant, half))).point == {"batch_size": 2}
+
+    def test_what_has_no_time_is_never_the_best(self) -> None:
+        """A configuration whose answers repeat has no rate, and the next one wins."""
+        honest = a_trial({"batch_size": 1}, an_answer("throughput", 100.0))
+        repeats = a_trial({"batch_size": 2}, an_answer("throughput", None), doubts=("answers-repeat",))
+
+        assert the_best(ranking(in_process(honest, repeats))).point == {"batch_size": 1}
+
     def test_where_none_holds_the_bounds_there_is_no_best(self) -> None:
         """The one that misses least is first, and nothing is certain."""
         trials = [tried({"batch_size": n}, 100.0 * n, 0.02 * n) for n in (1, 2, 3)]

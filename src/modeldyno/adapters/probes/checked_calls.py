@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from modeldyno.clock import perf_counter, sleep, thread_seconds
+from modeldyno.adapters.probes.timing_loop import profiler_work, time_one_call
+from modeldyno.clock import perf_counter, perf_counter_ns, sleep, thread_seconds
 from modeldyno.core.metrics import call_checks
 from modeldyno.core.metrics.call_checks import AfterCalls, NewInputTimes, ReadingTimes
 from modeldyno.core.stats.statistics import Samples
@@ -53,8 +54,6 @@ class CheckedCalls:
     subject: Subject
     draw: Callable[[int], Samples]
     """Times plain calls."""
-    time_one: Callable[[Callable[[], Any]], tuple[float, Any]]
-    """Times one call; returns its seconds and its output."""
     inputs: list[NewInputTimes] = field(default_factory=list)
     readings: list[ReadingTimes] = field(default_factory=list)
     began: float = 0.0
@@ -69,18 +68,14 @@ class CheckedCalls:
     collecting: float = 0.0
     public: dict[str, float] = field(default_factory=dict)
     """The clocks that the model sees, when the pass began."""
-    new: list[Feed] = field(default_factory=list)
-    kept: list[Callable[[], Any]] = field(default_factory=list)
-    """Calls with new inputs, so that none of these gets the address of an earlier one."""
+    new: list[tuple[Feed, Callable[[], Any]]] = field(default_factory=list)
+    """New inputs and calls with them, alive together so that none gets the address of an earlier one."""
     steps: Iterator[float] = field(default_factory=lambda: iter(()))
 
     def __enter__(self) -> Self:
         """Make new inputs, and watch the garbage collector and other threads."""
-        feeds = self.subject.feeds
-        size = max(1, sum(array.nbytes for array in feeds[0].values())) if feeds else 1
-        if feeds and _MOST_BYTES // size >= call_checks.ENOUGH:
-            count = min(ROUNDS, _MOST_BYTES // size)
-            self.new = list(new_inputs(feeds, self.subject.drawn, count))
+        with profiler_work(self.subject):
+            self._prepare_new_inputs()
         self.steps = chain.from_iterable(self._round(number) for number in range(ROUNDS))
         self.busy = _threads_in_pause(_PAUSE[0])
         gc.callbacks.append(self._on_collection)
@@ -89,10 +84,21 @@ class CheckedCalls:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop watching."""
+        """Stop watching, and give the new inputs up."""
         with suppress(ValueError):
             gc.callbacks.remove(self._on_collection)
-        self.kept.clear()
+        self.steps = iter(())
+        self.new.clear()
+
+    def _prepare_new_inputs(self) -> None:
+        feeds = self.subject.feeds
+        size = max(1, sum(array.nbytes for array in feeds[0].values())) if feeds else 1
+        if not feeds or _MOST_BYTES // size < call_checks.ENOUGH:
+            return
+        session = cast("CanCall", self.subject.session)
+        with suppress(Exception):  # a model may refuse what it was not given by its user
+            for feed in new_inputs(feeds, self.subject.drawn, min(ROUNDS, _MOST_BYTES // size)):
+                self.new.append((feed, session.prepare(feed)))
 
     def times(self, n: int) -> Samples:
         """Time n calls as `draw` does; some of them, or some beside them, are checked."""
@@ -130,7 +136,6 @@ class CheckedCalls:
 
     def _make_round(self) -> None:
         begin = perf_counter()
-        self.draw(1)  # what ran meanwhile has displaced the model from the caches
         rounds = len(self.readings)
         while len(self.readings) == rounds and next(self.steps, None) is not None:
             pass
@@ -150,33 +155,38 @@ class CheckedCalls:
     def _round(self, number: int) -> Iterator[float]:
         """Make the checked calls of a round, each when it is asked for; yield their seconds.
 
-        A new input that the model refuses is no evidence, and ends these checks.
+        Each follows a call whose output was given up and not read, and finds its inputs in the caches: what
+        the allocator and the caches do to it is the same. A new input that the model refuses is no evidence,
+        and ends these checks.
         """
         known = self.subject.calls[number % len(self.subject.calls)]
+        plain = _seconds_to_call(known)
+        yield plain
         if number < len(self.new):
-            session = cast("CanCall", self.subject.session)
+            feed, new = self.new[number]
+            _read_values(feed)
             try:
-                new = session.prepare(self.new[number])
-                self.kept.append(new)
-                first, _ = self.time_one(new)
+                first = _seconds_to_call(new)
                 yield first
-                of_known, _ = self.time_one(known)
+                of_known = _seconds_to_call(known)
                 yield of_known
-                again, _ = self.time_one(new)
+                again = _seconds_to_call(new)
             except Exception:  # noqa: BLE001 - a model may refuse what it was not given by its user
                 self.new.clear()
             else:
-                self.inputs.append(NewInputTimes(known=of_known, first=first, again=again))
+                times = NewInputTimes(plain=plain, first=first, known=of_known, again=again)
+                self.inputs.append(times)
                 yield again
         yield self._read(known)
 
     def _read(self, call: Callable[[], Any]) -> float:
-        """Make a call, then read its output twice and release it; return the seconds of the call."""
-        seconds, output = self.time_one(call)
+        """Make a call, read its output twice, release it; return the seconds of calling and releasing."""
+        seconds, output = time_one_call(call)
         outputs = [output]
         del output
-        self.readings.append(_read_and_release(cast("CanCall", self.subject.session), seconds, outputs))
-        return seconds
+        reading = _read_and_release(cast("CanCall", self.subject.session), seconds, outputs)
+        self.readings.append(reading)
+        return seconds + reading.release
 
     def _on_collection(self, phase: str, _info: dict[str, int]) -> None:
         if phase == "start":
@@ -202,31 +212,33 @@ class CheckedCalls:
         yield from call_checks.deferred_work(after, self.readable())
 
 
+def _seconds_to_call(call: Callable[[], Any]) -> float:
+    """Time a call, and give its output up: one that is kept makes the next call take fresh memory."""
+    begin = perf_counter_ns()
+    call()
+    return (perf_counter_ns() - begin) * 1e-9
+
+
 def _read_and_release(session: CanCall, call: float, outputs: list[Any]) -> ReadingTimes:
-    """Read the only output of a list twice, and a copy of its values, and release them."""
+    """Read the only output of a list twice, then values that are ready, and release the output."""
     try:
-        first, arrays = _seconds_of(lambda: _values(session.arrays(outputs[0])))
-        again, _ = _seconds_of(lambda: _values(session.arrays(outputs[0])))
+        first, arrays = _seconds_of(lambda: _read_values(session.arrays(outputs[0])))
+        again = _seconds_of(lambda: _read_values(session.arrays(outputs[0])))[0]
     except Exception:  # noqa: BLE001 - what is wrong with an output is found by the checks of outputs
         return ReadingTimes(call=call)
-    copies = [arrays]
-    try:
-        ready, _ = _seconds_of(lambda: _values(session.arrays(copies[0])))
-    except Exception:  # noqa: BLE001 - a backend that takes only arrays of its own
-        ready, _ = _seconds_of(lambda: _values(copies[0]))
     size = sum(array.nbytes for array in arrays.values())
+    ready = _seconds_to_read(session, arrays)
     del arrays
-    release, _ = _seconds_of(outputs.clear)
-    release_ready, _ = _seconds_of(copies.clear)
-    return ReadingTimes(
-        call=call,
-        first=first,
-        again=again,
-        ready=ready,
-        release=release,
-        release_ready=release_ready,
-        size=size,
-    )
+    release = _seconds_of(outputs.clear)[0]
+    return ReadingTimes(call=call, first=first, again=again, ready=ready, release=release, size=size)
+
+
+def _seconds_to_read(session: CanCall, arrays: Feed) -> float:
+    """Return the seconds of reading values that are ready as an output is read."""
+    try:
+        return _seconds_of(lambda: _read_values(session.arrays(arrays)))[0]
+    except Exception:  # noqa: BLE001 - a backend that takes only arrays of its own
+        return _seconds_of(lambda: _read_values(arrays))[0]
 
 
 def _seconds_of(work: Callable[[], Any]) -> tuple[float, Any]:
@@ -235,9 +247,14 @@ def _seconds_of(work: Callable[[], Any]) -> tuple[float, Any]:
     return perf_counter() - begin, result
 
 
-def _values(arrays: Feed) -> Feed:
-    """Read every value."""
-    return {name: array.copy() for name, array in arrays.items()}
+def _read_values(arrays: Feed) -> Feed:
+    """Read every value, without a copy: its memory would count as the model's. Return the arrays."""
+    import numpy as np  # noqa: PLC0415 - slow to import
+
+    for array in arrays.values():
+        if array.dtype.kind != "O":
+            np.count_nonzero(array)
+    return arrays
 
 
 def _threads_in_pause(seconds: float) -> float:

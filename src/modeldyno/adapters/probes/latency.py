@@ -30,22 +30,20 @@ pass_ = Pass.TIMED
 def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     """Warm up, measure until the plan is met, and yield the latency, its doubts and those of its calls."""
     calls = subject.calls
-    checked = CheckedCalls(
-        subject=subject, draw=timing_loop.time_each_call(calls), time_one=timing_loop.time_one_call
-    )
-    watch = LeakWatch(draw=checked.times)
-    with checked:
+    plain = timing_loop.time_each_call(calls)
+    watch = LeakWatch(draw=plain)
+    with CheckedCalls(subject=subject, draw=plain) as checked:
         paced = timing_loop.measure_timed_pass(
-            subject, plan, watch.draw_and_read, "latency", warming=calls[0]
+            subject, plan, watch.watched(checked.times), "latency", warming=calls[0]
         )
+        times = timing_loop.distribution(paced)
         median = Distribution.of(paced.samples).statistic("p50")
         doubts = (*checked.doubts(median), *_rate_doubts(subject, median))
-    times = timing_loop.distribution(paced)
-    yield Measurement(metric="latency", value=times)
-    yield from doubts
-    yield from timing_loop.steady_state_doubts("latency", paced, times, plan)
-    if not subject.interrupted():
-        yield from watch.doubts(paced.warmup_runs)
+        yield Measurement(metric="latency", value=times)
+        yield from doubts
+        yield from timing_loop.steady_state_doubts("latency", paced, times, plan)
+        if not subject.interrupted():
+            yield from watch.doubts(paced.warmup_runs)
 
 
 def _rate_doubts(subject: Subject, median: float) -> Iterator[Doubt]:

@@ -32,22 +32,26 @@ class LeakWatch:
     """Readings between calls."""
 
     draw: Callable[[int], Samples]
-    """Makes n timed calls."""
+    """Makes n plain calls, by which a suspicion is confirmed."""
     calls: int = 0
     due: float = 0.0
     """When the next reading may be made."""
     numbers: array[float] = field(default_factory=lambda: array("d"))
     """Of each reading the calls, then the amounts: objects would be among what is counted."""
 
-    def draw_and_read(self, n: int) -> Samples:
-        """Make n timed calls, and read what there is afterwards if a reading is due."""
-        times = self.draw(n)
-        self.calls += len(times)
-        if perf_counter() >= self.due:
-            begin = thread_time()  # not wall time: on a busy machine that is mostly of others
-            self._read()
-            self.due = perf_counter() + (thread_time() - begin) / _SHARE
-        return times
+    def watched(self, draw: Callable[[int], Samples]) -> Callable[[int], Samples]:
+        """Return a function that makes n calls as `draw` does, and reads what there is if that is due."""
+
+        def draw_and_read(n: int) -> Samples:
+            times = draw(n)
+            self.calls += len(times)
+            if perf_counter() >= self.due:
+                begin = thread_time()  # not wall time: on a busy machine that is mostly of others
+                self._read()
+                self.due = perf_counter() + (thread_time() - begin) / _SHARE
+            return times
+
+        return draw_and_read
 
     def doubts(self, warmup: int) -> Iterator[Doubt]:
         """Yield a doubt if calls after the warm-up left something behind; a suspicion costs more calls."""

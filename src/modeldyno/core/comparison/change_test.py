@@ -132,7 +132,7 @@ def judge_changes(  # noqa: PLR0913 - two Results, and all that a verdict on the
     )
     why = _other_work(baseline, candidate)
     return tuple(
-        replace(change, outcome=ChangeVerdict.UNDECIDED, why=why)
+        replace(change, outcome=ChangeVerdict.UNDECIDED, why=why, difference=None, interval=None)
         if why and change.query.metric in TIMES_OF_CALLS
         else change
         for change in changes

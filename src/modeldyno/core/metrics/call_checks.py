@@ -20,14 +20,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewInputTimes:
-    """Seconds of three calls next to each other."""
+    """Seconds of four calls next to each other, in this order."""
 
-    known: float
-    """With a payload of the cycle, of whose values the new input is another arrangement."""
+    plain: float
+    """With a payload of the cycle, as all calls that are reported."""
     first: float
-    """With the new input."""
+    """With a new input, whose values are another arrangement of those of the payload."""
+    known: float
+    """With the payload again."""
     again: float
-    """With the same input once more."""
+    """With the new input again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +45,6 @@ class ReadingTimes:
     """Reading values of the same number and kind that are surely there."""
     release: float = 0.0
     """Releasing the output."""
-    release_ready: float = 0.0
-    """Releasing a copy of its values."""
     size: int = 0
     """Bytes of the values; 0 if there are none that can be read."""
 
@@ -80,7 +80,12 @@ _SAVED = 5e-6
 def answers_repeat(times: Sequence[NewInputTimes]) -> Iterator[Doubt]:
     """Yield a doubt if inputs that were seen before are answered in less time than new ones."""
     for seen, slow, fast, factor in (
-        ("the same inputs again", _firsts(times), [each.again for each in times], SUSPICIOUS),
+        (
+            "the same inputs again",
+            _firsts(times),
+            [max(each.again, each.plain) for each in times],
+            SUSPICIOUS,
+        ),
         (
             "the cycled ones",
             [min(each.first, each.again) for each in times],
@@ -108,7 +113,8 @@ def _factor(ratio: float) -> str:
 def looks_repeated(times: Sequence[NewInputTimes]) -> bool:
     """Return whether too few new inputs show so far what `answers_repeat` would say of more."""
     return bool(times) and all(
-        each.first >= SUSPICIOUS * each.again or min(each.first, each.again) >= _LEARNED * each.known
+        each.first >= SUSPICIOUS * max(each.again, each.plain)
+        or min(each.first, each.again) >= _LEARNED * each.known
         for each in times
     )
 
@@ -128,9 +134,9 @@ _MOST = 0.75
 _CONVERSION, _SLOW_BYTE = 5e-5, 1e-8
 """Seconds, and seconds a byte, that converting another library's object may take; more is computing."""
 _BEYOND_READY = 4.0
-"""Factor on reading, and on releasing, values that are ready, which nothing but work explains."""
+"""Factor on reading values that are ready, which nothing but work explains."""
 _RELEASED = 2e-4
-"""Seconds of a release that is more than giving memory back."""
+"""Seconds of a release beside _PER_BYTE: giving memory back takes a tenth of that a byte."""
 
 
 def lazy_output(times: Sequence[ReadingTimes]) -> Iterator[Doubt]:
@@ -181,11 +187,11 @@ def deferred_work(after: AfterCalls, times: Sequence[ReadingTimes]) -> Iterator[
             "calls do not show"
         )
     elif len(times) >= FEWEST:
-        release, ready = min(each.release for each in times), max(each.release_ready for each in times)
-        if release >= max(_RELEASED, _SHARE * after.call, _BEYOND_READY * ready):
+        release, size = min(each.release for each in times), max(each.size for each in times)
+        if release >= max(_RELEASED + _PER_BYTE * size, _SHARE * after.call):
             evidence = (
-                f"releasing an output took {format_quantity(release, SECONDS, 2)} or more, where that of "
-                f"such values takes at most {format_quantity(ready, SECONDS, 2)}"
+                f"releasing an output took {format_quantity(release, SECONDS, 2)} or more, where a call took "
+                f"{format_quantity(after.call, SECONDS, 2)}"
             )
     if evidence:
         yield Doubt(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.core.metrics.doubt import OTHER_WORK
 from modeldyno.core.stats.statistics import load_numpy
 from modeldyno.core.study.pooled_estimate import (
     Estimate,
@@ -70,23 +71,38 @@ class ScoredCandidate:
 
 
 def scored_candidates(study: Study) -> list[ScoredCandidate]:
-    """Return a contender for every measured point, in the order of the first trials."""
+    """Return a contender for every measured point, in the order of the first trials.
+
+    One whose outputs show what those of the others do not has no objectives: it may do other work.
+    """
     goal, default = study.goal, study.configuration(study.default)
     loads = study.loads
     spreads = {query: run_to_run_spread(study, query) for query in goal.queries}
     bounds = [spreads[bound.query] for bound in goal.constraints]
+    shown = [_other_work(candidate) for candidate in study.candidates.values() if not candidate.failed]
+    same = frozenset.intersection(*shown) if shown else frozenset()
     return [
         ScoredCandidate(
             candidate=candidate,
             configuration=(configuration := study.configuration(candidate.point)),
             load={name: candidate.point[name] for name in loads if name in candidate.point},
-            objectives=tuple(_joint_estimate(candidate, o.query, spreads[o.query]) for o in goal.objectives),
+            objectives=tuple(
+                _joint_estimate(candidate, o.query, spreads[o.query])
+                if _other_work(candidate) <= same
+                else None
+                for o in goal.objectives
+            ),
             chance=probability_of_bounds(candidate, goal, bounds),
             miss=total_miss(candidate, goal),
             default=configuration == default,
         )
         for candidate in study.candidates.values()
     ]
+
+
+def _other_work(candidate: Candidate) -> frozenset[str]:
+    """Return the doubts of a candidate that say what its outputs show of the work that it does."""
+    return frozenset(code for trial in candidate.quoted_trials for code in trial.doubts) & OTHER_WORK
 
 
 def verified_points(study: Study) -> frozenset[Key]:

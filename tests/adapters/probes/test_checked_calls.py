@@ -1,0 +1,157 @@
+"""Checked calls take a small share of the time, and what they keep is no memory and no leak of the model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pytest
+
+from modeldyno.adapters.probes import checked_calls, latency
+from modeldyno.adapters.probes.checked_calls import ROUNDS, CheckedCalls
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.interfaces.probe import Subject
+from modeldyno.interfaces.sampler import WatchStage
+from modeldyno.testing.fakes import a_model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from modeldyno.core.stats.statistics import Samples
+    from modeldyno.interfaces.session import Session
+
+
+class Clock:
+    """A clock that only calls move."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def seconds(self) -> float:
+        """Return its time."""
+        return self.now
+
+    def nanoseconds(self) -> int:
+        """Return its time."""
+        return round(self.now * 1e9)
+
+
+class Direct:
+    """A session that hands arrays to a function, and counts its calls."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.function, self.calls = function, 0
+
+    def prepare(self, feed: dict[str, Any]) -> Callable[[], Any]:
+        """Return a call with these inputs."""
+
+        def call() -> Any:
+            self.calls += 1
+            return self.function(feed["x"])
+
+        return call
+
+    def arrays(self, output: Any) -> dict[str, Any]:
+        """Return the only output."""
+        return output if isinstance(output, dict) else {"y": np.asarray(output)}
+
+
+def subject_of(session: Direct, size: int, **changes: Any) -> Subject:
+    """Return a model with eight inputs."""
+    random = np.random.default_rng(0)
+    feeds = tuple({"x": random.random((1, size), np.float32)} for _ in range(8))
+    return Subject(
+        model=a_model(),
+        session=cast("Session", session),
+        calls=tuple(map(session.prepare, feeds)),
+        feeds=feeds,
+        drawn=frozenset({"x"}),
+        **changes,
+    )
+
+
+@pytest.mark.parametrize("seconds", [1e-6, 1e-4])
+def test_short_calls_are_checked_in_three_percent_of_the_time(
+    monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    """Beside the samples, of which there are as many as were asked for; a round may end what is left."""
+    clock = Clock()
+    for name in ("perf_counter", "perf_counter_ns"):
+        reading = clock.seconds if name == "perf_counter" else clock.nanoseconds
+        monkeypatch.setattr(checked_calls, name, reading)
+
+    def work(x: Any) -> Any:
+        clock.now += seconds
+        return x
+
+    session = Direct(work)
+
+    def draw(n: int) -> Samples:
+        for _ in range(n):
+            session.function(None)
+        return np.full(n, seconds)
+
+    with CheckedCalls(subject=subject_of(session, 16), draw=draw) as checked:
+        for _ in range(200):
+            assert len(checked.times(100)) == 100
+
+    assert len(checked.readings) == ROUNDS
+    assert session.calls == 5 * ROUNDS
+    assert checked.spent <= 0.03 * clock.now
+
+
+def test_long_calls_are_samples_when_they_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No call of 10 ms is made for the checks alone."""
+    clock = Clock()
+    monkeypatch.setattr(checked_calls, "perf_counter", clock.seconds)
+    monkeypatch.setattr(checked_calls, "perf_counter_ns", clock.nanoseconds)
+    monkeypatch.setattr(checked_calls, "time_one_call", lambda call: (0.01, call()))
+
+    def work(x: Any) -> Any:
+        clock.now += 0.01
+        return x
+
+    session = Direct(work)
+    subject = subject_of(session, 16)
+
+    def draw(n: int) -> Samples:
+        for _ in range(n):
+            subject.calls[0]()
+        return np.full(n, 0.01)
+
+    with CheckedCalls(subject=subject, draw=draw) as checked:
+        samples = np.concatenate([checked.times(10) for _ in range(20)])
+
+    assert len(checked.readings) == ROUNDS
+    assert session.calls == len(samples) == 200
+    assert samples == pytest.approx(0.01)
+
+
+def test_new_inputs_are_made_in_the_profilers_own_stage() -> None:
+    """Their memory is subtracted, and given back in such a stage."""
+    stages: list[WatchStage] = []
+    made: list[WatchStage] = []
+
+    class Marked(Direct):
+        def prepare(self, feed: dict[str, Any]) -> Callable[[], Any]:
+            made.extend(stages[-1:])
+            return super().prepare(feed)
+
+    session = Marked(lambda x: x)
+    subject = subject_of(session, 16, mark=stages.append)
+    with CheckedCalls(subject=subject, draw=np.zeros) as checked:
+        assert len(checked.new) == ROUNDS
+
+    assert set(made) == {WatchStage.OURS}
+    assert stages[-1] is WatchStage.TIMED
+    assert not checked.new
+
+
+@pytest.mark.parametrize("count", [250_000, 2_000_000])
+def test_new_inputs_are_no_leak(count: int) -> None:
+    """Eight of 1 or of 8 MB, which live as long as the pass."""
+    plan = Plan(min_time=0.2, max_time=0.5, precision=0.5)
+    found = latency.measure(subject_of(Direct(lambda x: x.sum()), count), plan)
+
+    assert not [each for each in found if isinstance(each, Doubt) and each.code == "leak"]
