@@ -143,7 +143,10 @@ def test_the_example_may_stand_behind_the_model() -> None:
 
 
 def test_the_batches_of_a_loader_are_what_is_run() -> None:
-    """Several distinct batches of its size, without labels, and without the last one, which is smaller."""
+    """Several distinct batches of its size, without labels and the last one, which is smaller.
+
+    Calls that are checked beside them have values that differ by a thousandth.
+    """
     torch = pytest.importorskip("torch")
     data = torch.utils.data.TensorDataset(torch.arange(40.0).reshape(10, 4), torch.zeros(10))
     loader = torch.utils.data.DataLoader(data, batch_size=4)
@@ -156,7 +159,9 @@ def test_the_batches_of_a_loader_are_what_is_run() -> None:
 
     result = modeldyno.profile(Net(), loader, plan=QUICK, probes="latency")
 
-    assert {tuple(x[:, 0].tolist()) for x in batches} == {(0.0, 4.0, 8.0, 12.0), (16.0, 20.0, 24.0, 28.0)}
+    rows = {(0, 4, 8, 12), (16, 20, 24, 28)}
+    assert rows <= {tuple(x[:, 0].tolist()) for x in batches}
+    assert {tuple(x[:, 0].round().int().tolist()) for x in batches} == rows
     assert (result.job.config["batch_size"], result.inputs[0].distinct) == (4, 2)
 
 

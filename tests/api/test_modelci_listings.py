@@ -64,14 +64,14 @@ from modeldyno.servers.tcp_ports import TFS_GRPC_PORT
 @pytest.fixture(scope="module")
 def server() -> Iterator[int]:
     """Run a server that speaks TorchServe's protocol; yield its port."""
-    with serve_in_subprocess("--service", "constant:0.002") as running:
+    with serve_in_subprocess("--service", "constant:0.002", "--model", "ResNet50") as running:
         yield running.port
 
 
 @pytest.fixture
 def diagnosis(server: int, monkeypatch: pytest.MonkeyPatch) -> Diagnosis:
     """What the first listing measures."""
-    urls = {"name of your server": f"http://127.0.0.1:{server}#echo"}
+    urls = {"name of your server": f"http://127.0.0.1:{server}#ResNet50"}
     monkeypatch.setattr(server_profiler, "running_url", urls.get)
     names: dict[str, Any] = {
         "test_data_item": np.ones(4, np.float32), "batch_num": 25, "batch_size": 4,

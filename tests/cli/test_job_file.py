@@ -185,7 +185,7 @@ def test_an_option_that_one_of_the_jobs_does_not_have_names_that_job(tmp_path: P
     path.write_text(f"jobs: [{{command: inspect, model: {MODEL}}}]")
     jobs = read_jobs(str(path))
     with pytest.raises(click.UsageError, match="Job 1 \\(inspect\\): No such option"):
-        job_run.check_jobs(jobs, ("--max-time", "1s"))
+        job_run.check_jobs(jobs, ("--percentile", "p99"))
 
 
 def test_a_row_of_the_table_has_at_most_80_columns() -> None:

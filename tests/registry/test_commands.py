@@ -203,7 +203,7 @@ MISTAKES = (
     (("show", "net/7"), "net has no version 7"),
     (("show", "../etc/passwd"), "names no registered model"),
     (("rm", "net"), "name the one to remove, such as net/1"),
-    (("update", "net", "--metric", "accuracy=good"), "--metric accuracy=good is no number"),
+    (("update", "net", "--metric", "accuracy=good"), "The metric accuracy=good is no number"),
     (("update", "net", "--policy", "x"), "There is no policy 'x'"),
     (("update", "net", "--policy", "x.yaml"), "store it with `modeldyno registry policy -f x.yaml`"),
     (("answer", "net", "--on", "moon"), "There is no target 'moon'"),

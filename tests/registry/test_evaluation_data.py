@@ -93,7 +93,9 @@ def test_a_conversion_is_judged_by_them(
 
     def convert(request: ConversionRequest, **_options: Any) -> Any:
         requests.append(request)
-        return a_conversion()
+        made = a_conversion()
+        assert made.model is not None
+        return replace(made, model=replace(made.model, digest=version.digest))
 
     monkeypatch.setattr(conversions, "convert", convert)
     conversions.convert_version(version, ModelRef(scheme="onnx", locator="m"), "openvino", registry)

@@ -108,7 +108,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     )),
     ("Bounds and baselines", (
         "--require", "--baseline", "--max-regression", "--smallest", "--force", "--fail-on", "--budget",
-        "--save-as-baseline", "--junit", "--sarif", "--markdown", "--github",
+        "--undecided", "--save-as-baseline", "--junit", "--sarif", "--markdown", "--github",
     )),
     ("Time and precision", (
         *(row.flag for row in PLAN if row.flag not in _PROCESS), "--run-time", "--min-rounds", "--max-rounds",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
@@ -162,12 +161,13 @@ def _distribution_row(
 
 
 def _foreign_row(result: Result, measurement: Measurement) -> tuple[str, str, str, str]:
-    """Return the row of a statistic that another tool reported; an uncertified one by its raw query."""
+    """Return the row of a statistic that another tool reported."""
     query = Query(metric=measurement.metric, statistic=measurement.reported_statistic)
     claimed = result.ask(query).value is not None
-    name = str(query if claimed else replace(query, part="raw"))
-    note = "reported without samples" if claimed else "no samples, not certified"
-    return (name, *estimate(number(measurement)[0], None, measurement.row.unit), note)
+    value, interval = estimate(number(measurement)[0], None, measurement.row.unit)
+    if claimed:
+        return str(query), value, interval, "reported without samples"
+    return str(query), f"about {value}", interval, "no samples, not certified"
 
 
 def _at_least(interval: Interval | None, unit: str) -> str:
