@@ -152,6 +152,6 @@ def test_new_inputs_are_made_in_the_profilers_own_stage() -> None:
 def test_new_inputs_are_no_leak(count: int) -> None:
     """Eight of 1 or of 8 MB, which live as long as the pass."""
     plan = Plan(min_time=0.2, max_time=0.5, precision=0.5)
-    found = latency.measure(subject_of(Direct(lambda x: x.sum()), count), plan)
+    events = latency.measure(subject_of(Direct(lambda x: x.sum()), count), plan)
 
-    assert not [each for each in found if isinstance(each, Doubt) and each.code == "leak"]
+    assert not [each for each in events if isinstance(each, Doubt) and each.code == "leak"]

@@ -236,4 +236,5 @@ def test_times_of_what_does_other_work_are_undecided(codes: tuple[str, ...], out
     (change,) = judge_changes(baseline, candidate, queries=["latency.p50"])
 
     assert change.outcome is outcome
+    assert (change.difference is None) == (change.outcome is ChangeVerdict.UNDECIDED)
     assert ("only one of them has the doubt constant-output" in change.why) == ("constant-output" in codes)
