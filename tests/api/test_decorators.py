@@ -903,7 +903,7 @@ def test_the_report_fits_80_columns(mark: Profiled, clock: Clock) -> None:
     assert max(map(len, report.splitlines())) <= 80
     assert "end_of_a_name" in report
     assert "~123 us" in report
-    assert "too few independent calls" in report
+    assert "too few independent calls" in " ".join(report.split())
     assert "called no code that is marked" in Profiled().report()
 
 

@@ -159,7 +159,7 @@ def test_without_data_random_values_of_the_declared_shapes_are_sent(
     server: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The engine chooses the client, and the server says what it takes; else data are asked for."""
-    profiler = Profiler({"name": "echo", "engine": "ONNX"}, server_name=f"http://127.0.0.1:{server}")
+    profiler = Profiler({"name": "ResNet50", "engine": "ONNX"}, server_name=f"http://127.0.0.1:{server}")
     with pytest.raises(RequestError, match=r"give data=\. Sizes are missing: x_dim1"):
         profiler.diagnose()
     calls: list[Any] = []

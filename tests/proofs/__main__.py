@@ -42,7 +42,7 @@ def main() -> int:
         today = datetime.now(UTC).date().isoformat()
         records[cell.key] = records.get(cell.key, Record()).add(one, seconds, today)
         _write(records)
-        print(f"{cell.key}: {one.outcome} in {seconds:.0f} s; {one.said}", flush=True)
+        print(f"{cell.key}: {one.outcome} in {seconds:.0f} s; {one.line}", flush=True)
     PAGE.write_text(render(records), encoding="utf-8")
     refuted = [cell for cell in cells if holds(cell, records.get(cell.key, Record())) is False]
     for cell in refuted:
@@ -52,8 +52,8 @@ def main() -> int:
 
 def _next(cells: list[Cell], records: dict[str, Record]) -> Cell | None:
     """Return the cell that has the smallest share of its tries."""
-    lacking = [cell for cell in cells if records.get(cell.key, Record()).tries < cell.wanted]
-    return min(lacking, key=lambda cell: records.get(cell.key, Record()).tries / cell.wanted, default=None)
+    lacking = [cell for cell in cells if records.get(cell.key, Record()).tries < cell.tries]
+    return min(lacking, key=lambda cell: records.get(cell.key, Record()).tries / cell.tries, default=None)
 
 
 def _attempt(cell: Cell, seed: int) -> Try:

@@ -22,7 +22,7 @@ class Try:
     """One try: how it came out, and what the product said, in a line."""
 
     outcome: Outcome
-    said: str = ""
+    line: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Cell:
     """What a user types."""
     attempt: Callable[[int, Path], Try]
     """Tries it once, in an empty folder, with a seed."""
-    wanted: int
+    tries: int
     """Tries that the claim needs."""
     most_false: float = 0.0
     """Largest share of tries that may be false."""
@@ -84,14 +84,14 @@ class Record:
             seconds=round(self.seconds + seconds, 1),
             first=self.first or day,
             last=day,
-            against=one.said if worse else self.against,
+            against=one.line if worse else self.against,
         )
 
 
 def holds(cell: Cell, record: Record) -> bool | None:
     """Return whether a claim holds at a door; None while there are too few tries."""
-    if record.false > cell.most_false * max(cell.wanted, record.tries):
+    if record.false > cell.most_false * max(cell.tries, record.tries):
         return False
-    if record.tries < cell.wanted:
+    if record.tries < cell.tries:
         return None
     return record.true >= cell.least_true * record.tries

@@ -57,12 +57,12 @@ def _judge(seed: int, folder: Path, door: ChangeDoor, slowdown: float) -> Try:
     unchanged = not slowdown
     before = write_digits if unchanged and seed % 2 else write_function
     after = before if unchanged else partial(write_function, slowdown=slowdown)
-    said, line = door.judge(folder, before, after)
-    if said == "error":
+    verdict, line = door.judge(folder, before, after)
+    if verdict == "error":
         return Try(Outcome.FALSE, line)
     if unchanged:
-        return Try(Outcome.FALSE if said == "worse" else Outcome.TRUE, line)
-    return Try({"worse": Outcome.TRUE, "undecided": Outcome.OPEN}.get(said, Outcome.FALSE), line)
+        return Try(Outcome.FALSE if verdict == "worse" else Outcome.TRUE, line)
+    return Try({"worse": Outcome.TRUE, "undecided": Outcome.OPEN}.get(verdict, Outcome.FALSE), line)
 
 
 CELLS: tuple[Cell, ...] = (
@@ -72,7 +72,7 @@ CELLS: tuple[Cell, ...] = (
             door=door.key,
             command=door.command,
             attempt=partial(_judge, door=door, slowdown=0.0),
-            wanted=100,
+            tries=100,
             quick=door.quick,
         )
         for door in CHANGE_DOORS
@@ -84,7 +84,7 @@ CELLS: tuple[Cell, ...] = (
             case=f"+{slowdown:.0%}",
             command=door.command,
             attempt=partial(_judge, door=door, slowdown=slowdown),
-            wanted=20,
+            tries=20,
             least_true=least,
             quick=door.quick,
         )

@@ -84,8 +84,8 @@ def python(folder: Path, script: str) -> tuple[int, str]:
 def last_line(output: str, *words: str) -> str:
     """Return the last line that has one of the words, or else the last one."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    found = [line for line in lines if any(word in line for word in words)]
-    return (found or lines or [""])[-1][:300]
+    matching = [line for line in lines if any(word in line for word in words)]
+    return (matching or lines or [""])[-1][:300]
 
 
 def read_document(path: Path) -> Any:

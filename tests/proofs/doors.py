@@ -32,8 +32,8 @@ class ChangeDoor:
 
 def _by_exit_code(done: tuple[int, str]) -> tuple[Said, str]:
     code, output = done
-    said = _BY_EXIT_CODE.get(code, "error")
-    return said, last_line(
+    verdict = _BY_EXIT_CODE.get(code, "error")
+    return verdict, last_line(
         output, "passes", "fails", "undecided", "worse", "better", "no difference", "modeldyno:"
     )
 

@@ -60,8 +60,8 @@ def _document(seed: int, folder: Path, how: str) -> Try:
     else:
         code, output = modeldyno(folder, "verify", "document.json")
     case = f"{kind}, {place} changed" if changed else kind
-    said = f"{case}: exit code {code}: {last_line(output, 'holds', 'wrong')}"
-    return Try(Outcome.TRUE if code == changed else Outcome.FALSE, said)
+    line = f"{case}: exit code {code}: {last_line(output, 'holds', 'wrong')}"
+    return Try(Outcome.TRUE if code == changed else Outcome.FALSE, line)
 
 
 def _change_a_number(document: Any, source: Random) -> str:
@@ -74,13 +74,13 @@ def _change_a_number(document: Any, source: Random) -> str:
 
 def _numbers(node: Any, path: str) -> list[tuple[Any, Any, str]]:
     children = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
-    found: list[tuple[Any, Any, str]] = []
+    numbers: list[tuple[Any, Any, str]] = []
     for key, value in children:
         if isinstance(value, float):
-            found.append((node, key, f"{path}.{key}"))
+            numbers.append((node, key, f"{path}.{key}"))
         else:
-            found += _numbers(value, f"{path}.{key}")
-    return found
+            numbers += _numbers(value, f"{path}.{key}")
+    return numbers
 
 
 # --- conversions -------------------------------------------------------------------------------------
@@ -165,9 +165,9 @@ def _cheat(seed: int, folder: Path, how: str) -> Try:
             "--max-rounds",
             "5",
         )
-        said = last_line(output, "better", "worse", "undecided", "than")
+        line = last_line(output, "better", "worse", "undecided", "than")
         outcomes = {change["outcome"] for change in _changes(read_document(folder / "compare.json"))}
-        return Try(Outcome.FALSE if code == 0 and "better" in outcomes else Outcome.TRUE, f"{cheat}: {said}")
+        return Try(Outcome.FALSE if code == 0 and "better" in outcomes else Outcome.TRUE, f"{cheat}: {line}")
     if how == "json":
         modeldyno(
             folder,
@@ -184,8 +184,8 @@ def _cheat(seed: int, folder: Path, how: str) -> Try:
         code, output = modeldyno(
             folder, "profile", model, *INPUT, "--baseline", "baseline.json", "--name", "honest", "--force"
         )
-        said = f"{cheat}: exit code {code}: {last_line(output, 'passes', 'fails', 'undecided', 'modeldyno:')}"
-        return Try(Outcome.TRUE if code in {1, 4, 5} else Outcome.FALSE, said)
+        line = f"{cheat}: exit code {code}: {last_line(output, 'passes', 'fails', 'undecided', 'modeldyno:')}"
+        return Try(Outcome.TRUE if code in {1, 4, 5} else Outcome.FALSE, line)
     code, output = modeldyno(
         folder,
         "profile",
@@ -244,7 +244,7 @@ CELLS = (
             door=door,
             command=command,
             attempt=partial(_document, how=door),
-            wanted=100,
+            tries=100,
             quick="tests/cli/test_verify.py",
         )
         for door, command in (
@@ -257,7 +257,7 @@ CELLS = (
         door="command",
         command="modeldyno convert MODEL --to openvino",
         attempt=_conversion,
-        wanted=20,
+        tries=20,
         quick="tests/conversion/test_conversion.py",
     ),
     *(
@@ -266,7 +266,7 @@ CELLS = (
             door=door,
             command=command,
             attempt=partial(_cheat, how=door),
-            wanted=20,
+            tries=20,
             quick="tests/core/metrics/test_doubt.py",
         )
         for door, command in (
@@ -280,7 +280,7 @@ CELLS = (
         door="sweep",
         command="modeldyno sweep MODEL --space batch_size=1,2,4,8,16,32 [--max-trials 3]",
         attempt=_best,
-        wanted=20,
+        tries=20,
         quick="tests/core/study/test_verification.py",
     ),
 )

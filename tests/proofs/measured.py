@@ -35,11 +35,11 @@ def _covers(result: Result, query: str, truth: float, close: float = CLOSE) -> T
             Outcome.OPEN, f"{query} has no interval; " + "; ".join(doubt.code for doubt in result.doubts)
         )
     low, high = answer.interval.low, answer.interval.high
-    said = f"{query} {low:.6g} to {high:.6g}, truth {truth:.6g}"
+    line = f"{query} {low:.6g} to {high:.6g}, truth {truth:.6g}"
     if low * (1 - close) <= truth <= high * (1 + close):
-        return Try(Outcome.TRUE, said)
+        return Try(Outcome.TRUE, line)
     disturbed = sorted(DISTURBED & {doubt.code for doubt in result.doubts})
-    return Try(Outcome.OPEN if disturbed else Outcome.FALSE, f"{said}; {', '.join(disturbed)}")
+    return Try(Outcome.OPEN if disturbed else Outcome.FALSE, f"{line}; {', '.join(disturbed)}")
 
 
 # --- in a process ------------------------------------------------------------------------------------
@@ -100,10 +100,10 @@ def _bound(seed: int, folder: Path, how: str) -> Try:
         code, output = modeldyno(folder, "profile", "job.yaml", "-q")
     else:
         code, output = modeldyno(folder, *words, "--require", bound, "-q")
-    said = f"{bound}, median {MEAN * 1e3:g} ms: exit code {code}"
+    line = f"{bound}, median {MEAN * 1e3:g} ms: exit code {code}"
     if code == 5:
-        return Try(Outcome.OPEN, said)
-    return Try(Outcome.TRUE if code == below else Outcome.FALSE, said if code in {0, 1} else output[-300:])
+        return Try(Outcome.OPEN, line)
+    return Try(Outcome.TRUE if code == below else Outcome.FALSE, line if code in {0, 1} else output[-300:])
 
 
 # --- behind a server ---------------------------------------------------------------------------------
@@ -150,8 +150,8 @@ def _stream(seed: int, folder: Path, query: str) -> Try:
         return Try(Outcome.OPEN, f"{case}: {query} is withheld: {'; '.join(d.code for d in result.doubts)}")
     off = answer.value / truths[query] - 1
     close = 0.03 if query.endswith("rate") else 0.10
-    said = f"{case}: {query} {answer.value:.4g}, truth {truths[query]:.4g} ({off:+.1%})"
-    return Try(Outcome.TRUE if abs(off) <= close else Outcome.FALSE, said)
+    line = f"{case}: {query} {answer.value:.4g}, truth {truths[query]:.4g} ({off:+.1%})"
+    return Try(Outcome.TRUE if abs(off) <= close else Outcome.FALSE, line)
 
 
 def _served_bound(seed: int, folder: Path) -> Try:
@@ -163,10 +163,10 @@ def _served_bound(seed: int, folder: Path) -> Try:
             folder, "load", f"http://127.0.0.1:{server.port}#echo,protocol=openai", "--set",
             "endpoint=chat", "--set", "max_tokens=64", "-c", "4", "--require", bound, "-q",
         )  # fmt: skip
-    said = f"{bound}, first token after {FIRST * 1e3:g} ms: exit code {code}"
+    line = f"{bound}, first token after {FIRST * 1e3:g} ms: exit code {code}"
     if code == 5:
-        return Try(Outcome.OPEN, said)
-    return Try(Outcome.TRUE if code == broken else Outcome.FALSE, said if code in {0, 1} else output[-300:])
+        return Try(Outcome.OPEN, line)
+    return Try(Outcome.TRUE if code == broken else Outcome.FALSE, line if code in {0, 1} else output[-300:])
 
 
 def _largest_load(seed: int, folder: Path) -> Try:
@@ -180,12 +180,12 @@ def _largest_load(seed: int, folder: Path) -> Try:
         )  # fmt: skip
     if code not in {0, 5}:
         return Try(Outcome.FALSE, f"exit code {code}: {output[-300:]}")
-    found = read_document(folder / "load.json")
-    passed, failed = found["passed"], found["failed"]
-    said = f"{bound}: {passed} holds, {failed} breaks it; {most} is right"
+    answer = read_document(folder / "load.json")
+    passed, failed = answer["passed"], answer["failed"]
+    line = f"{bound}: {passed} holds, {failed} breaks it; {most} is right"
     if code == 5 and not passed:
-        return Try(Outcome.OPEN, said)
-    return Try(Outcome.TRUE if passed <= most < (failed or 1e9) else Outcome.FALSE, said)
+        return Try(Outcome.OPEN, line)
+    return Try(Outcome.TRUE if passed <= most < (failed or 1e9) else Outcome.FALSE, line)
 
 
 _TRUTH = "tests/core/metrics/test_truth.py::test_a_steady_source_is_measured_as_it_is"
@@ -199,7 +199,7 @@ CELLS = (
             case="p50",
             command=command,
             attempt=attempt,
-            wanted=40,
+            tries=40,
             most_false=0.1,
             quick=_TRUTH,
         )
@@ -215,7 +215,7 @@ CELLS = (
             door=door,
             command=command,
             attempt=partial(_bound, how=door),
-            wanted=40,
+            tries=40,
             least_true=0.9,
             quick=_BOUND,
         )
@@ -233,7 +233,7 @@ CELLS = (
             case=case,
             command="modeldyno load URL --set endpoint=chat --set max_tokens=64 -c 4 [--max-time 3s]",
             attempt=partial(_stream, query=query),
-            wanted=40,
+            tries=40,
             quick=_SERVED,
         )
         for case, query in (
@@ -248,7 +248,7 @@ CELLS = (
         door="load",
         command="modeldyno load URL --set endpoint=chat -c 4 --require 'time_to_first_token.p95 <= 100ms'",
         attempt=_served_bound,
-        wanted=20,
+        tries=20,
         least_true=0.9,
         quick=_SERVED,
     ),
@@ -257,7 +257,7 @@ CELLS = (
         door="load",
         command="modeldyno load URL --find-load -c 1 --require 'latency.p50 <= 77ms' --max-time 2m",
         attempt=_largest_load,
-        wanted=20,
+        tries=20,
         least_true=0.8,
         quick="tests/core/load/test_series_steps.py",
     ),

@@ -99,9 +99,9 @@ def _details(records: Mapping[str, Record]) -> Iterator[str]:
 
 def promise(cell: Cell) -> str:
     """Say what must come of the tries of a cell."""
-    false = f"at most {cell.most_false * cell.wanted:.0f} false" if cell.most_false else "none false"
+    false = f"at most {cell.most_false * cell.tries:.0f} false" if cell.most_false else "none false"
     true = f", at least {cell.least_true:.0%} true" if cell.least_true else ""
-    return f"{false}{true} of {cell.wanted}"
+    return f"{false}{true} of {cell.tries}"
 
 
 def _escape(text: str) -> str:

@@ -51,13 +51,13 @@ def _measure_again(_seed: int, folder: Path, slowdown: float) -> Try:
     code, output = modeldyno(folder, "worker", "--once", "--for", "1s", "--idle-cpu", "100%")
     modeldyno(folder, "registry", "history", "quiet", "--json", "events.json")
     kinds = [event["kind"] for event in read_document(folder / "events.json")]
-    said = ", ".join(kind for kind in kinds if kind.startswith("figure.")) or last_line(output)
+    line = ", ".join(kind for kind in kinds if kind.startswith("figure.")) or last_line(output)
     wrong, right = (
         ("figure.confirmed", "figure.changed") if slowdown else ("figure.changed", "figure.confirmed")
     )
     if wrong in kinds:
-        return Try(Outcome.FALSE, said)
-    return Try(Outcome.TRUE if right in kinds else Outcome.OPEN, said)
+        return Try(Outcome.FALSE, line)
+    return Try(Outcome.TRUE if right in kinds else Outcome.OPEN, line)
 
 
 def _canary(seed: int, folder: Path, slowdown: float) -> Try:
@@ -74,8 +74,8 @@ def _canary(seed: int, folder: Path, slowdown: float) -> Try:
         CanaryReading(at=reading.at, seconds=reading.seconds * (1 + slowdown)) for reading in readings[20:]
     ]
     change = machine_change(readings[:20], later)
-    said = change.sentence if change else "no change"
-    return Try(Outcome.TRUE if bool(change) == bool(slowdown) else Outcome.FALSE, said)
+    line = change.sentence if change else "no change"
+    return Try(Outcome.TRUE if bool(change) == bool(slowdown) else Outcome.FALSE, line)
 
 
 def _trend(_seed: int, folder: Path, slowdown: float) -> Try:
@@ -86,13 +86,13 @@ def _trend(_seed: int, folder: Path, slowdown: float) -> Try:
         speed.write_text(str(0.004 * (1 + (slowdown if at >= 4 else 0))), encoding="utf-8")
         modeldyno(folder, "profile", "call:model.py:work", "--max-time", "2", "--name", "quiet", "-q")
     code, output = modeldyno(folder, "trend", "quiet", "--fail-on-regression")
-    said = f"exit code {code}: {last_line(output, 'quiet')}"
+    line = f"exit code {code}: {last_line(output, 'quiet')}"
     if slowdown and code == 0:
         return Try(
             Outcome.FALSE if "stable" in output and "could have been seen" not in output else Outcome.OPEN,
-            said,
+            line,
         )
-    return Try(Outcome.TRUE if code == bool(slowdown) else Outcome.FALSE, said)
+    return Try(Outcome.TRUE if code == bool(slowdown) else Outcome.FALSE, line)
 
 
 CELLS = tuple(
@@ -102,11 +102,11 @@ CELLS = tuple(
         case=f"+{slowdown:.0%}" if slowdown else "",
         command=command,
         attempt=partial(attempt, slowdown=slowdown),
-        wanted=wanted,
+        tries=tries,
         least_true=0.9 if slowdown else 0.0,
         quick=quick,
     )
-    for door, command, attempt, wanted, slowdowns, quick in (
+    for door, command, attempt, tries, slowdowns, quick in (
         (
             "registry",
             "modeldyno registry add MODEL --policy daily --wait; modeldyno worker --once",

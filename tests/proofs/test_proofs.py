@@ -38,7 +38,7 @@ JUDGES_NOTHING = {
 
 def a_cell(**fields: object) -> Cell:
     """Return a cell of no importance."""
-    values: dict[str, object] = {"claim": "a", "door": "b", "command": "c", "wanted": 10, "quick": ""}
+    values: dict[str, object] = {"claim": "a", "door": "b", "command": "c", "tries": 10, "quick": ""}
     return Cell(**{**values, "attempt": lambda _seed, _folder: Try(Outcome.TRUE), **fields})  # type: ignore[arg-type]
 
 
@@ -97,4 +97,4 @@ def test_a_record_keeps_what_speaks_against_the_claim() -> None:
 def test_one_try_of_each_cell_is_not_false(cell: Cell, tmp_path: Path) -> None:
     """Each cell, tried once on whatever machine this is."""
     one = cell.attempt(0, tmp_path)
-    assert one.outcome is not Outcome.FALSE, one.said
+    assert one.outcome is not Outcome.FALSE, one.line

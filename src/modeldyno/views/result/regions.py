@@ -67,7 +67,7 @@ def regions(result: Result) -> Iterator[Table | Notice]:
         ],
     )
     yield from _slow_first_call(result, names)
-    if any(("—" in _one_call(result, name)) for name in names):
+    if any(cell.startswith(UNCERTIFIED) for name in names for cell in _one_call(result, name)):
         yield note(_MARKS)
     if rows := [row for name in names for row in _memory(result, name)]:
         yield make_table("Memory of one call", ("region", "where", "allocated>", "freed>", "peak>"), rows)
