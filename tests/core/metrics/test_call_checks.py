@@ -238,3 +238,8 @@ def test_times_of_what_does_other_work_are_undecided(codes: tuple[str, ...], out
     assert change.outcome is outcome
     assert (change.difference is None) == (change.outcome is ChangeVerdict.UNDECIDED)
     assert ("only one of them has the doubt constant-output" in change.why) == ("constant-output" in codes)
+
+
+def test_without_readings_nothing_looks_lazy() -> None:
+    """As of outputs that have no values."""
+    assert not call_checks.looks_lazy(())

@@ -324,8 +324,6 @@ def ratio_interval(amounts: Samples, counts: Samples) -> IntervalEnds:
         size = max(_LEAST_WINDOWS, effective_size(excess))
         degrees = _degrees_of_freedom(size, n)
     scale = student_t.upper_tail_quantile(_TAIL, degrees) ** 2 / size
-    if scale == math.inf:
-        return least, math.inf
     of_counts, joint, of_amounts = _second_moments(amounts - amount, counts - count)
     curvature = count**2 - scale * of_counts
     spread = count**2 * float(excess @ excess) / (n - 1) - scale * (of_amounts * of_counts - joint**2)
