@@ -88,3 +88,9 @@ def test_a_doubt_says_what_a_call_leaves_and_how_much() -> None:
     assert "1,200 Python allocations and 3 temporary files behind" in sentences(
         {"objects": 1200.0, "files": 3.0}
     )
+
+
+def test_what_a_reading_itself_leaves_is_no_leak() -> None:
+    """Two allocations a reading, where blocks are of one call: of slow calls there are few."""
+    assert confirmed_leaks(readings(0, 2, 4, 6, name="objects", apart=1), {"objects": 2.0}) == {}
+    assert confirmed_leaks(readings(0, 20, 40, 60, name="objects", apart=10), {"objects": 2.0}) != {}

@@ -406,11 +406,15 @@ class LoadMonitor:
     def steady_since(self, paced: StopRuleResult | None) -> int:
         """Return when the steady phase began, in nanoseconds of the monotonic clock.
 
-        If the warm-up was never over, its later half must serve, unless the server fell silent in it.
+        If the warm-up was never over, its later half must serve, unless the server fell silent in it. Where
+        nothing was answered, it began with the first request.
         """
         import numpy as np  # noqa: PLC0415 - slow to import
 
-        if paced is None or not paced.warmup_runs:
+        if paced is None:
+            first = (int(part.due.min()) for part in self.tape.parts() if len(part))
+            return min(first, default=self.snapshots[0].when)
+        if not paced.warmup_runs:
             return self.snapshots[0].when
         ends = np.concatenate(self.ends)
         if self.steady is None and self.ended_silent:

@@ -33,13 +33,15 @@ class Resource:
     """Smallest rise that says anything."""
     rate: float
     """Smallest rise per call that is a leak."""
+    own: float = 0.0
+    """Largest rise from one reading to the next that is of the reading itself."""
 
 
 _ROUGHLY = 2.0**19
 RESOURCES = {
     "memory": Resource(many="memory", least=_ROUGHLY, rate=64.0),
     "mapped": Resource(many="mapped memory", least=_ROUGHLY, rate=1024.0),
-    "objects": Resource(many="Python allocations", one="Python allocation", least=40, rate=0.5),
+    "objects": Resource(many="Python allocations", one="Python allocation", least=40, rate=0.5, own=8),
     "descriptors": Resource(many="open files or sockets", one="open file or socket", least=4, rate=0.001),
     "threads": Resource(many="threads", one="thread", least=4, rate=0.001),
     "processes": Resource(many="processes", one="process", least=4, rate=0.001),
@@ -112,10 +114,11 @@ def _rates(readings: Sequence[ResourceReading], share: float, *, least: bool) ->
         rise = last.amounts[name] - first.amounts[name]
         if rise < resource.rate * calls or rise < (resource.least if least else 1) or rise <= 0:
             continue
-        if all(
-            after.amounts[name] - before.amounts[name] >= share * rise * (after.calls - before.calls) / calls
+        steps = [
+            (after.amounts[name] - before.amounts[name], share * rise * (after.calls - before.calls) / calls)
             for before, after in pairwise(readings)
-        ):
+        ]
+        if all(step > resource.own and step >= part for step, part in steps):
             rates[name] = rise / calls
     return rates
 
