@@ -184,7 +184,7 @@ def _not_explored(explored: Exploration) -> Iterator[Doubt]:
             code="not-explored",
             seen=f"{explored.untried_text()} never tried, so nothing is known of {explored.left:,} of "
             f"{explored.points:,} points",
-            advice="continue the study with a larger `max_time`, or give fewer values",
+            advice="continue the study with more `max_trials` or `max_time`, or give fewer values",
         )
 
 
