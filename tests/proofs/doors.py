@@ -115,7 +115,7 @@ def _pytest(folder: Path, before: Callable[[Path], str], after: Callable[[Path],
         raise RuntimeError(f"the baseline ended with {code}: {last_line(output, 'Error')}")
     after(folder)
     code, output = execute(folder, *words)
-    line = last_line(output, "Undecided", "fails", "Error", "passed")
+    line = last_line(output, "Undecided", "fails", "Error", "passed").strip("= ")
     if "UndecidedWarning" in output:
         return "undecided", line
     return ("not worse" if code == 0 else "worse" if " fails: " in output else "error"), line
