@@ -24,7 +24,7 @@ CLAIMS = {
     "best configuration": "What is called the best is the best or within 5 % of it, over the whole space, or "
     "the sentence says what was not tried.",
     "largest load": "The largest load that holds lies within the interval of the answer.",
-    "conversions": "A conversion that agrees is the model.",
+    "conversions": "A conversion by a recipe that is right is said to agree.",
     "documents": "A genuine document verifies; one with a changed figure does not.",
     "borrowed speed": "A model that answers from a table, or when its answer is read, is not called better, "
     "and a doubt names it.",

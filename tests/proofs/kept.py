@@ -87,7 +87,7 @@ def _numbers(node: Any, path: str) -> list[tuple[Any, Any, str]]:
 
 
 def _conversion(seed: int, folder: Path) -> Try:
-    """Convert a model; the verdict must be that of an independent comparison of the files' outputs."""
+    """Convert a model by a recipe that is right: it must be said to agree."""
     form = ("openvino", "onnx")[seed % 2]
     model = write_digits(folder) if form == "openvino" else write_forest(folder)
     code, output = modeldyno(folder, "convert", model, "--to", form, "--trust", "-q")
@@ -213,6 +213,7 @@ def _changes(document: Any) -> list[Any]:
 
 # --- the best configuration --------------------------------------------------------------------------
 
+LARGEST = 32
 BATCHES = """
 from modeldyno.testing.known_latency import KnownLatency
 from time import sleep
@@ -229,12 +230,13 @@ def _best(seed: int, folder: Path) -> Try:
     if seed % 2:
         words += ["--max-trials", "3"]
     code, output = modeldyno(folder, "sweep", *words, "--json", "sweep.json")
-    line = last_line(output, "certain", "use it", "best")
-    if code == 5:
-        return Try(Outcome.OPEN, line)
-    claims = "certain" in line and "tried" not in line
-    right = "batch_size=32" in output
-    return Try(Outcome.TRUE if right or not claims else Outcome.FALSE, f"exit code {code}: {line}")
+    line = f"exit code {code}: {last_line(output, 'certain to be', 'points that')}"
+    if code not in {0, 5}:
+        return Try(Outcome.FALSE, line)
+    best = read_document(folder / "sweep.json")["ranking"]["rows"][0]["point"]
+    if best.get("batch_size", 1) == LARGEST:  # the next largest reaches 72 % of its rate
+        return Try(Outcome.TRUE, line)
+    return Try(Outcome.OPEN if "not-explored" in output else Outcome.FALSE, line)
 
 
 CELLS = (
@@ -267,7 +269,7 @@ CELLS = (
             command=command,
             attempt=partial(_cheat, how=door),
             tries=20,
-            quick="tests/core/metrics/test_doubt.py",
+            quick="tests/test_cheats.py::test_each_kind_of_cheat_is_named",
         )
         for door, command in (
             ("command", "modeldyno profile CHEAT --require 'latency.p50 <= 10s'"),
