@@ -13,6 +13,7 @@ FIELDS = frozenset(
         "backend", "baseline_inputs", "beside", "candidate_inputs", "carbon", "concurrency", "configurations",
         "data", "demand", "drivers", "duration", "evaluate",
         "find_load", "force", "headers", "inputs", "layers", "max_regression", "max_runs", "max_time",
+        "max_trials",
         "maximize", "memory", "memory_limit", "min_runs", "min_time", "min_warmup", "minimize", "mode",
         "pictures", "pin", "plots", "port", "post", "power", "pre", "precision", "price", "processes", "rate",
         "records",

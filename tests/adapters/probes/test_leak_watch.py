@@ -82,7 +82,7 @@ def grow_memory_without_a_file() -> None:
 
 
 LEAKS: dict[str, tuple[Callable[[], object], int, str]] = {
-    "list": (lambda: KEPT.append(bytearray(5000)), 1000, "of memory and 2"),
+    "list": (lambda: KEPT.append(bytearray(5000)), 1000, "2 Python allocations behind"),
     "objects": (lambda: KEPT.append([1.0]), 1000, "Python allocations behind"),
     "map": (lambda: KEPT.append(mmap.mmap(-1, 1 << 16)), 1000, "64.0 KiB of mapped memory"),
     "used map": (write_mapped_memory, 1000, "KiB of memory"),
