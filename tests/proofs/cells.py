@@ -9,6 +9,7 @@ from tests.proofs import kept, measured, registered
 from tests.proofs.cell import Cell, Outcome, Try
 from tests.proofs.commands import write_digits, write_function
 from tests.proofs.doors import CHANGE_DOORS, ChangeDoor
+from tests.proofs.recorded import recorded_processes, replayed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,10 +58,20 @@ def _judge(seed: int, folder: Path, door: ChangeDoor, slowdown: float) -> Try:
     unchanged = not slowdown
     before = write_digits if unchanged and seed % 2 else write_function
     after = before if unchanged else partial(write_function, slowdown=slowdown)
-    verdict, line = door.judge(folder, before, after)
+    return _outcome(*door.judge(folder, before, after), slowdown)
+
+
+def _judge_recorded(seed: int, folder: Path, door: ChangeDoor, slowdown: float) -> Try:
+    """Judge the function on processes that a busy machine has run, unchanged or slower."""
+    with replayed(recorded_processes(seed)):
+        verdict, line = door.judge(folder, write_function, partial(write_function, slowdown=slowdown))
+    return _outcome(verdict, line, slowdown)
+
+
+def _outcome(verdict: str, line: str, slowdown: float) -> Try:
     if verdict == "error":
         return Try(Outcome.FALSE, line)
-    if unchanged:
+    if not slowdown:
         return Try(Outcome.FALSE if verdict == "worse" else Outcome.TRUE, line)
     return Try({"worse": Outcome.TRUE, "undecided": Outcome.OPEN}.get(verdict, Outcome.FALSE), line)
 
@@ -90,6 +101,21 @@ CELLS: tuple[Cell, ...] = (
         )
         for door in CHANGE_DOORS
         for slowdown, least in ((0.05, 0.0 if door.stored else 0.9), (0.1, 0.9), (0.2, 0.9))
+    ),
+    *(
+        Cell(
+            claim="planted changes" if slowdown else "unchanged code",
+            door=door.key,
+            case=f"+{slowdown:.0%}, recorded" if slowdown else "recorded",
+            command=door.command,
+            attempt=partial(_judge_recorded, door=door, slowdown=slowdown),
+            tries=30 if slowdown else 100,
+            most_false=0.05 if slowdown and door.stored else 0.0,
+            quick=door.quick,
+        )
+        for door in CHANGE_DOORS
+        for slowdown in (0.0, 0.05, 0.1, 0.2)
+        if door.key != "action"  # its steps are commands of other processes, and the directory's door
     ),
     *registered.CELLS,
     *measured.CELLS,

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tests.proofs.commands import execute, last_line, modeldyno, python, read_document, within
+from tests.proofs import commands
+from tests.proofs.commands import last_line, modeldyno, python, read_document, within
 from tests.test_action import run as run_action
 
 Said = Literal["worse", "not worse", "undecided", "error"]
@@ -98,23 +99,12 @@ def test_speed(modeldyno_profile):
 def _pytest(folder: Path, before: Callable[[Path], str], after: Callable[[Path], str]) -> tuple[Said, str]:
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     (folder / "test_speed.py").write_text(TEST.format(model=before(folder)), encoding="utf-8")
-    words = (
-        "python",
-        "-m",
-        "pytest",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:xdist",
-        "-p",
-        "no:cov",
-        "test_speed.py",
-    )
-    code, output = execute(folder, *words, "--modeldyno-update")
+    words = ("python", "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:cov")
+    code, output = commands.execute(folder, *words, "--modeldyno-update", "test_speed.py")
     if code:
         raise RuntimeError(f"the baseline ended with {code}: {last_line(output, 'Error')}")
     after(folder)
-    code, output = execute(folder, *words)
+    code, output = commands.execute(folder, *words, "test_speed.py")
     line = last_line(output, "Undecided", "fails", "Error", "passed").strip("= ")
     if "UndecidedWarning" in output:
         return "undecided", line
@@ -221,7 +211,7 @@ CHANGE_DOORS = (
         command="pytest --modeldyno-update; pytest",
         judge=_pytest,
         stored=True,
-        quick="tests/test_pytest_plugin.py::test_a_baseline_is_kept_held_and_broken",
+        quick=_GATE_TEST,
     ),
     ChangeDoor(
         key="action",

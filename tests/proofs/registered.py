@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tests.proofs.cell import Cell, Outcome, Try
 from tests.proofs.commands import ROOT, last_line, modeldyno, read_document
+from tests.proofs.recorded import recorded_processes, replayed
 
 from modeldyno.core.registry.staleness import FORBIDDING, CanaryReading, machine_change
 
@@ -83,12 +84,12 @@ def _canary(seed: int, folder: Path, slowdown: float) -> Try:
     return Try(Outcome.TRUE if bool(change) == bool(slowdown) else Outcome.FALSE, line)
 
 
-def _trend(_seed: int, folder: Path, slowdown: float) -> Try:
-    """Measure a function eight times, the last four perhaps slower, and ask for its history."""
+def _trend(_seed: int, folder: Path, slowdown: float, many: int = 8) -> Try:
+    """Measure a function so often, the later half perhaps slower, and ask for its history."""
     speed = folder / "speed.txt"
     (folder / "model.py").write_text(SPEED.format(speed=str(speed)), encoding="utf-8")
-    for at in range(8):
-        speed.write_text(str(0.004 * (1 + (slowdown if at >= 4 else 0))), encoding="utf-8")
+    for at in range(many):
+        speed.write_text(str(0.004 * (1 + (slowdown if 2 * at >= many else 0))), encoding="utf-8")
         modeldyno(folder, "profile", "call:model.py:work", "--max-time", "2", "--name", "quiet", "-q")
     code, output = modeldyno(folder, "trend", "quiet", "--fail-on-regression")
     line = f"exit code {code}: {last_line(output, 'quiet')}"
@@ -100,21 +101,27 @@ def _trend(_seed: int, folder: Path, slowdown: float) -> Try:
     return Try(Outcome.TRUE if code == bool(slowdown) else Outcome.FALSE, line)
 
 
+def _recorded_trend(seed: int, folder: Path, slowdown: float) -> Try:
+    with replayed(recorded_processes(seed)):
+        return _trend(seed, folder, slowdown, many=40)
+
+
 CELLS = tuple(
     Cell(
         claim="planted changes" if slowdown else "unchanged code",
         door=door,
-        case=f"+{slowdown:.0%}" if slowdown else "",
+        case=", ".join(filter(None, (f"+{slowdown:.0%}" if slowdown else "", how))),
         command=command,
         attempt=partial(attempt, slowdown=slowdown),
         tries=tries,
         most_false=0.05 if door == "canary" else 0.0,
-        least_true=(0.75 if door == "canary" else 0.9) if slowdown else 0.0,
+        least_true=(0.0 if how else 0.75 if door == "canary" else 0.9) if slowdown else 0.0,
         quick=quick,
     )
-    for door, command, attempt, tries, slowdowns, quick in (
+    for door, how, command, attempt, tries, slowdowns, quick in (
         (
             "registry",
+            "",
             "modeldyno registry add MODEL --policy daily --wait; modeldyno worker --once",
             _measure_again,
             20,
@@ -123,6 +130,7 @@ CELLS = tuple(
         ),
         (
             "canary",
+            "",
             "modeldyno worker (on recorded readings)",
             _canary,
             49,
@@ -131,10 +139,20 @@ CELLS = tuple(
         ),
         (
             "trend",
+            "",
             "modeldyno trend MODEL --fail-on-regression",
             _trend,
             20,
             (0.0, 0.1),
+            "tests/core/comparison/test_trend.py",
+        ),
+        (
+            "trend",
+            "recorded",
+            "modeldyno trend MODEL --fail-on-regression",
+            _recorded_trend,
+            100,
+            (0.0, 0.1, 0.3),
             "tests/core/comparison/test_trend.py",
         ),
     )

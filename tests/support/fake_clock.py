@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modeldyno.clock import monotonic
 
@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
 def replace_monotonic(monkeypatch: pytest.MonkeyPatch, read: Callable[[], float]) -> None:
     """Have each imported module of the package read the monotonic clock by `read`."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith("modeldyno.") and getattr(module, "monotonic", None) is monotonic:
-            monkeypatch.setattr(module, "monotonic", read)
+    replace_everywhere(monkeypatch, "monotonic", monotonic, read)
+
+
+def replace_everywhere(monkeypatch: pytest.MonkeyPatch, name: str, old: Any, new: Any) -> None:
+    """Replace what each imported module of the package knows by a name."""
+    for module_name, module in list(sys.modules.items()):
+        if module_name.startswith("modeldyno.") and getattr(module, name, None) is old:
+            monkeypatch.setattr(module, name, new)
