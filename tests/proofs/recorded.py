@@ -12,6 +12,7 @@ import json
 import os
 import runpy
 import sys
+import warnings
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -174,6 +175,8 @@ def _execute_words(words: tuple[str, ...], patch: pytest.MonkeyPatch) -> Any:
         case "-m", "pytest":
             patch.setattr(sys, "dont_write_bytecode", True)
             patch.delitem(sys.modules, Path(words[-1]).stem, raising=False)  # that of the session before
-            return int(pytest.main([*words[3:], "-p", "no:randomly", "-p", "no:cov"]))
+            with warnings.catch_warnings():
+                warnings.resetwarnings()  # what is ignored here is not ignored there
+                return int(pytest.main([*words[3:], "-p", "no:randomly", "-p", "no:cov"]))
         case _:
             return runpy.run_path(words[-1])
