@@ -18,14 +18,17 @@ CLAIMS = {
     "unchanged code": "Code that has not changed is not called worse, by latency or by memory.",
     "planted changes": "A function that has become slower is called worse, or undecided where that is not "
     "sure, but it does not pass.",
-    "intervals": "The 95 % interval covers the truth; where others disturbed the machine, a doubt says so.",
+    "intervals": "The 95 % interval covers the truth (of memory: within 3 %); where others disturbed the "
+    "machine, a doubt says so.",
     "rates": "Rates and times of streamed answers, from a fraction of a second to several, are right to 3 % "
     "(percentiles to 10 %), or withheld with a reason.",
     "bounds": "A bound that is held is not called broken, and the other way round.",
     "best configuration": "What is called the best is the best or within 5 % of it, over the whole space, or "
     "the sentence says what was not tried.",
     "largest load": "The largest load that holds lies within the interval of the answer.",
-    "conversions": "A conversion by a recipe that is right is said to agree.",
+    "conversions": "A conversion by a recipe that is right is said to agree; a model whose weights have "
+    "changed is said to differ.",
+    "fresh figures": "A figure is fresh until it is older than its policy allows.",
     "documents": "A genuine document verifies; one with a changed figure does not.",
     "borrowed speed": "A model that answers from a table, or when its answer is read, is not called better, "
     "and a doubt names it.",
@@ -46,6 +49,7 @@ DOORS = {
     "compare": "`compare`",
     "trend": "`trend`",
     "registry": "registry, a figure measured again",
+    "dashboard": "dashboard, a measurement that was asked for",
     "canary": "registry, the reference model of a machine",
     "load": "`load`",
     "sweep": "`sweep`",

@@ -7,6 +7,9 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import onnx
+from onnx import TensorProto, numpy_helper
 from tests.proofs.cell import Cell, Outcome, Try
 from tests.proofs.commands import (
     last_line,
@@ -92,6 +95,24 @@ def _conversion(seed: int, folder: Path) -> Try:
     model = write_digits(folder) if form == "openvino" else write_forest(folder)
     code, output = modeldyno(folder, "convert", model, "--to", form, "--trust", "-q")
     return Try(Outcome.TRUE if code == 0 else Outcome.FALSE, f"{form}: {last_line(output)}")
+
+
+def _other_weights(seed: int, folder: Path) -> Try:
+    """Compare the digit classifier with itself after the weights of a layer have grown by a hundredth."""
+    model = onnx.load(folder / write_digits(folder))
+    weight = Random(seed).choice(
+        [each for each in model.graph.initializer if each.data_type == TensorProto.FLOAT]
+    )
+    weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) * np.float32(1.01), weight.name))
+    onnx.save(model, folder / "other.onnx")
+    words = "compare model.onnx other.onnx --max-rounds 3 --run-time 0.3s --json compare.json"
+    code, output = modeldyno(folder, *words.split())
+    if code:
+        return Try(Outcome.FALSE, f"exit code {code}: {output[-300:]}")
+    (contrast,) = read_document(folder / "compare.json")["contrasts"]
+    differ = [each for each in contrast["outputs"] if each["largest"] > 0]
+    line = f"{weight.name}: {last_line(output, 'the output')}"
+    return Try(Outcome.TRUE if differ else Outcome.FALSE, line)
 
 
 FOREST = """
@@ -261,6 +282,15 @@ CELLS = (
         attempt=_conversion,
         tries=20,
         quick="tests/conversion/test_conversion.py",
+    ),
+    Cell(
+        claim="conversions",
+        door="compare",
+        case="changed",
+        command="modeldyno compare MODEL OTHER",
+        attempt=_other_weights,
+        tries=20,
+        quick="tests/core/agreement/test_agreement.py",
     ),
     *(
         Cell(

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
+from time import sleep
 from typing import TYPE_CHECKING
 
+from tests.dashboard.conftest import visitor_of
 from tests.proofs.cell import Cell, Outcome, Try
 from tests.proofs.commands import ROOT, last_line, modeldyno, read_document
 from tests.proofs.recorded import recorded_processes, replayed
 
+from modeldyno import plugins
 from modeldyno.core.registry.staleness import FORBIDDING, CanaryReading, machine_change
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 SPEED = """
@@ -21,43 +25,61 @@ from modeldyno.testing.known_latency import KnownLatency
 mean = float(Path({speed!r}).read_text())
 work = KnownLatency(mean, mean, 1.01 * mean, mean, 0.99 * mean)
 """
-POLICY = "convert: []\nbatch_sizes: [1]\nmax_time: 3s\nmax_age: 1s\n"
+POLICY = "convert: []\nbatch_sizes: [1]\nmax_time: 3s\nmax_age: {age}\n"
+DASHBOARD = "dashboard"
+SEE_OTHER = 303
 
 
-def _measure_again(_seed: int, folder: Path, slowdown: float) -> Try:
-    """Register a function, let its figure age, and have it measured again; meanwhile it may become slower."""
+def _register(folder: Path, age: str) -> None:
+    """Register a function that takes 4 ms, and measure it.
+
+    Raises:
+        RuntimeError: a command failed.
+    """
     speed = folder / "speed.txt"
     speed.write_text("0.004", encoding="utf-8")
     (folder / "model.py").write_text(SPEED.format(speed=str(speed)), encoding="utf-8")
-    (folder / "daily.yaml").write_text(POLICY, encoding="utf-8")
-    for words in (
-        ("registry", "policy", "-f", "daily.yaml"),
-        (
-            "registry",
-            "add",
-            "call:model.py:work",
-            "--name",
-            "quiet",
-            "--policy",
-            "daily",
-            "--no-copy",
-            "--wait",
-        ),
-    ):
-        code, output = modeldyno(folder, *words)
+    (folder / "daily.yaml").write_text(POLICY.format(age=age), encoding="utf-8")
+    add = "registry add call:model.py:work --name quiet --policy daily --no-copy --wait"
+    for words in ("registry policy -f daily.yaml", add):
+        code, output = modeldyno(folder, *words.split())
         if code:
-            return Try(Outcome.FALSE, f"{words[1]} ended with {code}: {last_line(output, 'modeldyno:')}")
-    speed.write_text(str(0.004 * (1 + slowdown)), encoding="utf-8")
+            raise RuntimeError(f"{words} ended with {code}: {last_line(output, 'modeldyno:')}")
+
+
+def _measure_again(_seed: int, folder: Path, slowdown: float, door: str) -> Try:
+    """Measure a figure again, as it has aged or as somebody asks; the function may have become slower."""
+    _register(folder, age="14d" if door == DASHBOARD else "1s")
+    (folder / "speed.txt").write_text(str(0.004 * (1 + slowdown)), encoding="utf-8")
+    if door == DASHBOARD:
+        with plugins.store(f"sqlite:///{folder / 'store.db'}") as store:
+            here = store.registry.targets()[0].id
+            page = "/models/quiet/1"
+            form = {"do": "measure", "recipe": "source", "batch": "1", "target": here}
+            answer = visitor_of(store).send(f"{page}/measure", page, **form)
+            if answer.status_code != SEE_OTHER:
+                return Try(Outcome.FALSE, f"the form was answered with {answer.status_code}")
     code, output = modeldyno(folder, "worker", "--once", "--for", "1s", "--idle-cpu", "100%")
     modeldyno(folder, "registry", "history", "quiet", "--json", "events.json")
     kinds = [event["kind"] for event in read_document(folder / "events.json")]
-    line = ", ".join(kind for kind in kinds if kind.startswith("figure.")) or last_line(output)
+    line = ", ".join(kind for kind in kinds if kind.startswith("figure.")) or f"{code}: {last_line(output)}"
     wrong, right = (
         ("figure.confirmed", "figure.changed") if slowdown else ("figure.changed", "figure.confirmed")
     )
     if wrong in kinds:
         return Try(Outcome.FALSE, line)
     return Try(Outcome.TRUE if right in kinds else Outcome.OPEN, line)
+
+
+def _fresh(seed: int, folder: Path) -> Try:
+    """Read the state of a figure a second after it was measured: by its policy it is fresh, or too old."""
+    aged = bool(seed % 2)
+    _register(folder, age="1s" if aged else "14d")
+    sleep(1)
+    modeldyno(folder, "registry", "show", "quiet/1", "--json", "version.json")
+    states = {figure["state"] for figure in read_document(folder / "version.json")["figures"]}
+    right = {"stale" if aged else "fresh"}
+    return Try(Outcome.TRUE if states == right else Outcome.FALSE, f"{states}, and {right} is right")
 
 
 def _canary(seed: int, folder: Path, slowdown: float) -> Try:
@@ -106,55 +128,69 @@ def _recorded_trend(seed: int, folder: Path, slowdown: float) -> Try:
         return _trend(seed, folder, slowdown, many=40)
 
 
-CELLS = tuple(
+def _cells(  # noqa: PLR0913 - the columns of a table
+    door: str,
+    attempt: Callable[..., Try],
+    command: str,
+    quick: str,
+    *slowdowns: float,
+    how: str = "",
+    tries: int = 20,
+    most_false: float = 0.0,
+    least_true: float = 0.9,
+) -> tuple[Cell, ...]:
+    """Return the cells of a door that judges a change: one of unchanged code, and one for each slowdown."""
+    return tuple(
+        Cell(
+            claim="planted changes" if slowdown else "unchanged code",
+            door=door,
+            case=", ".join(filter(None, (f"+{slowdown:.0%}" if slowdown else "", how))),
+            command=command,
+            attempt=partial(attempt, slowdown=slowdown),
+            tries=tries,
+            most_false=most_false,
+            least_true=least_true if slowdown else 0.0,
+            quick=quick,
+        )
+        for slowdown in (0.0, *slowdowns)
+    )
+
+
+_ADD = "modeldyno registry add MODEL --policy daily --wait"
+_TREND = "modeldyno trend MODEL --fail-on-regression"
+_FIGURES = "tests/registry/test_figures.py"
+_MEASURED = "tests/dashboard/test_writes.py::test_a_measurement_is_queued"
+_OF_TREND = "tests/core/comparison/test_trend.py"
+_CANARY = "tests/registry/test_canary.py"
+CELLS = (
+    *_cells(
+        "registry",
+        partial(_measure_again, door="registry"),
+        f"{_ADD}; modeldyno worker --once",
+        _FIGURES,
+        0.3,
+    ),
+    *_cells(
+        DASHBOARD,
+        partial(_measure_again, door=DASHBOARD),
+        f"{_ADD}; the form of a measurement; modeldyno worker --once",
+        _MEASURED,
+        0.3,
+    ),
+    *_cells(
+        "canary", _canary, "modeldyno worker (on recorded readings)", _CANARY, 1.0,
+        tries=49, most_false=0.05, least_true=0.75,
+    ),
+    *_cells("trend", _trend, _TREND, _OF_TREND, 0.1),
+    *_cells(
+        "trend", _recorded_trend, _TREND, _OF_TREND, 0.1, 0.3, how="recorded", tries=100, least_true=0.0
+    ),
     Cell(
-        claim="planted changes" if slowdown else "unchanged code",
-        door=door,
-        case=", ".join(filter(None, (f"+{slowdown:.0%}" if slowdown else "", how))),
-        command=command,
-        attempt=partial(attempt, slowdown=slowdown),
-        tries=tries,
-        most_false=0.05 if door == "canary" else 0.0,
-        least_true=(0.0 if how else 0.75 if door == "canary" else 0.9) if slowdown else 0.0,
-        quick=quick,
-    )
-    for door, how, command, attempt, tries, slowdowns, quick in (
-        (
-            "registry",
-            "",
-            "modeldyno registry add MODEL --policy daily --wait; modeldyno worker --once",
-            _measure_again,
-            20,
-            (0.0, 0.3),
-            "tests/registry/test_figures.py",
-        ),
-        (
-            "canary",
-            "",
-            "modeldyno worker (on recorded readings)",
-            _canary,
-            49,
-            (0.0, 1.0),
-            "tests/registry/test_canary.py",
-        ),
-        (
-            "trend",
-            "",
-            "modeldyno trend MODEL --fail-on-regression",
-            _trend,
-            20,
-            (0.0, 0.1),
-            "tests/core/comparison/test_trend.py",
-        ),
-        (
-            "trend",
-            "recorded",
-            "modeldyno trend MODEL --fail-on-regression",
-            _recorded_trend,
-            100,
-            (0.0, 0.1, 0.3),
-            "tests/core/comparison/test_trend.py",
-        ),
-    )
-    for slowdown in slowdowns
-)
+        claim="fresh figures",
+        door="registry",
+        command=f"{_ADD}; modeldyno registry show NAME",
+        attempt=_fresh,
+        tries=20,
+        quick=_FIGURES,
+    ),
+)  # fmt: skip
