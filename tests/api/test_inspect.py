@@ -146,7 +146,7 @@ def test_a_module_without_inputs_is_told_how_python_gives_them() -> None:
     with pytest.raises(RequestError) as caught:
         modeldyno.inspect(torch.nn.Bilinear(4, 4, 2))
 
-    assert "such as inputs='input1=1x3x224x224', or a file" in str(caught.value)
+    assert "such as inputs='input1=batchx3x224x224', or a file" in str(caught.value)
     assert "as example=" in str(caught.value)
     assert "--" not in str(caught.value)
 

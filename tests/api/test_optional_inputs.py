@@ -107,7 +107,7 @@ def test_a_module_without_shapes_gets_one_that_it_accepts(module: Any) -> None:
 
     assert result["macs"] == 32
     assert "[batch, 8] was assumed, which the model accepts" in doubt.seen
-    (named,) = re.findall(r"inputs=(\S+=1x8)`?", doubt.advice)
+    (named,) = re.findall(r"inputs=(\S+=batchx8)`?", doubt.advice)
     assert modeldyno.inspect(module, inputs=named)["macs"] == 32
 
 

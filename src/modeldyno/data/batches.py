@@ -387,7 +387,7 @@ def _with_data_shape(spec: InputSpec, shapes: Iterable[InputSpec], model: Model)
     """Set the shape of an input without a declared shape to that of the data."""
     data_shape = next((shaped.shape for shaped in shapes if shaped.name == spec.name), None)
     if spec.shape is None and data_shape is None:
-        example_shape = "1x128:int64:0..999" if _IDS.search(spec.name) else "1x3x224x224"
+        example_shape = "batchx128:int64:0..999" if _IDS.search(spec.name) else "batchx3x224x224"
         name, accepted = _accepted_candidate(model) or (spec.name, "")
         note = ", which it accepts" if accepted else ""
         suggestion = f"such as --input {name}={accepted or example_shape}{note}"
@@ -412,7 +412,7 @@ def _accepted_candidate(model: Model) -> tuple[str, str] | None:
         with suppress(RequestError):
             assert model.graph is not None
             model.graph(Tracing(inputs=(spec,)))
-            shape = "x".join(map(str, spec.shape or ()))
+            shape = _show((BATCH, *(spec.shape or ())[1:]))
             return spec.name, shape if spec.high is None else f"{shape}:{spec.dtype}:0..{spec.high:.0f}"
     return None
 

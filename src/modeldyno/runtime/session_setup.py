@@ -204,7 +204,7 @@ def _inputs_wanted(model: Model, error: Exception) -> RequestError:
     takes = f"{', '.join(names[:_NAMES])}{any_name}" if model.optional else "any"
     return RequestError(
         f"{model.identity.name} fails without inputs ({short_reason(error)}), of which it takes {takes}; "
-        f"give what it needs, such as --input {names[0]}=1x3x224x224."
+        f"give what it needs, such as --input {names[0]}=batchx3x224x224."
     )
 
 

@@ -22,7 +22,8 @@ from torch import nn
 
 def floats(): return nn.Linear(8, 4), torch.zeros(1, 8, device="meta")
 def ids():
-    return nn.Sequential(nn.Embedding(10, 8), nn.Linear(8, 4)), torch.zeros(1, dtype=torch.int64, device="meta")
+    example = torch.zeros(1, dtype=torch.int64, device="meta")
+    return nn.Sequential(nn.Embedding(10, 8), nn.Linear(8, 4)), example
 def moved(): return nn.Linear(8, 4), torch.zeros(1, 8).to("meta")
 def attribute():
     net = nn.Linear(8, 4)

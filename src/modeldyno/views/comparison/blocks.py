@@ -19,6 +19,7 @@ from modeldyno.views.comparison.changes import (
     prefix_interruption,
     sentence,
     side_by_side_table,
+    times_sentence,
     undecided_notices,
 )
 from modeldyno.views.comparison.memory_diff import memory_blocks, memory_sentence, memory_table_and_curves
@@ -57,6 +58,25 @@ def blocks(comparison: Comparison, options: ViewOptions = PLAIN) -> tuple[Block,
         laid += _candidate_blocks(
             comparison, contrast, (names[0], name), everything=options.verbose, several=several
         )
+    return (*laid, _how_run_table(comparison, names))
+
+
+def quick_blocks(comparison: Comparison) -> tuple[Block, ...]:
+    """Lay out a quick look: how many times slower or faster each candidate is, and how it was measured."""
+    names = short_model_names(comparison.results)
+    laid: list[Block] = []
+    for contrast, name in zip(comparison.contrasts, names[1:], strict=True):
+        pair = (names[0], name)
+        text = times_sentence(contrast, pair, comparison.level)
+        if comparison.baseline.failure or contrast.candidate.failure:
+            text = _conclusion(comparison, contrast, pair)
+        laid.append(_verdict(prefix_interruption(comparison, text)))
+        laid += _failures((comparison.baseline, contrast.candidate), pair)
+        codes = dict.fromkeys(
+            d.code for d in (*comparison.baseline.doubts, *contrast.candidate.doubts, *contrast.doubts)
+        )
+        if codes:
+            laid.append(note(f"doubts: {', '.join(codes)}; a verdict with causes: leave out --quick"))
     return (*laid, _how_run_table(comparison, names))
 
 
