@@ -532,7 +532,7 @@ def test_counts_are_explained_in_a_sentence() -> None:
 
 
 def test_doubts_and_failures_are_told() -> None:
-    """Those about the comparison with their advice, those about a side by their meaning."""
+    """Those about the comparison with their advice, those about a side in a line, or by their meaning."""
     own = Doubt(code="not-in-turns", seen="they ran apart", advice="run them in turns")
     many = tuple(Doubt(code=code, seen="s", advice="a") for code in ("drift", "steal", "mine", "other"))
     contrast = CandidateComparison(
@@ -545,8 +545,9 @@ def test_doubts_and_failures_are_told() -> None:
     assert failure.text == "The child took 2 GiB."
     texts_shown = texts_of(blocks, Severity.DOUBT)
     assert texts_shown[0] == "they ran apart"
-    assert any(text.endswith(": see its result") for text in texts_shown)
-    assert texts_shown[-1].endswith(": also other")
+    assert texts_shown[-1].endswith(": drift, steal, mine, other; --all explains them")
+    everything = texts_of(lay_out(several(contrast), ViewOptions(verbose=True)), Severity.DOUBT)
+    assert any(text.endswith(": see its result") for text in everything)
 
 
 def test_several_candidates_stand_side_by_side() -> None:

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from modeldyno.core.comparison.comparison import Agreement, CandidateComparison, Comparison
     from modeldyno.core.result.result import Fact, Failure, Result
 
-_VALUE, _DOUBTS, _SETTINGS, _FAILURE = 26, 3, 14, 160
-"""Most characters of a value, doubts per candidate, settings, and characters of a failure that are shown."""
+_VALUE, _SETTINGS, _FAILURE = 26, 14, 160
+"""Most characters of a value, settings, and characters of a failure that are shown."""
 
 
 def blocks(comparison: Comparison, options: ViewOptions = PLAIN) -> tuple[Block, ...]:
@@ -115,7 +115,7 @@ def _candidate_blocks(
     for cause in contrast.causes:
         yield from explain_cause(cause, everything=everything)
     yield from memory_blocks(comparison.baseline, contrast.candidate, names)
-    yield from _doubts(comparison.baseline, contrast, names)
+    yield from _doubts(comparison.baseline, contrast, names, everything=everything)
 
 
 def memory_diff_blocks(baseline: Result, candidate: Result) -> tuple[Block, ...]:
@@ -221,18 +221,20 @@ def _failures(results: Sequence[Result], names: Sequence[str]) -> Iterator[Notic
             yield Notice(severity=Severity.FAILURE, code=code, text=text, advice=advice, log=failure.log)
 
 
-def _doubts(baseline: Result, contrast: CandidateComparison, names: tuple[str, str]) -> Iterator[Notice]:
-    """Yield the doubts about the comparison, and the codes of the doubts about its two Results."""
+def _doubts(
+    baseline: Result, contrast: CandidateComparison, names: tuple[str, str], *, everything: bool
+) -> Iterator[Notice]:
+    """Yield the doubts about the comparison, and a line about each of its two Results."""
     for doubt in contrast.doubts:
         message, advice = spell_for_command_line(doubt.seen), spell_for_command_line(doubt.advice)
         yield Notice(severity=Severity.DOUBT, code=doubt.code, text=message, advice=advice)
     for result, name in zip((baseline, contrast.candidate), names, strict=True):
-        codes = list(dict.fromkeys(doubt.code for doubt in result.doubts))
-        for code in codes[:_DOUBTS]:
+        codes = tuple(dict.fromkeys(doubt.code for doubt in result.doubts))
+        if codes and not everything:
+            yield Notice(severity=Severity.DOUBT, text=f"{name}: {', '.join(codes)}; --all explains them")
+        for code in codes if everything else ():
             text = f"{name}: {CODES.get(code, 'see its result')}"
             yield Notice(severity=Severity.DOUBT, code=code, text=text)
-        if more := codes[_DOUBTS:]:
-            yield Notice(severity=Severity.DOUBT, text=f"{name}: also {', '.join(more)}")
 
 
 _ORDERS = {
