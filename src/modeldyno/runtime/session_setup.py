@@ -250,7 +250,8 @@ def payload_of(job: Job, model: Model, backend: Backend, preprocess: Model | Non
     if preprocess is not None:
         return preprocessed_payload(preprocess, job, model)
     if isinstance(backend, TakesOtherInputs):
-        model = replace(model, inputs=backend.inputs(model, job.config), encode=None, example=None)
+        own = backend.inputs(model, job.config)
+        model = replace(model, inputs=own, optional=(), encode=None, example=None, assumed_input="")
     return data.build_payloads(
         model, job.inputs, batch_size=batch_size_of(job), seed=job.plan.seed, sizes=job.sizes
     )
