@@ -87,6 +87,10 @@ def test_a_page_begins_with_one_mark_and_what_to_fix_first(monkeypatch: pytest.M
     assert "It saves 10% to 38% of the time of a call" in first.text
     assert first.advice == "leave it out"
     monkeypatch.setattr("modeldyno.views.result.page.findings", lambda _result, _knobs: items[:1])
+    first = list(page(a_result()))[2]
+    assert isinstance(first, Notice)
+    assert first.code == "fix first: unbounded"
+    assert first.text.endswith("No measurement bounds what it saves.")
     assert "mark" not in tiles(Measurement(metric="parameters", value=3))
 
 

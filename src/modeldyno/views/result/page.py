@@ -73,7 +73,9 @@ def _opening_blocks(
     first = _promising(items)
     yield from tiles(result, first)
     if first is not None:
-        yield replace(finding_notice(result, first, knobs), code=f"fix first: {first.code}")
+        told = finding_notice(result, first, knobs)
+        unknown = "" if first.saving is not None else " No measurement bounds what it saves."
+        yield replace(told, code=f"fix first: {first.code}", text=f"{told.text}{unknown}")
     yield from verdicts(judgements)
     yield from failures(result)
     yield from doubts(result)
@@ -175,9 +177,8 @@ def tiles(result: Result, first: Finding | None = None) -> Iterator[Table]:
 
 
 def _promising(items: Sequence[Finding]) -> Finding | None:
-    """Return the finding with the largest saving that a measurement bounds; None if none is bounded."""
-    bounded = [item for item in items if item.saving is not None]
-    return max(bounded, key=lambda item: item.saving.high if item.saving else 0.0, default=None)
+    """Return the finding with the largest saving that a measurement bounds, or else the first one, if any."""
+    return max(items, key=lambda item: item.saving.high if item.saving else 0.0, default=None)
 
 
 def _mark(first: Finding | None) -> Iterator[Tile]:
