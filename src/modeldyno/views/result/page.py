@@ -73,9 +73,9 @@ def _opening_blocks(
     first = _promising(items)
     yield from tiles(result, first)
     if first is not None:
-        told = finding_notice(result, first, knobs)
+        notice = finding_notice(result, first, knobs)
         unknown = "" if first.saving is not None else " No measurement bounds what it saves."
-        yield replace(told, code=f"fix first: {first.code}", text=f"{told.text}{unknown}")
+        yield replace(notice, code=f"fix first: {first.code}", text=f"{notice.text}{unknown}")
     yield from verdicts(judgements)
     yield from failures(result)
     yield from doubts(result)
