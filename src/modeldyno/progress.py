@@ -45,8 +45,15 @@ def showing_progress(
 class Progress:
     """Shows the progress of a run on standard error."""
 
-    def __init__(self, *, quiet: bool = False, patience: float = 0.0, every: float = _LINE_INTERVAL) -> None:
-        """Show nothing if `quiet`, or in the first `patience` seconds.
+    def __init__(
+        self,
+        *,
+        quiet: bool = False,
+        patience: float = 0.0,
+        every: float = _LINE_INTERVAL,
+        longest: float | None = None,
+    ) -> None:
+        """Show nothing if `quiet`, or in the first `patience` seconds; a bar of the `longest` time it takes.
 
         If standard error is neither a terminal nor a notebook, write a line `every` so many seconds.
         """
@@ -61,6 +68,7 @@ class Progress:
         self._begun = monotonic()
         self._last: Progressed | None = None
         self._every = every
+        self._longest = longest
         self._ended = Flag()
         self._thread: Thread | None = None
         # Notebooks do not support the control sequence that erases a line.
@@ -77,7 +85,8 @@ class Progress:
         """Write the elapsed time and the progress at regular intervals."""
         while not self._ended.wait(self._every):
             stage = "" if self._last is None else f": {line(self._last, self._process).strip()}"
-            sys.stderr.write(f"  {_format_duration(monotonic() - self._begun)}{stage}\n")
+            elapsed = _format_duration(monotonic() - self._begun)
+            sys.stderr.write(f"  {elapsed}{self._share()}{stage}\n")
             sys.stderr.flush()
 
     def announce(self, text: str) -> None:
@@ -111,7 +120,23 @@ class Progress:
             return
         self._written = now
         width = _NOTEBOOK_WIDTH if self._notebook else shutil.get_terminal_size().columns - 1
-        self._write(line(event, self._process, width))
+        shown = self._bar()
+        self._write(shown + line(event, self._process, width - len(shown)))
+
+    def _share(self) -> str:
+        """Return how much of the longest time has passed, such as `` (25 % of at most 10 min)``."""
+        if self._longest is None:
+            return ""
+        share = min(1.0, (monotonic() - self._begun) / self._longest)
+        return f" ({100 * share:.0f} % of at most {_format_duration(self._longest)})"
+
+    def _bar(self) -> str:
+        """Draw how much of the longest time has passed."""
+        if self._longest is None:
+            return ""
+        share = min(1.0, (monotonic() - self._begun) / self._longest)
+        done = int(share * _BAR)
+        return f"  [{'#' * done}{'.' * (_BAR - done)}] {100 * share:.0f} %"
 
     def _write(self, text: str) -> None:
         """Replace the progress line."""
@@ -151,6 +176,8 @@ def _format_duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < _MINUTES_FROM else f"{seconds / 60:.0f} min"
 
 
+_BAR = 12
+"""Characters of a bar."""
 _BOUNDED = 1.0
 """Largest half-width of an interval, as a part of the value, that says more than that it is not known yet."""
 _ERASE_LINE = "\r\x1b[K"

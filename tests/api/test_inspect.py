@@ -144,9 +144,9 @@ def test_a_module_without_inputs_is_told_how_python_gives_them() -> None:
     """The message names the missing argument, not a command-line option."""
     torch = pytest.importorskip("torch")
     with pytest.raises(RequestError) as caught:
-        modeldyno.inspect(torch.nn.Linear(4, 2))
+        modeldyno.inspect(torch.nn.Bilinear(4, 4, 2))
 
-    assert "such as inputs='input=1x4', which it accepts, or a file" in str(caught.value)
+    assert "such as inputs='input1=batchx3x224x224', or a file" in str(caught.value)
     assert "as example=" in str(caught.value)
     assert "--" not in str(caught.value)
 

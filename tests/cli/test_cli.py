@@ -655,7 +655,10 @@ def test_without_a_terminal_a_line_says_every_while_where_it_stands(
         ("sweep m.onnx -f perf.yaml", "modeldyno sweep SWEEP.yaml reads one"),
         ("report --report-model-configs m_1", "modeldyno report m --configuration m_1 -o m.html"),
         ("doctor --max-time 5s", "no option --max-time; --budget 5s limits the time"),
-        ("monitor", "no command 'monitor'; modeldyno load URL measures a server"),
+        ("monitor", "no command 'monitor'; modeldyno ui --open shows what goes on here"),
+        ("alert", "no command 'alert'; modeldyno trend MODEL --fail-on-regression"),
+        ("plan", "no command 'plan'; modeldyno load MODEL --find-load"),
+        ("analyze", "modeldyno explain MODEL says where the time goes"),
         ("profile --model-path m.onnx --threshold latency.p99:100ms memory:1GB", "mean 'process_memory'"),
         (
             "profile m.onnx --threshold perf_latency_p99:100ms",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -223,3 +224,19 @@ def test_one_side_may_be_given_inputs_of_its_own(
     assert modeldyno(command, *arguments, *own).err == "modeldyno: enough\n"
     assert [request.inputs for request in received] == [("mask=1x4", "x=1x8"), ("mask=1x4", "y=1x8")]
     assert "need two models; name the second one" in modeldyno("inspect", models[0], *own[:2]).err
+
+
+def test_a_quick_look_answers_at_once(modeldyno: Callable[..., Any], tmp_path: Path) -> None:
+    """Two functions, whose times differ by a factor of 3, in ten seconds, and with few lines."""
+    (tmp_path / "two.py").write_text(
+        "from time import sleep\n\n\ndef short():\n    sleep(0.002)\n\n\ndef long():\n    sleep(0.006)\n"
+    )
+    result = modeldyno("compare", "call:two.py:short", "call:two.py:long", "--quick", "--max-rounds", "3")
+    first = " ".join(result.out.partition("\n\n")[0].split())
+    ratio = float(re.findall(r"[\d.]+(?= (?:±|times))", first)[0])
+
+    assert result.code == 0, result.err
+    assert 2.4 < ratio < 3.3
+    assert first.startswith(("two.long is", "two.long took", "two.long may"))
+    assert len(result.out.splitlines()) < 15
+    assert "within 10 s" in result.err

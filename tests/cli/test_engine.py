@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -48,3 +50,39 @@ def test_a_misspelt_engine(modeldyno: Callable[..., CommandResult], engines: Pat
     result = modeldyno("engine", "install", "tritn")
     assert (result.code, result.out) == (2, "")
     assert "did you mean 'triton'?" in result.err
+
+
+def test_a_command_runs_with_the_libraries_of_an_engine(engines: Path) -> None:
+    """Triton finds its libraries and backends; the words that follow are its own, and so is the exit code."""
+    folder = engines / "triton"
+    program = folder / "venv/lib/python3.11/site-packages/pytriton/tritonserver/bin/tritonserver"
+    program.parent.mkdir(parents=True)
+    program.write_text('#!/bin/sh\necho "$@"\necho "$LD_LIBRARY_PATH"\necho "$VIRTUAL_ENV"\nexit 7\n')
+    program.chmod(0o755)
+    words = (
+        sys.executable,
+        "-m",
+        "modeldyno",
+        "engine",
+        "run",
+        "triton",
+        "tritonserver",
+        "--model-repository=r",
+    )
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+
+    arguments, libraries, environment = done.stdout.splitlines()
+    assert arguments == f"--backend-directory={folder / 'backends'} --model-repository=r"
+    assert libraries.startswith("/lib:")
+    assert environment == str(folder / "venv")
+    assert done.returncode == 7
+
+
+def test_a_command_that_an_engine_lacks(modeldyno: Callable[..., CommandResult], engines: Path) -> None:
+    """The sentence says where its commands are."""
+    result = modeldyno("engine", "run", "triton", "no-such-program", "-x")
+    assert result.code == 2
+    assert (
+        f"no command 'no-such-program'; its commands are in {engines / 'triton' / 'venv' / 'bin'}"
+        in result.err
+    )

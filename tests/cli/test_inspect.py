@@ -259,7 +259,8 @@ class TestShown:
 
     def test_a_report(self, modeldyno: Callable[..., CommandResult], tmp_path: Path) -> None:
         """-o writes the report of one model, and a stored one is written alike."""
-        assert modeldyno("inspect", STEADY, "-o", "r.html").code == 0
+        assert modeldyno("inspect", STEADY, "-o", "r.html", "-o", "r.csv").code == 0
+        assert (tmp_path / "r.csv").read_text().startswith("metric,")
         assert modeldyno("report", "0123456789ab", "-o", "s.md").code == 0
         assert "encoder.layer.0-5" in (tmp_path / "s.md").read_text()
         assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")

@@ -219,6 +219,36 @@ def test_the_columns_of_results_are_chosen(visitor: Visitor) -> None:
     assert table[3][2:] == ["6,200/s", "not certified"]
 
 
+def test_results_are_a_table_of_settings_and_figures(tmp_path: Path) -> None:
+    """A setting in which they differ and each figure has a column of its own, to be sorted by."""
+    with plugins.store(f"sqlite:///{tmp_path}/store.db") as store:
+        for batch, digit in ((1, "a"), (8, "b")):
+            result = a_result(id=digit * 12)
+            config = {**result.job.config, "batch_size": batch}
+            store.put(replace(result, job=replace(result.job, config=config)), headline="mini says much")
+        visitor = visitor_of(store)
+        text = visitor.read("/results")
+        table = list(csv.reader(visitor.read("/results.csv").splitlines()))
+
+    header, *rows = table
+    assert '<th scope="col" class="right">batch_size</th>' in text
+    assert {"batch_size", "latency.p50", "throughput", "summary"} <= set(header)
+    assert sorted(row[header.index("batch_size")] for row in rows) == ["1", "8"]
+    assert {row[header.index("throughput")] for row in rows} == {"6,200/s"}
+
+
+def test_models_that_are_not_registered_are_listed_too(tmp_path: Path) -> None:
+    """Everything that was measured stands on the page of models, and leads to its results."""
+    with plugins.store(f"sqlite:///{tmp_path}/store.db") as store:
+        for digit in "ab":
+            store.put(a_result(id=digit * 12, name="the model of my own"), headline="says much")
+        text = visitor_of(store).read("/models")
+
+    assert "Measured" in text
+    assert 'href="/results?name=the+model+of+my+own"' in text
+    assert "the model of my own</a>" in text
+
+
 @pytest.mark.parametrize("columns", ["nonsense", ",".join(f"latency.p{n}" for n in range(1, 20))])
 def test_a_column_that_is_none_is_said(visitor: Visitor, columns: str) -> None:
     """In a sentence, with the form to correct it."""

@@ -62,13 +62,13 @@ def test_sizes_that_only_the_runtime_refuses_are_tried_until_one_is_taken(tmp_pa
     assert result["input_bytes"] == 4 * 3 * 320 * 320
     (doubt,) = [item for item in result.doubts if item.code == "assumed-sizes"]
     assert "height 320, width 320 were assumed" in doubt.seen
-    assert "`inputs=x=1x3x320x320`" in doubt.advice
+    assert "`inputs=x=batchx3x320x320`" in doubt.advice
 
 
 def test_a_network_that_takes_no_guess_says_what_is_missing(tmp_path: Path) -> None:
     """When one guess after the other is rejected, the error asks for the sizes."""
     with pytest.raises(
-        RequestError, match=r"Sizes are missing: height, width .* `inputs=x=1x3x224x224`"
+        RequestError, match=r"Sizes are missing: height, width .* `inputs=x=batchx3x224x224`"
     ) as error:
         profiled(picks_column(tmp_path, 9_999))
     assert "GatherND takes place 9999 of axis 3 of 1x3x224x224" in str(error.value)

@@ -209,9 +209,9 @@ def test_fixed_batch_is_kept() -> None:
 def test_unknown_shape_must_be_given() -> None:
     """An input of unknown shape is rejected with the option to write, which then works."""
     unknown = model(InputSpec(name="x"), InputSpec(name="ids"))
-    with pytest.raises(RequestError, match="--input x=1x3x224x224"):
+    with pytest.raises(RequestError, match="--input x=batchx3x224x224"):
         build(unknown)
-    with pytest.raises(RequestError, match=r"--input ids=1x128:int64:0\.\.999"):
+    with pytest.raises(RequestError, match=r"--input ids=batchx128:int64:0\.\.999"):
         build(unknown, "x=1x3x224x224")
     payload = build(unknown, "x=1x3x224x224", "ids=1x128:int64:0..999")
     assert [(u.name, u.shape, u.dtype) for u in payload.used] == [

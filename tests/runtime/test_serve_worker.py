@@ -14,7 +14,7 @@ from tests.support import tiny_onnx
 
 import modeldyno
 from modeldyno.environment.process_tree import list_process_tree, start_ticks
-from modeldyno.errors import RequestError, RunFailed
+from modeldyno.errors import MissingExtra, RequestError, RunFailed
 from modeldyno.profiling.serve import serve_model
 
 if TYPE_CHECKING:
@@ -194,11 +194,19 @@ def test_a_language_model_is_served_by_any_command(site: Path) -> None:
         modeldyno.stop_server("llm")
 
 
-def test_what_starts_no_server_is_refused(site: Path) -> None:
+def test_what_starts_no_server_is_refused(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A URL is on a server already, a runtime in a process is none, and a live object has no reference."""
     model = tiny_onnx.mlp(site)
     with pytest.raises(RequestError, match="is on a server already"):
         modeldyno.serve("http://127.0.0.1:8000#echo")
+    monkeypatch.setenv("MODELDYNO_ENGINES", str(site / "engines"))
+    kept = site / "repository" / "mlp"
+    (kept / "1").mkdir(parents=True)
+    model.rename(kept / "1" / "model.onnx")
+    (kept / "config.pbtxt").write_text('name: "mlp"\nplatform: "onnxruntime_onnx"\nmax_batch_size: 4\n')
+    with pytest.raises(MissingExtra, match="modeldyno engine install triton"):
+        modeldyno.serve(f"{kept.parent}#mlp")
+    model = kept / "1" / "model.onnx"
     with pytest.raises(RequestError, match="'onnxruntime' starts no server"):
         modeldyno.serve(model, backend="onnxruntime")
     with pytest.raises(RequestError, match="device is set twice"):

@@ -81,6 +81,39 @@ def test_an_engine_is_installed_and_can_grow(tiny: Path, monkeypatch: pytest.Mon
         install.install_server("tiny", (), again.append)
 
 
+_PIP = """#!/bin/sh
+case "$*" in *install*) ;; *) exit 0;; esac
+echo "Collecting tinyengine==1.0"
+test -e {folder}/tried && {then}
+touch {folder}/tried
+echo "ERROR: the connection was reset"
+echo "ERROR: No matching distribution found for tinyengine==1.0."
+exit 1
+"""
+
+
+@pytest.mark.parametrize("then", ["exit 0", "echo again"])
+def test_pip_is_tried_twice_and_its_words_are_kept(tiny: Path, then: str) -> None:
+    """A download that was cut off is tried once more; the last error is told, and where all of them are."""
+    venv = tiny / "tiny" / "venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "bin" / "python").write_text(_PIP.format(folder=tiny, then=then))
+    (venv / "bin" / "python").chmod(0o755)
+    lines: list[str] = []
+    if then == "exit 0":
+        install._pip(venv, ["tinyengine==1.0"], lines.append)
+    else:
+        with pytest.raises(RequestError) as caught:
+            install._pip(venv, ["tinyengine==1.0"], lines.append)
+        log = tiny / "tiny" / "install.log"
+        assert str(caught.value) == (
+            "Cannot install tinyengine==1.0: No matching distribution found for tinyengine==1.0; "
+            f"what pip printed is in {log}."
+        )
+        assert log.read_text().count("the connection was reset") == 2
+    assert lines[1] == "pip failed: No matching distribution found for tinyengine==1.0; trying again"
+
+
 def test_what_is_no_engine(engines: Path) -> None:
     """A misspelt engine, and an option that it has not, are refused with the nearest."""
     del engines

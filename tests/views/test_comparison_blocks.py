@@ -30,7 +30,7 @@ from modeldyno.testing.sample_results import a_failed_result, a_result
 from modeldyno.views import ViewOptions
 from modeldyno.views.comparison.blocks import blocks as lay_out
 from modeldyno.views.comparison.blocks import headline, numbers, title
-from modeldyno.views.comparison.changes import sentence
+from modeldyno.views.comparison.changes import sentence, times_sentence
 from modeldyno.views.text import short_model_names
 
 if TYPE_CHECKING:
@@ -532,7 +532,7 @@ def test_counts_are_explained_in_a_sentence() -> None:
 
 
 def test_doubts_and_failures_are_told() -> None:
-    """Those about the comparison with their advice, those about a side by their meaning."""
+    """Those about the comparison with their advice, those about a side in a line, or by their meaning."""
     own = Doubt(code="not-in-turns", seen="they ran apart", advice="run them in turns")
     many = tuple(Doubt(code=code, seen="s", advice="a") for code in ("drift", "steal", "mine", "other"))
     contrast = CandidateComparison(
@@ -545,8 +545,9 @@ def test_doubts_and_failures_are_told() -> None:
     assert failure.text == "The child took 2 GiB."
     texts_shown = texts_of(blocks, Severity.DOUBT)
     assert texts_shown[0] == "they ran apart"
-    assert any(text.endswith(": see its result") for text in texts_shown)
-    assert texts_shown[-1].endswith(": also other")
+    assert texts_shown[-1].endswith(": drift, steal, mine, other; --all explains them")
+    everything = texts_of(lay_out(several(contrast), ViewOptions(verbose=True)), Severity.DOUBT)
+    assert any(text.endswith(": see its result") for text in everything)
 
 
 def test_several_candidates_stand_side_by_side() -> None:
@@ -646,3 +647,27 @@ def test_an_interruption_is_said_first() -> None:
     assert other.text.startswith("It is undecided")
     beside = replace(several(*compared(WORSE).contrasts * 2, baseline=cut), order="alternating")
     assert headline(beside).startswith("Interrupted after 1 round; compared with old")
+
+
+@pytest.mark.parametrize(
+    ("difference", "low", "high", "words"),
+    [
+        (0.17, 0.12, 0.22, "new is 1.170 ± 0.050 times slower than old (95 % interval)."),
+        (-0.2, -0.24, -0.16, "new is 1.250 ± 0.063 times faster than old (95 % interval)."),
+        (11.0, 10.0, 12.0, "new is 12.0 ± 1.0 times slower than old (95 % interval)."),
+        (
+            0.01,
+            -0.02,
+            0.04,
+            "new may be faster or slower than old: 1.010 ± 0.030 times as long (95 % interval).",
+        ),
+        (0.2, -1.0, 3.0, "new took 1.2 times as long as old, in too few processes to say how certain"),
+        (0.2, -0.9, inf, "new took 1.2 times as long as old, in too few processes to say how certain"),
+    ],
+)
+def test_a_quick_look_says_how_many_times(difference: float, low: float, high: float, words: str) -> None:
+    """A ratio with half of its interval; one that says nothing is called that, and so is a draw."""
+    measured = change("latency.p50", ChangeVerdict.UNDECIDED, difference, None)
+    measured = replace(measured, interval=Interval(low=low, high=high))
+    contrast = CandidateComparison(candidate=a_result(), changes=(measured,), judged=(P50,))
+    assert times_sentence(contrast, NAMES, 0.95).startswith(words)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.sample_reports import a_large_study, a_measured_comparison
 
+from modeldyno.core.advice.finding import Finding, Saving
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, observed_number
 from modeldyno.core.report.blocks import Heading, Notice, Severity, Table
 from modeldyno.core.report.charts import Bins, Forest, Parallel, Picture, Plot, Stack, Tree
@@ -65,6 +66,32 @@ class TestKeyFigures:
         assert tiles(used, rate, idle)["peak memory"][1] == "measured, 19.1 MiB idle"
         assert tiles(used, rate, baseline)["peak memory"][1] == "measured, above baseline"
         assert tiles(used, rate)["peak memory"][1] == "measured"
+
+
+def test_a_page_begins_with_one_mark_and_what_to_fix_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mark is what would stay if the largest saving that a measurement bounds came true."""
+    saving = Saving(of="time of a call", low=0.1, high=0.38, basis="as measured")
+    items = (
+        Finding(code="unbounded", seen="something", why="who knows", do="try it"),
+        Finding(code="small", seen="s", why="w", do="d", saving=replace(saving, high=0.12)),
+        Finding(code="layers", seen="one layer waits", why="it is copied", do="leave it out", saving=saving),
+    )
+    monkeypatch.setattr("modeldyno.views.result.page.findings", lambda _result, _knobs: items)
+    verdict, figures, first = list(page(a_result()))[:3]
+
+    assert isinstance(verdict, Notice)
+    assert isinstance(figures, Table)
+    assert isinstance(first, Notice)
+    assert figures.rows[0][:2] == ("mark", "62 of 100")
+    assert first.code == "fix first: layers"
+    assert "It saves 10% to 38% of the time of a call" in first.text
+    assert first.advice == "leave it out"
+    monkeypatch.setattr("modeldyno.views.result.page.findings", lambda _result, _knobs: items[:1])
+    first = list(page(a_result()))[2]
+    assert isinstance(first, Notice)
+    assert first.code == "fix first: unbounded"
+    assert first.text.endswith("No measurement bounds what it saves.")
+    assert "mark" not in tiles(Measurement(metric="parameters", value=3))
 
 
 class TestResult:

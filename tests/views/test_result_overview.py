@@ -34,13 +34,19 @@ def test_it_fits_a_screen_and_keeps_what_is_asked_first() -> None:
     ]  # fmt: skip
 
 
-def test_a_doubt_keeps_what_was_seen_and_loses_its_advice() -> None:
-    """Every doubt is told; the last one points to the option that tells what to do."""
-    doubts = [b for b in overview(full_result()) if isinstance(b, Notice) and b.severity is Severity.DOUBT]
+def test_doubts_are_one_line() -> None:
+    """Of several the codes are told, each once, of a single one its sentence; -v has the rest."""
+    result = full_result()
+    again = replace(result, doubts=(*result.doubts, result.doubts[0]))
+    (several,) = [b for b in overview(again) if isinstance(b, Notice) and b.severity is Severity.DOUBT]
+    first = replace(result, doubts=result.doubts[:1])
+    (single,) = [b for b in overview(first) if isinstance(b, Notice) and b.severity is Severity.DOUBT]
 
-    assert [doubt.code for doubt in doubts] == [doubt.code for doubt in full_result().doubts]
-    assert [bool(doubt.advice) for doubt in doubts] == [False, True]
-    assert "-v" in doubts[-1].advice
+    assert several.code == "3 doubts"
+    assert several.text.startswith("few-samples (2), interference; -v explains them")
+    assert not several.advice
+    assert (single.code, single.text) == (result.doubts[0].code, result.doubts[0].seen)
+    assert "-v" in single.advice
 
 
 def test_a_bound_is_shown_with_its_figure() -> None:

@@ -28,7 +28,7 @@ from modeldyno.comparison.operands import resolve_operands
 from modeldyno.comparison.run import build_comparison
 from modeldyno.core.comparison.build import CompareOptions, parse_smallest_effects
 from modeldyno.core.comparison.comparison import Comparison
-from modeldyno.core.comparison.schedule import FEWEST_ROUNDS, MOST_ROUNDS, PLAN, RoundSchedule
+from modeldyno.core.comparison.schedule import FEWEST_ROUNDS, MOST_ROUNDS, PLAN, QUICK, RoundSchedule
 from modeldyno.core.result.result import Result
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.study.study import Study
@@ -73,6 +73,7 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
     min_rounds: int = FEWEST_ROUNDS,
     max_rounds: int = MOST_ROUNDS,
     max_time: float | None = 600.0,
+    quick: bool = False,
     block: bool = False,
     why: bool = True,
     run: bool = False,
@@ -113,6 +114,8 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         min_rounds: rounds before the first verdict; a round runs a fresh process of each.
         max_rounds: maximum rounds while a verdict is undecided.
         max_time: seconds for all of it, loading and the search for causes included.
+        quick: answer within ten seconds: few rounds, short ones, no causes; it stands for `min_rounds`,
+            `max_rounds`, `max_time`, `why`, and for `probes` and `plan` if they are not given.
         block: run all processes of one side before those of the next, not in turns.
         why: compare outputs, and layers and operators where something has changed.
         run: measure the jobs of given results again, in turns.
@@ -135,6 +138,9 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         RunFailed: it was interrupted before anything could be compared.
         OutOfTime: nothing could be measured within `max_time`.
     """
+    if quick:
+        min_rounds, max_rounds, max_time, why = QUICK.min_rounds, QUICK.max_rounds, QUICK.max_time, QUICK.why
+        plan, probes = plan or QUICK.plan, probes or QUICK.probes
     limit = TimeLimit.begin(max_time)
     check_settings(settings)
     criteria: Any = evaluate  # it may be of another type than it is declared

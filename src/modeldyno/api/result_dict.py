@@ -132,6 +132,10 @@ class Figures(Mapping[str, Any]):
             raise NotMeasured(f"'{name}' was not measured: {why.rstrip('.')}.")
         return self._sections[name]
 
+    def __str__(self) -> str:
+        """Return the report of the Result, as printing the Result does; without one, what went wrong."""
+        return super().__str__() if self.result is None else str(self.result)
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._sections)
 

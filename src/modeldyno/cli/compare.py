@@ -40,6 +40,10 @@ from modeldyno.cli.output_options import RESULT_OUTPUT
 @click.option("--force", is_flag=True, help="Compare even if the hardware differs.")
 @click.option("--fail-on", type=click.Choice(["worse"]), help="Exit 1 if worse, and 5 if undecided.")
 # the rounds
+@click.option(
+    "--quick", is_flag=True,
+    help="How many times slower or faster, within ten seconds: few rounds, short ones, no causes.",
+)  # fmt: skip
 @click.option("--run", is_flag=True, help="Measure the jobs of stored results again, in turns.")
 @click.option(
     "--min-rounds", default=defaults.FEWEST_ROUNDS, show_default=True, type=click.IntRange(1),

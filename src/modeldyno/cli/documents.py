@@ -9,7 +9,7 @@ import click
 from modeldyno.cli import defaults, gate_options, quantity_callback
 from modeldyno.cli import options as cli_options
 from modeldyno.cli.declare import declare
-from modeldyno.cli.output_options import JSON, MODULE_VIEW, QUIET, RESULT_OUTPUT
+from modeldyno.cli.output_options import JSON, MODULE_VIEW, QUIET, REPORTS, RESULT_OUTPUT
 
 
 @declare("check", cls=gate_options.BoundsCommand)
@@ -138,7 +138,9 @@ def show_command() -> None:
 @click.option(
     "-o",
     "--output",
+    "reports",
     required=True,
+    multiple=True,
     metavar="FILE",
     help=".html .pdf .md, only the numbers: .csv .json, or one chart: .svg .png",
 )
@@ -223,9 +225,7 @@ def rm_command() -> None:
     help="Run COMMAND on a regression, with the JSON document on its standard input.",
 )
 @JSON
-@click.option(
-    "-o", "--output", metavar="FILE", help="Write a report with its chart: .html .pdf .md .csv .json"
-)
+@REPORTS
 @QUIET
 def trend_command() -> None:
     """Show the history of a metric of MODEL over the stored results: its levels and the steps between them.

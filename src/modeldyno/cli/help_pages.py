@@ -29,7 +29,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "modeldyno sweep --resume STUDY --max-time 10m",
     ),
     "compare": (
-        "modeldyno compare old.onnx new.onnx --input data.npz",
+        "modeldyno compare old.onnx new.onnx --quick",
         "modeldyno compare model.onnx model.onnx --candidate-set threads=1",
     ),
     "advise": (
@@ -75,7 +75,7 @@ FIRST: dict[str, tuple[str, ...]] = {
         "--resume", "--export-configs", "--output", "--quiet",
     ),
     "compare": (
-        "--input", "--batch-size", "--set", "--baseline-set", "--candidate-set", "--metric", "--smallest",
+        "--quick", "--input", "--set", "--baseline-set", "--candidate-set", "--metric", "--smallest",
         "--max-time", "--fail-on", "--output", "--json", "--quiet",
     ),
     "advise": (
@@ -111,8 +111,8 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "--undecided", "--save-as-baseline", "--junit", "--sarif", "--markdown", "--github",
     )),
     ("Time and precision", (
-        *(row.flag for row in PLAN if row.flag not in _PROCESS), "--run-time", "--min-rounds", "--max-rounds",
-        "--block", "--run", "--no-why",
+        *(row.flag for row in PLAN if row.flag not in _PROCESS), "--run-time", "--quick", "--min-rounds",
+        "--max-rounds", "--block", "--run", "--no-why",
     )),
     ("Process", _PROCESS),
     ("Output and storage", (

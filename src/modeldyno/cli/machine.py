@@ -92,6 +92,16 @@ def _install_engine() -> None:
     """
 
 
+@declare("run", "engine.run_engine", within=engine_command, context_settings={"ignore_unknown_options": True})
+@click.argument("name")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def _run_engine() -> None:
+    """Run COMMAND with the libraries of the engine NAME, such as tritonserver --model-repository=DIR.
+
+    tritonserver finds the backends that were installed with it.
+    """
+
+
 @declare("list", "engine.list_engines", within=engine_command)
 def _list_engines() -> None:
     """List the installed engines, with versions and sizes."""

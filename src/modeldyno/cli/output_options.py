@@ -10,10 +10,14 @@ from modeldyno.cli.options import combine_options
 JSON = click.option("--json", "json_path", metavar="PATH|-", help="Save the JSON document, or print it.")
 NO_STORE = click.option("--no-store", is_flag=True, help="Do not store the result.")
 QUIET = click.option("-q", "--quiet", is_flag=True, help="Print the verdict only.")
+REPORTS = click.option(
+    "-o", "--output", "reports", multiple=True, metavar="FILE",
+    help="Also write a report: .html .pdf .md .csv .json; several times for several.",
+)  # fmt: skip
 RESULT_OUTPUT = combine_options(
     click.option("--tag", "tags", multiple=True, help="Tag the stored result."),
     JSON,
-    click.option("-o", "--output", metavar="FILE", help="Also write a report: .html .pdf .md .csv .json"),
+    REPORTS,
     NO_STORE,
     QUIET,
 )

@@ -17,8 +17,12 @@ if TYPE_CHECKING:
     import click
 
 _COMMANDS = {
-    "monitor": "modeldyno load URL measures a server, and modeldyno profile MODEL watches memory and devices",
-    "analyze": "modeldyno inspect MODEL counts its costs, and modeldyno profile MODEL measures its speed",
+    "monitor": "modeldyno ui --open shows what goes on here, and modeldyno servers --stats the servers",
+    "alert": "modeldyno trend MODEL --fail-on-regression --exec COMMAND runs COMMAND when it became worse",
+    "plan": "modeldyno load MODEL --find-load --require 'latency.p99 <= 50ms' --demand 1000/s says how many "
+    "replicas that takes",
+    "analyze": "modeldyno profile MODEL measures its speed, and modeldyno explain MODEL says where the time "
+    "goes",
     "benchmark": "modeldyno profile MODEL measures one model, and modeldyno compare A B compares two",
     "diff": "modeldyno compare A B compares two models or results",
     "log": "modeldyno list shows what is stored, and modeldyno show ID one result",

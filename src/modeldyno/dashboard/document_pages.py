@@ -42,7 +42,7 @@ from modeldyno.views.text import shorten_ids
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from modeldyno.core.result.where import Expression
+    from modeldyno.core.result.where import Expression, KeptNumber
     from modeldyno.dashboard.page import PageRequest, Part
     from modeldyno.interfaces.store import ConclusionEntry, Entry, Store
     from modeldyno.kinds import Stored
@@ -164,10 +164,16 @@ _COLUMNS = 12
 
 
 def _listing(store: Store, listed: Sequence[Entry], queries: dict[str, Query | None]) -> Table:
-    """List results with the columns that were chosen; with none, with those that say what each is."""
+    """List results with the columns that were chosen; with none, with the settings and figures of each."""
     table = lists.listing(listed)
     if not queries:
-        return table
+        names = [str(query) for query in _FIGURES]
+        kept = store.registry.numbers([entry.id for entry in listed], names) if listed else {}
+        figures = [
+            {str(query): _figure(kept.get(entry.id, {}).get(str(query)), query) for query in _FIGURES}
+            for entry in listed
+        ]
+        return lists.runs(listed, names, figures)
     titles = [column.title for column in table.columns]
     names = [str(query) for query in queries.values() if query is not None]
     kept = store.registry.numbers([entry.id for entry in listed], names) if names else {}
@@ -175,10 +181,7 @@ def _listing(store: Store, listed: Sequence[Entry], queries: dict[str, Query | N
     def cell(row: Sequence[str], entry: Entry, word: str, query: Query | None) -> str:
         if query is None:
             return row[titles.index(word)]
-        number = kept.get(entry.id, {}).get(str(query))
-        if number is None or number.raw is None:
-            return ""
-        return "not certified" if number.value is None else format_quantity(number.value, query.unit, 3)
+        return _figure(kept.get(entry.id, {}).get(str(query)), query)
 
     return make_table(
         "",
@@ -188,6 +191,16 @@ def _listing(store: Store, listed: Sequence[Entry], queries: dict[str, Query | N
             for row, entry in zip(table.rows, listed, strict=True)
         ),
     )
+
+
+_FIGURES = tuple(map(Query.parse, ("latency.p50", "latency.p99", "throughput", "process_memory.max")))
+"""Columns of the list of results, where none are chosen."""
+
+
+def _figure(number: KeptNumber | None, query: Query) -> str:
+    if number is None or number.raw is None:
+        return ""
+    return "not certified" if number.value is None else format_quantity(number.value, query.unit, 3)
 
 
 def conditions_of(text: str) -> Expression | None:

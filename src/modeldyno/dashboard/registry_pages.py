@@ -38,11 +38,12 @@ from modeldyno.registry import changes
 from modeldyno.registry.matrix import newest_speeds, version_speeds
 from modeldyno.registry.overview import version_overview
 from modeldyno.registry.policies import all_policies
+from modeldyno.views import lists as document_lists
 from modeldyno.views.registry import answer as answer_view
 from modeldyno.views.registry import lists
 from modeldyno.views.registry import version as version_view
 from modeldyno.views.result import network as network_view
-from modeldyno.views.text import count, shorten_ids
+from modeldyno.views.text import count, shorten_ids, shorten_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from modeldyno.core.report.blocks import Block
     from modeldyno.dashboard.page import PageRequest, Part
     from modeldyno.interfaces.registry import ModelEntry, Registry
+    from modeldyno.interfaces.store import Store
 
 _MODELS = PageLink(text="Models", address="/models")
 _TASKS = 50
@@ -80,11 +82,25 @@ def models(request: PageRequest) -> DashboardPage:
         parts=(
             *((_model_search(query, columns),) if listed or asks else ()),
             *_model_parts(listed, speeds, columns, asks=asks),
+            *(() if asks else _measured_part(request.store)),
             *older_links("models", mark, first=not before, **query),
             registry_writes.register_form(),
         ),
         data={**list_data(listed, "models", mark, **query), "speeds": speeds},
     )
+
+
+def _measured_part(store: Store) -> Iterator[PageBlocks]:
+    """List the models of the newest results, registered or not; each leads to its results."""
+    newest = store.find(limit=_NEWEST)
+    if newest:
+        links = {shorten_name(entry.name): address("results", name=entry.name) for entry in newest}
+        table = document_lists.measured_models(newest)
+        yield PageBlocks(blocks=(table,), links=TableLinks(links={"model": links}))
+
+
+_NEWEST = 500
+"""Results, the newest, whose models are listed."""
 
 
 def _model_search(query: dict[str, str], columns: Sequence[str]) -> PageForm:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from modeldyno.data.assumed_sizes import assume_sizes
 from modeldyno.data.batches import Payload, ResolvedInputs, assumption_doubts, build_payloads, resolve_inputs
+from modeldyno.data.requested_inputs import with_named_inputs, with_requested_inputs
 
 __all__ = [
     "Payload",
@@ -12,4 +13,6 @@ __all__ = [
     "assumption_doubts",
     "build_payloads",
     "resolve_inputs",
+    "with_named_inputs",
+    "with_requested_inputs",
 ]

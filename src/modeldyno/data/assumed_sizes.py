@@ -1,4 +1,4 @@
-"""Assumes sizes of dynamic dimensions that were not given: guessed, and verified by shape inference."""
+"""Assumes shapes and sizes that were not given: guessed, and verified by shape inference."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from modeldyno.core.spec.input_spec import (
     is_sequence,
 )
 from modeldyno.data.batches import given_sizes
+from modeldyno.data.requested_inputs import with_requested_inputs
 from modeldyno.errors import RequestError, SizesRefused
 from modeldyno.interfaces.loader import Tracing
 
@@ -47,6 +48,7 @@ def assume_sizes(
 ) -> Model:
     """Return the model with assumed sizes for the dynamic dimensions that were not given, if there are any.
 
+    Optional inputs that are requested are added; the only input of a model that declares no shape gets one.
     Sequence lengths have a default size, which is kept where the model accepts it. Nothing is run.
 
     Args:
@@ -61,6 +63,7 @@ def assume_sizes(
     Raises:
         RequestError: no guess works, with all missing sizes named; or the request contradicts itself.
     """
+    model = _with_assumed_shape(with_requested_inputs(model, requested), requested)
     if model.guesses is None or model.graph is None:
         return model
     declared, given_by_user = given_sizes(model, requested, batch_size=batch_size, sizes=sizes)
@@ -87,6 +90,31 @@ def assume_sizes(
     nothing = f", and the model accepts none of the {tries} guesses that were tried"
     missing = explain_missing(declared, {BATCH: 1, **given_by_user, **first}, dynamic, nothing)
     raise RequestError(f"{missing} The first one was rejected: {reason}" if reason else missing)
+
+
+def _with_assumed_shape(model: Model, requested: tuple[InputSpec, ...]) -> Model:
+    """Return the model with a shape for its only input, if nobody gave it, that the analysis accepts.
+
+    A model that needs no input, and can be analysed without, gets none.
+    """
+    if requested or model.example is not None or model.graph is None or model.candidates is None:
+        return model
+    if (not model.inputs and _accepts(model, ())) or any(spec.shape is not None for spec in model.inputs):
+        return model
+    for candidate in model.candidates():
+        if _accepts(model, (candidate,)):
+            shape = (BATCH, *(candidate.shape or ())[1:])
+            return replace(model, inputs=(replace(candidate, shape=shape),), assumed_input=candidate.name)
+    return model
+
+
+def _accepts(model: Model, inputs: tuple[InputSpec, ...]) -> bool:
+    assert model.graph is not None
+    try:
+        model.graph(Tracing(inputs=inputs))
+    except RequestError:
+        return False
+    return True
 
 
 def _default_sizes(

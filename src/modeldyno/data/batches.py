@@ -21,10 +21,12 @@ from modeldyno.core.spec.input_spec import (
     InputSpec,
     bind_dimensions,
     concrete_shape,
+    format_shape,
     given_dimensions,
     write_option,
 )
 from modeldyno.data import data_files, random_arrays, request_data
+from modeldyno.data.requested_inputs import with_requested_inputs
 from modeldyno.errors import InputRefused, RequestError, UnknownName
 from modeldyno.interfaces.loader import Feed, Form, RequestStreams, Tracing
 
@@ -39,8 +41,6 @@ _IDS = re.compile(r"ids?$|token", re.IGNORECASE)
 _MASK = "attention_mask"
 _PADDING_SHARE = 0.1
 """Share of padding tokens from which a warning says that texts are padded to the longest of all calls."""
-_UNNAMED = "input"
-"""Name of an input that neither the model nor the user names."""
 MOST = 8
 """Maximum number of payloads."""
 MOST_TEXTS = 64
@@ -214,6 +214,8 @@ def given_sizes(
 
 def assumption_doubts(model: Model) -> tuple[Doubt, ...]:
     """Return a doubt about sizes that were assumed because they were not given."""
+    if model.assumed_input:
+        return (_assumed_input_doubt(model),)
     if not model.assumed:
         return ()
     sizes = ", ".join(f"{name} {size}" for name, size in model.assumed.items())
@@ -222,6 +224,17 @@ def assumption_doubts(model: Model) -> tuple[Doubt, ...]:
     verb = "was" if len(model.assumed) == 1 else "were"
     text = f"not all sizes of the inputs were given; {sizes} {verb} assumed, which the model accepts"
     return (Doubt(code="assumed-sizes", seen=text, advice=f"give the sizes that you use, as in {options}"),)
+
+
+def _assumed_input_doubt(model: Model) -> Doubt:
+    spec = next(spec for spec in model.inputs if spec.name == model.assumed_input)
+    option = write_option(spec, {})
+    return Doubt(
+        code="assumed-sizes",
+        seen=f"the shape of the input '{spec.name}' was not given; {format_shape(spec.shape or ())} was "
+        "assumed, which the model accepts",
+        advice=f"give the shape that you use, as in {option}",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +259,7 @@ def _declare(
     sizes: Mapping[str, int],
     base: Path | None = None,
 ) -> _DeclaredInputs:
-    model = _with_named_inputs(model, requested, base or Path())
+    model = with_requested_inputs(model, requested, base)
     _check_names(model, requested)
     declared = tuple(_merge_requests(spec, requested, model.example) for spec in model.inputs)
     _check_batch(declared, requested, batch_size)
@@ -266,24 +279,6 @@ def _declare(
 # -- the request ---------------------------------------------------------------------------------
 
 
-def _with_named_inputs(model: Model, requested: Iterable[InputSpec], base: Path) -> Model:
-    """Use the inputs that the user names where the model declares none, or those of a .npz file."""
-    if not model.undeclared:
-        return model
-    names = dict.fromkeys(name for request in requested for name in _names_in(request, base))
-    return replace(model, inputs=tuple(InputSpec(name=name) for name in names))
-
-
-def _names_in(request: InputSpec, base: Path) -> tuple[str, ...]:
-    """Return the names of the inputs that are requested."""
-    if request.name or request.source is None:
-        return (request.name or _UNNAMED,)
-    path = base / Path(request.source).expanduser()
-    if path.suffix.lower() == request_data.SUFFIX:
-        return tuple(request_data.read_request_data(path).steps[0]) or (_UNNAMED,)
-    return tuple(data_files.row_counts(path)) or (_UNNAMED,)
-
-
 def _request_file(requested: Iterable[InputSpec], base: Path) -> Path | None:
     """Return the file whose steps are the requests; None without one.
 
@@ -301,10 +296,20 @@ def _request_file(requested: Iterable[InputSpec], base: Path) -> Path | None:
 
 
 def _check_names(model: Model, requested: Iterable[InputSpec]) -> None:
+    requested = tuple(requested)
     names = [spec.name for spec in model.inputs]
+    unnamed = [request.shape for request in requested if request.shape is not None and not request.name]
+    if len(unnamed) > 1:
+        raise RequestError(
+            f"{len(unnamed)} shapes are given without a name; write which input each is for, such as "
+            f"--input {'a' if model.undeclared else (names or ['x'])[0]}={_show(unnamed[0])}."
+        )
     for request in requested:
         if request.name and request.name not in names:
-            raise InputRefused(str(UnknownName.among("input", request.name, names)))
+            known = [*names, *(spec.name for spec in model.optional)]
+            dicts = [spec.name for spec in model.inputs if spec.shape is None and model.form == Form.TORCH]
+            entry = f" The entry of a dict is written {dicts[0]}.{request.name}." if dicts else ""
+            raise InputRefused(f"{UnknownName.among('input', request.name, known)}{entry}")
         if request.shape is not None and 0 in request.shape:
             raise RequestError(f"--input {request.name or 'shape'}: a dimension of 0 leaves nothing to run.")
 
@@ -382,10 +387,10 @@ def _with_data_shape(spec: InputSpec, shapes: Iterable[InputSpec], model: Model)
     """Set the shape of an input without a declared shape to that of the data."""
     data_shape = next((shaped.shape for shaped in shapes if shaped.name == spec.name), None)
     if spec.shape is None and data_shape is None:
-        example_shape = "1x128:int64:0..999" if _IDS.search(spec.name) else "1x3x224x224"
-        accepted = _accepted_candidate(model)
+        example_shape = "batchx128:int64:0..999" if _IDS.search(spec.name) else "batchx3x224x224"
+        name, accepted = _accepted_candidate(model) or (spec.name, "")
         note = ", which it accepts" if accepted else ""
-        suggestion = f"such as --input {spec.name}={accepted or example_shape}{note}"
+        suggestion = f"such as --input {name}={accepted or example_shape}{note}"
         raise RequestError(
             f"The model does not declare the shape of its input '{spec.name}'; give it, {suggestion}, "
             "or a file of data."
@@ -401,15 +406,15 @@ def _with_fixed_value(spec: InputSpec, data: _Data) -> InputSpec:
     return replace(spec, low=float(array.item()), high=float(array.item()))
 
 
-def _accepted_candidate(model: Model) -> str:
-    """Return the first candidate shape that the model can be analysed with; empty where there is none."""
+def _accepted_candidate(model: Model) -> tuple[str, str] | None:
+    """Return the first candidate that the model can be analysed with: name, and shape as an option."""
     for spec in (model.candidates() if model.candidates is not None else ()) if model.graph else ():
         with suppress(RequestError):
             assert model.graph is not None
             model.graph(Tracing(inputs=(spec,)))
-            shape = "x".join(map(str, spec.shape or ()))
-            return shape if spec.high is None else f"{shape}:{spec.dtype}:0..{spec.high:.0f}"
-    return ""
+            shape = _show((BATCH, *(spec.shape or ())[1:]))
+            return spec.name, shape if spec.high is None else f"{shape}:{spec.dtype}:0..{spec.high:.0f}"
+    return None
 
 
 def _batch(declared: Sequence[InputSpec], requested: Sequence[InputSpec], batch_size: int | None) -> int:

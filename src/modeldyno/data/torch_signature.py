@@ -6,7 +6,7 @@ import inspect
 import re
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,13 +41,29 @@ class Forward:
         )
 
     def arguments(self, tensors: Mapping[str, Tensor]) -> tuple[list[Tensor], dict[str, Tensor]]:
-        """Split inputs into positional and keyword arguments; unknown names are passed in order."""
+        """Split inputs into positional and keyword arguments; unknown names are passed in order.
+
+        ``batch.ids`` is the entry `ids` of the argument `batch`, a dict.
+        """
+        tensors = self._with_dicts(tensors)
         unknown = set(tensors) - self.named.union(self.positional)
         if unknown and (not self.any_name or any(map(NUMBERED_INPUT.fullmatch, unknown))):
             return list(tensors.values()), {}
         first = list(takewhile(tensors.__contains__, self.positional))
         rest = {name: tensor for name, tensor in tensors.items() if name not in first}
         return [tensors[name] for name in first], rest
+
+    def _with_dicts(self, tensors: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Gather the inputs that are entries of a dict, where the dict is a known argument."""
+        known = self.named.union(self.positional)
+        gathered: dict[str, Any] = {}
+        for name, tensor in tensors.items():
+            argument, separator, entry = name.partition(".")
+            if separator and name not in known and argument in known:
+                gathered.setdefault(argument, {})[entry] = tensor
+            else:
+                gathered[name] = tensor
+        return gathered
 
 
 NUMBERED_INPUT = re.compile(r"input_\d+")

@@ -100,6 +100,10 @@ class Model:
     value: Any
     inputs: tuple[InputSpec, ...]
     """As declared; symbolic dimensions have names, the batch dimension is called ``batch``."""
+    optional: tuple[InputSpec, ...] = ()
+    """Inputs that it takes but does not need, in its order; one that the user names joins `inputs`."""
+    instead: Mapping[str, str] = field(default_factory=dict)
+    """Optional input to the input whose place it takes."""
     weights: Callable[[], Iterable[Weight]] | None = None
     """The tensors of its state, or None if they are unknown (a plain callable)."""
     graph: Callable[[Tracing], Graph] | None = None
@@ -116,17 +120,19 @@ class Model:
     example: Feed | None = None
     """Example inputs that came with the model (from a factory or a callable)."""
     candidates: Callable[[], Iterable[InputSpec]] | None = None
-    """Inputs that it may accept, the likeliest first, if it has one input without a declared shape."""
+    """Inputs that it may accept, the likeliest first, if it needs at most one, without a declared shape."""
     limits: Mapping[str, int] = field(default_factory=dict)
     """Dimension to its maximum default size, such as the number of text positions."""
     guesses: Callable[[Mapping[str, int]], Iterable[Mapping[str, int]]] | None = None
     """Sizes to try for its free dimensions, given the known sizes, the likeliest first."""
     assumed: Mapping[str, int] = field(default_factory=dict)
     """Assumed sizes of free dimensions, as `data.assumed_sizes` found that the model accepts."""
+    assumed_input: str = ""
+    """The input whose whole shape was assumed; empty without."""
     doubts: tuple[Doubt, ...] = ()
     """For example that the weights are random."""
     undeclared: bool = False
-    """Its inputs are unknown: those that the user gives are used, and must have shapes."""
+    """It takes inputs of any name: those that the user gives are used too, and must have shapes."""
     source: str = ""
     """What `ComesFromFiles.source_digest` gave before and after loading it; empty if unknown or changed."""
     borrowed: bool = False

@@ -13,6 +13,7 @@ from modeldyno.core.spec.devices import is_cpu
 from modeldyno.environment.devices import read_devices
 from modeldyno.environment.running_servers import check_name
 from modeldyno.errors import RequestError, RunFailed, UnknownName
+from modeldyno.interfaces.loader import Form
 from modeldyno.profiling.request import SERVER, Request
 from modeldyno.profiling.resolve_model import resolve_reference
 from modeldyno.runtime.serve_worker import start_server
@@ -59,7 +60,7 @@ def serve_model(  # noqa: PLR0913 - what a server is asked for
         RunFailed: the server does not start, or does not answer.
     """
     ref = resolve_reference(model)
-    if plugins.serves(plugins.loader(ref.scheme).backend):
+    if plugins.loader(ref.scheme).backend == Form.REMOTE:
         raise RequestError(f"{model} is on a server already; load it by its URL.")
     backend = _SERVERS.get(backend or SERVER, backend or SERVER)
     if backend not in plugins.names("backend"):

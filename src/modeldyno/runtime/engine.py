@@ -354,6 +354,8 @@ def _load_and_inspect(
     if functions.preprocess is not None:
         with stage(CallStage.PREPROCESS):
             model = with_first_feed(functions.preprocess, job, model)
+    else:
+        model = data.with_requested_inputs(model, job.inputs)
     yield from record(describe_model(job, model))
     static_probes = {name: probe for name, probe in probes.items() if probe.needs is None}
     callable_probes = {name: probe for name, probe in probes.items() if probe.needs is not None}

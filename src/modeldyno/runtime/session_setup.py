@@ -21,7 +21,7 @@ from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.static.weights import CONVERTED_DTYPES
 from modeldyno.data.outputs import sketch_output
 from modeldyno.environment import machine
-from modeldyno.errors import ModelDynoError, RequestError, Unloadable
+from modeldyno.errors import ModelDynoError, RequestError, Unloadable, short_reason
 from modeldyno.interfaces.backend import NeedsTorch, RecallsModels, TakesOtherInputs
 from modeldyno.interfaces.client import CountsPrompts
 from modeldyno.interfaces.loader import ComesFromFiles, Form
@@ -189,10 +189,27 @@ def _call_with_assumed_sizes(
                 raise
             if payload.makers:
                 raise
+            if not payload.used and (model.optional or model.undeclared):
+                raise _inputs_wanted(model, error) from error
             other = _other_sizes(job, model, refused)
             if other is None:
                 raise
         model, payload = other, payload_of(job, other, backend)
+
+
+def _inputs_wanted(model: Model, error: Exception) -> RequestError:
+    """Return what to give to a model that fails without any of its optional inputs."""
+    names = [spec.name for spec in model.optional] or ["a"]
+    any_name = " and any other" if model.undeclared and model.optional else ""
+    takes = f"{', '.join(names[:_NAMES])}{any_name}" if model.optional else "any"
+    return RequestError(
+        f"{model.identity.name} fails without inputs ({short_reason(error)}), of which it takes {takes}; "
+        f"give what it needs, such as --input {names[0]}=batchx3x224x224."
+    )
+
+
+_NAMES = 5
+"""Optional inputs that a message names."""
 
 
 def _other_sizes(job: Job, model: Model, refused: Sequence[tuple[Mapping[str, int], str]]) -> Model | None:
@@ -233,7 +250,8 @@ def payload_of(job: Job, model: Model, backend: Backend, preprocess: Model | Non
     if preprocess is not None:
         return preprocessed_payload(preprocess, job, model)
     if isinstance(backend, TakesOtherInputs):
-        model = replace(model, inputs=backend.inputs(model, job.config), encode=None, example=None)
+        own = backend.inputs(model, job.config)
+        model = replace(model, inputs=own, optional=(), encode=None, example=None, assumed_input="")
     return data.build_payloads(
         model, job.inputs, batch_size=batch_size_of(job), seed=job.plan.seed, sizes=job.sizes
     )

@@ -180,10 +180,12 @@ def _with_example(model: Model, feed: Feed, job: Job) -> Model:
     Raises:
         InputRefused: it has others, or they have another dtype or batch size; `data` checks the shapes.
     """
+    model = data.with_named_inputs(model, feed)
     declared = {spec.name: spec for spec in model.inputs or [InputSpec(name=name) for name in feed]}
     for name in feed:
         if name not in declared:
-            raise InputRefused(str(UnknownName.among("input", name, declared)))
+            known = (*declared, *(spec.name for spec in model.optional))
+            raise InputRefused(str(UnknownName.among("input", name, known)))
     for name, spec in declared.items():
         if name not in feed:
             raise InputRefused(f"There is nothing for the input '{name}'.")

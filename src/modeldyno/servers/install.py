@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from modeldyno.errors import MissingExtra, RequestError, UnknownName
 from modeldyno.servers.paths import servers_root
@@ -200,7 +200,30 @@ def _runs(venv: Path) -> bool:
 
 
 def _pip(venv: Path, packages: list[str], watch: Callable[[str], None]) -> None:
-    """Run pip install; raise its first error as one sentence."""
+    """Run pip install, and once more if it fails: a download may have been cut off.
+
+    What pip printed is kept in the log beside the environment.
+
+    Raises:
+        RequestError: both failed; the message has the last error and the log.
+    """
+    log = venv.parent / LOG
+    with log.open("w", encoding="utf-8") as file:
+        for attempt in range(_ATTEMPTS):
+            why = _run_pip(venv, packages, watch, file)
+            if not why:
+                return
+            if attempt < _ATTEMPTS - 1:
+                watch(f"pip failed: {_short(why)}; trying again")
+    raise RequestError(f"Cannot install {packages[0]}: {why}; what pip printed is in {log}.")
+
+
+LOG = "install.log"
+_ATTEMPTS = 2
+
+
+def _run_pip(venv: Path, packages: list[str], watch: Callable[[str], None], log: TextIO) -> str:
+    """Run pip install; return its last error, empty if there is none."""
     command = [
         str(venv / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check",
         "--progress-bar", "off", "--no-input", *packages,
@@ -217,13 +240,14 @@ def _pip(venv: Path, packages: list[str], watch: Callable[[str], None]) -> None:
     ) as pip:
         assert pip.stdout is not None
         for line in pip.stdout:
+            log.write(line)
             if step := _STEP.match(line.strip()):
                 watch(f"{step['word'].lower()} {_short(step['rest'])}")
             elif error := _PIP_ERROR.match(line.strip()):
                 errors.append(error["what"])
-    if pip.returncode:
-        why = errors[0].rstrip(".") if errors else f"pip ended with exit code {pip.returncode}"
-        raise RequestError(f"Cannot install {packages[0]}: {why}.")
+    if not pip.returncode:
+        return ""
+    return errors[-1].rstrip(".") if errors else f"pip ended with exit code {pip.returncode}"
 
 
 def _short(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
 from modeldyno.core.load import multi_model
-from modeldyno.core.spec.input_spec import parse_input
+from modeldyno.core.spec.input_spec import BATCH, parse_input
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob, KnobValue
 from modeldyno.core.study.search_space import Axis, Point, Space, axis, parse_axis
 from modeldyno.core.study.study import LOADS
@@ -79,6 +79,26 @@ def _fixes_batch_size(text: str) -> bool:
     """Return whether the shape of an input fixes the batch size."""
     shape = parse_input(text).shape or ()
     return bool(shape) and isinstance(shape[0], int)
+
+
+def check_batch_axis(space: Space, inputs: Iterable[str]) -> None:
+    """Refuse an axis of batch sizes beside inputs that all fix the batch, which no trial could measure.
+
+    Raises:
+        RequestError: the message has the shape that leaves the batch free.
+    """
+    axis = next((axis for axis in space.axes if axis.name in BATCH_SIZE.names), None)
+    shaped = [(text, spec.shape) for text in inputs if len((spec := parse_input(text)).shape or ()) > 1]
+    if axis is None or not shaped or not all(_fixes_batch_size(text) for text, _ in shaped):
+        return
+    text, shape = shaped[0]
+    assert shape is not None
+    if any(value != shape[0] for value in axis.values):
+        written, separator = "x".join(map(str, shape)), "," if "," in text else "x"
+        free = text.replace(written.replace("x", separator), separator.join(map(str, (BATCH, *shape[1:]))), 1)
+        raise RequestError(
+            f"--input {text} fixes the batch, which the axis {axis.name} varies; write --input {free}."
+        )
 
 
 def default_point(

@@ -91,6 +91,8 @@ def build_study(
         raise RequestError(
             f"There is nothing to vary; give --space, with a knob of: modeldyno plugins {backend}"
         )
+    with config.at("space"):
+        axes.check_batch_axis(space, _read_inputs(config))
     plan = _read_plan(config)
     job_request = request.Request(
         model=model,

@@ -20,11 +20,12 @@ from modeldyno.views.text import (
     join_nonempty,
     number,
     shorten_ids,
+    shorten_name,
     shorten_text,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from modeldyno.core.result.result import Result
     from modeldyno.interfaces.store import ConclusionEntry, Entry, StudyEntry
@@ -111,6 +112,56 @@ def listing(entries: Sequence[Entry]) -> Table:
     return _list(("id", "created", "model", "summary"), entries, cells)
 
 
+def runs(entries: Sequence[Entry], metrics: Sequence[str], figures: Sequence[Mapping[str, str]]) -> Table:
+    """List the Results of a store with their settings and figures as columns.
+
+    Args:
+        entries: what is listed; a setting that all of them have alike has no column.
+        metrics: the names of the figures, in order.
+        figures: those of each entry, as text; a column without any is left out.
+    """
+    table = listing(entries)
+    known = dict.fromkeys(name for entry in entries for name in entry.config)
+    varied = [name for name in known if len({str(entry.config.get(name)) for entry in entries}) > 1]
+    settings = [name for name in varied if name not in _PLACES][:_SETTINGS]
+    shown = [name for name in metrics if any(own.get(name) for own in figures)]
+    id_, created, model, summary = (column.title for column in table.columns)
+    titles = (id_, created, model, *(f"{name}>" for name in (*settings, *shown)), summary)
+    rows = (
+        (
+            *row[:3],
+            *("" if (value := entry.config.get(name)) is None else clean(str(value)) for name in settings),
+            *(own.get(name, "") for name in shown),
+            row[3],
+        )
+        for row, entry, own in zip(table.rows, entries, figures, strict=True)
+    )
+    return make_table("", titles, rows)
+
+
+_SETTINGS = 6
+"""Most settings that have a column."""
+_PLACES = ("server", "ports")
+"""Settings that say where, not how."""
+
+
+def measured_models(entries: Sequence[Entry]) -> Table:
+    """List the models of stored Results, each with its number of Results here and the newest of them."""
+    by_name: dict[str, list[Entry]] = {}
+    for entry in entries:
+        by_name.setdefault(entry.name, []).append(entry)
+    rows = (
+        (
+            shorten_name(name),
+            str(len(own)),
+            format_utc(own[0].created)[:16],
+            shorten(_without_name(own[0]), _SUMMARY_CHARS),
+        )
+        for name, own in by_name.items()
+    )
+    return make_table("Measured", ("model", "results>", "newest", "it says"), rows)
+
+
 def studies(entries: Sequence[StudyEntry]) -> Table:
     """List the studies of a store, one row each."""
     return _list(("study", "created", "model", "summary"), entries, map(_name_and_headline, entries))
@@ -158,7 +209,8 @@ def brief(result: Result) -> str:
     latency, end_to_end = result.distribution("latency"), result.distribution("latency", END_TO_END)
     if latency is not None:
         batch = result.job.config.get(BATCH_SIZE.name)
-        at = join_nonempty(clean(result.job.backend), "" if batch is None else f"batch {batch}")
+        load = "" if result.job.load is None else clean(str(result.job.load))
+        at = join_nonempty(clean(result.job.backend), "" if batch is None else f"batch {batch}", load)
         return f"{at}: {join_nonempty(_median(latency), figure(result, 'throughput'))}"
     if end_to_end is not None:
         median = _median(end_to_end)

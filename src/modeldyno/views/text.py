@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from math import inf, isfinite
 from typing import TYPE_CHECKING
 
@@ -83,6 +84,12 @@ def shorten_text(text: str, limit: int = TEXT_LIMIT) -> str:
 def shorten_name(name: str) -> str:
     """Make a name from outside printable, and short enough for a sentence or a cell."""
     return shorten_text(name, NAME_LIMIT)
+
+
+def list_codes(codes: Iterable[str]) -> str:
+    """List codes of doubts, each once: ``time-limit (2), interference``."""
+    counted = Counter(codes)
+    return ", ".join(code if number == 1 else f"{code} ({number})" for code, number in counted.items())
 
 
 def shorten_message(message: str, limit: int = TEXT_LIMIT) -> str:

@@ -10,7 +10,7 @@ import torch
 from tests.zoo import modules
 
 from modeldyno.adapters.loaders import torch as loader
-from modeldyno.adapters.loaders import torch_module, torch_weights
+from modeldyno.adapters.loaders import torch_inputs, torch_module, torch_weights
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.static.weights import weight_measurements
 from modeldyno.errors import RequestError, UnknownName
@@ -120,10 +120,10 @@ class TestFactories:
         module = modules.mlp()
         module.example_input_array = torch.zeros(5, 4)
 
-        feed, inputs = loader.describe_inputs(module, None, "here")
+        taken = loader.describe_inputs(module, None, "here")
 
-        assert feed is not None
-        assert inputs[0].shape == ("batch", 4)
+        assert taken.example is not None
+        assert taken.inputs[0].shape == ("batch", 4)
 
     def test_a_module_that_fails_when_asked_for_an_example_has_none(self) -> None:
         """Its `__getattr__` may raise something else than AttributeError."""
@@ -137,24 +137,24 @@ class TestFactories:
     def test_a_dict_for_a_module_of_one_parameter_is_its_argument(self) -> None:
         """Entries named unlike the only parameter are one input; for several parameters each is an input."""
         entries = {"ids": torch.zeros(2, 3), "mask": torch.ones(2, 3)}
-        feed, inputs = torch_module.example_inputs(torch.nn.ReLU(), entries, "here")
+        feed, inputs = torch_inputs.example_inputs(torch.nn.ReLU(), entries, "here")
 
         assert [spec.name for spec in inputs] == ["input"]
         assert list(feed["input"].item()) == ["ids", "mask"]
 
-        both, _ = torch_module.example_inputs(modules.TwoInputs(), entries, "here")
+        both, _ = torch_inputs.example_inputs(modules.TwoInputs(), entries, "here")
 
         assert list(both) == ["ids", "mask"]
 
     def test_example_that_is_no_tensor_is_refused(self) -> None:
         """An example input that is no tensor is named in the error."""
         with pytest.raises(RequestError, match="'right' of here is int"):
-            torch_module.example_inputs(modules.TwoInputs(), (torch.zeros(2), 3), "here")
+            torch_inputs.example_inputs(modules.TwoInputs(), (torch.zeros(2), 3), "here")
 
     def test_a_shape_given_as_an_example_is_told_where_it_goes(self) -> None:
         """As other tools take (1, 3, 64, 64) for the size of an input."""
         with pytest.raises(RequestError, match=r"example input of here is a shape; .* inputs='1x3x64x64'"):
-            torch_module.example_inputs(torch.nn.ReLU(), (1, 3, 64, 64), "here")
+            torch_inputs.example_inputs(torch.nn.ReLU(), (1, 3, 64, 64), "here")
 
 
 class TestErrors:

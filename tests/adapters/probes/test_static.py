@@ -323,17 +323,17 @@ def test_lengths_that_no_sequence_has_are_refused(length: int) -> None:
 @pytest.mark.parametrize(
     ("layers", "shape"),
     [
-        ((nn.Conv2d(3, 4, 3, stride=2), nn.Flatten(), nn.Linear(4 * 15 * 15, 2)), "1x3x32x32"),
-        ((nn.Conv1d(2, 4, 3), nn.ReLU()), "1x2x16000"),
-        ((nn.Linear(7, 3),), "1x7"),
-        ((nn.Embedding(50, 8), nn.Linear(8, 2)), "1x128:int64:0..49"),
-        ((nn.Unflatten(1, (2, 4)), nn.LSTM(4, 2)), "1x3x224x224"),
+        ((nn.Conv2d(3, 4, 3, stride=2), nn.Flatten(), nn.Linear(4 * 15 * 15, 2)), "batchx3x32x32"),
+        ((nn.Conv1d(2, 4, 3), nn.ReLU()), "batchx2x16000"),
+        ((nn.Linear(7, 3),), "batchx7"),
+        ((nn.Embedding(50, 8), nn.Linear(8, 2)), "batchx128:int64:0..49"),
+        ((nn.Unflatten(1, (2, 4)), nn.LSTM(4, 2)), "batchx3x224x224"),
     ],
 )
 def test_the_hint_names_a_shape_that_the_model_takes(layers: tuple[nn.Module, ...], shape: str) -> None:
     """Where the shape of an input is unknown, the one that is proposed was tried by analysis."""
     ref = live.offer(nn.Sequential(*layers))
-    tried = "" if shape == "1x3x224x224" else ", which it accepts"
+    tried = "" if shape == "batchx3x224x224" else ", which it accepts"
     with pytest.raises(RequestError, match=f"such as --input input={shape}{tried}, or a file of data"):
         measured(live.look(ref, seed=0, trust=False), Inspection())
     live.withdraw(ref)

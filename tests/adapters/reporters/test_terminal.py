@@ -191,6 +191,24 @@ class TestTables:
             "a name  the last",
         ]
 
+    def test_a_few_wide_rows_become_columns(self) -> None:
+        """Where the columns do not fit and the rows as columns do, the table is turned."""
+        columns = (
+            Column(title="load", align=Align.RIGHT),
+            *(Column(title=f"metric {number}", align=Align.RIGHT) for number in range(4)),
+        )
+        table = Table(
+            title="", columns=columns, rows=(("1", "5", "66", "7", "8"), ("16", "500", "6", "7", "8"))
+        )
+
+        assert terminal.text([table], width=30).splitlines() == [
+            "load       1   16",
+            "metric 0   5  500",
+            "metric 1  66    6",
+            "metric 2   7    7",
+            "metric 3   8    8",
+        ]
+
     def test_columns_that_fit_nowhere_are_stacked(self) -> None:
         """Where not even the numbers fit, each cell has a line."""
         columns = (

@@ -325,6 +325,21 @@ def test_a_hop_that_is_surely_negative_is_doubted() -> None:
     assert len(sentences) == 2  # that the inputs take 0.05 ms less is below a hundredth of the whole
 
 
+def test_a_bound_above_the_time_of_the_operators_is_left_out() -> None:
+    """No hop is below zero by it: the operators have their whole time, and a doubt says why."""
+    called = a_called_result()
+    bound = Measurement(metric="roofline_latency", value=1.0, scope=called.peaks_scope)
+    called = replace(
+        called, measurements=(bound, *(m for m in called.measurements if m.metric != "roofline_latency"))
+    )
+    levels = tuple(explain_levels({RunLevel.IN_PROCESS: called}))
+    hops = {hop.name: hop.time for hop in levels[0].hops}
+    assert hops[HopName.BOUND] is None
+    assert all(time is None or time.seconds >= 0 for time in hops.values())
+    (doubt,) = [doubt for doubt in explanation_doubts(levels) if doubt.code == "negative-hop"]
+    assert doubt.seen.startswith("bound is left out: the operators are faster than the bound")
+
+
 def test_a_large_rest_is_doubted() -> None:
     """Three percent of the whole are enough; rests of both signs do not cancel."""
     good = an_explanation()

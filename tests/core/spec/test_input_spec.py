@@ -174,7 +174,7 @@ def test_a_number_for_a_scalar_is_told_how_a_value_is_written() -> None:
 
 def test_a_dimension_without_meaning_must_be_given() -> None:
     """A free height is asked for, with an example to type."""
-    with pytest.raises(RequestError, match="`inputs=image=1x3x1x1`"):
+    with pytest.raises(RequestError, match="`inputs=image=batchx3x1x1`"):
         bind_dimensions((IMAGE,), (), None)
 
 
@@ -212,5 +212,7 @@ def test_an_option_gives_an_input_its_sizes() -> None:
     """What is written can be read; a number without dimensions is a scalar."""
     spec = InputSpec(name="serving:0", shape=("batch", "n", 3))
 
-    assert parse_input(write_option(spec, {"n": 4}).strip("`").removeprefix("inputs=")).shape == (1, 4, 3)
+    written = write_option(spec, {"n": 4}).strip("`").removeprefix("inputs=")
+    assert parse_input(written).shape == ("batch", 4, 3)
+    assert write_option(spec, {"n": 4, "batch": 2}) == "`inputs=serving:0=2x4x3`"
     assert write_option(InputSpec(name="rate", shape=()), {}) == "`inputs=rate=scalar`"

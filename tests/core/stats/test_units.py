@@ -319,3 +319,10 @@ def test_a_time_limit_can_be_waited_for(seconds: float) -> None:
         check_time_limit(seconds, "x")
     with pytest.raises(RequestError, match="it must be 0 or more"):
         check_time_limit(-1.0, "x", zero=True)
+
+
+def test_what_the_rounding_of_a_difference_left_is_no_time() -> None:
+    """A hundred-thousandth of a nanosecond is shown as none; the exact form keeps it."""
+    assert format_quantity(-1.5e-20, "s") == "0 s"
+    assert format_quantity(2e-12, "s", 1) == "0.002 ns"
+    assert format_quantity(1.5e-20, "s", None) != "0 s"

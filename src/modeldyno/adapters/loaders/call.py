@@ -56,6 +56,8 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         form=Form.CALLABLE,
         value=source.value,
         inputs=declare_inputs(source.value, feed),
+        optional=optional_inputs(source.value, feed),
+        undeclared=python_source.takes_others(source.value),
         example=feed,
     )
 
@@ -98,6 +100,12 @@ def declare_inputs(function: Callable[..., Any], feed: Feed | None) -> tuple[Inp
         )
         for name, array in feed.items()
     )
+
+
+def optional_inputs(function: Callable[..., Any], feed: Feed | None) -> tuple[InputSpec, ...]:
+    """Declare the parameters that need no value and are not in the example."""
+    known = {*(feed or ()), *python_source.required_parameters(function)}
+    return tuple(InputSpec(name=name) for name in python_source.parameters(function) if name not in known)
 
 
 def example_feed(function: Callable[..., Any], example: Any) -> Feed:

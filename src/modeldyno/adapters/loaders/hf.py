@@ -46,15 +46,14 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     config = transformers_model.read_configuration(path)
     module, missing = _load_module(path, config, seed=seed)
     with describing():
-        declared = transformers_model.declare_inputs(module, config)
+        taken = transformers_model.describe_inputs(module, config)
         content = digest.digest_files([path / CONFIG, *files])
         name = transformers_model.model_name(path)
         return replace(
-            torch_module.describe_module(module, name, content, declared),
+            taken.of_model(torch_module.describe_module(module, name, content)),
             converts=True,
             file_bytes=sum(file.stat().st_size for file in files),
-            encode=transformers_model.text_encoder(path, config, declared),
-            limits=transformers_model.token_limits(config),
+            encode=transformers_model.text_encoder(path, config, taken.inputs),
             doubts=(_missing_weights_doubt(missing),) if missing else (),
         )
 
@@ -72,15 +71,14 @@ def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     module, dispatch_mode = torch_tracing_graph.build_on_meta(
         lambda: transformers_model.random_model(config, seed=seed, where=path)
     )
-    declared = transformers_model.declare_inputs(module, config)
+    taken = transformers_model.describe_inputs(module, config)
     structure = torch_module.structure_digest(module, (path / CONFIG).read_bytes())
     return replace(
-        torch_module.describe_module(module, transformers_model.model_name(path), structure, declared),
+        taken.of_model(torch_module.describe_module(module, transformers_model.model_name(path), structure)),
         value=None,
         graph=lambda tracing: torch_tracing_graph.trace_module(module, dispatch_mode, tracing),
         file_bytes=sum(file.stat().st_size for file in files),
-        encode=transformers_model.text_encoder(path, config, declared),
-        limits=transformers_model.token_limits(config),
+        encode=transformers_model.text_encoder(path, config, taken.inputs),
     )
 
 

@@ -71,12 +71,11 @@ def _file(ref: ModelRef) -> Path:
 
 
 def _model(ref: ModelRef, file: Path, config: Any, module: Module, seed: int) -> Model:
-    declared = transformers_model.declare_inputs(module, config)
+    taken = transformers_model.describe_inputs(module, config)
     name = transformers_model.model_name(Path(ref.locator))
     return replace(
-        torch_module.describe_module(module, name, _digest(file, seed), declared),
-        encode=transformers_model.text_encoder(file.parent, config, declared),
-        limits=transformers_model.token_limits(config),
+        taken.of_model(torch_module.describe_module(module, name, _digest(file, seed))),
+        encode=transformers_model.text_encoder(file.parent, config, taken.inputs),
         doubts=(
             Doubt(
                 code="random-weights",

@@ -6,7 +6,15 @@ import secrets
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.adapters.loaders import call, estimator, keras_model, torch_module, torch_weights
+from modeldyno.adapters.loaders import (
+    call,
+    estimator,
+    keras_model,
+    python_source,
+    torch_inputs,
+    torch_module,
+    torch_weights,
+)
 from modeldyno.adapters.loaders import torch as torch_loader
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
@@ -131,12 +139,13 @@ def _of_module(offered: OfferedObject) -> Model:
             f"'{offered.name}' has lazy parts, such as {lazy[0]}, which get their shapes by a first call; "
             "call it once first."
         )
-    feed, inputs = torch_loader.describe_inputs(module, offered.example, f"object '{offered.name}'")
+    taken = torch_loader.describe_inputs(module, offered.example, f"object '{offered.name}'")
     return replace(
-        torch_module.describe_module(module, offered.name, torch_module.module_digest(module), inputs),
+        taken.of_model(
+            torch_module.describe_module(module, offered.name, torch_module.module_digest(module))
+        ),
         converts=True,
-        example=feed,
-        candidates=lambda: torch_module.candidate_inputs(module),
+        candidates=lambda: torch_inputs.candidate_inputs(module),
         doubts=(NOT_ISOLATED,),
         borrowed=True,
     )
@@ -154,6 +163,8 @@ def _of_callable(offered: OfferedObject) -> Model:
         form=Form.CALLABLE,
         value=offered.value,
         inputs=call.declare_inputs(offered.value, feed),
+        optional=call.optional_inputs(offered.value, feed),
+        undeclared=python_source.takes_others(offered.value),
         example=feed,
         doubts=(NOT_ISOLATED,),
         borrowed=True,

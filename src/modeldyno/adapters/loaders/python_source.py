@@ -66,6 +66,24 @@ def required_parameters(function: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(p.name for p in parameters if p.default is p.empty and p.kind not in _VARIADIC)
 
 
+def parameters(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Name the parameters that take a single argument, in order; none if the signature is unknown."""
+    try:
+        known = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return ()
+    return tuple(p.name for p in known if p.kind not in _VARIADIC)
+
+
+def takes_others(function: Callable[..., Any]) -> bool:
+    """Whether it takes more than its parameters name: ``*args`` or ``**kwargs``."""
+    try:
+        known = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(p.kind in _VARIADIC for p in known)
+
+
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 

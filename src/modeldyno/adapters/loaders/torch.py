@@ -11,7 +11,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.adapters.loaders import python_source, torch_module, torch_weights
+from modeldyno.adapters.loaders import (
+    python_source,
+    torch_inputs,
+    torch_module,
+    torch_weights,
+    transformers_model,
+)
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.load_stages import describing
@@ -22,7 +28,6 @@ if TYPE_CHECKING:
 
     from torch.nn import Module
 
-    from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.model_ref import ModelRef
     from modeldyno.interfaces.loader import Feed
 
@@ -47,15 +52,14 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         source = python_source.import_object(ref.scheme, ref.locator)
         module, example = _build_module(source, ref)
     with describing():
-        feed, inputs = describe_inputs(module, example, str(ref))
-    _initialise_lazy(module, feed, ref)
+        taken = describe_inputs(module, example, str(ref))
+    _initialise_lazy(module, taken.example, ref)
     with describing():
         content = torch_module.module_digest(module, python_source.source_code(source.value))
         return replace(
-            torch_module.describe_module(module.eval(), source.label, content, inputs),
+            taken.of_model(torch_module.describe_module(module.eval(), source.label, content)),
             converts=True,
-            example=feed,
-            candidates=lambda: torch_module.candidate_inputs(module),
+            candidates=lambda: torch_inputs.candidate_inputs(module),
         )
 
 
@@ -76,14 +80,13 @@ def look(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         return load(ref, seed=seed, trust=trust)
     if dispatch_mode.made_up_numbers:  # sizes of the module may depend on them
         return load(ref, seed=seed, trust=trust)
-    feed, inputs = describe_inputs(module, example, str(ref))
+    taken = describe_inputs(module, example, str(ref))
     structure = torch_module.structure_digest(module, python_source.source_code(source.value))
     return replace(
-        torch_module.describe_module(module, source.label, structure, inputs),
+        taken.of_model(torch_module.describe_module(module, source.label, structure)),
         value=None,
         graph=lambda tracing: graph.trace_module(module, dispatch_mode, tracing),
-        example=feed,
-        candidates=lambda: torch_module.candidate_inputs(module),
+        candidates=lambda: torch_inputs.candidate_inputs(module),
     )
 
 
@@ -103,7 +106,7 @@ def _find_and_build(ref: ModelRef, seed: int) -> tuple[tuple[Module, Any], pytho
     module, example = _build_module(source, ref)
     if torch_weights.lazy_parts(module):
         raise RequestError("The module gets its shapes by a first call; only `load` makes it.")
-    if torch_module.lacks_values(find_example(module, example)):
+    if torch_inputs.lacks_values(find_example(module, example)):
         raise RequestError("The values of the example are unknown; only `load` computes them.")
     return (module, example), source
 
@@ -130,12 +133,19 @@ def _initialise_lazy(module: Module, feed: Feed | None, ref: ModelRef) -> None:
         module.eval()(*args, **kwargs)
 
 
-def describe_inputs(module: Module, example: Any, origin: str) -> tuple[Feed | None, tuple[InputSpec, ...]]:
-    """Return the example as a feed, and the inputs: from the example, or the parameters of forward."""
+def describe_inputs(module: Module, example: Any, origin: str) -> torch_inputs.ModuleInputs:
+    """Describe what a module takes: the example, what its configuration says, or the parameters of forward.
+
+    Raises:
+        RequestError: the example has something else than tensors.
+    """
     example = find_example(module, example)
+    described = _of_configuration(module) or torch_inputs.of_forward(module)
     if example is None:
-        return None, torch_module.forward_inputs(module)
-    return torch_module.example_inputs(module, example, origin)
+        return described
+    feed, inputs = torch_inputs.example_inputs(module, example, origin)
+    others = {spec.name: spec for spec in (*described.inputs, *described.optional) if spec.name not in feed}
+    return replace(described, example=feed, inputs=inputs, optional=tuple(others.values()))
 
 
 def find_example(module: Module, example: Any) -> Any:
@@ -146,6 +156,17 @@ def find_example(module: Module, example: Any) -> Any:
         return getattr(module, "example_input_array", None)
     except Exception:  # noqa: BLE001 - its own `__getattr__` may raise anything
         return None
+
+
+def _of_configuration(module: Module) -> torch_inputs.ModuleInputs | None:
+    """Return the inputs of a model of transformers that Python code made; None for any other module."""
+    config = getattr(module, "config", None)
+    if config is None or not any(
+        kind.__module__.startswith("transformers.") and kind.__name__ == "PreTrainedModel"
+        for kind in type(module).__mro__
+    ):
+        return None
+    return transformers_model.describe_inputs(module, config)
 
 
 def _build_module(source: python_source.PythonObject, ref: ModelRef) -> tuple[Module, Any]:

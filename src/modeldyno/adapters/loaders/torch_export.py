@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.adapters.loaders import torch_archive, torch_module, torch_weights
+from modeldyno.adapters.loaders import torch_archive, torch_inputs, torch_module, torch_weights
 from modeldyno.core.spec.input_spec import BATCH, SEQUENCE, InputSpec
 from modeldyno.errors import RequestError, TrustRequired
 from modeldyno.interfaces.load_stages import describing
@@ -46,7 +46,7 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         part.training = False  # the export fixed the mode, and eval() is rejected
     with describing():
         content = torch_archive.content_digest(path, leave_out=("data/sample_inputs", "serialized_example"))
-        inputs = tuple(_inputs(program, torch_module.forward_parameters(module)))
+        inputs = tuple(_inputs(program, torch_inputs.forward_parameters(module)))
         model = torch_module.describe_module(module, path.stem, content, inputs)
         return replace(model, file_bytes=path.stat().st_size)
 

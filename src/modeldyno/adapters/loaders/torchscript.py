@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno.adapters.loaders import digest, torch_archive, torch_module, torch_weights
+from modeldyno.adapters.loaders import digest, torch_archive, torch_inputs, torch_module, torch_weights
 from modeldyno.errors import RequestError, TrustRequired
 from modeldyno.interfaces.load_stages import describing
 from modeldyno.interfaces.loader import Executes, Model
@@ -46,10 +46,11 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     module = _load_module(path)
     with describing():
         content = torch_archive.content_digest(path, leave_out=("traced_inputs",))
-        inputs = torch_module.forward_inputs(module)
         return replace(
-            torch_module.describe_module(module, path.stem, content, inputs),
-            candidates=lambda: torch_module.candidate_inputs(module),
+            torch_inputs.of_forward(module).of_model(
+                torch_module.describe_module(module, path.stem, content)
+            ),
+            candidates=lambda: torch_inputs.candidate_inputs(module),
             weights=lambda: [*torch_weights.list_weights(module), *_constants(module)],
             file_bytes=path.stat().st_size,
         )

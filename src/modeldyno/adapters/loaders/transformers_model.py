@@ -10,6 +10,8 @@ import warnings
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.adapters.loaders import python_source
+from modeldyno.adapters.loaders.torch_inputs import ModuleInputs
 from modeldyno.core.spec.input_spec import BATCH, DEFAULT_LENGTH, SEQUENCE, Dimension, InputSpec
 from modeldyno.environment.variables import variables_set
 from modeldyno.errors import RequestError, is_out_of_memory
@@ -218,6 +220,18 @@ def model_name(path: Path) -> str:
 # --- inputs --------------------------------------------------------------------------------------
 
 
+def describe_inputs(module: Module, config: Any) -> ModuleInputs:
+    """Describe the model's inputs: those that it is called with, and others that forward takes."""
+    inputs = declare_inputs(module, config)
+    names = [spec.name for spec in inputs]
+    optional = tuple(
+        _INPUTS[name](config, names) if name in _OPTIONAL else InputSpec(name=name)
+        for name in python_source.parameters(module.forward)
+        if name not in names
+    )
+    return ModuleInputs(inputs=inputs, optional=optional, instead=_INSTEAD, limits=token_limits(config))
+
+
 def declare_inputs(module: Module, config: Any) -> tuple[InputSpec, ...]:
     """Declare the model's main input, and the inputs that forward needs and accepts."""
     parameters = inspect.signature(module.forward).parameters
@@ -235,8 +249,7 @@ def declare_inputs(module: Module, config: Any) -> tuple[InputSpec, ...]:
     if "decoder_input_ids" in parameters and getattr(config, "is_encoder_decoder", False):
         names |= {"decoder_input_ids": None}
     specs = [_INPUTS[name](config, names) for name in (*_INPUTS,) if name in names]
-    others = (InputSpec(name=name) for name in main_inputs if name in names and name not in _INPUTS)
-    return (*specs, *others)
+    return (*specs, *(InputSpec(name=name) for name in names if name not in _INPUTS))
 
 
 _DECODER_SEQUENCE = "decoder_seq"
@@ -253,6 +266,9 @@ _COMPANIONS: dict[str, tuple[str, ...]] = {
     "qformer_input_ids": ("qformer_attention_mask",),
 }
 """Inputs that accompany others."""
+_OPTIONAL = ("inputs_embeds", "token_type_ids", "decoder_input_ids", "decoder_attention_mask")
+"""Inputs that are declared where the user names one and the model does not need it."""
+_INSTEAD = {"inputs_embeds": "input_ids", "decoder_inputs_embeds": "decoder_input_ids"}
 _PATCHES_PER_SIDE = 16
 """Patches along each side of an image of dynamic size, and frames of such a video."""
 
@@ -486,6 +502,16 @@ _INPUTS: dict[str, Declare] = {
         "task_inputs", lambda c: (BATCH, _first_number(c, "task_seq_len", default=77)), 1
     ),
     "qformer_input_ids": _part_tokens("qformer_input_ids", "qformer_config"),
+    "token_type_ids": lambda config, _input_names: InputSpec(
+        name="token_type_ids",
+        shape=(BATCH, SEQUENCE),
+        dtype="int64",
+        low=0,
+        high=_first_number(_text(config), "type_vocab_size", default=1) - 1,
+    ),
+    "decoder_attention_mask": _constant_input(
+        "decoder_attention_mask", lambda _: (BATCH, _DECODER_SEQUENCE), 1
+    ),
     "bbox": _constant_input("bbox", lambda _: (BATCH, SEQUENCE, 4), 0),
     "decoder_input_ids": lambda config, _input_names: _token_input(
         "decoder_input_ids", config, _DECODER_SEQUENCE

@@ -178,8 +178,33 @@ def _table_lines(block: Table, width: int) -> Iterator[Line]:
             yield from _row(block, (*row[:-1], ""), widths, "faint" if header and not index else "")
             if row[-1] and (index or not header):
                 yield from (((f"  {line}", "faint"),) for line in wrap(row[-1], width - 2))
+    elif lines := _turned(block, width):
+        yield from lines
     else:
         yield from _stacked(titles, block.rows, width)
+
+
+def _turned(block: Table, width: int) -> list[Line]:
+    """Lay out a table too wide for its columns with a column for each row; empty if that is too wide, too."""
+    title, *heads = (column.title for column in block.columns)
+    if not 1 < len(block.rows) <= len(heads) or not title:
+        return []
+    cells = [[head, *(row[place] for row in block.rows)] for place, head in enumerate(heads, 1)]
+    table = [[title, *(row[0] for row in block.rows)], *cells]
+    widths = [max(map(display_width, column)) for column in zip(*table, strict=True)]
+    if sum(widths) + _GAP * (len(widths) - 1) > width:
+        return []
+    aligns = (Align.LEFT, *(Align.RIGHT for _ in block.rows))
+    lines: list[Line] = []
+    for index, row in enumerate(table):
+        role = "value" if index else "faint"
+        spans = [
+            (_align(text, size, align), role if place else "faint")
+            for place, (text, size, align) in enumerate(zip(row, widths, aligns, strict=True))
+        ]
+        spaced = [piece for span in spans for piece in (span, (" " * _GAP, ""))]
+        lines.append(_strip_right(spaced))
+    return lines
 
 
 def _fit_widths(block: Table, natural: Sequence[int], width: int) -> list[int]:

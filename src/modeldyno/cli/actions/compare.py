@@ -6,6 +6,9 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+import click
+from click.core import ParameterSource
+
 from modeldyno.cli.actions import options as cli_options
 from modeldyno.cli.actions.output_options import OutputTargets, report_hint, requested_optimizer
 from modeldyno.codec import comparison as codec_comparison
@@ -14,7 +17,7 @@ from modeldyno.comparison.operands import resolve_operands
 from modeldyno.comparison.run import any_failed, build_comparison
 from modeldyno.core.comparison.build import CompareOptions, parse_smallest_effects
 from modeldyno.core.comparison.comparison import ChangeVerdict
-from modeldyno.core.comparison.schedule import RoundSchedule
+from modeldyno.core.comparison.schedule import QUICK, RoundSchedule
 from modeldyno.core.result.result import Result
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.errors import RequestError, RunFailed
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 
 def run(**options: Any) -> int:
     """Compare models or results, and report it; return the exit code."""
+    if options["quick"]:
+        options = _with_quick_look(options)
     limit = TimeLimit.begin(options["max_time"])
     question = CompareOptions(
         metrics=cli_options.split_names(options["metrics"]),
@@ -63,9 +68,30 @@ def run(**options: Any) -> int:
         store_comparison(comparison_result, targets)
     is_stored = targets.store and not stored
     report_comparison(
-        comparison_result, targets, everything=options["everything"], quiet=options["quiet"], kept=is_stored
+        comparison_result,
+        targets,
+        everything=options["everything"],
+        quiet=options["quiet"],
+        kept=is_stored,
+        quick=options["quick"],
     )
     return INTERRUPTED if interrupted else exit_code(comparison_result, options["fail_on"])
+
+
+def _with_quick_look(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with those of a quick look in place of those that were not typed."""
+    ctx = click.get_current_context()
+    quick = {
+        "min_rounds": QUICK.min_rounds,
+        "max_rounds": QUICK.max_rounds,
+        "max_time": QUICK.max_time,
+        "probes": QUICK.probes,
+        "no_why": not QUICK.why,
+        "run_time": QUICK.plan.max_time,
+        "min_time": QUICK.plan.min_time,
+    }
+    typed = {name for name in quick if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    return options | {name: value for name, value in quick.items() if name not in typed}
 
 
 def _requests(options: dict[str, Any]) -> list[request.Request]:
@@ -111,7 +137,10 @@ def _run(
     limit: TimeLimit | None,
 ) -> tuple[Comparison, bool]:
     """Run the models in turns; return the comparison, and whether it was interrupted."""
-    with Progress(quiet=options["quiet"]) as progress, open_run_session(progress.watch, limit) as bench:
+    with (
+        Progress(quiet=options["quiet"], longest=turns.max_time) as progress,
+        open_run_session(progress.watch, limit) as bench,
+    ):
         longest = format_rough_duration(turns.max_time or inf)
         progress.announce(
             f"Comparing in up to {turns.most} rounds of {len(jobs)} fresh processes, "
@@ -144,10 +173,19 @@ def store_comparison(comparison: Comparison, targets: OutputTargets) -> None:
 
 
 def report_comparison(
-    comparison: Comparison, targets: OutputTargets, *, everything: bool, quiet: bool, kept: bool
+    comparison: Comparison,
+    targets: OutputTargets,
+    *,
+    everything: bool,
+    quiet: bool,
+    kept: bool,
+    quick: bool = False,
 ) -> None:
     """Write and print a comparison, with `everything` also what is equal in both; `kept` is in the store."""
     problem = targets.write_both(comparison, codec_comparison.encode(comparison))
-    blocks = comparison_blocks.blocks(comparison, ViewOptions(verbose=everything))
+    if quick and not everything:
+        blocks = comparison_blocks.quick_blocks(comparison)
+    else:
+        blocks = comparison_blocks.blocks(comparison, ViewOptions(verbose=everything))
     hints = [report_hint(comparison, "compared.html")] if kept and not quiet else []
     targets.print_report(blocks[:1] if quiet else blocks, hints=hints, problem=problem)

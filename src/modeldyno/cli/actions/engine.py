@@ -2,19 +2,49 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
+from pathlib import Path
 
 import click
 
 from modeldyno.core.stats.units import BYTES, format_quantity
+from modeldyno.errors import RequestError
 from modeldyno.servers import install
-from modeldyno.servers.triton import CONTAINERS, find_other_tritonserver
+from modeldyno.servers.triton import CONTAINERS, find_other_tritonserver, find_tritonserver
 
 
 def install_engine(name: str, options: tuple[str, ...]) -> None:
     """Install an engine."""
     engine = install.install_server(name, options, lambda line: click.echo(f"  {line}", err=True))
     click.echo(f"{name}: {_format_versions(engine.versions)}")
+
+
+def run_engine(name: str, command: tuple[str, ...]) -> None:
+    """Replace this process by a command in the environment of an engine.
+
+    Raises:
+        MissingExtra: the engine is not installed.
+        RequestError: it has no such command.
+    """
+    engine = install.require_installed(name)
+    program, *arguments = command
+    environment = {**os.environ, **engine.environment}
+    if name == TRITON:
+        server = find_tritonserver()
+        environment |= server.environment
+        environment["PATH"] = f"{Path(server.path).parent}{os.pathsep}{environment['PATH']}"
+        if Path(program).name == Path(server.path).name and not any(_BACKENDS in word for word in arguments):
+            arguments = [f"{_BACKENDS}={server.backends}", *arguments]
+    path = shutil.which(program, path=environment["PATH"])
+    if path is None:
+        raise RequestError(f"{name} has no command '{program}'; its commands are in {engine.venv / 'bin'}.")
+    sys.stdout.flush()
+    os.execve(path, [path, *arguments], environment)  # noqa: S606 - the user's own command, without a shell
+
+
+TRITON, _BACKENDS = "triton", "--backend-directory"
 
 
 def list_engines() -> None:

@@ -28,7 +28,6 @@ from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.trace.carbon import Emission
 from modeldyno.documents.live_loads import show_loads
-from modeldyno.documents.write import check_format
 from modeldyno.errors import RequestError
 from modeldyno.kinds import kind_of
 from modeldyno.loadtest import series as loads
@@ -64,8 +63,7 @@ def run(**options: Any) -> int:
         )
     planned.check(options["require"], several=len(steps) > 1 or options["find_load"])
     if len(steps) > 1 or options["find_load"]:
-        if targets.report:
-            check_format(Path(targets.report))
+        targets.check_formats()
         if options["records"]:
             raise RequestError("--records holds the requests of one load; drop it, or measure one load.")
         limits = {name: options[name] for name in ("most", "measurements")}
@@ -108,8 +106,7 @@ def _go_on(ctx: click.Context, targets: OutputTargets, planned: CostOptions, opt
         raise RequestError("--resume and --rerank exclude each other; give one of them.")
     if options["model"] is not None:
         raise RequestError(f"A stored series of loads has its model; drop {options['model']}.")
-    if targets.report:
-        check_format(Path(targets.report))
+    targets.check_formats()
     flags = {str(parameter.name): parameter.opts[0] for parameter in ctx.command.params}
     typed = [name for name in flags if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
     search_values = {name: options[name] for name in ("concurrency", "most", "measurements") if name in typed}

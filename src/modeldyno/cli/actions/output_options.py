@@ -35,7 +35,8 @@ class OutputTargets:
 
     json: str | None = None
     """A path, or ``-`` for standard output."""
-    report: str | None = None
+    reports: tuple[str, ...] = ()
+    """Files, each of the format that its suffix names."""
     store: bool = True
     tags: tuple[str, ...] = ()
     derived: Mapping[str, Any] = field(default_factory=dict)
@@ -56,17 +57,18 @@ class OutputTargets:
         """
         targets = cls(
             json=options["json_path"],
-            report=options["output"],
+            reports=options["reports"],
             store=not options["no_store"],
             tags=tuple(options["tags"]),
         )
-        for path in filter(None, (targets.json, targets.report)):
+        for path in filter(None, (targets.json, *targets.reports)):
             if path != "-":
                 codec.check_directory(Path(path))
-        if targets.report:
-            from modeldyno.documents.write import check_format  # noqa: PLC0415 - as above
-
-            (plugins.reporter_for if of_results else check_format)(Path(targets.report))
+        if of_results:
+            for report in targets.reports:
+                plugins.reporter_for(Path(report))
+        else:
+            targets.check_formats()
         if targets.store:
             from modeldyno.documents.catalog import store_results  # noqa: PLC0415 - as above
 
@@ -79,6 +81,14 @@ class OutputTargets:
                 return replace(targets, store=False)
         return targets
 
+    def check_formats(self) -> None:
+        """Check that the reports can hold a document that is no Result."""
+        if self.reports:
+            from modeldyno.documents.write import check_format  # noqa: PLC0415 - as above
+
+            for report in self.reports:
+                check_format(Path(report))
+
     @property
     def silent(self) -> bool:
         """Whether standard output is reserved for the document."""
@@ -89,21 +99,22 @@ class OutputTargets:
     ) -> ModelDynoError | None:
         """Save to every target, then call `further` savers, even if one fails; return the first error."""
         _add_to_made(*(outcome.result for outcome in outcomes))
-        savers = (self._to_json, self._to_report, self._to_store)
-        return first_error(*(partial(save, outcomes) for save in savers), *further)
+        reports = [partial(_to_report, Path(report), outcomes) for report in self.reports]
+        to_json, to_store = partial(self._to_json, outcomes), partial(self._to_store, outcomes)
+        return first_error(to_json, *reports, to_store, *further)
 
     def write_both(self, document: Document, data: bytes) -> ModelDynoError | None:
         """Write a document to --json, as `data`, and to -o, even if one fails; return the first error."""
         from modeldyno.documents.write import write  # noqa: PLC0415 - as above
 
         _add_to_made(document)
-        report = [partial(write, document, Path(self.report))] if self.report else []
-        return first_error(partial(self.write, data), *report)
+        reports = [partial(write, document, Path(report)) for report in self.reports]
+        return first_error(partial(self.write, data), *reports)
 
     def refuse_report(self, why: str) -> None:
         """Refuse ``-o`` before anything is measured, where there is no report."""
-        if self.report:
-            raise RequestError(f"{why}; drop -o {self.report}, and save the document with --json.")
+        if self.reports:
+            raise RequestError(f"{why}; drop -o {self.reports[0]}, and save the document with --json.")
 
     def store_only(self, outcome: JudgedResult) -> None:
         """Store one of several Outcomes; their common document is written at the end."""
@@ -135,16 +146,6 @@ class OutputTargets:
             if len(outcomes) > 1
             else codec.encode(outcomes[0].result, **judged, **self.derived)
         )
-
-    def _to_report(self, outcomes: Sequence[JudgedResult]) -> None:
-        if not self.report:
-            return
-        from modeldyno.documents.write import write, write_several  # noqa: PLC0415 - as above
-
-        if len(outcomes) == 1:
-            write(outcomes[0].result, Path(self.report), outcomes[0].judgements)
-        else:
-            write_several([outcome.result for outcome in outcomes], Path(self.report))
 
     def _to_store(self, outcomes: Sequence[JudgedResult]) -> None:
         if not self.store:
@@ -192,6 +193,15 @@ class OutputTargets:
         """Print where the document was saved, unless a problem kept it from that."""
         if self.json and problem is None:
             click.echo(f"Saved to {self.json}.")
+
+
+def _to_report(path: Path, outcomes: Sequence[JudgedResult]) -> None:
+    from modeldyno.documents.write import write, write_several  # noqa: PLC0415 - as above
+
+    if len(outcomes) == 1:
+        write(outcomes[0].result, path, outcomes[0].judgements)
+    else:
+        write_several([outcome.result for outcome in outcomes], path)
 
 
 def _add_to_made(*documents: Document) -> None:

@@ -103,7 +103,8 @@ def profile_against_baseline(
     )
     word = options["baseline"]
     stored = None if is_checkout(word) else find_baseline(word, *_names(options, job))
-    with Progress(quiet=options["quiet"]) as progress, open_run_session(progress.watch, limit) as bench:
+    display = Progress(quiet=options["quiet"], longest=options["budget"])
+    with display as progress, open_run_session(progress.watch, limit) as bench:
         progress.announce(
             f"Measuring rounds of both models, within {format_rough_duration(options['budget'])} (--budget)."
         )

@@ -13,14 +13,18 @@ from modeldyno.documents.write import write_report
 
 def run(**options: Any) -> None:
     """Write documents as a report."""
-    pictures = options["pictures"]
-    write_report(
-        [find_any(document) for document in options["documents"]],
-        Path(options["output"]),
-        options["require"],
-        chart=options["chart"],
-        configurations=options["configurations"],
-        plots=options["plots"],
-        pictures=None if pictures is None else Path(pictures),
+    pictures, outputs = options["pictures"], options["reports"]
+    documents = [find_any(document) for document in options["documents"]]
+    for index, output in enumerate(outputs):
+        write_report(
+            documents,
+            Path(output),
+            options["require"],
+            chart=options["chart"],
+            configurations=options["configurations"],
+            plots=options["plots"],
+            pictures=None if pictures is None or index else Path(pictures),
+        )
+    click.echo(
+        f"Wrote {' and '.join(outputs)}{'' if pictures is None else f' and the charts in {pictures}'}."
     )
-    click.echo(f"Wrote {options['output']}{'' if pictures is None else f' and the charts in {pictures}'}.")

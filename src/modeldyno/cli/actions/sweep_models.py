@@ -44,7 +44,7 @@ def begin(configs: Sequence[FileConfig], options: dict[str, Any]) -> int:
         loop.check_study(study)
     started = monotonic()
     done: list[Study] = []
-    own = replace(targets, json=None, report=None)
+    own = replace(targets, json=None, reports=())
     for study, _ in built:
         share = share_of_budget(study.budget, monotonic() - started, done, len(built))
         if not targets.silent:
@@ -65,8 +65,8 @@ def begin(configs: Sequence[FileConfig], options: dict[str, Any]) -> int:
 def _report_all(studies: Sequence[Study], targets: OutputTargets, options: dict[str, Any]) -> None:
     """Write and print what was found over all models."""
     rows = rank_models(studies, options["top_models"])
-    if targets.report:
-        write_several(studies, Path(targets.report))
+    for report in targets.reports:
+        write_several(studies, Path(report))
     targets.write(json_array([codec_study.encode(study, ranking=ranking(study)) for study in studies]))
     if rows and not targets.silent:
         with ignore_broken_pipe():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +13,6 @@ from modeldyno import codec
 from modeldyno.cli.actions.output_options import OutputTargets
 from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks
 from modeldyno.comparison.history import trend_of
-from modeldyno.documents.write import check_format
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.profiling import request
 from modeldyno.profiling.run import BROKEN, OK
@@ -29,9 +27,8 @@ def run(**options: Any) -> int:
     if not 0 < options["smallest"] < 1:
         raise RequestError("--smallest takes a fraction below 100%, such as 3%.")
     hook = _split_command(options["hook"])
-    targets = OutputTargets(json=options["json_path"], report=options["output"], store=False)
-    if targets.report:
-        check_format(Path(targets.report))
+    targets = OutputTargets(json=options["json_path"], reports=options["reports"], store=False)
+    targets.check_formats()
     history = trend_of(
         options["model"],
         metric=options["metric"],

@@ -9,7 +9,7 @@ which there are few, each after twice as many rounds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement_plan import Plan
@@ -29,6 +29,22 @@ VERDICT_ROUNDS = 3
 """Number of rounds from which on there may be a verdict."""
 PLAN = Plan(max_time=5.0, min_time=0.5)
 """Plan of a process in a round: more processes tell more than longer ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuickLook:
+    """What a comparison leaves out for an answer within seconds; its interval says what that costs."""
+
+    min_rounds: int = VERDICT_ROUNDS
+    max_rounds: int = 2 * VERDICT_ROUNDS
+    max_time: float = 10.0
+    probes: tuple[str, ...] = ("latency",)
+    why: bool = False
+    plan: Plan = field(default_factory=lambda: Plan(max_time=0.5, min_time=0.1))
+    """Of a process in a round."""
+
+
+QUICK = QuickLook()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -361,12 +361,15 @@ def _hops_in_process(result: Result, statistic: str) -> Iterator[Hop]:
     bound = measured_time(result, "roofline_latency", statistic, result.peaks_scope)
     if bound is not None and bound.interval is None:
         bound = _exact(bound.seconds)
+    kernels, framework = _split_call(result, statistic)
+    unknown = "the model could not be analysed, or this machine's peaks are not known in its dtype"
+    if bound is not None and kernels is not None and (kernels - bound).is_known_negative:
+        bound, unknown = None, BOUND_ABOVE
     yield _hop(
         HopName.BOUND, RunLevel.IN_PROCESS, bound,
         "operations and bytes of the model, at the peaks measured on this machine",
-        "the model could not be analysed, or this machine's peaks are not known in its dtype",
+        unknown,
     )  # fmt: skip
-    kernels, framework = _split_call(result, statistic)
     unwatched = "the backend does not tell its operators"
     yield _hop(
         HopName.KERNELS, RunLevel.IN_PROCESS,
@@ -379,6 +382,13 @@ def _hops_in_process(result: Result, statistic: str) -> Iterator[Hop]:
         "a call of the second pass outside of its operators: interpreter, dispatch, allocation",
         unwatched,
     )  # fmt: skip
+
+
+BOUND_ABOVE = (
+    "the operators are faster than the bound, as where caches hold what it reads from memory, or where its "
+    "peaks were measured beside other work"
+)
+"""Why a bound is left out: nothing takes less than no time beyond it."""
 
 
 def _split_call(result: Result, statistic: str) -> tuple[TimeEstimate | None, TimeEstimate | None]:
@@ -567,6 +577,12 @@ def explanation_doubts(levels: tuple[LevelHops, ...]) -> Iterator[Doubt]:
     """Yield reasons to doubt the hops: some are surely negative, or the rests are large."""
     least = _TOO_SMALL * levels[-1].whole.seconds if levels else 0.0
     for hop in (hop for level in levels for hop in level.hops):
+        if hop.how == BOUND_ABOVE:
+            yield Doubt(
+                code="negative-hop",
+                seen=f"{hop.label} is left out: {BOUND_ABOVE}",
+                advice="read the kernels as the whole time of the operators",
+            )
         if hop.time is not None and hop.time.is_known_negative and -hop.time.seconds > least:
             yield Doubt(
                 code="negative-hop",
@@ -583,8 +599,6 @@ def explanation_doubts(levels: tuple[LevelHops, ...]) -> Iterator[Doubt]:
 
 
 _NEGATIVE = {
-    HopName.KERNELS: "operators are faster than the bound, as where caches hold what the bound reads from "
-    "memory, or where its peaks were measured beside other work",
     HopName.COMPUTE: "the server runs the model faster than this process, as with other threads, another "
     "runtime or a rewritten model",
 }

@@ -165,8 +165,9 @@ def explain_missing(
 
 
 def write_option(spec: InputSpec, bound: Mapping[str, int]) -> str:
-    """Name the field that gives an input its sizes; unknown ones are 1."""
-    shape = "x".join(str(d if isinstance(d, int) else bound.get(d, 1)) for d in spec.shape or ())
+    """Name the field that gives an input its sizes; a batch of 1 stays free, other unknown ones are 1."""
+    sizes = {**bound, **({BATCH: BATCH} if bound.get(BATCH, 1) == 1 else {})}
+    shape = "x".join(str(d if isinstance(d, int) else sizes.get(d, 1)) for d in spec.shape or ())
     return f"`inputs={spec.name}={shape or 'scalar'}`"
 
 

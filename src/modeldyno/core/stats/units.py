@@ -164,7 +164,7 @@ def format_quantity(value: float | None, unit: str, digits: int | None = 4) -> s
         return "null"
     if not math.isfinite(value):
         return f"{value:g}"
-    if value == 0:
+    if value == 0 or (digits is not None and unit == SECONDS and abs(value) < _NO_TIME):
         return _ZERO[unit]
     scale, suffix = _suitable_unit(abs(value), unit, digits or _EXACT)
     scaled = value / scale
@@ -174,6 +174,10 @@ def format_quantity(value: float | None, unit: str, digits: int | None = 4) -> s
     if scale == 1 and unit in _WHOLE and float(value).is_integer():
         return f"{value:,.0f}{suffix}"
     return _format_places(scaled, _decimal_places(scaled, digits)) + suffix
+
+
+_NO_TIME = 1e-14
+"""Seconds below which a time is what the rounding of a difference left."""
 
 
 def format_estimate(value: float | None, low: float, high: float, unit: str) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from modeldyno.views.comparison.changes import (
     prefix_interruption,
     sentence,
     side_by_side_table,
+    times_sentence,
     undecided_notices,
 )
 from modeldyno.views.comparison.memory_diff import memory_blocks, memory_sentence, memory_table_and_curves
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
     from modeldyno.core.comparison.comparison import Agreement, CandidateComparison, Comparison
     from modeldyno.core.result.result import Fact, Failure, Result
 
-_VALUE, _DOUBTS, _SETTINGS, _FAILURE = 26, 3, 14, 160
-"""Most characters of a value, doubts per candidate, settings, and characters of a failure that are shown."""
+_VALUE, _SETTINGS, _FAILURE = 26, 14, 160
+"""Most characters of a value, settings, and characters of a failure that are shown."""
 
 
 def blocks(comparison: Comparison, options: ViewOptions = PLAIN) -> tuple[Block, ...]:
@@ -57,6 +58,25 @@ def blocks(comparison: Comparison, options: ViewOptions = PLAIN) -> tuple[Block,
         laid += _candidate_blocks(
             comparison, contrast, (names[0], name), everything=options.verbose, several=several
         )
+    return (*laid, _how_run_table(comparison, names))
+
+
+def quick_blocks(comparison: Comparison) -> tuple[Block, ...]:
+    """Lay out a quick look: how many times slower or faster each candidate is, and how it was measured."""
+    names = short_model_names(comparison.results)
+    laid: list[Block] = []
+    for contrast, name in zip(comparison.contrasts, names[1:], strict=True):
+        pair = (names[0], name)
+        text = times_sentence(contrast, pair, comparison.level)
+        if comparison.baseline.failure or contrast.candidate.failure:
+            text = _conclusion(comparison, contrast, pair)
+        laid.append(_verdict(prefix_interruption(comparison, text)))
+        laid += _failures((comparison.baseline, contrast.candidate), pair)
+        codes = dict.fromkeys(
+            d.code for d in (*comparison.baseline.doubts, *contrast.candidate.doubts, *contrast.doubts)
+        )
+        if codes:
+            laid.append(note(f"doubts: {', '.join(codes)}; a verdict with causes: leave out --quick"))
     return (*laid, _how_run_table(comparison, names))
 
 
@@ -95,7 +115,7 @@ def _candidate_blocks(
     for cause in contrast.causes:
         yield from explain_cause(cause, everything=everything)
     yield from memory_blocks(comparison.baseline, contrast.candidate, names)
-    yield from _doubts(comparison.baseline, contrast, names)
+    yield from _doubts(comparison.baseline, contrast, names, everything=everything)
 
 
 def memory_diff_blocks(baseline: Result, candidate: Result) -> tuple[Block, ...]:
@@ -201,18 +221,20 @@ def _failures(results: Sequence[Result], names: Sequence[str]) -> Iterator[Notic
             yield Notice(severity=Severity.FAILURE, code=code, text=text, advice=advice, log=failure.log)
 
 
-def _doubts(baseline: Result, contrast: CandidateComparison, names: tuple[str, str]) -> Iterator[Notice]:
-    """Yield the doubts about the comparison, and the codes of the doubts about its two Results."""
+def _doubts(
+    baseline: Result, contrast: CandidateComparison, names: tuple[str, str], *, everything: bool
+) -> Iterator[Notice]:
+    """Yield the doubts about the comparison, and a line about each of its two Results."""
     for doubt in contrast.doubts:
         message, advice = spell_for_command_line(doubt.seen), spell_for_command_line(doubt.advice)
         yield Notice(severity=Severity.DOUBT, code=doubt.code, text=message, advice=advice)
     for result, name in zip((baseline, contrast.candidate), names, strict=True):
-        codes = list(dict.fromkeys(doubt.code for doubt in result.doubts))
-        for code in codes[:_DOUBTS]:
+        codes = tuple(dict.fromkeys(doubt.code for doubt in result.doubts))
+        if codes and not everything:
+            yield Notice(severity=Severity.DOUBT, text=f"{name}: {', '.join(codes)}; --all explains them")
+        for code in codes if everything else ():
             text = f"{name}: {CODES.get(code, 'see its result')}"
             yield Notice(severity=Severity.DOUBT, code=code, text=text)
-        if more := codes[_DOUBTS:]:
-            yield Notice(severity=Severity.DOUBT, text=f"{name}: also {', '.join(more)}")
 
 
 _ORDERS = {

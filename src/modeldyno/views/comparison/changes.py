@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import floor, isfinite, log10
 from typing import TYPE_CHECKING
 
 from modeldyno.core.comparison.comparison import (
@@ -66,6 +67,42 @@ def sentence(contrast: CandidateComparison, names: tuple[str, str]) -> str:
                 better = texts[ChangeVerdict.BETTER]
                 return f"{now} is partly better than {before}: {better}. Undecided: {undecided}."
             return f"It is undecided whether {now} is better or worse than {before}: {undecided}."
+
+
+def times_sentence(contrast: CandidateComparison, names: tuple[str, str], level: float) -> str:
+    """Say how many times slower or faster a call of the candidate is, with half of its interval.
+
+    The interval is that of the verdict; one that reaches across 1 leaves open which of the two is faster.
+    """
+    before, now = names
+    change = next((change for change in contrast.changes if change.query == MEDIAN_CALL), None)
+    if change is None or change.difference is None:
+        return sentence(contrast, names)
+    ratio, span = 1 + change.difference, change.interval
+    if (
+        span is None
+        or not isfinite(span.high)
+        or format_changes(span.low, span.high) == NOT_BOUNDED
+        or span.low <= -1
+    ):
+        return (
+            f"{now} took {ratio:.3g} times as long as {before}, in too few processes to say how certain that "
+            "is; leave out --quick, or give --max-time 30s."
+        )
+    low, high = 1 + span.low, 1 + span.high
+    word = "slower"
+    if ratio < 1:
+        ratio, low, high, word = 1 / ratio, 1 / high, 1 / low, "faster"
+    certain = f"{100 * level:.1f}".removesuffix(".0")
+    half = (high - low) / 2
+    digits = min(3, max(0, 1 - floor(log10(half)))) if half else 3
+    text = f"{ratio:,.{digits}f} ± {half:,.{digits}f} times"
+    if low <= 1 <= high:
+        return f"{now} may be faster or slower than {before}: {text} as long ({certain} % interval)."
+    return f"{now} is {text} {word} than {before} ({certain} % interval)."
+
+
+MEDIAN_CALL = Query(metric="latency", statistic="p50")
 
 
 def prefix_interruption(comparison: Comparison, text: str) -> str:

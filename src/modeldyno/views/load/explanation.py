@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _SMALL = 0.01
 """Share of the whole below which a hop is not named in the sentence."""
+_MOST = 0.5
+"""Share of the whole from which a hop is most of it."""
 _STATISTIC_NAMES = {"mean": "mean", "p50": "median"}
 _TAIL = "p99"
 
@@ -64,8 +66,17 @@ def brief(explanation: Explanation) -> str:
 def _sentence(explanation: Explanation, levels: Sequence[LevelHops]) -> str:
     total = levels[-1].whole
     statistic = _STATISTIC_NAMES[explanation.statistic]
-    parts = _named_parts([hop for level in levels for hop in level.hops], total.seconds)
-    return f"{title(explanation)} takes {_time(total)} {levels[-1].level} ({statistic}): {parts}."
+    hops = [hop for level in levels for hop in level.hops]
+    largest = max((hop for hop in hops if hop.time is not None), key=_size)
+    assert largest.time is not None
+    part = largest.time.seconds / total.seconds if total.seconds > 0 else 0.0
+    most = (
+        "" if part < _SMALL else f", {'most' if part >= _MOST else 'the largest part'} of it {largest.label}"
+    )
+    size = "" if part < _SMALL else f" ({_time(largest.time)}, {min(part, 1.0):.0%})"
+    others = _named_parts([hop for hop in hops if hop is not largest], total.seconds)
+    rest = f"; also {others}" if others else ""
+    return f"{title(explanation)} takes {_time(total)} {levels[-1].level} ({statistic}){most}{size}{rest}."
 
 
 def _named_parts(hops: Sequence[Hop], total: float) -> str:
@@ -78,7 +89,9 @@ def _named_parts(hops: Sequence[Hop], total: float) -> str:
         and abs(hop.time.seconds) >= _SMALL * abs(total)
     ]
     remaining = sum(hop.time.seconds for hop in hops if hop.time is not None and hop.name is HopName.REST)
-    return ", ".join([*parts, f"rest {format_quantity(remaining, SECONDS, 2)}"])
+    if abs(remaining) >= _SMALL * abs(total):
+        parts.append(f"rest {format_quantity(remaining, SECONDS, 2)}")
+    return ", ".join(parts)
 
 
 def _time(time: TimeEstimate) -> str:

@@ -32,6 +32,7 @@ from modeldyno.views.text import (
     amount,
     figure,
     join_nonempty,
+    list_codes,
     shorten_message,
     shorten_text,
     unit_of_work,
@@ -227,12 +228,15 @@ def _model_text(result: Result) -> str:
 
 
 def _doubts(result: Result) -> Iterator[Notice]:
-    """Yield the doubts in short; the advice is in the full report."""
-    for place, doubt in enumerate(result.doubts):
-        last = place == len(result.doubts) - 1
+    """Yield the doubts in a line: of a single one its sentence, of several their codes; the rest is by -v."""
+    codes = tuple(doubt.code for doubt in result.doubts)
+    if len(codes) > 1:
+        text = f"{list_codes(codes)}; -v explains them, and shows all figures"
+        yield Notice(severity=Severity.DOUBT, code=f"{len(codes)} doubts", text=shorten_message(text, _DOUBT))
+    for doubt in result.doubts if len(codes) == 1 else ():
         yield Notice(
             severity=Severity.DOUBT,
             code=shorten(doubt.code, NAME_LIMIT),
             text=shorten_message(doubt.seen, _DOUBT),
-            advice="-v shows what to do about it, and all figures" if last else "",
+            advice="-v shows what to do about it, and all figures",
         )

@@ -11,6 +11,7 @@ from modeldyno.core.metrics.queries import format_main_figures
 from modeldyno.core.report.blocks import Severity, clean
 from modeldyno.core.result.result import KINDS
 from modeldyno.core.spec.static_options import Mode
+from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.views.result.call_stages import end_to_end_clause
 from modeldyno.views.result.layers import layer_time_clause, slowest_layer_sentence
 from modeldyno.views.result.memory import largest_batch_clause, training_step_clause
@@ -87,8 +88,24 @@ def _speed(result: Result) -> str:
         return f"has no valid time: {WHY_VOID[latency.void]}"
     at, rate = measured_at(result), figure(result, "throughput").replace("/s", " samples/s")
     where = f"{f' at {at}' if at else ''} on {shorten_name(result.job.backend)}"
-    parts = (f"on average {rate}" if rate else "", end_to_end_clause(result), _evaluation(result))
+    parts = (
+        f"on average {rate}{_slow_calls(result, latency)}" if rate else "",
+        end_to_end_clause(result),
+        _evaluation(result),
+    )
     return "; ".join((f"answers in {_median(latency)}{where}", *filter(None, parts)))
+
+
+def _slow_calls(result: Result, latency: Distribution) -> str:
+    """Say why the rate is less than the median suggests; empty where it is not."""
+    rate = result.number("batch_rate")
+    if not rate or 1 / rate < _FAR * latency.statistic("p50"):
+        return ""
+    return f", {format_quantity(1 / rate, SECONDS, 2)} a call, as slow calls count in full"
+
+
+_FAR = 1.25
+"""Times of the median from which on the mean of a call is told beside it."""
 
 
 def _evaluation(result: Result) -> str:

@@ -13,7 +13,7 @@ from modeldyno.core.advice.rules import findings
 from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, make_columns
 from modeldyno.core.stats.units import BYTES, format_quantity
-from modeldyno.views.advice.findings import findings_of
+from modeldyno.views.advice.findings import finding_notice, findings_of
 from modeldyno.views.rerun_command import rerun_command_line
 from modeldyno.views.result import charts, memory
 from modeldyno.views.result.blocks import doubts, failures, latencies, verdicts
@@ -35,6 +35,7 @@ from modeldyno.views.view_options import PLAIN, ViewOptions
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from modeldyno.core.advice.finding import Finding
     from modeldyno.core.metrics.constraints import Judgement
     from modeldyno.core.result.result import Result
     from modeldyno.core.spec.knob import Knob
@@ -45,9 +46,10 @@ WHOLE = ViewOptions(depth=8)
 
 def page(result: Result, options: ViewOptions = PLAIN, knobs: Sequence[Knob] = ()) -> Iterator[Block]:
     """Lay out a Result as a page; `knobs` are those of its backend, which findings may propose to set."""
-    yield from _opening_blocks(result, options.judgements)
+    items = findings(result, knobs)
+    yield from _opening_blocks(result, options.judgements, items, knobs)
     yield from parts(result, options.judgements)
-    if findings(result, knobs):
+    if items:
         yield from _section("What to try", findings_of(result, knobs), 1)
     yield from measurement_section(result, options.judgements, knobs=knobs)
 
@@ -60,10 +62,20 @@ def summary(result: Result, judgements: Sequence[Judgement] = ()) -> Iterator[Bl
     yield from measurement_section(result, judgements)
 
 
-def _opening_blocks(result: Result, judgements: Sequence[Judgement]) -> Iterator[Block]:
-    """Yield the verdict, the key figures, the outcome of each bound, failures and doubts."""
+def _opening_blocks(
+    result: Result,
+    judgements: Sequence[Judgement],
+    items: Sequence[Finding] = (),
+    knobs: Sequence[Knob] = (),
+) -> Iterator[Block]:
+    """Yield the verdict, the mark and the key figures, what to fix first, bounds, failures and doubts."""
     yield Notice(severity=Severity.VERDICT, text=verdict(result, judgements, ""))
-    yield from tiles(result)
+    first = _promising(items)
+    yield from tiles(result, first)
+    if first is not None:
+        notice = finding_notice(result, first, knobs)
+        unknown = "" if first.saving is not None else " No measurement bounds what it saves."
+        yield replace(notice, code=f"fix first: {first.code}", text=f"{notice.text}{unknown}")
     yield from verdicts(judgements)
     yield from failures(result)
     yield from doubts(result)
@@ -157,11 +169,24 @@ Tile = tuple[str, str, str]
 """Name, figure and note."""
 
 
-def tiles(result: Result) -> Iterator[Table]:
-    """Yield the key figures, if there are at least two."""
-    rows = (*_times(result), *_rates(result), *_memory(result), *_size(result))
+def tiles(result: Result, first: Finding | None = None) -> Iterator[Table]:
+    """Yield the key figures, if there are at least two; with what to fix first, the mark before them."""
+    rows = (*_mark(first), *_times(result), *_rates(result), *_memory(result), *_size(result))
     if len(rows) > 1:
         yield Table(title="", columns=make_columns("", "", ""), rows=rows, tiles=True)
+
+
+def _promising(items: Sequence[Finding]) -> Finding | None:
+    """Return the finding with the largest saving that a measurement bounds, or else the first one, if any."""
+    return max(items, key=lambda item: item.saving.high if item.saving else 0.0, default=None)
+
+
+def _mark(first: Finding | None) -> Iterator[Tile]:
+    """Yield what would stay of the present cost if the most promising finding saved all that it may."""
+    if first is not None and first.saving is not None:
+        saving = first.saving
+        note = f"up to {saving.high:.0%} of the {saving.of} may be saved: see fix first"
+        yield "mark", f"{100 * (1 - saving.high):.0f} of 100", note
 
 
 def _times(result: Result) -> Iterator[Tile]:

@@ -214,6 +214,7 @@ class CudaSession(DeviceSession):
 def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  # noqa: A001 - the protocol's name
     """Move, convert and compile the module; on exit restore process-wide settings."""
     check(config)
+    _check_values(model)
     device = _resolve_device(str(config.get("device", "auto")))
     _check_device_settings(device.type, config)
     with ExitStack() as stack:
@@ -235,6 +236,16 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
 
 
 # --- opening a session ---------------------------------------------------------------------------
+
+
+def _check_values(model: Model) -> None:
+    """Refuse a module whose weights are on torch's meta device: there is nothing to compute with."""
+    parameters = getattr(model.value, "named_parameters", tuple)
+    if absent := [name for name, tensor in parameters() if tensor.is_meta]:
+        raise RequestError(
+            f"{model.identity.name} has weights without values, on torch's meta device, such as {absent[0]}; "
+            "build it without that device to call it, or `inspect` it, which needs no values."
+        )
 
 
 def record_operators(name: str) -> Callable[[], Callable[[], tuple[Occurrence, ...]]]:

@@ -307,6 +307,9 @@ class MetaDispatchMode(TorchDispatchMode):
             return None
         if not op_call.meta_tensors and not _is_small_factory(traits, args, kwargs):
             return None
+        device = kwargs.get("device")
+        if device is not None and torch.device(device) == META:  # where its user wants no values either
+            return None
         try:
             return func(
                 *map(known_values_of, args),
