@@ -174,6 +174,7 @@ def test_small_elements_share_bytes(tmp_path: Path) -> None:
     path = models.mlp(tmp_path)
     proto = load_model(path)
     proto.graph.initializer.append(helper.make_tensor("q", TensorProto.INT4, [5], [1, 2, 3, 4, 5]))
+    proto.graph.node.append(helper.make_node("Cast", ["q"], ["float_q"], to=TensorProto.FLOAT))
     path.write_bytes(proto.SerializeToString())
     model = load(path)
     assert model.weights is not None

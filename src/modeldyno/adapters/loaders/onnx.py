@@ -24,8 +24,10 @@ from modeldyno.adapters.loaders.onnx_tracing.tensors import (
     is_placeholder_name,
     quote_name,
 )
+from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.core.spec.model_ref import EVERY_MODEL, ModelIdentity
+from modeldyno.core.stats.units import BYTES, format_quantity
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.load_stages import describing
 from modeldyno.interfaces.loader import Executes, Form, Model
@@ -46,6 +48,9 @@ backend = "onnxruntime"
 
 _MAX_BYTES = 2**31 - 1
 """Bytes; protobuf allows no larger message."""
+
+_NOTABLE_SHARE = 0.01
+"""Of the bytes of the weights, those of unread initialisers that are mentioned."""
 
 _VALUES = ("raw_data", "float_data", "double_data", "int32_data", "int64_data", "uint64_data", "string_data")
 _ANALYSIS_ERRORS = (
@@ -130,7 +135,7 @@ def _name(path: Path) -> str:
 
 
 def _describe_model(path: Path, *, with_weights: bool) -> Model:
-    from modeldyno.adapters.loaders.onnx_tracing.weights import list_weights as weights_of  # noqa: PLC0415 - it imports numpy
+    from modeldyno.adapters.loaders.onnx_tracing import weights as onnx_weights  # noqa: PLC0415 - it imports numpy
 
     data = _read(path)
     graph_digest = hashlib.sha256(data).digest()
@@ -138,7 +143,9 @@ def _describe_model(path: Path, *, with_weights: bool) -> Model:
     del data
     try:
         files = external_files(model, path) if with_weights else _external_files_or_none(model, path)
-        weights = tuple(weights_of(model, path))
+        roles = onnx_weights.read_roles(model)
+        weights = tuple(onnx_weights.list_weights(model, path, roles))
+        unread = onnx_weights.unread_bytes(model, path, roles)
         inputs = tuple(_inputs(model.graph, path))
         skeleton = _without_weights(model)
         guesses = size_guesses(model, inputs)
@@ -159,7 +166,19 @@ def _describe_model(path: Path, *, with_weights: bool) -> Model:
         else path.stat().st_size + sum(file.stat().st_size for file in files.values()),
         encode=adjacent_encoder(path, inputs),
         guesses=guesses,
+        doubts=tuple(_unread_doubt(unread, sum(weight.bytes for weight in weights))),
     )
+
+
+def _unread_doubt(unread: int, read: int) -> Iterator[Doubt]:
+    """Yield a doubt if the file holds much that is no part of the model."""
+    if unread > _NOTABLE_SHARE * read:
+        yield Doubt(
+            code="unread-weights",
+            seen=f"the file holds {format_quantity(unread, BYTES)} of initialisers that no operator reads; "
+            "they are not counted",
+            advice="remove them, as onnx-simplifier does, unless a later version of the model reads them",
+        )
 
 
 def _external_files_or_none(model: Proto, path: Path) -> dict[str, Path] | None:
