@@ -25,7 +25,8 @@ from modeldyno.adapters.loaders.onnx_tracing.tensors import (
     quote_name,
 )
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.spec.input_spec import BATCH, InputSpec
+from modeldyno.core.spec import dimension_expression
+from modeldyno.core.spec.input_spec import BATCH, InputSpec, is_sequence
 from modeldyno.core.spec.model_ref import EVERY_MODEL, ModelIdentity
 from modeldyno.core.stats.units import BYTES, format_quantity
 from modeldyno.errors import RequestError
@@ -69,6 +70,13 @@ _BATCH_FIRST = re.compile(
 )
 """Names that exporters give a dynamic first dimension that is the batch."""
 _BATCH_ANYWHERE = re.compile(r"batch(_?size)?", re.IGNORECASE)
+
+_DECODER_INPUTS = {
+    "mask": re.compile(r"attention_mask"),
+    "cache": re.compile(r"past|cache"),
+    "tokens": re.compile(r"input_ids|inputs_embeds"),
+}
+"""Inputs of a decoder by their names."""
 
 _LOOKUPS: dict[str, tuple[tuple[int, int], ...]] = {
     "Gather": ((1, 0),),
@@ -257,6 +265,7 @@ def _inputs(graph: Proto, path: Path) -> Iterator[InputSpec]:
     for value in values:
         check_text(path, value.name, *(dim.dim_param for dim in value.type.tensor_type.shape.dim))
     renamed = _batch_names(values)
+    lengths = _lengths(values)
     rows = _table_rows(graph, {value.name for value in values})
     compared = compared_constants(graph)
     for value in values:
@@ -268,6 +277,7 @@ def _inputs(graph: Proto, path: Path) -> Iterator[InputSpec]:
             )
         dtype, _ = element_type(value.type.tensor_type.elem_type, f"input {quote_name(value.name)}", path)
         shape = _input_shape(value, renamed)
+        shape = shape and tuple(lengths.get(d, d) if isinstance(d, str) else d for d in shape)
         expected = compared.get(value.name) if shape in {(), (1,)} else None
         low, high = (
             _value_range(value.name, dtype, rows.get(value.name))
@@ -287,17 +297,36 @@ def _batch_names(values: Iterable[Proto]) -> set[str]:
     return {name for name in names if not is_placeholder_name(name)}
 
 
+def _lengths(values: Iterable[Proto]) -> dict[str, str]:
+    """Return what the length of a decoder's mask follows from: the tokens in its cache, and the new ones.
+
+    Exporters give it a name of its own, such as ``total_sequence_length``, though only their sum fits.
+    """
+    names: dict[str, set[str]] = {}
+    for value in values:
+        kind = next((kind for kind, pattern in _DECODER_INPUTS.items() if pattern.search(value.name)), "")
+        symbols = {dim.dim_param for dim in value.type.tensor_type.shape.dim if dim.dim_param}
+        names.setdefault(kind, set()).update(filter(is_sequence, symbols))
+    mask, cache, tokens = (names.get(kind, set()) for kind in _DECODER_INPUTS)
+    if not (len(mask - tokens - cache) == len(cache - tokens) == len(tokens) == 1):
+        return {}
+    (total,), (past,), (new,) = mask - tokens - cache, cache - tokens, tokens
+    return {} if dimension_expression.is_expression(total) else {total: f"{past} + {new}"}
+
+
 def _input_shape(value: Proto, batch_names: set[str]) -> tuple[Dimension, ...] | None:
     if not value.type.tensor_type.HasField("shape"):
         return None
 
     def dimension(axis: int, dim: Proto) -> Dimension:
-        if dim.dim_value > 0:
+        if dim.dim_value > 0 or (dim.HasField("dim_value") and not dim.dim_value):
             return int(dim.dim_value)
         nameless = is_placeholder_name(dim.dim_param)
         if dim.dim_param in batch_names or (axis == 0 and nameless):
             return BATCH
-        return f"{value.name}_dim{axis}" if nameless else dim.dim_param
+        if nameless:
+            return f"{value.name}_dim{axis}"
+        return dimension_expression.rename(dim.dim_param, dict.fromkeys(batch_names, BATCH))
 
     return tuple(dimension(axis, dim) for axis, dim in enumerate(value.type.tensor_type.shape.dim))
 

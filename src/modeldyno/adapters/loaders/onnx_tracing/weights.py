@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Role(NamedTuple):
+class Reader(NamedTuple):
     """An operator that reads a tensor."""
 
     kind: str
@@ -58,7 +58,7 @@ class Role(NamedTuple):
     """How it unpacks the tensor; None where each element is a number."""
 
 
-Roles = dict[str, set[Role]]
+Roles = dict[str, set[Reader]]
 
 _PASS_THROUGH = frozenset({
     "Cast", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze",
@@ -158,7 +158,7 @@ def _weight(
     name: str,
     path: Path,
     *,
-    roles: Iterable[Role],
+    roles: Iterable[Reader],
     own: bool = False,
     constant_key: str = "",
 ) -> Weight:
@@ -184,7 +184,7 @@ def _weight(
     )
 
 
-def _unpacked_size(size: int, dtype: str, roles: Iterable[Role]) -> int:
+def _unpacked_size(size: int, dtype: str, roles: Iterable[Reader]) -> int:
     """Return the numbers in so many elements."""
     packing = next((role.packing for role in roles if role.packing is not None), None)
     return size if packing is None or dtype not in BYTES else packing.size(size)
@@ -197,7 +197,7 @@ def _contains_values(tensor: Proto, size: int, stored: int) -> bool:
     return bool(tensor.ByteSize() >= min(size, stored or size))
 
 
-def _is_parameter(dtype: str, shape: tuple[int, ...], roles: frozenset[Role], *, own: bool) -> bool:
+def _is_parameter(dtype: str, shape: tuple[int, ...], roles: frozenset[Reader], *, own: bool) -> bool:
     """Whether a tensor is a parameter.
 
     Args:
@@ -239,7 +239,7 @@ class _Scan:
     tensors: Mapping[str, Proto]
     """Of the file, by name."""
     roles: Roles = field(default_factory=lambda: defaultdict(set))
-    function_roles: dict[tuple[str, str, str], list[set[Role]]] = field(default_factory=dict)
+    function_roles: dict[tuple[str, str, str], list[set[Reader]]] = field(default_factory=dict)
     """Of functions: the roles of their inputs."""
 
     def read(self, nodes: Iterable[Proto]) -> None:
@@ -253,7 +253,7 @@ class _Scan:
                 if name:
                     self.roles[name] |= self._roles_of(node, position, producers)
 
-    def _roles_of(self, node: Proto, position: int, producers: Mapping[str, str]) -> set[Role]:
+    def _roles_of(self, node: Proto, position: int, producers: Mapping[str, str]) -> set[Reader]:
         domain = "" if node.domain == "ai.onnx" else node.domain
         key = (domain, node.op_type, getattr(node, "overload", ""))
         if key in self.functions:
@@ -262,9 +262,9 @@ class _Scan:
         if node.op_type in _PASS_THROUGH and not domain and position == 0 and node.output:
             return set(self.roles.get(node.output[0], ()))
         if node.op_type == "Add" and any(producers.get(other) in _PRODUCTS for other in node.input):
-            return {Role("Add", _BIAS_AFTER_PRODUCT)}
+            return {Reader("Add", _BIAS_AFTER_PRODUCT)}
         name = _formal_name(node.op_type, domain, self.versions.get(domain), position)
-        return {Role(node.op_type, name, self._packing(node, domain, name))}
+        return {Reader(node.op_type, name, self._packing(node, domain, name))}
 
     def _packing(self, node: Proto, domain: str, name: str) -> Packing | None:
         if domain != _ONNX_RUNTIME:
@@ -285,7 +285,7 @@ class _Scan:
             ),
         )
 
-    def _function_roles(self, key: tuple[str, str, str]) -> list[set[Role]]:
+    def _function_roles(self, key: tuple[str, str, str]) -> list[set[Reader]]:
         """Return the roles of the inputs of a function of the file; none for one that calls itself."""
         if key not in self.function_roles:
             self.function_roles[key] = []
