@@ -13,6 +13,7 @@ from torch._higher_order_ops.scan import scan  # noqa: E402
 
 import modeldyno  # noqa: E402 - it needs torch here
 from modeldyno.adapters.loaders.torch_weights import list_weights  # noqa: E402
+from modeldyno.errors import RequestError  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,3 +144,20 @@ def test_dynamically_quantised_recurrences_keep_their_parameters(layer: Any, wei
     kinds = {nn.LSTM, nn.GRU, nn.LSTMCell}
     quantised = torch.ao.quantization.quantize_dynamic(plain, kinds, dtype=torch.qint8)
     assert sum(weight.size for weight in list_weights(quantised)) == expected
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(
+    ("make", "form"),
+    [
+        (lambda: torch.eye(8).to_sparse(), r"sparse \(sparse_coo\)"),
+        (lambda: torch.eye(8).to_sparse_csr(), r"sparse \(sparse_csr\)"),
+        (lambda: torch.nested.nested_tensor([torch.ones(2, 8), torch.ones(3, 8)]), "a nested tensor"),
+        (lambda: torch.quantize_per_tensor(torch.ones(2, 8), 0.1, 0, torch.qint8), r"quantised \(qint8\)"),
+    ],
+    ids=["coo", "csr", "nested", "quantised"],
+)
+def test_an_example_that_no_array_can_hold_is_named(make: Any, form: str) -> None:
+    """The sentence has its form, and what to give instead."""
+    with pytest.raises(RequestError, match=f"is {form}, which cannot be fed; give dense tensors"):
+        modeldyno.inspect(Net(lambda net, x: net.first(x)), make())
