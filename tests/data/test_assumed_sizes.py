@@ -68,7 +68,7 @@ def test_sizes_that_only_the_runtime_refuses_are_tried_until_one_is_taken(tmp_pa
 def test_a_network_that_takes_no_guess_says_what_is_missing(tmp_path: Path) -> None:
     """When one guess after the other is rejected, the error asks for the sizes."""
     with pytest.raises(
-        RequestError, match=r"Sizes are missing: height, width .* `inputs=x=batchx3x224x224`"
+        RequestError, match=r"Sizes are missing: height, width .* `inputs=x=batchx3xNxN`"
     ) as error:
         profiled(picks_column(tmp_path, 9_999))
     assert "GatherND takes place 9999 of axis 3 of 1x3x224x224" in str(error.value)
@@ -109,3 +109,90 @@ def test_looking_at_an_onnx_file_needs_no_torch(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "48 MACs" in done.stdout
+
+
+# -- decoders ---------------------------------------------------------------------------------------------
+
+
+def decoder(folder: Path, mask_length: str) -> Path:
+    """Write a layer of attention with a cache of two heads of 8 and 16 tokens of vocabulary."""
+    nodes = [
+        ("Gather", ["table", "input_ids"], ["embedded"]),
+        ("MatMul", ["embedded", "w"], ["projected"]),
+        ("Reshape", ["projected", "heads"], ["split"]),
+        ("Transpose", ["split"], ["query"], {"perm": [0, 2, 1, 3]}),
+        ("Concat", ["past_key_values.0.key", "query"], ["key"], {"axis": 2}),
+        ("Transpose", ["key"], ["turned"], {"perm": [0, 1, 3, 2]}),
+        ("MatMul", ["query", "turned"], ["scores"]),
+        ("Cast", ["attention_mask"], ["bias"], {"to": 1}),
+        ("Unsqueeze", ["bias", "axes"], ["broad"]),
+        ("Add", ["scores", "broad"], ["y"]),
+    ]
+    weights = {
+        "table": np.ones((16, 16), np.float32),
+        "w": np.ones((16, 16), np.float32),
+        "heads": np.array([0, 0, 2, 8]),
+        "axes": np.array([1, 2]),
+    }
+    inputs = {
+        "input_ids": ("INT64", ["batch", "sequence_length"]),
+        "attention_mask": ("INT64", ["batch", mask_length]),
+        "past_key_values.0.key": ("FLOAT", ["batch", 2, "past_sequence_length", 8]),
+    }
+    return models.save(folder / "decoder.onnx", nodes, inputs, {"y": ("FLOAT", None)}, weights)
+
+
+@pytest.mark.parametrize(
+    "mask_length",
+    ["past_sequence_length + sequence_length", "total_sequence_length", "attention_mask_sequence_length"],
+)
+def test_the_mask_of_a_decoder_covers_its_cache(tmp_path: Path, mask_length: str) -> None:
+    """By whatever name, its length is the sum of both; with 128 each, projections and scores by hand."""
+    result = profiled(decoder(tmp_path, mask_length))
+    assert not result.failures
+    assert [spec.shape for spec in result.inputs] == [(1, 128), (1, 256), (1, 2, 128, 8)]
+    assert result["macs"] == 128 * 16 * 16 + 2 * 128 * 256 * 8
+    one = profiled(decoder(tmp_path, mask_length), "input_ids=1x1", "attention_mask=1x20", probes=("static",))
+    assert one["macs"] == 16 * 16 + 2 * 20 * 8
+
+
+def test_sizes_that_contradict_a_sum_are_refused(tmp_path: Path) -> None:
+    """The sentence says which sizes do not fit."""
+    path = decoder(tmp_path, "past_sequence_length + sequence_length")
+    requests = ("input_ids=1x4", "past_key_values.0.key=1x2x16x8", "attention_mask=1x4")
+    with pytest.raises(RequestError, match=r"attention_mask.*4 in 1x4 contradicts .*=20"):
+        profiled(path, *requests, probes=("static",))
+    with pytest.raises(RequestError, match=r"attention_mask.*is 132, not 4"):
+        profiled(path, "input_ids=1x4", "attention_mask=1x4", "past_key_values.0.key=1x2x128x8")
+
+
+def test_the_mismatch_that_is_reported_is_the_next_guess(tmp_path: Path) -> None:
+    """No usual size fits; the one that the first refusal names does."""
+    weights = {"w": np.ones((1, 333), np.float32)}
+    inputs = {"x": ("FLOAT", ["batch", "features"])}
+    path = models.save(
+        tmp_path / "m.onnx", [("Add", ["x", "w"], ["y"])], inputs, {"y": ("FLOAT", None)}, weights
+    )
+    result = profiled(path)
+    assert [spec.shape for spec in result.inputs] == [(1, 333)]
+
+
+def test_a_multiple_of_the_batch_follows_it(tmp_path: Path) -> None:
+    """An expression of the batch is no size of its own: 3 rows, and 6 of the second input."""
+    weights = {"w": np.ones((8, 16), np.float32)}
+    nodes = [("Concat", ["a", "b"], ["c"], {"axis": 0}), ("MatMul", ["c", "w"], ["y"])]
+    inputs = {"a": ("FLOAT", ["s0", 8]), "b": ("FLOAT", ["2*s0", 8])}
+    path = models.save(tmp_path / "m.onnx", nodes, inputs, {"y": ("FLOAT", None)}, weights)
+    assert profiled(path, probes=("static",))["macs"] == 3 * 8 * 16
+    assert profiled(path, "b=6x8", probes=("static",))["macs"] == 9 * 8 * 16
+    assert profiled(path, "a=3x8", probes=("static", "latency"))["macs"] == 9 * 8 * 16
+
+
+def test_a_size_of_zero_is_a_size(tmp_path: Path) -> None:
+    """A cache that is declared empty stays empty."""
+    nodes = [("Concat", ["past", "x"], ["y"], {"axis": 1})]
+    inputs = {"past": ("FLOAT", [1, 0, 4]), "x": ("FLOAT", [1, 3, 4])}
+    path = models.save(tmp_path / "m.onnx", nodes, inputs, {"y": ("FLOAT", None)}, {})
+    result = profiled(path)
+    assert not result.failures
+    assert [spec.shape for spec in result.inputs] == [(1, 0, 4), (1, 3, 4)]

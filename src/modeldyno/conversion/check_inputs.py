@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from modeldyno import data
-from modeldyno.core.spec.input_spec import BATCH, InputSpec, is_sequence
+from modeldyno.core.spec.dimension_expression import names_in
+from modeldyno.core.spec.input_spec import BATCH, InputSpec, is_sequence, resolve_dimension
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.loader import Feed, Model
 
@@ -252,7 +253,9 @@ def _measured(spec: InputSpec, bound: Mapping[str, int], samples: Feed, real: Fe
     if spec.name in samples:
         array = samples[spec.name]
         return InputSpec(name=spec.name, dtype=spec.dtype or str(array.dtype), source=SAMPLES_FILE)
-    shape = spec.shape and tuple(d if d == BATCH else bound.get(str(d), d) for d in spec.shape)
+    shape = spec.shape and tuple(
+        d if BATCH in names_in(str(d)) else resolve_dimension(d, bound) for d in spec.shape
+    )
     real_values = real.get(spec.name)
     if (
         real_values is not None and real_values.size == 1 and real_values.dtype.kind in "iuf"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
@@ -22,15 +23,21 @@ from modeldyno.errors import RequestError, SizesRefused
 from modeldyno.interfaces.loader import Tracing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.interfaces.loader import Model
 
 Sizes = Mapping[str, int]
+_NUMBER = re.compile(r"(?<![\w.])\d{1,9}(?=\b|x)|(?<=\dx)\d{1,9}")
+"""A size in a refusal, where shapes are written 1x2x128."""
+_MISMATCH = re.compile(r"cannot|multiplies|channels|values per step")
+"""In a refusal of sizes that have to be equal."""
 
 MOST_GUESSES = 48
 """Maximum guesses that are verified."""
+MOST_CORRECTED = 4
+"""Rejected guesses whose reason is taken up."""
 MOST_REFUSED = 8
 """Maximum guesses that are tried by a call."""
 MOST_SECONDS = 20.0
@@ -71,25 +78,42 @@ def assume_sizes(
     usual = _default_sizes(model, declared, given_by_user, dynamic)
     if not dynamic or (usual and not refused and not prove):
         return model
-    guesses = list(_distinct_guesses(usual, dynamic, model.guesses(given_by_user)))
+    waiting = _distinct_guesses(usual, dynamic, model.guesses(given_by_user))
     rejected = [sizes or usual for sizes, _ in refused]
+    tried: list[Sizes] = []
     started, reason = perf_counter(), next((reason for _, reason in refused), "")
-    for guess in guesses:
-        if guess in rejected:
+    while waiting:
+        guess = waiting.pop(0)
+        if guess in tried:
             continue
         if len(refused) >= MOST_REFUSED or perf_counter() - started > MOST_SECONDS:
             break
         refusal = _rejection(model, declared, {BATCH: 1, **given_by_user, **guess})
-        if not refusal:
+        if not refusal and guess not in rejected:
             return replace(model, assumed={} if guess == usual else guess)
+        tried.append(guess)
+        if len(tried) <= MOST_CORRECTED:
+            waiting[:0] = _corrected(guess, refusal)
         reason = reason or refusal
     if usual and not refused:
         return model  # a model that rejects its default size reports that itself
-    first = next(iter(guesses), {})
-    tries = len(refused) or len(guesses)
+    tries = len(refused) or len(tried)
     nothing = f", and the model accepts none of the {tries} guesses that were tried"
-    missing = explain_missing(declared, {BATCH: 1, **given_by_user, **first}, dynamic, nothing)
-    raise RequestError(f"{missing} The first one was rejected: {reason}" if reason else missing)
+    missing = explain_missing(declared, {BATCH: 1, **given_by_user}, dynamic, nothing, proposed=False)
+    raise RequestError(f"{missing} The first guess was rejected: {reason}" if reason else missing)
+
+
+def _corrected(guess: Sizes, refusal: str) -> Iterator[Sizes]:
+    """Yield the guess with one size replaced by another that the refusal names beside it, large ones first.
+
+    A size of 1 fits nearly everything, and says nothing; nor does a bound, as the window of a convolution.
+    """
+    if not _MISMATCH.search(refusal):
+        return
+    numbers = sorted({int(number) for number in _NUMBER.findall(refusal)} - {0, 1}, reverse=True)
+    for name, size in guess.items():
+        if size in numbers:
+            yield from ({**guess, name: other} for other in numbers if other != size)
 
 
 def _with_assumed_shape(model: Model, requested: tuple[InputSpec, ...]) -> Model:

@@ -23,6 +23,8 @@ from modeldyno.core.spec.input_spec import (
     concrete_shape,
     format_shape,
     given_dimensions,
+    resolve_dimension,
+    symbols_of,
     write_option,
 )
 from modeldyno.data import data_files, random_arrays, request_data
@@ -219,7 +221,7 @@ def assumption_doubts(model: Model) -> tuple[Doubt, ...]:
     if not model.assumed:
         return ()
     sizes = ", ".join(f"{name} {size}" for name, size in model.assumed.items())
-    specs = [spec for spec in model.inputs if set(model.assumed).intersection(spec.shape or ())]
+    specs = [spec for spec in model.inputs if set(model.assumed).intersection(symbols_of(spec))]
     options = " ".join(write_option(spec, model.assumed) for spec in specs)
     verb = "was" if len(model.assumed) == 1 else "were"
     text = f"not all sizes of the inputs were given; {sizes} {verb} assumed, which the model accepts"
@@ -316,7 +318,7 @@ def _check_names(model: Model, requested: Iterable[InputSpec]) -> None:
 
 def _check_sizes(declared: Iterable[InputSpec], sizes: Iterable[str]) -> None:
     """Reject the size of a dimension that no input has."""
-    dynamic = dict.fromkeys(d for spec in declared for d in spec.shape or () if isinstance(d, str))
+    dynamic = dict.fromkeys(name for spec in declared for name in symbols_of(spec))
     for name in sizes:
         if name not in dynamic:
             raise UnknownName.among("dimension", name, dynamic)
@@ -324,7 +326,7 @@ def _check_sizes(declared: Iterable[InputSpec], sizes: Iterable[str]) -> None:
 
 def _bind_sizes(spec: InputSpec, sizes: Mapping[str, int]) -> InputSpec:
     """Bind the dimensions with a given size, except the batch, which is determined elsewhere."""
-    shape = spec.shape and tuple(d if d == BATCH else sizes.get(str(d), d) for d in spec.shape)
+    shape = spec.shape and tuple(d if d == BATCH else resolve_dimension(d, sizes) for d in spec.shape)
     return replace(spec, shape=shape)
 
 

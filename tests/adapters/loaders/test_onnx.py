@@ -107,10 +107,10 @@ def test_the_first_dimension_of_paddle_is_the_batch(tmp_path: Path, name: str) -
 
 
 def test_unknown_shapes(tmp_path: Path) -> None:
-    """An input without a shape has none, a scalar has an empty one, and -1 or 0 is dynamic."""
+    """An input without a shape has none, a scalar has an empty one, -1 is dynamic, and 0 is a size."""
     values = {"a": ("FLOAT", None), "b": ("FLOAT", []), "c": ("FLOAT", [-1, 0, 2])}
     path = models.save(tmp_path / "m.onnx", [("Relu", ["a"], ["y"])], values, {"y": ("FLOAT", None)}, {})
-    assert shapes(load(path)) == {"a": None, "b": (), "c": ("batch", "c_dim1", 2)}
+    assert shapes(load(path)) == {"a": None, "b": (), "c": ("batch", 0, 2)}
 
 
 def test_vocabulary_comes_from_the_table(tmp_path: Path) -> None:
@@ -174,6 +174,7 @@ def test_small_elements_share_bytes(tmp_path: Path) -> None:
     path = models.mlp(tmp_path)
     proto = load_model(path)
     proto.graph.initializer.append(helper.make_tensor("q", TensorProto.INT4, [5], [1, 2, 3, 4, 5]))
+    proto.graph.node.append(helper.make_node("Cast", ["q"], ["float_q"], to=TensorProto.FLOAT))
     path.write_bytes(proto.SerializeToString())
     model = load(path)
     assert model.weights is not None

@@ -159,7 +159,7 @@ def test_all_missing_sizes_are_named_when_no_guess_works(tmp_path: Path) -> None
     with pytest.raises(RequestError) as error:
         assumed(path)
     assert "Sizes are missing: height, width of the input 'x' [batch, 3, height, width]" in str(error.value)
-    assert "`inputs=x=batchx3x224x224`" in str(error.value)
+    assert "`inputs=x=batchx3xNxN`" in str(error.value)
     assert "a window of 1000 for 224 values" in str(error.value)
 
 

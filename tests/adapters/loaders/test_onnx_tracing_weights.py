@@ -198,3 +198,161 @@ def test_parameters_agree_with_torch(tmp_path: Path, dynamo: bool) -> None:
         x = torch.zeros(2, 5, dtype=torch.int64)
         torch.onnx.export(net, (x,), path, dynamo=dynamo, verbose=False)
     assert counted(path)["parameters"] == sum(tensor.numel() for tensor in net.parameters())
+
+
+# -- packed weights, and those that nothing reads --------------------------------------------------------
+
+
+def bytes_tensor(name: str, *shape: int) -> Any:
+    return numpy_helper.from_array(np.zeros(shape, np.uint8), name)
+
+
+def packed_model(folder: Path, kind: str, operands: list[Any], **attributes: Any) -> Path:
+    """Save a model of one operator of ONNX Runtime, with tensors, or names of inputs, as its operands."""
+    tensors = [operand for operand in operands if not isinstance(operand, str)]
+    names = [operand if isinstance(operand, str) else operand.name for operand in operands]
+    inputs = [
+        helper.make_tensor_value_info(name, TensorProto.INT64 if name == "ids" else FLOAT, [4, 64])
+        for name in names
+        if name in {"x", "ids"}
+    ]
+    node = helper.make_node(kind, names, ["y"], domain="com.microsoft", **attributes)
+    output = helper.make_tensor_value_info("y", FLOAT, None)
+    graph = helper.make_graph([node], "packed", inputs, [output], tensors)
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    path = folder / "packed.onnx"
+    path.write_bytes(helper.make_model(graph, opset_imports=opsets).SerializeToString())
+    return path
+
+
+NBITS = {"K": 64, "N": 32, "block_size": 32}
+PACKED: list[tuple[str, list[Any], dict[str, Any], int]] = [
+    # 64 x 32 weights in 2, 3, 4, 5, 6, 7 and 8 bits: the bytes differ, the weights do not
+    *(
+        ("MatMulNBits", ["x", bytes_tensor("b", 32, 2, 4 * bits)], {**NBITS, "bits": bits}, 2048)
+        for bits in range(2, 9)
+    ),
+    # 40 inputs in blocks of 32: 24 places of each second block are padding
+    ("MatMulNBits", ["x", bytes_tensor("b", 32, 2, 16)], {**NBITS, "K": 40, "bits": 4}, 1280),
+    # a projection that is left out
+    ("MatMulNBits", ["x", bytes_tensor("b", 32, 0, 16)], {**NBITS, "bits": 4}, 0),
+    # an odd number of weights
+    ("MatMulBnb4", ["x", bytes_tensor("b", 33)], {"K": 13, "N": 5, "quant_type": 1}, 65),
+    (
+        "MatMulFpQ4",  # 64 x 8 weights in blocks of 32: 16 bytes, and 4 of a scale
+        ["x", bytes_tensor("b", 8 * 2 * 20), numpy_helper.from_array(np.array([64, 8]), "B_shape")],
+        {"blk_quant_type": 0},
+        512,
+    ),
+    (
+        "MatMulNBitsMlp",
+        ["x", "", numpy_helper.from_array(np.ones(64, np.float32), "norm"), bytes_tensor("g", 32, 2, 16), "",
+         "", bytes_tensor("u", 32, 2, 16)],
+        {**NBITS, "bits": 4},
+        64 + 2 * 2048,
+    ),
+    (
+        "MatMulNBitsQkv",
+        ["x", "", "", bytes_tensor("q", 32, 2, 16), "", "", bytes_tensor("k", 8, 2, 16), "", "",
+         bytes_tensor("v", 8, 2, 16)],
+        {"K": 64, "Nq": 32, "Nkv": 8, "bits": 4, "block_size": 32},
+        64 * (32 + 8 + 8),
+    ),
+    (
+        "MatMulNBitsQLoRA",  # rank 4, padded to a block of 16 on the way up
+        ["x", bytes_tensor("w", 32, 2, 16), "", bytes_tensor("a", 4, 4, 8), "", bytes_tensor("b", 32, 1, 8)],
+        {**NBITS, "bits": 4, "lora_bits": 4, "lora_block_size": 16},
+        2048 + 4 * 64 + 4 * 32,
+    ),
+    ("MatMulPacked", ["x", bytes_tensor("b", 5, 36)], {"K": 64, "N": 5, "packed_type": 2}, 320),
+    ("MatMulBlockQuantizedFp4Weight", ["x", bytes_tensor("b", 5, 32)], {}, 320),
+    ("GatherBlockQuantized", [bytes_tensor("d", 100, 16), "ids"], {"bits": 2}, 6400),
+    ("GatherBlockQuantized", [bytes_tensor("d", 100, 16), "ids"], {}, 3200),
+    ("GatherBlockQuantized", [bytes_tensor("d", 100, 16), "ids"], {"bits": 8}, 1600),
+    ("GatherPacked", [bytes_tensor("d", 100, 18), "ids"], {"K": 32}, 3200),
+    (
+        "QMoE",
+        ["x", "p", bytes_tensor("f1", 8, 16, 8), "", "", bytes_tensor("f2", 8, 16, 8)],
+        {"k": 2},
+        2 * 8 * 16 * 16,
+    ),
+    (
+        "QMoE",  # 8 bits in the first product, 2 in the second
+        ["x", "p", bytes_tensor("f1", 8, 16, 16), "", "", bytes_tensor("f2", 8, 16, 4)],
+        {"k": 2, "fc1_expert_weight_bits": 8, "expert_weight_bits": 2},
+        2 * 8 * 16 * 16,
+    ),
+    (
+        "MoEPacked",
+        ["x", "p", bytes_tensor("g", 8, 32, 9), bytes_tensor("u", 8, 32, 9), bytes_tensor("d", 8, 16, 18)],
+        {"k": 2},
+        3 * 8 * 32 * 16,
+    ),
+    ("QAttention", ["x", bytes_tensor("w", 64, 192)], {"num_heads": 4}, 64 * 192),
+    ("DynamicQuantizeMatMul", ["x", bytes_tensor("b", 64, 32)], {}, 2048),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "operands", "attributes", "expected"), PACKED, ids=lambda v: str(v)[:20])
+def test_each_weight_counts_however_many_share_a_byte(
+    tmp_path: Path, kind: str, operands: list[Any], attributes: dict[str, Any], expected: int
+) -> None:
+    """The parameters are those of the matrices, without padding; the bytes are those of the file."""
+    tensors = [operand for operand in operands if not isinstance(operand, str)]
+    path = packed_model(tmp_path, kind, operands, **attributes)
+    result = counted(path)
+    assert result["parameters"] == expected
+    assert result["weight_bytes"] == sum(len(tensor.raw_data) for tensor in tensors)
+
+
+def test_elements_of_four_bits_are_not_unpacked(tmp_path: Path) -> None:
+    """Where the file has elements of 4 bits, each is one weight already."""
+    table = helper.make_tensor("d", TensorProto.UINT4, [100, 32], bytes(1600), raw=True)
+    assert (
+        counted(packed_model(tmp_path, "GatherBlockQuantized", [table, "ids"], bits=4))["parameters"] == 3200
+    )
+
+
+def test_packed_weights_in_constants_and_behind_a_reshape_count(tmp_path: Path) -> None:
+    """It does not matter where the exporter keeps them, or that they get another shape first."""
+    path = with_constants(
+        packed_model(tmp_path, "MatMulNBits", ["x", bytes_tensor("b", 1024)], **NBITS, bits=4)
+    )
+    assert counted(path)["parameters"] == 2048
+    model = onnx.load(path)
+    shape = numpy_helper.from_array(np.array([32, 2, 16]), "shape")
+    model.graph.initializer.append(shape)
+    model.graph.node[-1].input[1] = "reshaped"
+    model.graph.node.insert(1, helper.make_node("Reshape", ["b", "shape"], ["reshaped"]))
+    path.write_bytes(model.SerializeToString())
+    assert counted(path)["parameters"] == 2048
+
+
+def test_packed_weights_of_a_function_of_the_file_count(tmp_path: Path) -> None:
+    """A function hides the operator; where it gives the sizes as attributes, the bytes say how many."""
+    path = packed_model(tmp_path, "MatMulNBits", ["x", bytes_tensor("b", 32, 2, 16)], **NBITS, bits=4)
+    model = onnx.load(path)
+    opsets = list(model.opset_import)
+    function = helper.make_function("local", "Product", ["x", "b"], ["y"], list(model.graph.node), opsets)
+    model.functions.append(function)
+    model.opset_import.append(helper.make_opsetid("local", 1))
+    del model.graph.node[:]
+    model.graph.node.append(helper.make_node("Product", ["x", "b"], ["y"], domain="local"))
+    path.write_bytes(model.SerializeToString())
+    assert counted(path)["parameters"] == 2048
+
+
+def test_what_nothing_reads_is_no_part_of_the_model(tmp_path: Path) -> None:
+    """An initialiser that no operator reads counts nowhere, and one sentence says so."""
+    path = models.mlp(tmp_path)
+    before = counted(path)
+    model = onnx.load(path)
+    model.graph.initializer.append(numpy_helper.from_array(np.zeros((100, 100), np.float32), "never"))
+    path.write_bytes(model.SerializeToString())
+    assert counted(path) == before
+    (doubt,) = loader.look(ModelRef(scheme="onnx", locator=str(path)), seed=0, trust=False).doubts
+    assert doubt.code == "unread-weights"
+    assert "39.06 KiB" in doubt.seen
+    model.graph.output.append(helper.make_tensor_value_info("never", FLOAT, [100, 100]))
+    path.write_bytes(model.SerializeToString())
+    assert counted(path)["parameters"] == before["parameters"] + 10_000

@@ -745,6 +745,14 @@ def shapeless(x: Tensor) -> Tensor:
     return x * 2
 
 
+@torch.library.custom_op("modeldyno_tests::picky", mutates_args=())
+def picky(x: Tensor) -> Tensor:
+    """Double, without a registered shape, what consists of twos."""
+    if (x != 2).any():
+        raise ValueError("only twos")
+    return x * 2
+
+
 class Calling(nn.Module):
     """Calls a function within a child."""
 
@@ -784,10 +792,18 @@ def test_an_operator_without_a_formula_is_listed() -> None:
     assert result.totals().coverage == 0.5
 
 
-def test_an_operator_without_shapes_is_named() -> None:
-    """A user's operator without a shape rule ends the analysis with its name and a remedy."""
-    with pytest.raises(RequestError, match=r"modeldyno_tests\.shapeless .*register_fake") as caught:
-        traced(Calling(shapeless), input_spec("x", 3, 4))
+def test_an_operator_without_shapes_is_run_once() -> None:
+    """A user's operator without a shape rule is run for its shapes, which is said, and is not counted."""
+    graph = traced(Calling(shapeless), input_spec("x", 3, 4))
+    assert AnalysedGraph.of(graph, TABLE).totals().coverage == 0.5
+    (text,) = graph.assumptions
+    assert text == "modeldyno_tests.shapeless was run once on random numbers, for the sizes of its results"
+
+
+def test_an_operator_without_shapes_that_cannot_be_run_is_named() -> None:
+    """Where it fails on such numbers, one sentence has its name, the reason and a remedy."""
+    with pytest.raises(RequestError, match=r"picky .*only twos.*register_fake") as caught:
+        traced(Calling(picky), input_spec("x", 3, 4))
     assert "\n" not in str(caught.value)
 
 

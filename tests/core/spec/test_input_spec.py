@@ -7,10 +7,12 @@ from modeldyno.core.spec.input_spec import (
     InputSpec,
     bind_dimensions,
     concrete_shape,
+    explain_missing,
+    free_dimensions,
     parse_input,
     write_option,
 )
-from modeldyno.errors import RequestError
+from modeldyno.errors import InputRefused, RequestError
 
 IDS = InputSpec(name="input_ids", shape=("batch", "seq"), dtype="int64")
 IMAGE = InputSpec(name="image", shape=("batch", 3, "height", "width"), dtype="float32")
@@ -216,3 +218,33 @@ def test_an_option_gives_an_input_its_sizes() -> None:
     assert parse_input(written).shape == ("batch", 4, 3)
     assert write_option(spec, {"n": 4, "batch": 2}) == "`inputs=serving:0=2x4x3`"
     assert write_option(InputSpec(name="rate", shape=()), {}) == "`inputs=rate=scalar`"
+
+
+def test_a_dimension_that_follows_from_others_needs_no_size() -> None:
+    """It is no free dimension; a size that is given for it decides the only unknown one."""
+    mask = InputSpec(name="mask", shape=("batch", "past + seq"))
+    ids = InputSpec(name="ids", shape=("batch", "seq"))
+    assert free_dimensions((mask, ids), {}) == ("batch", "past", "seq")
+    bound = bind_dimensions((mask, ids), (), None, {"past": 7})
+    assert bound == {"batch": 1, "past": 7, "seq": 128}
+    assert concrete_shape(mask, bound) == (1, 135)
+    given = bind_dimensions((mask, ids), (parse_input("mask=1x20"), parse_input("ids=1x4")), None)
+    assert given == {"batch": 1, "past": 16, "seq": 4}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [({"past": 7, "seq": 4}, "with past=7, seq=4, past - seq is 3, not 2"), ({"past": 1}, "is no size")],
+)
+def test_sizes_that_do_not_fit_an_expression_are_refused(sizes: dict[str, int], message: str) -> None:
+    """Two sizes whose difference is another one, or negative."""
+    spec = InputSpec(name="x", shape=("past - seq",))
+    with pytest.raises(InputRefused, match=message):
+        bind_dimensions((spec,), (), None, {"seq": 5, "past - seq": 2} | sizes)
+
+
+def test_where_no_guess_fits_none_is_proposed() -> None:
+    """N stands for the sizes that only the user knows."""
+    spec = InputSpec(name="x", shape=("batch", "2*height", "width"))
+    text = explain_missing((spec,), {"batch": 1}, ("height", "width"), proposed=False)
+    assert "`inputs=x=1xNxN`" in text

@@ -97,7 +97,32 @@ PRODUCTS: list[tuple[str, Tensor, dict[str, Any], tuple[int, int]]] = [
         {"X": t(5, 2, 3), "W": t(1, 3, 16), "R": t(1, 4, 16)},
         (10 * 112, 10 * (4 * 22 + 2 * 2 * 16)),
     ),
-    (f"{MS}MatMulNBits", t(3, 5), {"A": t(3, 64), "B": t(5, 1, 32), "K": 64, "N": 5}, (960, 640)),
+    (f"{MS}MatMulNBits", t(3, 5), {"A": t(3, 64), "B": t(5, 1, 32), "K": 64, "N": 5}, (960, 0)),
+    (
+        f"{MS}MatMulNBitsMlp",
+        t(3, 5),
+        {"A": t(3, 64), "norm_scale": t(64), "gate_bias": t(5), "up_bias": t(5), "K": 64, "N": 5},
+        (2 * 960, 15 * 8 + 192 * 4),
+    ),
+    (
+        f"{MS}MatMulNBitsQkv",
+        t(3, 8),
+        {"A": t(3, 64), "skip": t(3, 64), "norm_scale": t(64), "q_bias": t(8), "K": 64, "Nq": 8, "Nkv": 2},
+        (3 * 64 * 12, 24 + 192 * 5),
+    ),
+    (
+        f"{MS}MatMulNBitsQLoRA",
+        t(3, 5),
+        {"X": t(3, 64), "lora_A": t(4, 2, 16), "lora_B": t(5, 1, 16), "K": 64, "N": 5},
+        (960 + 3 * 4 * 69, 15),
+    ),
+    (
+        f"{MS}MatMulNBitsQLoRA",
+        t(3, 5),
+        {"X": t(3, 64), "lora_A": t(4, 2, 16), "lora_B": t(5, 0, 16), "K": 64, "N": 5},
+        (960, 0),
+    ),
+    (f"{MS}MatMulPacked", t(3, 5), {"A": t(3, 64), "B": t(5, 40)}, (960, 0)),
     (f"{MS}QGemm", t(3, 5), {"A": t(3, 7), "B": t(7, 5), "C": t(5)}, (105, 105)),
     (f"{MS}GemmFastGelu", t(3, 5), {"X": t(3, 7), "W": t(7, 5), "bias": t(5)}, (105, 150)),
     (f"{MS}FusedConv", t(1, 4, 8), {"X": t(1, 2, 8), "W": t(4, 2, 1), "activation": "Relu"}, (64, 32)),
@@ -289,6 +314,34 @@ def test_mixture_of_experts() -> None:
     packed = {name: t(8, 16, 16, dtype="uint8") for name in weights}
     four = cost(f"{MS}QMoE", t(3, 16), **{**inputs, **packed}, expert_weight_bits=4)
     assert four.macs == 6 * 1024
+    assert cost(f"{MS}QMoE", t(3, 16), **{**inputs, **packed}).macs == 6 * 1024  # 4 bits where none are said
+    eight = {"fc1_experts_weights": t(8, 16, 32, dtype="uint8"), "fc1_expert_weight_bits": 8}
+    mixed = {**inputs, **packed, **eight, "fc2_experts_weights": t(8, 32, 8, dtype="uint8")}
+    assert cost(f"{MS}QMoE", t(3, 16), **mixed).macs == 6 * 1024
+    half = {name: t(8, 16, 16, dtype="uint8") for name in weights}
+    assert cost(f"{MS}QMoE", t(3, 16), **{**inputs, **half}, quant_type="nvfp4").macs == 6 * 1024
+    whole = {name: t(8, 16, 32, dtype="float8_e4m3fn") for name in weights}
+    assert cost(f"{MS}QMoE", t(3, 16), **{**inputs, **whole}, quant_type="fp8").macs == 6 * 1024
+
+
+def test_packed_experts() -> None:
+    """The sizes of experts in a packed format are those of their rows, whatever the bytes are."""
+    sizes = {
+        "gate_experts_weights": t(8, 32, 9),
+        "up_experts_weights": t(8, 32, 9),
+        "down_experts_weights": t(8, 16, 18),
+    }
+    counted = cost(f"{MS}MoEPacked", t(3, 16), input=t(3, 16), router_probs=t(3, 8), k=2, **sizes)
+    assert (counted.macs, counted.elementwise) == (6 * 3 * 512, 5 * 24 + 6 * 32)
+
+
+def test_a_weight_costs_nothing_to_dequantise() -> None:
+    """In whatever form its weights are stored, a model costs the same; an activation is de-quantised."""
+    stored = t(4, 8, dtype="uint8")
+    assert figures("DequantizeLinear", t(4, 8), x=stored, of_weight=True) == (0, 0)
+    assert figures("DequantizeLinear", t(4, 8), x=stored, of_weight=False) == (0, 64)
+    table = {"data": t(100, 16, dtype="uint8"), "indices": t(2, 3, dtype="int64"), "bits": 4}
+    assert figures(f"{MS}GatherBlockQuantized", t(2, 3, 32), **table) == (0, 0)
 
 
 def test_traffic() -> None:
@@ -317,6 +370,16 @@ def test_traffic() -> None:
     assert embedded == (2 * 192 + 24 + 64, 192)
     blocks = {"data": t(100, 16, dtype="uint8"), "indices": ids, "scales": t(100, 1), "bits": 4}
     assert moves(f"{MS}GatherBlockQuantized", t(2, 3, 32), **blocks) == (96 + 48, 768)
+    packed = {"data": t(100, 18, dtype="uint8"), "indices": ids, "K": 32}
+    assert moves(f"{MS}GatherPacked", t(2, 3, 32), **packed) == (6 * 18 + 48, 768)
+    quantised = moves(
+        f"{MS}QEmbedLayerNormalization",
+        rows,
+        input_ids=t(2, 3, dtype="int32"),
+        word_embedding_quant=table,
+        position_embedding_quant=t(2, 8),
+    )
+    assert quantised == (2 * 192 + 24, 192)
     blocks["data"] = t(100, 32, dtype="int4")
     assert moves(f"{MS}GatherBlockQuantized", t(2, 3, 32), **blocks) == (96 + 48, 768)
 

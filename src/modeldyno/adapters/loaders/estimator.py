@@ -2,8 +2,9 @@
 
 Counted as parameters are the numbers that `fit` chose and a prediction reads: coefficients and intercepts of
 linear models; of each tree the threshold of every split and the values of every leaf; of any other estimator
-the float arrays in attributes whose names end in an underscore, without scores and losses of the fit. Other
-arrays, such as the classes, are buffers.
+the float arrays in attributes whose names end in an underscore, without what only tells of the fit (scores,
+losses, counts, the variance that PCA explains). Other arrays, such as the classes, are buffers. A test holds
+it against what a prediction of each estimator of scikit-learn reads.
 """
 
 from __future__ import annotations
@@ -30,10 +31,27 @@ _METHODS = ("predict", "transform")
 _LINEAR = ("coef_", "intercept_")
 _CLASSES = "classes_"
 """The labels, which trees keep as floats."""
-_REPORT = re.compile(r"^_|score|loss|curve|singular|oob")
+_REPORT = re.compile(
+    r"^_|score|loss|curve|singular|oob|error|count|explained|pvalues|affinity_matrix|h_samples"
+    r"|^(mean|covariance)_prior_$|^(raw_)?covariances?_$|^precisions_$|^raw_location_$|^dist_$"
+    r"|^whitening_$|^mixing_$|^feature_all_$|^data_(min|max|range)_$|^class_weight_$|deviations_$|std_dev_$"
+)
 """Attributes that tell of the fit, and that no prediction reads."""
-_HISTOGRAM_TREES = "_predictors"
-"""Where histogram gradient boosting keeps its trees."""
+_UNREAD = {
+    "BayesianGaussianMixture": {"weights_"},
+    "BernoulliRBM": {"intercept_visible_"},
+    "ComplementNB": {"class_log_prior_"},
+    "GaussianProcessRegressor": {"L_", "y_train_"},
+    "IncrementalPCA": {"var_"},
+    "Isomap": {"embedding_"},
+    "MaxAbsScaler": {"max_abs_"},
+    "StandardScaler": {"var_"},
+}
+"""Further ones, by class, whose names mean something else in other classes."""
+_NUMBERS = frozenset({"a_", "b_", "beta_"})
+"""Single numbers of calibrators, which are parameters as the arrays of others are."""
+_READ_INSIDE = frozenset({"_centerer", "_predictors", "_scaler", "_tfidf"})
+"""Attributes that hold estimators, or the trees of histogram gradient boosting, which a prediction reads."""
 _TRAINING_DATA = "_fit_X"
 """Where nearest neighbours keep the training data, which every prediction reads."""
 _DTYPES = {"sklearn": "float64", "xgboost": "float32", "lightgbm": "float64"}
@@ -73,9 +91,9 @@ def describe_estimator(
     owner = _owner(value)
     function = value if owner is not value else getattr(owner, _method(owner, name, method))
     features = _features(owner)
-    if features is None and framework == "sklearn" and not any(True for _ in _weights(owner)):
-        raise RequestError(f"'{name}' is not fitted; call its fit first, or save it after that.")
     weights = tuple(_weights(owner))
+    if features is None and framework == "sklearn" and not weights:
+        _check_is_fitted(owner, name)
     feed = None if example is None else call.example_feed(function, example)
     parameter = next(iter(call.declare_inputs(function, None)), InputSpec(name="X")).name
     saved = _saved(owner, function) if content is None else content
@@ -91,6 +109,19 @@ def describe_estimator(
         weights=lambda: weights,
         example=feed,
     )
+
+
+def _check_is_fitted(owner: Any, name: str) -> None:
+    """Raise RequestError for an estimator that has to be fitted and is not, as scikit-learn tells."""
+    from sklearn.exceptions import NotFittedError  # noqa: PLC0415 - optional
+    from sklearn.utils.validation import check_is_fitted  # noqa: PLC0415
+
+    try:
+        check_is_fitted(owner)
+    except NotFittedError as error:
+        raise RequestError(f"'{name}' is not fitted; call its fit first, or save it after that.") from error
+    except (TypeError, AttributeError):  # a class in the style of scikit-learn, which cannot tell
+        return
 
 
 def _table(owner: Any, name: str, features: int | None, dtype: str) -> InputSpec:
@@ -225,7 +256,7 @@ def _sklearn_weights(part: Any, path: str, visited: dict[int, Any]) -> Iterator[
     elif type(part).__name__ == "TreePredictor":  # of histogram gradient boosting
         leaves = int(part.nodes["is_leaf"].sum())
         yield from _tree_weights(path, len(part.nodes) - leaves, leaves, 8)
-    elif hasattr(part, "get_params") and not isinstance(part, type):
+    elif _is_part(part):
         if framework_of(part) in {"xgboost", "lightgbm"}:
             yield from _weights(part)
             return
@@ -233,16 +264,33 @@ def _sklearn_weights(part: Any, path: str, visited: dict[int, Any]) -> Iterator[
             yield from _attribute(part, name, value, f"{path}.{name}".lstrip("."), visited)
 
 
+def _is_part(value: Any) -> bool:
+    """Whether it is an estimator, or what holds one and its calibrators."""
+    if isinstance(value, type):
+        return False
+    return hasattr(value, "get_params") or type(value).__name__ == "_CalibratedClassifier"
+
+
 def _attribute(part: Any, name: str, value: Any, path: str, visited: dict[int, Any]) -> Iterator[Weight]:
     arrays = value if isinstance(value, list) else [value]
+    if name in _NUMBERS and isinstance(value, float):
+        yield _weight(path, (), "float64")
+        return
     if not arrays or not all(map(_is_numeric, arrays)):
-        if name == _HISTOGRAM_TREES or not name.startswith("_"):
+        if name in _READ_INSIDE or not name.startswith("_"):
             yield from _sklearn_weights(value, path, visited)
         return
-    fitted = name == _TRAINING_DATA or (name.endswith("_") and not _REPORT.search(name))
+    fitted = name == _TRAINING_DATA or (name.endswith("_") and not _tells_of_the_fit(part, name))
     if name in _LINEAR or (fitted and "coef_" not in vars(part) and all(array.ndim for array in arrays)):
         for index, array in enumerate(arrays):
             yield _array_weight(array, path if array is value else f"{path}.{index}", name)
+
+
+def _tells_of_the_fit(part: Any, name: str) -> bool:
+    """Whether no prediction reads an attribute; one that whitens reads the variances."""
+    if name == "explained_variance_" and getattr(part, "whiten", False):
+        return False
+    return _REPORT.search(name) is not None or name in _UNREAD.get(type(part).__name__, ())
 
 
 def _array_weight(array: ndarray, path: str, name: str) -> Weight:

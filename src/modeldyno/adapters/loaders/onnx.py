@@ -24,8 +24,11 @@ from modeldyno.adapters.loaders.onnx_tracing.tensors import (
     is_placeholder_name,
     quote_name,
 )
-from modeldyno.core.spec.input_spec import BATCH, InputSpec
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.spec import dimension_expression
+from modeldyno.core.spec.input_spec import BATCH, InputSpec, is_sequence
 from modeldyno.core.spec.model_ref import EVERY_MODEL, ModelIdentity
+from modeldyno.core.stats.units import BYTES, format_quantity
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.load_stages import describing
 from modeldyno.interfaces.loader import Executes, Form, Model
@@ -47,6 +50,9 @@ backend = "onnxruntime"
 _MAX_BYTES = 2**31 - 1
 """Bytes; protobuf allows no larger message."""
 
+_NOTABLE_SHARE = 0.01
+"""Of the bytes of the weights, those of unread initialisers that are mentioned."""
+
 _VALUES = ("raw_data", "float_data", "double_data", "int32_data", "int64_data", "uint64_data", "string_data")
 _ANALYSIS_ERRORS = (
     ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, MemoryError,
@@ -64,6 +70,13 @@ _BATCH_FIRST = re.compile(
 )
 """Names that exporters give a dynamic first dimension that is the batch."""
 _BATCH_ANYWHERE = re.compile(r"batch(_?size)?", re.IGNORECASE)
+
+_DECODER_INPUTS = {
+    "mask": re.compile(r"attention_mask"),
+    "cache": re.compile(r"past|cache"),
+    "tokens": re.compile(r"input_ids|inputs_embeds"),
+}
+"""Inputs of a decoder by their names."""
 
 _LOOKUPS: dict[str, tuple[tuple[int, int], ...]] = {
     "Gather": ((1, 0),),
@@ -130,7 +143,7 @@ def _name(path: Path) -> str:
 
 
 def _describe_model(path: Path, *, with_weights: bool) -> Model:
-    from modeldyno.adapters.loaders.onnx_tracing.weights import list_weights as weights_of  # noqa: PLC0415 - it imports numpy
+    from modeldyno.adapters.loaders.onnx_tracing import weights as onnx_weights  # noqa: PLC0415 - it imports numpy
 
     data = _read(path)
     graph_digest = hashlib.sha256(data).digest()
@@ -138,7 +151,9 @@ def _describe_model(path: Path, *, with_weights: bool) -> Model:
     del data
     try:
         files = external_files(model, path) if with_weights else _external_files_or_none(model, path)
-        weights = tuple(weights_of(model, path))
+        roles = onnx_weights.read_roles(model)
+        weights = tuple(onnx_weights.list_weights(model, path, roles))
+        unread = onnx_weights.unread_bytes(model, path, roles)
         inputs = tuple(_inputs(model.graph, path))
         skeleton = _without_weights(model)
         guesses = size_guesses(model, inputs)
@@ -159,7 +174,19 @@ def _describe_model(path: Path, *, with_weights: bool) -> Model:
         else path.stat().st_size + sum(file.stat().st_size for file in files.values()),
         encode=adjacent_encoder(path, inputs),
         guesses=guesses,
+        doubts=tuple(_unread_doubt(unread, sum(weight.bytes for weight in weights))),
     )
+
+
+def _unread_doubt(unread: int, read: int) -> Iterator[Doubt]:
+    """Yield a doubt if the file holds much that is no part of the model."""
+    if unread > _NOTABLE_SHARE * read:
+        yield Doubt(
+            code="unread-weights",
+            seen=f"the file holds {format_quantity(unread, BYTES)} of initialisers that no operator reads; "
+            "they are not counted",
+            advice="remove them, as onnx-simplifier does, unless a later version of the model reads them",
+        )
 
 
 def _external_files_or_none(model: Proto, path: Path) -> dict[str, Path] | None:
@@ -238,6 +265,7 @@ def _inputs(graph: Proto, path: Path) -> Iterator[InputSpec]:
     for value in values:
         check_text(path, value.name, *(dim.dim_param for dim in value.type.tensor_type.shape.dim))
     renamed = _batch_names(values)
+    lengths = _lengths(values)
     rows = _table_rows(graph, {value.name for value in values})
     compared = compared_constants(graph)
     for value in values:
@@ -249,6 +277,7 @@ def _inputs(graph: Proto, path: Path) -> Iterator[InputSpec]:
             )
         dtype, _ = element_type(value.type.tensor_type.elem_type, f"input {quote_name(value.name)}", path)
         shape = _input_shape(value, renamed)
+        shape = shape and tuple(lengths.get(d, d) if isinstance(d, str) else d for d in shape)
         expected = compared.get(value.name) if shape in {(), (1,)} else None
         low, high = (
             _value_range(value.name, dtype, rows.get(value.name))
@@ -268,17 +297,36 @@ def _batch_names(values: Iterable[Proto]) -> set[str]:
     return {name for name in names if not is_placeholder_name(name)}
 
 
+def _lengths(values: Iterable[Proto]) -> dict[str, str]:
+    """Return what the length of a decoder's mask follows from: the tokens in its cache, and the new ones.
+
+    Exporters give it a name of its own, such as ``total_sequence_length``, though only their sum fits.
+    """
+    names: dict[str, set[str]] = {}
+    for value in values:
+        kind = next((kind for kind, pattern in _DECODER_INPUTS.items() if pattern.search(value.name)), "")
+        symbols = {dim.dim_param for dim in value.type.tensor_type.shape.dim if dim.dim_param}
+        names.setdefault(kind, set()).update(filter(is_sequence, symbols))
+    mask, cache, tokens = (names.get(kind, set()) for kind in _DECODER_INPUTS)
+    if not (len(mask - tokens - cache) == len(cache - tokens) == len(tokens) == 1):
+        return {}
+    (total,), (past,), (new,) = mask - tokens - cache, cache - tokens, tokens
+    return {} if dimension_expression.is_expression(total) else {total: f"{past} + {new}"}
+
+
 def _input_shape(value: Proto, batch_names: set[str]) -> tuple[Dimension, ...] | None:
     if not value.type.tensor_type.HasField("shape"):
         return None
 
     def dimension(axis: int, dim: Proto) -> Dimension:
-        if dim.dim_value > 0:
+        if dim.dim_value > 0 or (dim.HasField("dim_value") and not dim.dim_value):
             return int(dim.dim_value)
         nameless = is_placeholder_name(dim.dim_param)
         if dim.dim_param in batch_names or (axis == 0 and nameless):
             return BATCH
-        return f"{value.name}_dim{axis}" if nameless else dim.dim_param
+        if nameless:
+            return f"{value.name}_dim{axis}"
+        return dimension_expression.rename(dim.dim_param, dict.fromkeys(batch_names, BATCH))
 
     return tuple(dimension(axis, dim) for axis, dim in enumerate(value.type.tensor_type.shape.dim))
 

@@ -190,8 +190,8 @@ def _to_array(value: Any, what: str) -> Any:
             return (value.float() if value.dtype is torch.bfloat16 else value).numpy()
         except (TypeError, RuntimeError):
             raise RequestError(
-                f"The example input {what} is {dtype_name(value.dtype)}, which NumPy has no dtype for; "
-                "convert to it inside the model."
+                f"The example input {what} is {_unfed_form(value)}, which cannot be fed; give dense tensors "
+                "of a plain dtype, and convert them inside the model."
             ) from None
     if isinstance(value, np.ndarray):
         return value
@@ -201,6 +201,16 @@ def _to_array(value: Any, what: str) -> Any:
         f"The example input {what} is {type(value).__name__}, neither a tensor nor a list, tuple or dict of "
         "tensors; bind it in the module."
     )
+
+
+def _unfed_form(tensor: Tensor) -> str:
+    """Say what of a tensor no array of NumPy has: its layout, or its dtype."""
+    if tensor.is_nested:
+        return "a nested tensor"
+    if tensor.is_quantized:
+        return f"quantised ({dtype_name(tensor.dtype)})"
+    layout = str(tensor.layout).removeprefix("torch.")
+    return f"sparse ({layout})" if layout.startswith("sparse") else dtype_name(tensor.dtype)
 
 
 def _to_nested_array(value: Any, what: str) -> Any:

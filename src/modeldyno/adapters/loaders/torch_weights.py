@@ -58,6 +58,34 @@ def packed_weights(module: Module) -> Iterator[Weight]:
                 tensor = getter() if inspect.ismethod(getter) else None
             if tensor is not None:
                 yield describe_weight(f"{scope}.{name}".lstrip("."), tensor, parameter=True)
+        with _disable_current_modes():
+            tensors = _recurrent_tensors(part)
+        for name, tensor in tensors.items():
+            yield describe_weight(f"{scope}.{name}".lstrip("."), tensor, parameter=True)
+
+
+def _recurrent_tensors(layer: Module) -> dict[str, Tensor]:
+    """Return the packed weights and the biases of a dynamically quantised LSTM or GRU, or of a cell."""
+    import torch  # noqa: PLC0415 - this module is imported where torch may be missing
+
+    tensors: dict[str, Tensor] = {}
+    for number, packed in enumerate(getattr(layer, "_all_weight_values", ())):
+        (_, biases, _, _, products), _ = packed.param.__getstate__()
+        weights = [torch.ops.quantized.linear_unpack(product)[0] for product in products]
+        names = (*(f"bias_{part}" for part in _GATES), *(f"weight_{part}" for part in _GATES))
+        tensors |= {
+            f"{name}.{number}": tensor for name, tensor in zip(names, (*biases, *weights), strict=False)
+        }
+    for part in _GATES:
+        if (product := getattr(layer, f"_packed_weight_{part}", None)) is not None:
+            tensors[f"weight_{part}"] = torch.ops.quantized.linear_unpack(product)[0]
+            if (bias := getattr(layer, f"bias_{part}", None)) is not None:
+                tensors[f"bias_{part}"] = bias
+    return tensors
+
+
+_GATES = ("ih", "hh")
+"""Products of a recurrent layer: with its input, and with its state."""
 
 
 def plain_parts(tensor: Tensor) -> list[Tensor]:

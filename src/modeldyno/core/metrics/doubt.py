@@ -72,6 +72,7 @@ CODES: dict[str, str] = {
     "repeated-data": "There was less data than the batches needed, so some was used again.",
     "padded": "Texts are padded to the longest of all: every call takes as long as that one.",
     "uncounted": "Some operators have no formula: their cost is bounded, not counted.",
+    "unread-weights": "The file holds weights that no operator reads; they are not counted.",
     "assumed-branch": "The code reads values unknown to the analysis; they, and so a branch, were assumed.",
     "largest-batch": "No largest batch was found for the memory, or memory is not what limits it.",
     "sizes-left-out": "Some of the requested sizes cannot be analysed.",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from modeldyno.core.spec.dimension_expression import evaluate, is_expression, names_in, solve
 from modeldyno.errors import InputRefused, RequestError
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ class InputSpec:
     name: str = ""
     """Empty in a request for the only input, or for all of them."""
     shape: tuple[Dimension, ...] | None = None
-    """A name stands for a free dimension; ``batch`` is the knob `batch_size`."""
+    """A name stands for a free dimension, or an expression for one that follows from others; ``batch`` is the
+    knob `batch_size`."""
     dtype: str | None = None
     low: float | None = None
     high: float | None = None
@@ -105,7 +107,25 @@ def bind_dimensions(
             bound[name] = default
     if missing:
         raise RequestError(explain_missing(declared, bound, missing))
-    return bound
+    _check_expressions(declared, bound)
+    return {name: size for name, size in bound.items() if not is_expression(name)}
+
+
+def _check_expressions(declared: tuple[InputSpec, ...], bound: Mapping[str, int]) -> None:
+    """Reject sizes that contradict a dimension that follows from others, or make it no size."""
+    sizes = {name: size for name, size in bound.items() if not is_expression(name)}
+    for spec in declared:
+        for name in spec.shape or ():
+            if not isinstance(name, str) or not is_expression(name):
+                continue
+            size = evaluate(name, sizes)
+            if size is None or bound.get(name, size) != size:
+                known = ", ".join(f"{part}={sizes[part]}" for part in names_in(name))
+                given = "is no size" if size is None else f"is {size}, not {bound[name]}"
+                raise InputRefused(
+                    f"input '{spec.name}' is {format_shape(spec.shape or ())}: with {known}, {name} {given}; "
+                    "give sizes that fit."
+                )
 
 
 def given_dimensions(
@@ -124,6 +144,8 @@ def given_dimensions(
         for spec in declared:
             if request.name in {"", spec.name} and request.shape and spec.shape is not None:
                 bound |= _bind_shape(spec, request.shape, bound)
+    for name in filter(is_expression, tuple(bound)):
+        bound |= solve(name, bound[name], bound)
     return bound
 
 
@@ -137,13 +159,26 @@ def fixed_batch(declared: tuple[InputSpec, ...]) -> int | None:
 
 
 def free_dimensions(declared: tuple[InputSpec, ...], bound: Mapping[str, int]) -> tuple[str, ...]:
-    """Return the symbolic dimensions without a size, in the order of the inputs."""
-    symbols = (d for spec in declared for d in spec.shape or () if isinstance(d, str))
+    """Return the symbolic dimensions without a size, in the order of the inputs.
+
+    Those that follow from others are not among them.
+    """
+    symbols = (name for spec in declared for name in symbols_of(spec))
     return tuple(dict.fromkeys(name for name in symbols if name not in bound))
 
 
+def symbols_of(spec: InputSpec) -> tuple[str, ...]:
+    """Return the names in the shape of an input, also those that another dimension follows from."""
+    return tuple(name for d in spec.shape or () if isinstance(d, str) for name in names_in(d))
+
+
 def explain_missing(
-    declared: tuple[InputSpec, ...], bound: Mapping[str, int], missing: Collection[str], reason: str = ""
+    declared: tuple[InputSpec, ...],
+    bound: Mapping[str, int],
+    missing: Collection[str],
+    reason: str = "",
+    *,
+    proposed: bool = True,
 ) -> str:
     """Describe which sizes are missing, and the options that give them.
 
@@ -152,11 +187,13 @@ def explain_missing(
         bound: sizes to write into the options, including suggestions for `missing`.
         missing: the dimensions that the user must give.
         reason: why nothing could be assumed.
+        proposed: whether sizes for `missing` are proposed; otherwise N stands for each.
     """
-    specs = [spec for spec in declared if set(missing).intersection(spec.shape or ())]
+    specs = [spec for spec in declared if set(missing).intersection(symbols_of(spec))]
     inputs_text = " and ".join(f"'{spec.name}' {format_shape(spec.shape or ())}" for spec in specs)
     noun = "input" if len(specs) == 1 else "inputs"
-    options = " ".join(write_option(spec, bound) for spec in specs)
+    sizes: Mapping[str, int | str] = bound if proposed else {**dict.fromkeys(missing, "N"), **bound}
+    options = " ".join(write_option(spec, sizes) for spec in specs)
     free = ", ".join(missing)
     return (
         f"Sizes are missing: {free} of the {noun} {inputs_text}{reason}; "
@@ -164,11 +201,21 @@ def explain_missing(
     )
 
 
-def write_option(spec: InputSpec, bound: Mapping[str, int]) -> str:
-    """Name the field that gives an input its sizes; a batch of 1 stays free, other unknown ones are 1."""
-    sizes = {**bound, **({BATCH: BATCH} if bound.get(BATCH, 1) == 1 else {})}
-    shape = "x".join(str(d if isinstance(d, int) else sizes.get(d, 1)) for d in spec.shape or ())
+def write_option(spec: InputSpec, bound: Mapping[str, int | str]) -> str:
+    """Name the field that gives an input its sizes: numbers or texts.
+
+    A batch of 1 stays free; other unknown sizes are 1.
+    """
+    given = {**bound, **({BATCH: BATCH} if bound.get(BATCH, 1) == 1 else {})}
+    known = {name: size for name, size in given.items() if isinstance(size, int)}
+    others = {name: size for name, size in given.items() if isinstance(size, str)}
+    sizes = (resolve_dimension(d, known) for d in spec.shape or ())
+    shape = "x".join(str(d) if isinstance(d, int) else _written(d, others) for d in sizes)
     return f"`inputs={spec.name}={shape or 'scalar'}`"
+
+
+def _written(dimension: str, others: Mapping[str, str]) -> str:
+    return next((others[name] for name in names_in(dimension) if name in others), "1")
 
 
 def is_sequence(name: str) -> bool:
@@ -178,7 +225,14 @@ def is_sequence(name: str) -> bool:
 
 def concrete_shape(spec: InputSpec, bound: Mapping[str, int]) -> tuple[int, ...]:
     """Return the shape with every symbolic dimension replaced."""
-    return tuple(d if isinstance(d, int) else bound[d] for d in spec.shape or ())
+    sizes = tuple(resolve_dimension(d, bound) for d in spec.shape or ())
+    return tuple(size if isinstance(size, int) else bound[size] for size in sizes)
+
+
+def resolve_dimension(dimension: Dimension, sizes: Mapping[str, int]) -> Dimension:
+    """Return the size of a dimension, or the dimension itself where it is not known."""
+    size = dimension if isinstance(dimension, int) else evaluate(dimension, sizes)
+    return dimension if size is None else size
 
 
 def _bind_shape(spec: InputSpec, shape: tuple[Dimension, ...], bound: Mapping[str, int]) -> dict[str, int]:
@@ -202,11 +256,8 @@ def _bind_shape(spec: InputSpec, shape: tuple[Dimension, ...], bound: Mapping[st
                     f"{format_shape(spec.shape)}."
                 )
             continue
-        bound_size = (
-            declared
-            if isinstance(declared, int)
-            else sizes.get(declared, bound.get(declared, requested_size))
-        )
+        known = resolve_dimension(declared, {**bound, **sizes})
+        bound_size = known if isinstance(known, int) else requested_size
         if bound_size != requested_size:
             raise InputRefused(
                 f"input '{spec.name}' is {format_shape(spec.shape)}: {requested_size} in "

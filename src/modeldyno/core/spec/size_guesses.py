@@ -10,7 +10,7 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from modeldyno.core.spec.input_spec import BATCH, DEFAULT_LENGTH, is_sequence
+from modeldyno.core.spec.input_spec import BATCH, DEFAULT_LENGTH, is_sequence, symbols_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -104,8 +104,8 @@ def _choices_for_input(spec: InputSpec, known_sizes: Mapping[str, int]) -> Itera
         yield from _choices_for_image(
             *(known_sizes.get(str(shape[axis]), shape[axis]) for axis in (height, width))
         )
-    for dimension in shape:
-        yield from _single_choice(dimension, _sizes_for_dimension(spec, str(dimension)))
+    for dimension in symbols_of(spec):
+        yield from _single_choice(dimension, _sizes_for_dimension(spec, dimension))
 
 
 def image_axes(spec: InputSpec) -> tuple[int, int, int] | None:

@@ -10,7 +10,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from modeldyno.adapters.loaders.onnx_tracing.nodes import GraphValue, Values, shape_at, value_at
+from modeldyno.adapters.loaders.onnx_tracing.nodes import (
+    GraphValue,
+    Values,
+    element_dtype,
+    shape_at,
+    value_at,
+)
 from modeldyno.adapters.loaders.onnx_tracing.schema_inference import NOTHING, InferredType, infer_as
 from modeldyno.core.static.flops.indexing import broadcast_shape
 
@@ -69,9 +75,37 @@ def _product(node: OnnxNode, values: Values, *, right: int = 1, kind: int | str 
     return [InferredType((*batch, *rows, *columns), _kind(values, kind))]
 
 
-def _matmul_nbits(node: OnnxNode, values: Values) -> list[InferredType]:
-    """Like MatMulNBits: the last dimension becomes N."""
-    return [InferredType((*shape_at(values, 0)[:-1], node.attributes["N"]), _dtype(values, 0))]
+def _packed_products(
+    node: OnnxNode, values: Values, *, columns: tuple[str, ...] = ("N",)
+) -> list[InferredType]:
+    """Like MatMulNBits: the last dimension becomes N; of several products, the sum before them is last."""
+    shape, kind = shape_at(values, 0), _dtype(values, 0)
+    if not node.attributes.get("transB", 1):
+        columns = ("K",)
+    products = [InferredType((*shape[:-1], node.attributes[name]), kind) for name in columns]
+    return [*products, InferredType(shape, kind)]
+
+
+def _blob_product(_: OnnxNode, values: Values) -> list[InferredType]:
+    """Like MatMulFpQ4, whose third input says the sizes of the matrix."""
+    sizes = value_at(values, 2)
+    if sizes is None or sizes.data is None:
+        return [NOTHING]
+    return [InferredType((*shape_at(values, 0)[:-1], int(sizes.data[1])), _dtype(values, 0))]
+
+
+def _rows_product(_: OnnxNode, values: Values) -> list[InferredType]:
+    """Like a product with a matrix of (outputs, packed inputs)."""
+    return [InferredType((*shape_at(values, 0)[:-1], shape_at(values, 1)[0]), _dtype(values, 0))]
+
+
+def _gather_packed(node: OnnxNode, values: Values) -> list[InferredType]:
+    kind = element_dtype(node.attributes.get("output_dtype", _BFLOAT16))
+    return [InferredType((*shape_at(values, 1), node.attributes["K"]), kind)]
+
+
+_BFLOAT16 = 16
+"""TensorProto.DataType."""
 
 
 def _gemm_fast_gelu(_: OnnxNode, values: Values) -> list[InferredType]:
@@ -90,9 +124,9 @@ def _normalisation(_: OnnxNode, values: Values, *, sums: int = 3) -> list[Inferr
     return [InferredType(shape, kind), *[row] * (sums - 1), InferredType(shape, kind)]
 
 
-def _embed_layer_norm(_: OnnxNode, values: Values) -> list[InferredType]:
+def _embed_layer_norm(_: OnnxNode, values: Values, *, kind: int | str = 2) -> list[InferredType]:
     ids, table = shape_at(values, 0), shape_at(values, 2)
-    output = InferredType((*ids, table[-1]), _dtype(values, 2))
+    output = InferredType((*ids, table[-1]), _kind(values, kind))
     return [output, InferredType(ids[:1], "int32"), output]
 
 
@@ -222,9 +256,22 @@ OPERATORS: dict[str, Contrib] = {
     "MatMulIntegerToFloat": Contrib(("A", "B", *_MATMUL, "bias"), partial(_product, kind=2)),
     "MatMulInteger16": Contrib(("A", "B"), partial(_product, kind="int32")),
     "DynamicQuantizeMatMul": Contrib(("A", "B", "b_scale", "b_zero_point", "bias"), _product),
-    "MatMulNBits": Contrib(("A", "B", "scales", "zero_points", "g_idx", "bias"), _matmul_nbits),
-    "MatMulBnb4": Contrib(("A", "B", "absmax"), _matmul_nbits),
-    "MatMulFpQ4": Contrib(("A", "B", "B_shape"), _matmul_nbits),
+    "MatMulNBits": Contrib(("A", "B", "scales", "zero_points", "g_idx", "bias"), _packed_products),
+    "MatMulNBitsMlp": Contrib(
+        ("A", "skip", "norm_scale", "gate_B", "gate_scales", "gate_bias", "up_B", "up_scales", "up_bias"),
+        _packed_products),
+    "MatMulNBitsQkv": Contrib(
+        ("A", "skip", "norm_scale", "q_B", "q_scales", "q_bias", "k_B", "k_scales", "k_bias", "v_B",
+         "v_scales", "v_bias"),
+        partial(_packed_products, columns=("Nq", "Nkv", "Nkv"))),
+    "MatMulNBitsQLoRA": Contrib(
+        ("X", "W", "scales", "lora_A", "lora_A_scales", "lora_B", "lora_B_scales"), _packed_products),
+    "MatMulPacked": Contrib(("A", "B", "global_scale"), _packed_products),
+    "MatMulBnb4": Contrib(("A", "B", "absmax"), _packed_products),
+    "MatMulFpQ4": Contrib(("A", "B", "B_shape"), _blob_product),
+    "MatMulBlockQuantizedFp4Weight": Contrib(
+        ("A", "B", "weight_scale", "weight_scale_2", "input_scale", "bias"), _rows_product),
+    "MatMulBlockQuantizedFp8Weight": Contrib(("A", "B", "b_scale", "a_scale", "bias"), _rows_product),
     "FusedGemm": Contrib(("A", "B", "C"), _product),
     "GemmFastGelu": Contrib(("X", "W", "bias"), _gemm_fast_gelu),
     "QGemm": Contrib(
@@ -245,6 +292,12 @@ OPERATORS: dict[str, Contrib] = {
     "EmbedLayerNormalization": Contrib(
         ("input_ids", "segment_ids", "word_embedding", "position_embedding", "segment_embedding", "gamma",
          "beta", "mask", "position_ids"), _embed_layer_norm),
+    "QEmbedLayerNormalization": Contrib(
+        ("input_ids", "segment_ids", "word_embedding_quant", "position_embedding_quant", "segment_embedding",
+         "gamma_quant", "beta_quant", "mask", "word_embedding_scale", "position_embedding_scale",
+         "segment_embedding_scale", "gamma_scale", "beta_scale", "word_embedding_zero_point",
+         "position_embedding_zero_point", "segment_embedding_zero_point", "gamma_zero_point",
+         "beta_zero_point"), partial(_embed_layer_norm, kind="float32")),
     "GroupNorm": Contrib(("X", "gamma", "beta"), _like_first_input),
     "SkipGroupNorm": Contrib(("X", "gamma", "beta", "skip", "bias"), partial(_normalisation, sums=1)),
     "Attention": Contrib(
@@ -257,15 +310,21 @@ OPERATORS: dict[str, Contrib] = {
         (*_HEADS, "bias", "key_padding_mask", "attention_bias", "past_key", "past_value"),
         _multi_head_attention),
     "GroupQueryAttention": Contrib(
-        (*_HEADS, "past_key", "past_value", "seqlens_k", "total_sequence_length", "cos_cache", "sin_cache"),
-        _group_query_attention),
+        (*_HEADS, "past_key", "past_value", "seqlens_k", "total_sequence_length", "cos_cache", "sin_cache",
+         "position_ids", "attention_bias", "head_sink", "k_scale", "v_scale", "q_norm_weight",
+         "k_norm_weight"), _group_query_attention),
     "LongformerAttention": Contrib(("input", "weight", "bias", "mask", "global_weight"), _like_first_input),
     "RotaryEmbedding": Contrib(("input", "position_ids", "cos_cache", "sin_cache"), _like_first_input),
     "MoE": Contrib((*_EXPERTS, "fc1_experts_bias", "fc2_experts_weights", "fc2_experts_bias",
                     "fc3_experts_weights", "fc3_experts_bias"), _like_first_input),
     "QMoE": Contrib((*_EXPERTS, "fc1_scales", "fc1_experts_bias", "fc2_experts_weights", "fc2_scales",
-                     "fc2_experts_bias", "fc3_experts_weights", "fc3_scales", "fc3_experts_bias"),
+                     "fc2_experts_bias", "fc3_experts_weights", "fc3_scales", "fc3_experts_bias",
+                     "fc1_zero_points", "fc2_zero_points", "fc3_zero_points", "router_weights",
+                     "fc1_global_scale", "fc2_global_scale", "fc1_act_scale", "fc2_act_scale"),
                     _like_first_input),
+    "MoEPacked": Contrib(
+        ("input", "router_probs", "gate_experts_weights", "up_experts_weights", "down_experts_weights",
+         "router_weights"), _like_first_input),
     "FusedConv": Contrib(_CONV, partial(_like_standard, name="Conv")),
     "NhwcFusedConv": Contrib(_CONV, partial(_channels_last, name="Conv", always=True)),
     "NhwcConv": Contrib(_CONV, partial(_channels_last, name="Conv", always=True)),
@@ -282,6 +341,7 @@ OPERATORS: dict[str, Contrib] = {
     "QLinearConcat": Contrib(("Y_scale", "Y_zero_point", "inputs*"), _qlinear_concat),
     "QuantizeLinear": Contrib(("x", "y_scale", "y_zero_point"), _quantize_linear),
     "DequantizeLinear": Contrib(("x", "x_scale", "x_zero_point"), partial(_like_first_input, kind=1)),
+    "GatherPacked": Contrib(("data", "indices"), _gather_packed),
     "GatherBlockQuantized": Contrib(("data", "indices", "scales", "zero_points"), _gather_block_quantized),
     "DynamicQuantizeLSTM": Contrib(
         ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P", "W_scale", "W_zero_point",

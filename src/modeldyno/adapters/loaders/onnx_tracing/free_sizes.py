@@ -8,6 +8,7 @@ from collections.abc import Callable
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from modeldyno.core.spec.dimension_expression import solve
 from modeldyno.core.spec.input_spec import BATCH
 from modeldyno.core.spec.size_guesses import guess_sizes, image_axes
 
@@ -54,7 +55,7 @@ def expected_sizes(model: Proto, inputs: tuple[InputSpec, ...]) -> dict[str, int
         for axis, size in chain(needed.get(spec.name, {}).items(), image_axes_sizes.items()):
             dimension = (spec.shape or ())[axis] if axis < len(spec.shape or ()) else BATCH
             if isinstance(dimension, str) and dimension != BATCH and size > 0:
-                sizes.setdefault(dimension, size)
+                sizes = solve(dimension, size, sizes) | sizes
     return sizes
 
 

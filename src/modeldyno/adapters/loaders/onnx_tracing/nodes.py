@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from numpy import ndarray
@@ -113,6 +113,8 @@ class OnnxConstant:
     place: tuple[tuple[str, str], ...] = ()
     """Location of its external data."""
     data: ndarray | None = None
+    read: bool = True
+    """False for an initialiser that no node reads: a runtime drops it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -125,6 +127,8 @@ class Body:
     constants: list[OnnxConstant] = field(default_factory=list)
     types: dict[str, Proto] = field(default_factory=dict)
     """Declared type of a value, a TypeProto by name."""
+    reads: frozenset[str] = frozenset()
+    """Names that its nodes, those of the bodies within it, and its outputs use."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -183,6 +187,14 @@ def _body(graph: Proto, reader: _ReaderContext, depth: int = 0) -> Body:
     declared = (*graph.value_info, *graph.output, *graph.input)
     body.types = {value.name: value.type for value in declared}
     body.nodes = [_node(node, reader, depth) for node in graph.node]
+    body.reads = frozenset(body.outputs).union(
+        *(node.inputs for node in body.nodes),
+        *(inner.reads for node in body.nodes for inner in node.bodies.values()),
+    )
+    body.constants = [
+        constant if constant.name in body.reads else replace(constant, read=False)
+        for constant in body.constants
+    ]
     return body
 
 
@@ -248,6 +260,18 @@ def find_schema(kind: str, domain: str, version: int | None) -> Any:
 
 
 # -- values ---------------------------------------------------------------------------------------------
+
+
+def decoded_attributes(node: Proto) -> dict[str, Any]:
+    """Return the attributes of a NodeProto that are numbers, texts, or short lists or tensors."""
+    decoded = {attribute.name: _decoded_attribute(attribute) for attribute in node.attribute}
+    return {name: value for name, value in decoded.items() if value is not None}
+
+
+def few_integers(tensor: Proto) -> tuple[int, ...]:
+    """Return the elements of a tensor of a few integers; empty for another one."""
+    data = read_constant(tensor, "").data if math.prod(tensor.dims) <= _ATTRIBUTE_ELEMENTS else None
+    return () if data is None or data.dtype.kind not in "iu" else tuple(data.ravel().tolist())
 
 
 def _decoded_attribute(attribute: Proto) -> Any:

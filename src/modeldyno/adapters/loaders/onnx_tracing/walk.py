@@ -26,6 +26,7 @@ from modeldyno.adapters.loaders.onnx_tracing.shapes import UNKNOWN
 from modeldyno.adapters.loaders.onnx_tracing.tensors import Proto, is_placeholder_name
 from modeldyno.adapters.loaders.unrolling import Unrolling
 from modeldyno.core.static.flops import Formula, count_op
+from modeldyno.core.static.flops.onnx_formulas import OF_WEIGHT
 from modeldyno.core.static.graph import Op, Role, Tensor
 from modeldyno.errors import SizesRefused
 
@@ -118,7 +119,8 @@ class GraphWalk:
                 continue
             shared = self.places.get(constant.place) if constant.place else None
             scope = constant.name.rpartition(".")[0]
-            index = self._allocate(constant.bytes, Role.WEIGHT, scope) if shared is None else shared
+            size = constant.bytes if constant.read else 0
+            index = self._allocate(size, Role.WEIGHT, scope) if shared is None else shared
             if constant.place:
                 self.places[constant.place] = index
             self.constants[id(constant)] = _constant(constant, index)
@@ -217,8 +219,14 @@ class GraphWalk:
             first = values[0] if view and position == 0 else None
             stored.append(replace(value, storage=first.storage) if first else self._with_storage(value, node))
         named = [value for name, value in zip(node.outputs, stored, strict=False) if name]
-        self._append_op(node, onnx_tracing_ops.operator_arguments(node, values), values, named)
+        arguments = onnx_tracing_ops.operator_arguments(node, values)
+        if node.kind == "DequantizeLinear":
+            arguments[OF_WEIGHT] = self._is_weight(values[0])
+        self._append_op(node, arguments, values, named)
         return stored
+
+    def _is_weight(self, value: GraphValue | None) -> bool:
+        return value is not None and value.storage >= 0 and self.memory[value.storage].role is Role.WEIGHT
 
     def _append_op(
         self,

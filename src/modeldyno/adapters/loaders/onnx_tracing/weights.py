@@ -12,11 +12,22 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from modeldyno.adapters.loaders.onnx_tracing import ml_operators
 from modeldyno.adapters.loaders.onnx_tracing.contrib_shapes import OPERATORS
-from modeldyno.adapters.loaders.onnx_tracing.nodes import find_schema, owning_modules
+from modeldyno.adapters.loaders.onnx_tracing.nodes import (
+    decoded_attributes,
+    few_integers,
+    find_schema,
+    owning_modules,
+)
+from modeldyno.adapters.loaders.onnx_tracing.packed_weights import (
+    BYTES,
+    PackedOperand,
+    Packing,
+    find_packing,
+)
 from modeldyno.adapters.loaders.onnx_tracing.tensors import (
     KNOWN_FLOATS,
     KNOWN_WHOLE,
@@ -36,20 +47,30 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-Role = tuple[str, str]
-"""An operator that reads a tensor, and its formal name for that input."""
-Roles = dict[str, set[Role]]
+
+class Reader(NamedTuple):
+    """An operator that reads a tensor."""
+
+    kind: str
+    name: str
+    """Its formal name for that input."""
+    packing: Packing | None = None
+    """How it unpacks the tensor; None where each element is a number."""
+
+
+Roles = dict[str, set[Reader]]
 
 _PASS_THROUGH = frozenset({
     "Cast", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze",
 })  # fmt: skip
 """Operators whose first input has the roles of their output."""
+_ONNX_RUNTIME = "com.microsoft"
 _PRODUCTS = frozenset({"Conv", "ConvTranspose", "Einsum", "FusedMatMul", "Gemm", "MatMul"})
 """Operators after which a sum with a constant is a bias."""
 _RUNNING_STATISTICS = frozenset({"mean", "var", "input_mean", "input_var"})
 """Names of running statistics of BatchNormalization."""
 _CONFIGURING = re.compile(
-    r".*_scales?|.*zero_points?|absmax|scales|roi|min|max|constant_value|initial_\w+|shape|sizes|axes|axis"
+    r"(?!.*norm_scale).*_scales?|.*_scale_2|.*zero_points?|absmax|scales|B_shape|roi|min|max|constant_value|initial_\w+|shape|sizes|axes|axis"
     r"|pads|starts|ends|steps|repeats|indices|split|depth|values|condition|k|K|start|limit|delta"
 )
 """Names of inputs that configure the computation, among them scales and zero points of quantised numbers.
@@ -71,16 +92,18 @@ _PARAMETER_NAME = re.compile(r"(?!val_\d)[A-Za-z_]\w*(\.\w+)*")
 """PyTorch's parameter names in a file; its exporters name constants ``val_7`` or ``onnx::Mul_7``."""
 
 
-def list_weights(model: Proto, path: Path) -> Iterator[Weight]:
-    """Yield the tensors of the file, including subgraphs and functions, by declared shape and dtype.
+def list_weights(model: Proto, path: Path, roles: Roles) -> Iterator[Weight]:
+    """Yield the tensors that operators read, including those of subgraphs and functions.
 
-    A Constant that is no parameter and small enough to belong to shape arithmetic is left out.
+    They have the declared shape and dtype, and the size of what is packed in them. A Constant that is no
+    parameter and small enough to belong to shape arithmetic is left out.
     """
-    roles = _roles(model)
     modules = owning_modules(model)
     is_pytorch = model.producer_name == "pytorch"
     for graph in all_graphs(model.graph):
         for tensor in graph.initializer:
+            if tensor.name not in roles:
+                continue
             own = is_pytorch and _PARAMETER_NAME.fullmatch(tensor.name) is not None
             tensor_weight = _weight(tensor, tensor.name, path, roles=roles.get(tensor.name, ()), own=own)
             yield replace(tensor_weight, scope=modules.get(tensor.name))
@@ -96,6 +119,15 @@ def list_weights(model: Proto, path: Path) -> Iterator[Weight]:
         )
         if tensor_weight.parameter or not is_small(tensor_weight.size, tensor_weight.dtype):
             yield replace(tensor_weight, scope=modules.get(name))
+
+
+def unread_bytes(model: Proto, path: Path, roles: Roles) -> int:
+    """Return the bytes of the initialisers that no operator reads, and no output returns.
+
+    A runtime drops them as it loads the file.
+    """
+    unread = (t for graph in all_graphs(model.graph) for t in graph.initializer if t.name not in roles)
+    return sum(_weight(tensor, tensor.name, path, roles=()).bytes for tensor in unread)
 
 
 def is_small(size: int, dtype: str) -> bool:
@@ -126,7 +158,7 @@ def _weight(
     name: str,
     path: Path,
     *,
-    roles: Iterable[Role],
+    roles: Iterable[Reader],
     own: bool = False,
     constant_key: str = "",
 ) -> Weight:
@@ -145,11 +177,17 @@ def _weight(
         name=name,
         shape=shape,
         dtype=dtype,
-        size=size,
+        size=_unpacked_size(size, dtype, roles),
         bytes=stored,
         storage=f"{location['location']}@{location.get('offset', 0)}+{stored}" if location else constant_key,
         parameter=_is_parameter(dtype, shape, frozenset(roles), own=own),
     )
+
+
+def _unpacked_size(size: int, dtype: str, roles: Iterable[Reader]) -> int:
+    """Return the numbers in so many elements."""
+    packing = next((role.packing for role in roles if role.packing is not None), None)
+    return size if packing is None or dtype not in BYTES else packing.size(size)
 
 
 def _contains_values(tensor: Proto, size: int, stored: int) -> bool:
@@ -159,7 +197,7 @@ def _contains_values(tensor: Proto, size: int, stored: int) -> bool:
     return bool(tensor.ByteSize() >= min(size, stored or size))
 
 
-def _is_parameter(dtype: str, shape: tuple[int, ...], roles: frozenset[Role], *, own: bool) -> bool:
+def _is_parameter(dtype: str, shape: tuple[int, ...], roles: frozenset[Reader], *, own: bool) -> bool:
     """Whether a tensor is a parameter.
 
     Args:
@@ -168,13 +206,15 @@ def _is_parameter(dtype: str, shape: tuple[int, ...], roles: frozenset[Role], *,
         roles: all that read it; none where only an output of the graph does.
         own: whether it has the name of a parameter, so that a single number counts too.
     """
-    if dtype in _NEVER_PARAMETERS or (_WIDE_INTEGER.fullmatch(dtype) and not roles & _QUANTISED):
+    if dtype in _NEVER_PARAMETERS:
         return False
-    if roles and all(_CONFIGURING.fullmatch(name) or name in _RUNNING_STATISTICS for _, name in roles):
+    if _WIDE_INTEGER.fullmatch(dtype) and not any((role.kind, role.name) in _QUANTISED for role in roles):
+        return False
+    if roles and all(_CONFIGURING.fullmatch(role.name) or role.name in _RUNNING_STATISTICS for role in roles):
         return False
     if math.prod(shape) != 1 or own:
         return True
-    return any(_is_scalar_parameter(shape, *role) for role in roles)
+    return any(_is_scalar_parameter(shape, role.kind, role.name) for role in roles)
 
 
 def _is_scalar_parameter(shape: tuple[int, ...], kind: str, name: str) -> bool:
@@ -196,8 +236,10 @@ class _Scan:
 
     versions: Mapping[str, int]
     functions: Mapping[tuple[str, str, str], Proto]
+    tensors: Mapping[str, Proto]
+    """Of the file, by name."""
     roles: Roles = field(default_factory=lambda: defaultdict(set))
-    function_roles: dict[tuple[str, str, str], list[set[Role]]] = field(default_factory=dict)
+    function_roles: dict[tuple[str, str, str], list[set[Reader]]] = field(default_factory=dict)
     """Of functions: the roles of their inputs."""
 
     def read(self, nodes: Iterable[Proto]) -> None:
@@ -211,7 +253,7 @@ class _Scan:
                 if name:
                     self.roles[name] |= self._roles_of(node, position, producers)
 
-    def _roles_of(self, node: Proto, position: int, producers: Mapping[str, str]) -> set[Role]:
+    def _roles_of(self, node: Proto, position: int, producers: Mapping[str, str]) -> set[Reader]:
         domain = "" if node.domain == "ai.onnx" else node.domain
         key = (domain, node.op_type, getattr(node, "overload", ""))
         if key in self.functions:
@@ -220,30 +262,56 @@ class _Scan:
         if node.op_type in _PASS_THROUGH and not domain and position == 0 and node.output:
             return set(self.roles.get(node.output[0], ()))
         if node.op_type == "Add" and any(producers.get(other) in _PRODUCTS for other in node.input):
-            return {("Add", _BIAS_AFTER_PRODUCT)}
-        return {(node.op_type, _formal_name(node.op_type, domain, self.versions.get(domain), position))}
+            return {Reader("Add", _BIAS_AFTER_PRODUCT)}
+        name = _formal_name(node.op_type, domain, self.versions.get(domain), position)
+        return {Reader(node.op_type, name, self._packing(node, domain, name))}
 
-    def _function_roles(self, key: tuple[str, str, str]) -> list[set[Role]]:
+    def _packing(self, node: Proto, domain: str, name: str) -> Packing | None:
+        if domain != _ONNX_RUNTIME:
+            return None
+        formals = [_formal_name(node.op_type, domain, None, place) for place in range(len(node.input))]
+        operands = {
+            formal: self.tensors[given]
+            for formal, given in zip(formals, node.input, strict=True)
+            if given in self.tensors
+        }
+        return find_packing(
+            node.op_type,
+            PackedOperand(
+                name=name,
+                attributes=decoded_attributes(node),
+                shapes={formal: tuple(tensor.dims) for formal, tensor in operands.items()},
+                numbers={formal: few_integers(tensor) for formal, tensor in operands.items()},
+            ),
+        )
+
+    def _function_roles(self, key: tuple[str, str, str]) -> list[set[Reader]]:
         """Return the roles of the inputs of a function of the file; none for one that calls itself."""
         if key not in self.function_roles:
             self.function_roles[key] = []
             function = self.functions[key]
-            inner = _Scan({opset.domain: opset.version for opset in function.opset_import}, self.functions)
+            versions = {opset.domain: opset.version for opset in function.opset_import}
+            inner = _Scan(versions, self.functions, self.tensors)
             inner.function_roles = self.function_roles
             inner.read(function.node)
             self.function_roles[key] = [inner.roles[name] for name in function.input]
-            for name in {output for node in function.node for output in node.output}:
+            for name in inner.roles.keys() & {output for node in function.node for output in node.output}:
                 self.roles[name] |= inner.roles[name]
         return self.function_roles[key]
 
 
-def _roles(model: Proto) -> Roles:
+def read_roles(model: Proto) -> Roles:
+    """Return the roles of all tensors that an operator reads, or an output returns."""
     versions = {
         "" if opset.domain == "ai.onnx" else opset.domain: opset.version for opset in model.opset_import
     }
     functions = {(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions}
-    scan = _Scan(versions, functions)
+    tensors = {tensor.name: tensor for graph in all_graphs(model.graph) for tensor in graph.initializer}
+    scan = _Scan(versions, functions, tensors | dict(_constants(model)))
     scan.read(model.graph.node)
+    for graph in all_graphs(model.graph):
+        for value in graph.output:
+            scan.roles.setdefault(value.name, set())
     return scan.roles
 
 

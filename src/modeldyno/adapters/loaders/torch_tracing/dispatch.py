@@ -52,7 +52,7 @@ from modeldyno.clock import process_time
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _UNINITIALISED = frozenset(
     {"aten.empty", "aten.empty_strided", "aten.new_empty", "aten.new_empty_strided", "aten.empty_like"}
@@ -263,6 +263,14 @@ class MetaDispatchMode(TorchDispatchMode):
             op_call.real_output = self._compute_values(func, traits, args, kwargs, op_call)
             out = self._infer_shapes(func, meta_args, meta_kwargs, op_call)
             return self._finish(func, args, kwargs, out, op_call)
+
+    def call_within(self, function: Callable[..., Any], args: Sequence[Any]) -> Any:
+        """Call a function that an operator takes, with its operators handled as those of the model."""
+        super().__enter__()
+        try:
+            return function(*args)
+        finally:
+            super().__exit__(None, None, None)
 
     def _check_compute_limit(self, traits: OpTraits) -> None:
         """Stop a factory that has been computing for long: without values it may never end.

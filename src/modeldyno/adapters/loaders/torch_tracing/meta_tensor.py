@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 _CPU = torch.device("cpu")
 
@@ -53,6 +53,9 @@ class DispatchMode(Protocol):
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one operator."""
 
+    def call_within(self, function: Callable[..., Any], args: Sequence[Any]) -> Any:
+        """Call a function that an operator takes, with its operators handled."""
+
     def on_meta(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run an operator on torch's meta device."""
 
@@ -68,7 +71,7 @@ class DispatchMode(Protocol):
     def wrap_meta(self, meta: Tensor, values: Values = None, guess: str | None = None) -> MetaTensor:
         """Wrap a tensor of the meta device that has memory of its own."""
 
-    def assume(self, what: str) -> None:
+    def assume(self, what: str, *, flag: bool = False) -> None:
         """Record an assumption."""
 
     def assumed_values(self, tensor: MetaTensor) -> Tensor:

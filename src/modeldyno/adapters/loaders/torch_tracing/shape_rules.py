@@ -32,9 +32,7 @@ def _item(
     dispatch_mode: DispatchMode, traits: OpTraits, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     del traits, kwargs
-    meta_tensor = dispatch_mode.as_meta_tensor(args[0])
-    values = meta_tensor.valid_values()
-    return (dispatch_mode.assumed_values(meta_tensor) if values is None else values).item()
+    return _number(dispatch_mode, args[0])
 
 
 def _equal(
@@ -266,12 +264,22 @@ def pad_packed_sequence(
     return (output.transpose(0, 1) if batch_first else output), lengths
 
 
+def _keeps_padding(
+    dispatch_mode: DispatchMode, traits: OpTraits, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bool:
+    """Keep `nn.TransformerEncoder` from packing sequences into a nested tensor, whose shapes are values."""
+    del traits, args, kwargs
+    dispatch_mode.assume("sequences are not packed into nested tensors; padding counts in full", flag=True)
+    return False
+
+
 ValueRule = Callable[["DispatchMode", OpTraits, tuple[Any, ...], dict[str, Any]], Any]
 VALUE_RULES: dict[str, ValueRule] = {
     "aten._local_scalar_dense": _item,
     "aten.equal": _equal,
     "aten._fused_sdp_choice": _attention_kernel,
     "aten._pack_padded_sequence": _packed_rows,
+    "aten._nested_tensor_from_mask_left_aligned": _keeps_padding,
     "aten.nonzero": _nonzero,
     "aten.masked_select": _masked_select,
     "aten.repeat_interleave": _repeat_indices,
@@ -314,8 +322,62 @@ _FLEX_ATTENTION = OpTraits(
     reshapes_in_place=False,
     random=False,
 )
+
+
+def _branch(dispatch_mode: DispatchMode, args: tuple[Any, ...]) -> Any:
+    """Take the branch of a condition that its flag selects, or the one of an assumed flag."""
+    flag, then, otherwise, operands = args
+    chosen = flag if isinstance(flag, bool) else _number(dispatch_mode, flag)
+    return dispatch_mode.call_within(then if chosen else otherwise, operands)
+
+
+def _number(dispatch_mode: DispatchMode, tensor: Tensor) -> Any:
+    meta_tensor = dispatch_mode.as_meta_tensor(tensor)
+    values = meta_tensor.valid_values()
+    return (dispatch_mode.assumed_values(meta_tensor) if values is None else values).item()
+
+
+def _while_loop(dispatch_mode: DispatchMode, args: tuple[Any, ...]) -> Any:
+    """Repeat the body while its condition is known to hold; once, where that depends on values."""
+    condition, body, carried, others = args
+    for _ in range(_MOST_ROUNDS):
+        flag = dispatch_mode.call_within(condition, (*carried, *others))
+        values = dispatch_mode.as_meta_tensor(flag).valid_values() if isinstance(flag, Tensor) else flag
+        if values is None:
+            dispatch_mode.assume("the rounds of a loop depend on values; it is counted once")
+            return tuple(dispatch_mode.call_within(body, (*carried, *others)))
+        if not values:
+            return tuple(carried)
+        carried = tuple(dispatch_mode.call_within(body, (*carried, *others)))
+    raise RequestError(
+        f"A loop of the model takes more than {_MOST_ROUNDS:,} rounds, which are not analysed."
+    )
+
+
+_MOST_ROUNDS = 10_000
+
+
+def _scan(dispatch_mode: DispatchMode, args: tuple[Any, ...]) -> Any:
+    """Apply the function to each slice along the first axis, and stack what it gives beside its state."""
+    function, state, sources, others = args
+    rows: list[list[Tensor]] = []
+
+    def steps() -> list[Any]:
+        carried = list(state)
+        for place in range(sources[0].shape[0]):
+            result = function(*carried, *(source.select(0, place) for source in sources), *others)
+            carried = list(result[: len(state)])
+            rows.append(list(result[len(state) :]))
+        return [*carried, *(torch.stack(column) for column in zip(*rows, strict=True))]
+
+    return tuple(dispatch_mode.call_within(steps, ()))
+
+
 HIGHER_ORDER_RULES: dict[str, Callable[[DispatchMode, tuple[Any, ...]], Any]] = {
-    "flex_attention": _flex_attention
+    "cond": _branch,
+    "flex_attention": _flex_attention,
+    "scan": _scan,
+    "while_loop": _while_loop,
 }
 """Rules for higher-order operators, which take functions; any other is rejected."""
 
@@ -492,19 +554,76 @@ def infer_shapes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_ca
         except (NotImplementedError, RuntimeError, AttributeError):
             out = NotImplemented
         if out is NotImplemented:
-            raise _missing_rule_error(func, error) from error
+            if not _has_no_rule(error):
+                raise
+            return _run_once(func, args, kwargs, op_call)
         return out
 
 
-def _missing_rule_error(func: Any, error: Exception) -> Exception:
-    """Return torch's own error about wrong shapes unchanged; name an operator that has no shape rule."""
+def _has_no_rule(error: Exception) -> bool:
+    """Whether an operator has no shape rule; otherwise the error is about wrong shapes."""
     phrases = ("meta", "no fake impl")  # from torch's own messages
-    if isinstance(error, NotImplementedError) or any(word in str(error).lower() for word in phrases):
-        return RequestError(
-            f"The operator {traits_of(func).name} cannot be analysed: torch knows no rule for its shapes; "
-            "register one with torch.library.register_fake."
-        )
-    return error
+    return isinstance(error, NotImplementedError) or any(word in str(error).lower() for word in phrases)
+
+
+def _run_once(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], op_call: OpCall) -> Any:
+    """Run an operator without a shape rule, on known values and on random numbers, for its shapes alone.
+
+    Raises:
+        RequestError: it cannot be run on them, or they are too large.
+    """
+    name = traits_of(func).name
+    tensors = [value for value in _flat((*args, *kwargs.values())) if isinstance(value, Tensor)]
+    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    if size > _LARGEST_RUN:
+        raise _missing_rule_error(name, f"its inputs have {size:,} bytes")
+    try:
+        with torch.random.fork_rng(devices=[]):
+            out = func(
+                *(_stand_in(value, op_call) for value in args),
+                **{key: _stand_in(value, op_call) for key, value in kwargs.items()},
+            )
+    except Exception as error:
+        raise _missing_rule_error(name, " ".join(str(error).split())[:_LONGEST_REASON]) from error
+    op_call.data_dependent = True
+    op_call.dispatch_mode.assume(f"{name} was run once on random numbers, for the sizes of its results")
+    return _to_meta(out)
+
+
+def _missing_rule_error(name: str, reason: str) -> RequestError:
+    return RequestError(
+        f"The operator {name} cannot be analysed: torch knows no rule for its shapes, and it cannot be run "
+        f"for them ({reason}); register a rule with torch.library.register_fake."
+    )
+
+
+_LARGEST_RUN = 2**30
+"""Bytes of the inputs of an operator that is run for its shapes."""
+_LONGEST_REASON = 120
+"""Characters of an error that are quoted."""
+
+
+def _flat(value: Any) -> list[Any]:
+    if isinstance(value, list | tuple):
+        return [part for item in value for part in _flat(item)]
+    return [value]
+
+
+def _stand_in(value: Any, op_call: OpCall) -> Any:
+    """Return arguments with real tensors on the CPU instead of those of the meta device."""
+    if isinstance(value, list | tuple):
+        return type(value)(_stand_in(item, op_call) for item in value)
+    if isinstance(value, torch.device):
+        return torch.device("cpu")
+    if not isinstance(value, Tensor) or not value.is_meta:
+        return value
+    meta_tensor = op_call.meta_tensors.get(id(value))
+    known = None if meta_tensor is None else meta_tensor.valid_values()
+    if known is not None:
+        return known.clone()
+    if value.dtype.is_floating_point or value.dtype.is_complex:
+        return torch.rand(value.shape, dtype=torch.float32).to(value.dtype)
+    return torch.ones(value.shape, dtype=value.dtype)
 
 
 def _to_meta(value: Any) -> Any:

@@ -36,7 +36,7 @@ _EACH: dict[int, str] = {
         Cosh Equal Erf Exp Floor Greater GreaterOrEqual IsInf IsNaN Less LessOrEqual Log Mod Neg Not Or Pow
         Reciprocal Relu Round Sign Sin Sinh Sqrt Tan Tanh ThresholdedRelu Where Xor
     """,
-    2: "DequantizeLinear LeakyRelu PRelu",
+    2: "LeakyRelu PRelu",
     3: "Shrink Softsign",
     4: "Celu Elu HardSigmoid Mish Selu Sigmoid",
     5: "HardSwish QuantizeLinear Softplus Swish",
@@ -90,6 +90,7 @@ _DEFAULT: dict[str, Formula] = {
     "Gelu": count_gelu,
     "Dropout": onnx_formulas.count_onnx_dropout,
     "SoftmaxCrossEntropyLoss": partial(onnx_formulas.per_input_element, operations=7),
+    "DequantizeLinear": onnx_formulas.count_dequantize,
     "DynamicQuantizeLinear": onnx_formulas.count_dynamic_quantize,
     **for_all("TopK Unique", onnx_formulas.count_onnx_sort),
     **for_all("Gather GatherElements GatherND", partial(count_lookup, table="data", index="indices")),
@@ -137,7 +138,11 @@ _CONTRIB: dict[str, Formula] = {
     "MatMulIntegerToFloat": partial(onnx_formulas.count_onnx_matmul, operations=2),
     "DynamicQuantizeMatMul": partial(onnx_formulas.count_onnx_matmul, operations=2),
     "DynamicQuantizeLSTM": partial(onnx_formulas.count_onnx_recurrent, operations=recurrent.LSTM, rescaled=2),
-    **for_all("MatMulNBits MatMulBnb4 MatMulFpQ4", onnx_formulas.count_nbits_matmul),
+    **for_all("MatMulNBits MatMulBnb4 MatMulFpQ4 MatMulPacked", onnx_formulas.count_onnx_matmul),
+    **for_all("MatMulBlockQuantizedFp4Weight MatMulBlockQuantizedFp8Weight", onnx_formulas.count_onnx_matmul),
+    "MatMulNBitsMlp": onnx_formulas.count_gated_products,
+    "MatMulNBitsQkv": onnx_formulas.count_packed_projections,
+    "MatMulNBitsQLoRA": onnx_formulas.count_adapted_matmul,
     "FusedGemm": onnx_formulas.count_gemm,
     "QGemm": partial(onnx_formulas.count_onnx_matmul, extras=("C",), operations=6),
     "GemmFastGelu": partial(onnx_formulas.count_onnx_matmul, left="X", operations=_GELU_TANH),
@@ -154,6 +159,7 @@ _CONTRIB: dict[str, Formula] = {
     "SkipSimplifiedLayerNormalization": partial(
         onnx_formulas.count_skip_norm, operations=3, affine=("gamma",)
     ),
+    "QEmbedLayerNormalization": onnx_formulas.count_embed_layer_norm,
     "EmbedLayerNormalization": onnx_formulas.count_embed_layer_norm,
     "GroupNorm": partial(onnx_formulas.count_onnx_norm, operations=5, affine=("gamma", "beta")),
     "SkipGroupNorm": partial(onnx_formulas.count_skip_norm, operations=5, affine=("gamma", "beta")),
@@ -163,6 +169,7 @@ _CONTRIB: dict[str, Formula] = {
     "GroupQueryAttention": onnx_attention.count_grouped_query,
     "RotaryEmbedding": onnx_attention.count_rotary_embedding,
     **for_all("MoE QMoE", onnx_attention.count_mixture_of_experts),
+    "MoEPacked": onnx_attention.count_packed_experts,
     **for_all("FusedConv", onnx_formulas.count_onnx_convolution),
     **for_all("NhwcConv NhwcFusedConv", onnx_formulas.count_onnx_convolution),
     "QLinearConv": partial(onnx_formulas.count_onnx_convolution, data="x", weight="w", operations=6),
@@ -178,8 +185,9 @@ _CONTRIB: dict[str, Formula] = {
     "QLinearGlobalAveragePool": onnx_formulas.per_input_element,
     "QLinearConcat": partial(per_element, operations=7),
     "QuantizeLinear": partial(per_element, operations=5),
-    "DequantizeLinear": partial(per_element, operations=2),
+    "DequantizeLinear": onnx_formulas.count_dequantize,
     "GatherBlockQuantized": onnx_formulas.count_gather_quantized,
+    "GatherPacked": onnx_formulas.count_gather_packed,
     "Trilu": count_copy,
 }
 

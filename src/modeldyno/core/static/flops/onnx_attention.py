@@ -5,14 +5,17 @@ As in `core.static.flops.attention`, MACs are dense, and those that a mask hides
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.static.flops import Count, attention
 from modeldyno.core.static.flops.elementwise import tensor_arguments, total_bytes, total_elements
 
 if TYPE_CHECKING:
-    from modeldyno.core.static.graph import Op
+    from collections.abc import Mapping, Sequence
+
+    from modeldyno.core.static.graph import Op, Tensor
 
 
 def _split_heads(shape: tuple[int, ...], heads: int) -> tuple[int, int, int, int]:
@@ -140,16 +143,51 @@ def count_mixture_of_experts(op: Op) -> Count:
 
     Their weights are read as far as tokens can choose them: no more experts than choices.
     """
-    tokens = prod(op.tensor("input").shape[:-1])
-    chosen = op.arguments.get("k", 1)
-    weights = [tensor for n in (1, 2, 3) for tensor in tensor_arguments(op, f"fc{n}_experts_weights")]
-    packed = 8 // op.arguments.get("expert_weight_bits", 8) if op.kind.endswith("QMoE") else 1
-    weights_per_expert = sum(tensor.size // tensor.shape[0] for tensor in weights) * packed
-    share = min(1.0, tokens * chosen / weights[0].shape[0])
-    others = total_bytes(t for t in op.tensors() if t not in weights)
-    hidden = op.tensor("fc2_experts_weights").shape[-1] * packed
+    quantised = op.kind.endswith("QMoE")
+    names = [name for n in (1, 2, 3) if tensor_arguments(op, name := f"fc{n}_experts_weights")]
+    weights = {name: op.tensor(name) for name in names}
+    per_byte = {
+        name: expert_weights_per_byte(op.arguments, name) if quantised else Fraction(1) for name in names
+    }
+    weights_per_expert = sum(
+        int(tensor.size // tensor.shape[0] * per_byte[name]) for name, tensor in weights.items()
+    )
+    hidden = op.tensor("fc2_experts_weights").shape[-1] * per_byte["fc2_experts_weights"]
+    return _count_experts(op, list(weights.values()), weights_per_expert, int(hidden))
+
+
+def count_packed_experts(op: Op) -> Count:
+    """Count the same for experts in a packed format, whose sizes are those of the rows of the others."""
+    names = [
+        name for part in ("gate", "up", "down") if tensor_arguments(op, name := f"{part}_experts_weights")
+    ]
+    inner, hidden = op.tensor("gate_experts_weights").shape[1], op.tensor("down_experts_weights").shape[1]
+    return _count_experts(op, [op.tensor(name) for name in names], len(names) * inner * hidden, inner)
+
+
+def _count_experts(op: Op, weights: Sequence[Tensor], weights_per_expert: int, hidden: int) -> Count:
+    chosen = prod(op.tensor("input").shape[:-1]) * op.arguments.get("k", 1)
+    share = min(1.0, chosen / weights[0].shape[0])
+    others = total_bytes(tensor for tensor in op.tensors() if tensor not in weights)
     return Count(
-        macs=tokens * chosen * weights_per_expert,
-        elementwise=5 * op.tensor("router_probs").size + tokens * chosen * hidden,
+        macs=chosen * weights_per_expert,
+        elementwise=5 * op.tensor("router_probs").size + chosen * hidden,
         read=others + round(share * total_bytes(weights)),
     )
+
+
+def expert_weights_per_byte(attributes: Mapping[str, Any], name: str) -> Fraction:
+    """Return the weights in a byte of an operand of QMoE, such as ``fc1_experts_weights``."""
+    quant_type = attributes.get("quant_type", "int")
+    if quant_type == "fp8":
+        return Fraction(1)
+    if quant_type in _HALF_BYTES:
+        return Fraction(2)
+    own = f"{name.partition('_')[0]}_expert_weight_bits"
+    return Fraction(8, max(1, attributes.get(own, attributes.get("expert_weight_bits", _USUAL_BITS))))
+
+
+_HALF_BYTES = frozenset({"fp4", "nvfp4", "wfp4afp8"})
+"""Values of ``quant_type`` of QMoE with 4 bits for each weight, whatever its other attributes say."""
+_USUAL_BITS = 4
+"""Of QMoE, by ContribOperators.md."""

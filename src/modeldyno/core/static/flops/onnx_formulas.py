@@ -1,7 +1,8 @@
 """Costs of the operators of ONNX and ONNX Runtime that have no counterpart in PyTorch.
 
 Formulas use only sizes and attributes: axes given as an input follow from the shape of the output. Scales of
-a quantised operator are element-wise: 2 operations to dequantise, 5 to quantise.
+a quantised operator are element-wise: 2 operations to dequantise, 5 to quantise. A weight costs nothing to
+dequantise, so that a model costs the same in whatever form its weights are stored.
 """
 
 from __future__ import annotations
@@ -112,13 +113,25 @@ def count_slice(op: Op) -> Count:
 
 
 def count_gather_quantized(op: Op) -> Count:
-    """Count 2 operations for each output; only the rows looked up are read from the table."""
+    """Count no operation; only the rows looked up are read from the table."""
     data = op.tensor("data")
-    share = op.outputs[0].size * bits_per_element(data.dtype) // 8
-    packed = op.arguments.get("bits", 4)
-    if data.dtype == "uint8":
-        share = op.outputs[0].size * packed // 8
-    return Count(elementwise=2 * op.outputs[0].size, read=share + op.tensor("indices").bytes)
+    bits = op.arguments.get("bits", 4) if data.dtype == "uint8" else bits_per_element(data.dtype)
+    return Count(read=op.outputs[0].size * bits // 8 + op.tensor("indices").bytes)
+
+
+def count_gather_packed(op: Op) -> Count:
+    """Count no operation; only the rows looked up are read from the table."""
+    data, indices = op.tensor("data"), op.tensor("indices")
+    return Count(read=indices.size * prod(data.shape[1:]) + indices.bytes)
+
+
+def count_dequantize(op: Op) -> Count:
+    """Count 2 operations for each output; none for a weight, whose stored form is no part of the model."""
+    return count_nothing(op) if op.arguments.get(OF_WEIGHT) else per_element(op, operations=2)
+
+
+OF_WEIGHT = "of_weight"
+"""Argument of a de-quantising operator: whether it reads a weight."""
 
 
 def count_onnx_scatter(op: Op) -> Count:
@@ -161,7 +174,11 @@ def count_skip_norm(op: Op, *, operations: int, affine: Sequence[str]) -> Count:
 def count_embed_layer_norm(op: Op) -> Count:
     """Count the sums of the embeddings and a layer norm; only the rows looked up are read from the tables."""
     output = op.outputs[0]
-    tables = [name for name in ("word", "position", "segment") if tensor_arguments(op, f"{name}_embedding")]
+    tables = [
+        name
+        for name in ("word", "position", "segment")
+        if tensor_arguments(op, f"{name}_embedding") or tensor_arguments(op, f"{name}_embedding_quant")
+    ]
     ids = ("input_ids", "segment_ids", "position_ids", "mask", "gamma", "beta")
     read = len(tables) * output.bytes + total_bytes(
         tensor for name in ids for tensor in tensor_arguments(op, name)
@@ -208,11 +225,39 @@ def count_gemm(op: Op) -> Count:
     return count_onnx_matmul(op, extras=(), operations=more + bool(arguments.get("activation")))
 
 
-def count_nbits_matmul(op: Op) -> Count:
-    """Count K MACs for each output, 2 operations to dequantise each weight, and a bias."""
-    weights = op.arguments["K"] * op.arguments["N"]
-    product_cost = count_onnx_matmul(op)
-    return Count(macs=product_cost.macs, elementwise=product_cost.elementwise + 2 * weights)
+def count_gated_products(op: Op) -> Count:
+    """Count the two products of MatMulNBitsMlp, SiLU (5), the product with the gate, a norm before them."""
+    rows = prod(op.tensor("A").shape[:-1])
+    output = op.outputs[0]
+    more = _SILU + 1 + sum(len(tensor_arguments(op, name)) for name in ("gate_bias", "up_bias"))
+    normed = _count_norm_before(op)
+    return Count(
+        macs=2 * rows * op.arguments["K"] * op.arguments["N"], elementwise=more * output.size + normed
+    )
+
+
+def count_packed_projections(op: Op) -> Count:
+    """Count the three products of MatMulNBitsQkv with their biases, and a norm before them."""
+    rows = prod(op.tensor("A").shape[:-1])
+    attributes = op.arguments
+    columns = attributes["Nq"] + 2 * attributes["Nkv"]
+    biases = rows * total_elements(t for part in "qkv" for t in tensor_arguments(op, f"{part}_bias"))
+    return Count(macs=rows * attributes["K"] * columns, elementwise=biases + _count_norm_before(op))
+
+
+def _count_norm_before(op: Op) -> int:
+    """Return the operations of an RMS norm with a scale, and of a sum before it, where they are fused."""
+    sums = len(tensor_arguments(op, "skip")) + 4 * len(tensor_arguments(op, "norm_scale"))
+    return sums * op.tensor("A").size
+
+
+def count_adapted_matmul(op: Op) -> Count:
+    """Count a product, the two of its adapter, and their sum; an empty adapter costs nothing."""
+    rows = prod(op.tensor("X").shape[:-1])
+    wide, narrow = op.arguments["K"], op.arguments["N"]
+    rank = op.tensor("lora_A").shape[0] if op.tensor("lora_B").size else 0
+    summed = op.outputs[0].size if rank else 0
+    return Count(macs=rows * (wide * narrow + rank * (wide + narrow)), elementwise=summed)
 
 
 def count_onnx_einsum(op: Op) -> Count:
