@@ -125,6 +125,8 @@ class Model:
     """Assumed sizes of free dimensions, as `data.assumed_sizes` found that the model accepts."""
     doubts: tuple[Doubt, ...] = ()
     """For example that the weights are random."""
+    takes_requests: bool = False
+    """Whether a line of its data may be a whole request to a language model, see `data.text_requests`."""
     undeclared: bool = False
     """Its inputs are unknown: those that the user gives are used, and must have shapes."""
     source: str = ""

@@ -18,7 +18,7 @@ from modeldyno.core.load import endpoint_url
 from modeldyno.core.load.request_target import ServerInfo, Transport
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.errors import RequestError
-from modeldyno.interfaces.client import ListsModels
+from modeldyno.interfaces.client import ListsModels, TakesRequests
 from modeldyno.interfaces.loader import Executes, Form, Model
 from modeldyno.loadgen.single_request import send_once
 
@@ -84,6 +84,7 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         form=Form.REMOTE,
         value=endpoint,
         inputs=inputs,
+        takes_requests=isinstance(client, TakesRequests) and client.takes_requests,
         undeclared=not inputs,
     )
 
