@@ -297,7 +297,7 @@ def test_errors_of_guidellm_have_kinds(error: str, scope: str, tmp_path: Path) -
     ],
 )
 def test_errors_of_vllm_have_kinds(error: str, scope: str, tmp_path: Path) -> None:
-    """vLLM keeps the reason of a status, or how Python told the error."""
+    """What is kept is the phrase of a status, or how Python told the error."""
     run = document("vllm_closed.json")
     run["errors"] = [error, *[""] * (len(run["start_times"]) - 1)]
     run["failed"] = 1
