@@ -18,6 +18,7 @@ from modeldyno.environment.process_tree import list_process_tree
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.loadgen.deadline import answered_by
 from modeldyno.loadgen.driver_pool import run_load_drivers, send_once
+from modeldyno.loadgen.tls import TlsError
 from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:
