@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,7 +69,7 @@ def can_unmount_proc() -> bool:
 def test_without_proc_calls_are_measured_and_what_is_not_known_is_said(model: Path, tmp_path: Path) -> None:
     """Times need no /proc; memory, processor time and noise do, and are not told as zero."""
     path = tmp_path / "result.json"
-    script = f"mount -t tmpfs none /proc && {SHELL} profile call:{model}:slow --max-time 300ms --precision 0.5 --json {path}"
+    script = f"mount -t tmpfs none /proc && {SHELL} profile call:{model}:slow {' '.join(BRIEF)} --json {path}"
     printed = ran(["unshare", "-m", "sh", "-c", script], tmp_path).stdout
     result = json.loads(path.read_text())
     metrics = {measurement["metric"] for measurement in result["measurements"]}
@@ -82,10 +83,11 @@ def test_without_proc_calls_are_measured_and_what_is_not_known_is_said(model: Pa
 @pytest.mark.skipif(not can_unmount_proc(), reason="only root may hide /proc")
 def test_without_proc_nothing_that_a_model_started_is_left(tmp_path: Path) -> None:
     """What is in the group of the command is ended with it, as the tree of processes cannot be read."""
-    (tmp_path / "model.py").write_text(
+    model = tmp_path / "model.py"
+    model.write_text(
         "import subprocess\nchild = subprocess.Popen(['sleep', '600.25'])\n\n\ndef slow(x=1):\n    return x\n"
     )
-    script = f"mount -t tmpfs none /proc && {SHELL} profile call:{tmp_path}/model.py:slow --max-time 300ms --precision 0.5 -q"
+    script = f"mount -t tmpfs none /proc && {SHELL} profile call:{model}:slow {' '.join(BRIEF)} -q"
     ran(["unshare", "-m", "sh", "-c", script], tmp_path)
     commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
     assert b"sleep\x00600.25\x00" not in commands
@@ -120,7 +122,7 @@ def test_names_that_are_not_ascii_are_read_in_the_locale_c(model: Path, tmp_path
     named = model.rename(folder / "lenteur_é.py")
     path = tmp_path / "résultat.json"
     words = ["profile", f"call:{named}:slow", *BRIEF, "--tag", "été", "--json", str(path)]
-    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    ascii_only: dict[str, Any] = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     assert "lenteur_é.slow answers in" in ran([*COMMAND, *words], tmp_path, **ascii_only).stdout
     assert json.loads(path.read_text("utf-8"))["job"]["model"]["locator"].endswith("lenteur_é.py:slow")
     assert "été" in ran([*COMMAND, "list"], tmp_path, **ascii_only).stdout
@@ -139,7 +141,11 @@ def test_an_unprivileged_user_with_a_read_only_home_measures(model: Path, tmp_pa
     for folder, mode in ((home, 0o555), (temporary, 0o1777)):
         folder.mkdir()
         folder.chmod(mode)
-    own = {"HOME": str(home), "TMPDIR": str(temporary), "MODELDYNO_STORE": f"sqlite:///{home}/a/store.db"}
+    own: dict[str, Any] = {
+        "HOME": str(home),
+        "TMPDIR": str(temporary),
+        "MODELDYNO_STORE": f"sqlite:///{home}/a/store.db",
+    }
     words = ["profile", f"call:{model}:slow", *BRIEF]
     printed = ran([*UNPRIVILEGED, *COMMAND, *words], tmp_path, **own)
     assert "slow answers in " in printed.stdout

@@ -244,9 +244,10 @@ def _read_names_as_utf8() -> None:
 
 def _is_working_directory_gone() -> bool:
     try:
-        return not Path.cwd()
+        Path.cwd()
     except FileNotFoundError:
         return True
+    return False
 
 
 def _replace_closed_streams() -> None:
