@@ -148,6 +148,7 @@ _STARTS_NO_MODEL = {
     "environment/other_devices.py": "a program of a driver",
     "environment/peaks.py": "our own loops, of which peaks are measured",
     "api/jobs.py": "commands of ours, which start models by the one way",
+    "cli/__init__.py": "itself, with names in UTF-8",
     "cli/actions/trend.py": "a hook of the user",
     "registry/webhooks.py": "a hook of the user",
     "servers/install.py": "installers",
