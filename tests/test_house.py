@@ -149,6 +149,7 @@ _STARTS_NO_MODEL = {
     "environment/peaks.py": "our own loops, of which peaks are measured",
     "api/jobs.py": "commands of ours, which start models by the one way",
     "cli/actions/engine.py": "a command of an engine, as it was typed",
+    "cli/__init__.py": "itself, with names in UTF-8",
     "cli/actions/trend.py": "a hook of the user",
     "registry/webhooks.py": "a hook of the user",
     "servers/install.py": "installers",

@@ -21,7 +21,7 @@ FIELDS = frozenset(
     }
 )  # fmt: skip
 """The fields that messages name; other words in backticks stay as they are."""
-KNOBS = frozenset({"threads", "device"})
+KNOBS = frozenset({"threads", "device", "extra", "max_tokens", "stream"})
 """Knobs of a backend that messages name with a value."""
 
 _FIELD = re.compile(r"`(?P<name>[a-z_]+)(?:=(?P<value>[^`]+))?`")
@@ -48,7 +48,7 @@ def spell_for_python(text: str) -> str:
 def _option(match: re.Match[str]) -> str:
     name, value = match["name"], match["value"]
     if name in KNOBS and value is not None:
-        return f"--set {name}={value}"
+        return f"--set {name}={value}" if value.isalnum() else f"--set '{name}={value}'"
     if name not in FIELDS:
         return match[0]
     option = f"--{_OPTIONS.get(name, name).replace('_', '-')}"

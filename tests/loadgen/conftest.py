@@ -53,6 +53,7 @@ async def _drive(
 ) -> Driven:
     drive = LoadLoop(load, LoadShare(), len(target.messages), loop)
     order = DriverCommand(target=target, load=load, share=LoadShare(), seed=0, address=target.host)
+    drive.count_tokens = getattr(driver_main._stream_client(target), "tokens", None)
     pool = drive.carrier = driver_main.make_carrier(order, drive, loop)
     drive.timer = make_timer(loop, drive.ring)
     over = loop.create_future()

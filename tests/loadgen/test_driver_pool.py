@@ -18,6 +18,7 @@ from modeldyno.environment.process_tree import list_process_tree
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.loadgen.deadline import answered_by
 from modeldyno.loadgen.driver_pool import run_load_drivers, send_once
+from modeldyno.loadgen.tls import TlsError
 from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:
@@ -265,6 +266,31 @@ def test_tls_is_spoken_and_checked(certificate: tuple[str, str]) -> None:
                 send_once(target(server.port, tls=doubtful))
             records, _ = driven(target(server.port, tls=doubtful), Load(requests=3))
             assert set(records.outcome) == {RequestOutcome.REFUSED}
+
+
+def test_what_is_wrong_with_tls_says_what_to_write(certificate: tuple[str, str]) -> None:
+    """A certificate that is not trusted, or of another name, TLS to a plain port, and none to one of TLS."""
+    with serve_in_subprocess("--certificate", certificate[0], "--key", certificate[1]) as server:
+        for tls, advice in (
+            (Tls(), "write authority=FILE"),
+            (Tls(authority=certificate[0]), "write name=NAME"),
+            (None, "speaks TLS; write https"),
+        ):
+            with pytest.raises(TlsError, match=advice) as raised:
+                send_once(target(server.port, tls=tls))
+            assert not isinstance(raised.value, PermissionError)
+    with serve_in_subprocess() as server, pytest.raises(TlsError, match="write http or grpc"):
+        send_once(target(server.port, tls=Tls()), timeout=0.5)
+
+
+def test_a_server_that_is_gone_is_not_said_to_speak_tls() -> None:
+    """Nor is one that hangs up on everybody."""
+    with serve_in_subprocess("--fault", "close-before=1") as server:
+        with pytest.raises(OSError, match="closed the connection"):
+            send_once(target(server.port))
+        port = server.port
+    with pytest.raises(OSError, match="refused"):
+        send_once(target(port))
 
 
 def test_tls_files_that_are_not_there_are_refused_by_name() -> None:

@@ -114,6 +114,44 @@ def test_retries_send_again_what_was_not_answered_and_are_counted(driven: Callab
     assert outcome.sent == 100 + resets
 
 
+@pytest.mark.parametrize("fault", ["429-later", "503-later"])
+def test_a_rejected_request_is_sent_again_when_the_server_wants_it(
+    fault: str, driven: Callable[..., Driven]
+) -> None:
+    """It waits as long as `Retry-After` says, in seconds or by the server's own clock, within its latency."""
+    with serve_in_subprocess("--fault", f"{fault}=0.3") as server:
+        records = driven(target(server, "/"), Load(concurrency=16, requests=24, retries=20)).records
+        rejections = server.truth().faults()[fault]
+    assert set(records.outcome) == {RequestOutcome.OK}
+    assert records.retries.sum() == rejections > 0
+    seconds = (records.end - records.due) / 1e9
+    assert (seconds >= records.retries).all()
+    assert (seconds < records.retries + 0.9).all()
+
+
+def test_a_rejected_request_is_sent_again_after_a_pause_that_grows(driven: Callable[..., Driven]) -> None:
+    """Where the server does not say when; a wait beyond the timeout is not begun."""
+    with serve_in_subprocess("--fault", "503=1") as server:
+        records = driven(target(server, "/"), Load(concurrency=1, requests=1, retries=3)).records
+    assert [*records.outcome] == [RequestOutcome.REJECTED]
+    assert (records.end - records.due)[0] > (0.05 + 0.1 + 0.2) * 1e9
+    assert records.retries[0] == 3
+    with serve_in_subprocess("--fault", "429-later=1") as server:
+        load = Load(concurrency=1, requests=1, retries=3, timeout=0.5)
+        records = driven(target(server, "/"), load).records
+    assert (records.outcome[0], records.retries[0]) == (RequestOutcome.REJECTED, 0)
+
+
+@pytest.mark.parametrize("fault", ["truncated", "reset-after"])
+def test_a_cut_answer_is_not_sent_again(fault: str, driven: Callable[..., Driven]) -> None:
+    """Its work is done; the server sees each request once."""
+    with serve_in_subprocess("--fault", f"{fault}=1") as server:
+        records = driven(target(server, "/"), Load(concurrency=2, requests=6, retries=5)).records
+        seen = len(server.truth())
+    assert {RequestOutcome(outcome) for outcome in records.outcome} <= FAULTS[fault].outcomes
+    assert (seen, records.retries.sum()) == (6, 0)
+
+
 def test_a_server_that_dies_leaves_nothing_hanging(driven: Callable[..., Driven]) -> None:
     """What was on its way is broken or cut off, what follows refused."""
 

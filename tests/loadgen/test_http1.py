@@ -14,7 +14,8 @@ from modeldyno.loadgen.http1 import Http1Connection
 from modeldyno.loadgen.request import Call, make_reply
 
 if TYPE_CHECKING:
-    from modeldyno.loadgen.request import Bearing, Raw
+    from modeldyno.loadgen.event_stream import Bearing
+    from modeldyno.loadgen.request import Raw
 
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n"

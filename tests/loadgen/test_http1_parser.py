@@ -11,7 +11,6 @@ from modeldyno.loadgen.http1_parser import (
     CHUNKED,
     TO_THE_END,
     ChunkDecoder,
-    EventCounter,
     Malformed,
     outcome_of_status,
     read_head,
@@ -116,46 +115,3 @@ def test_what_are_no_chunks_is_malformed(data: bytes) -> None:
     """A wrong size, a wrong end, and bytes beyond the last chunk."""
     with pytest.raises(Malformed):
         ChunkDecoder().feed(data)
-
-
-@given(cuts=st.lists(st.integers(0, 10_000), max_size=30), end=st.sampled_from([b"\n", b"\r\n"]))
-def test_events_are_counted_however_they_are_cut(cuts: list[int], end: bytes) -> None:
-    """Three events carry data; a comment, the end mark and an event without data do not."""
-    lines = [
-        b": ping", b"", b'data: {"a": 1}', b"", b"event: delta", b"data: x", b"data: y", b"",
-        b"event: nothing", b"", b"data:z", b"", b"data: [DONE]", b"", b"",
-    ]  # fmt: skip
-    events = EventCounter()
-    assert sum(events.feed(part) for part in parts_of(end.join(lines), cuts)) == 3
-    assert not events.failed
-
-
-def test_only_events_that_bear_something_count_where_that_is_told() -> None:
-    """The role before and the usage after are none; what is asked is one whole event, without its end."""
-    offered: list[bytes] = []
-
-    def bearing(event: bytes) -> bool:
-        offered.append(event)
-        return b"word" in event
-
-    events = EventCounter(bearing)
-    stream = b"data: role\n\ndata: word\n\n: ping\n\ndata: words\n\ndata: usage\n\ndata: [DONE]\n\n"
-    assert sum(events.feed(part) for part in parts_of(stream, [7, 20])) == 2
-    assert offered == [b"data: role", b"data: word", b"data: words", b"data: usage"]
-
-
-@pytest.mark.parametrize(
-    "event", [b'data: {"error": {"code": 500}}', b'data:{"error":"x"}', b"event: error\ndata: x"]
-)
-def test_an_error_told_in_a_stream_is_seen(event: bytes) -> None:
-    """It is no piece of the answer."""
-    events = EventCounter()
-    assert events.feed(b"data: a\n\n" + event + b"\n\n") == 1
-    assert events.failed
-
-
-def test_an_answer_that_mentions_no_error_is_none() -> None:
-    """Some servers tell in each event that there is none."""
-    events = EventCounter()
-    assert events.feed(b'data: {"error": null, "text": "a"}\n\n') == 1
-    assert not events.failed

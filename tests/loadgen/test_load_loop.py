@@ -268,9 +268,7 @@ def test_retries_are_made_where_they_may_help_and_counted(world: World) -> None:
     assert (block.sent, block.ended) == (3, True)
 
 
-@pytest.mark.parametrize(
-    "outcome", [RequestOutcome.REJECTED, RequestOutcome.SERVER_ERROR, RequestOutcome.MALFORMED]
-)
+@pytest.mark.parametrize("outcome", [RequestOutcome.SERVER_ERROR, RequestOutcome.MALFORMED])
 def test_an_answer_is_an_answer_and_not_retried(outcome: RequestOutcome, world: World) -> None:
     """The server has worked for it."""
     driven = world.drive(Load(retries=3, requests=1))

@@ -102,3 +102,33 @@ def test_numbers_are_in_base_units() -> None:
 def test_nothing_measured_is_not_drawn() -> None:
     """A ladder of failures has no pictures."""
     assert not list(pictures(replace(LADDER, rungs=LADDER.rungs[-1:])))
+
+
+def test_loads_of_a_language_model_show_tokens_and_first_tokens() -> None:
+    """As charts and as a table; of other models there are neither."""
+    tokens = (
+        an_answer("token_rate", 960.0),
+        an_answer("time_to_first_token.p50", 0.02),
+        an_answer("time_to_first_token.p99", 0.04),
+        an_answer("inter_token_latency.p50", 0.005),
+    )
+    plain = LoadCurve(knob="concurrency", rungs=(rung(1), rung(4)))
+    rungs = tuple(replace(each, answers=(*each.answers, *tokens)) for each in plain.rungs)
+    titles = [picture.title for picture in pictures(replace(plain, rungs=rungs))]
+    assert titles[:4] == [
+        "Throughput by load", "Tokens by load", "Time to the first token by load", "Latency by load"
+    ]  # fmt: skip
+    assert not any("oken" in picture.title for picture in pictures(plain))
+    (table,) = (
+        block
+        for block in page(replace(plain, rungs=rungs))
+        if isinstance(block, Table) and "Tokens" in block.title
+    )
+    assert [cell.split(" \u00b1")[0] for cell in table.rows[1]] == [
+        "4",
+        "960/s",
+        "20 ms",
+        "40 ms",
+        "5.0 ms",
+    ]
+    assert not any(isinstance(block, Table) and "Tokens" in block.title for block in page(plain))

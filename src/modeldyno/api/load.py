@@ -91,7 +91,7 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
         requests: number of requests to measure after the warm-up.
         ramp: seconds of ramp-up to the full load.
         request_timeout: timeout of a request in seconds.
-        retries: retries of a request that the server did not answer.
+        retries: retries of a request that was refused, rejected (429, 503), or lost before any answer.
         drivers: number of processes that send.
         sequence: requests of each sequence, for stateful models: ``20``, ``"10..30"``, or ``"data"`` for the
             streams of the input data; with a rate, `concurrency` of them are open at once.
@@ -177,7 +177,7 @@ def load_curve(  # noqa: PLR0913 - one parameter per option
         requests: number of requests to measure at each load, after the warm-up.
         ramp: seconds of ramp-up to the full load.
         request_timeout: timeout of a request in seconds.
-        retries: retries of a request that the server did not answer.
+        retries: retries of a request that was refused, rejected (429, 503), or lost before any answer.
         drivers: number of processes that send.
         sequence: requests of each sequence, for stateful models: ``20``, ``"10..30"``, or ``"data"`` for the
             streams of the input data; with a rate, `concurrency` of them are open at once.
@@ -278,7 +278,7 @@ def find_load(  # noqa: PLR0913 - one parameter per option
         requests: number of requests to measure at each load, after the warm-up.
         ramp: seconds of ramp-up to the full load.
         request_timeout: timeout of a request in seconds.
-        retries: retries of a request that the server did not answer.
+        retries: retries of a request that was refused, rejected (429, 503), or lost before any answer.
         drivers: number of processes that send.
         sequence: requests of each sequence, for stateful models: ``20``, ``"10..30"``, or ``"data"`` for the
             streams of the input data; with a rate, `concurrency` of them are open at once.

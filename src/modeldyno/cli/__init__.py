@@ -210,6 +210,8 @@ def cli(ctx: click.Context) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its code; the only place that prints errors."""
+    if arguments is None:
+        _read_names_as_utf8()
     _replace_closed_streams()
     typed = list(sys.argv[1:] if arguments is None else arguments)
     own_count = _own_word_count(typed)
@@ -227,6 +229,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         code = _print_interrupted(_INTERRUPTED_CODE)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _read_names_as_utf8() -> None:
+    """Start Python again in its UTF-8 mode where names are read in another encoding, as with LC_ALL=C.
+
+    Python does so by itself, unless PYTHONUTF8=0 forbids it: then only files with ASCII names could be named.
+    """
+    is_ours = Path(sys.argv[0]).name in {"modeldyno", "__main__.py"}
+    if is_ours and sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
+        words = [sys.executable, "-X", "utf8", *sys.orig_argv[1:]]
+        os.execve(sys.executable, words, os.environ | {"PYTHONUTF8": "1"})  # noqa: S606 - a list, no shell
+
+
+def _is_working_directory_gone() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _replace_closed_streams() -> None:
@@ -320,6 +341,9 @@ def print_error(error: Exception, arguments: Sequence[str] = ()) -> int:
         case BrokenPipeError():
             silence_stdout()
             return 0
+        case FileNotFoundError() if _is_working_directory_gone():
+            text = "The working directory has been removed; change to another one, and run it again."
+            code = RequestError.exit_code
         case OSError(errno=errno.ENOSPC):
             where = " to standard output" if _stdout_is_broken() else ""
             text, code = f"Cannot write{where}: {error.strerror}.", _FAILURE_CODE

@@ -27,7 +27,7 @@ from modeldyno.core.spec.input_spec import (
     symbols_of,
     write_option,
 )
-from modeldyno.data import data_files, random_arrays, request_data
+from modeldyno.data import data_files, random_arrays, request_data, text_requests
 from modeldyno.data.requested_inputs import with_requested_inputs
 from modeldyno.errors import InputRefused, RequestError, UnknownName
 from modeldyno.interfaces.loader import Feed, Form, RequestStreams, Tracing
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from numpy import ndarray
 
+    from modeldyno.data.text_requests import TextRequests
     from modeldyno.interfaces.loader import Model
 
 _IDS = re.compile(r"ids?$|token", re.IGNORECASE)
@@ -114,6 +115,8 @@ class _Data:
     """The same in every payload."""
     sources: dict[str, str] = field(default_factory=dict)
     """Input name to the file of its values."""
+    unused: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """File of requests to the fields in it that are not sent."""
     lengths: list[int] = field(default_factory=list)
     """Tokens of each text that was padded to the longest of all."""
 
@@ -478,6 +481,9 @@ def _read(
             values: Feed | list[str] = request_data.read_request_data(path).rows(
                 [spec for spec in declared if spec.name in names], limit
             )
+        elif model.takes_requests and (requests := _text_requests(path, names, limit)) is not None:
+            values = requests.texts
+            data.unused[str(request.source)] = requests.unused
         else:
             values = data_files.read_data_file(path, names, limit, optional=shaped_inputs)
         if isinstance(values, list):
@@ -490,6 +496,13 @@ def _read(
                 target[spec.name] = _fit_to_spec(spec, values[spec.name], path, rows=target is data.rows)
                 data.sources[spec.name] = str(request.source)
     return data
+
+
+def _text_requests(path: Path, names: Sequence[str], limit: int) -> TextRequests | None:
+    """Read a file of requests to a language model; None if it is another file."""
+    if path.suffix.lower() not in text_requests.SUFFIXES or len(names) != 1:
+        return None
+    return text_requests.read_text_requests(path, names[0], limit)
 
 
 def _encode_texts(
@@ -680,6 +693,13 @@ def _samples_of(source: str, rows: int) -> str:
 
 
 def _data_doubts(data: _Data, batch: int, rows: int | None) -> Iterable[Doubt]:
+    for source, unused in data.unused.items():
+        if unused:
+            yield Doubt(
+                code="fields-not-sent",
+                seen=f"{source} also has {', '.join(unused)} of its requests, which were not sent",
+                advice="add what matters to every request with `extra`, or leave it out of the file",
+            )
     if rows is not None and rows < batch:
         source = ", ".join(dict.fromkeys(data.sources.values())) or "the model's example"
         yield Doubt(

@@ -177,7 +177,7 @@ def _load_checked(path: Path, load: Callable[[], T]) -> T:
 
 
 def _jsonl(path: Path, names: Sequence[str], limit: int) -> Feed | list[str]:
-    samples = list(islice(_json_lines(path), limit))
+    samples = list(islice(json_lines(path), limit))
     if not samples:
         raise RequestError(f"{path} has no samples; write one JSON value a line.")
     texts = [_text_of(sample, names) for _, sample in samples]
@@ -186,7 +186,14 @@ def _jsonl(path: Path, names: Sequence[str], limit: int) -> Feed | list[str]:
     return _columns(path, samples, names)
 
 
-def _json_lines(path: Path) -> Iterator[tuple[int, Any]]:
+def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield the number and the value of each line.
+
+    Raises:
+        RequestError: the file cannot be read, or a line is no JSON.
+    """
+    if not path.is_file():
+        raise RequestError(f"There is no data file {path}; check the path given to --input.")
     for number, line in _lines(path):
         try:
             yield number, json.loads(line)

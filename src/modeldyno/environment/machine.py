@@ -132,9 +132,19 @@ def cpu_quota(most: int | None = None) -> float:
     return cores
 
 
+def _machine_memory() -> tuple[int, int]:
+    """Return the bytes of the machine's memory, and of what is available of it."""
+    try:
+        memory = psutil.virtual_memory()
+    except OSError:  # no /proc: the C library asks the kernel, which does not count caches as available
+        page = os.sysconf("SC_PAGE_SIZE")
+        return page * os.sysconf("SC_PHYS_PAGES"), page * os.sysconf("SC_AVPHYS_PAGES")
+    return int(memory.total), int(memory.available)
+
+
 def memory_limit() -> int:
     """Return the bytes that this process may use: the machine's memory or the container's limit."""
-    total = int(psutil.virtual_memory().total)
+    total = _machine_memory()[0]
     for path in (_CGROUP / "memory.max", _CGROUP / "memory/memory.limit_in_bytes"):
         with suppress(ValueError, TypeError):
             limit = int(_read_text(path) or "")
@@ -144,7 +154,7 @@ def memory_limit() -> int:
 
 def free_memory() -> int:
     """Return the bytes free for a new process, within the machine's memory and the container's limit."""
-    free = int(psutil.virtual_memory().available)
+    free = _machine_memory()[1]
     for folder in _memory_groups():
         for limit, used, cache in (
             ("memory.max", "memory.current", "inactive_file"),

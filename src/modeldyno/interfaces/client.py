@@ -139,6 +139,21 @@ class Streams(Protocol):
 
 
 @runtime_checkable
+class TakesRequests(Protocol):
+    """A Client, or a backend, whose one input takes texts and whole requests, see `data.text_requests`."""
+
+    takes_requests: bool
+
+
+@runtime_checkable
+class TellsWhyTextEnds(Protocol):
+    """A Client or a session whose server says why a generated text ended."""
+
+    def finish_reason(self, reply: Reply) -> str:
+        """Return the reason, such as ``length`` or ``stop``; empty if unknown."""
+
+
+@runtime_checkable
 class CountsPrompts(Protocol):
     """A Client or a session whose server counts the prompt tokens."""
 

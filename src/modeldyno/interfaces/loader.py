@@ -131,6 +131,8 @@ class Model:
     """The input whose whole shape was assumed; empty without."""
     doubts: tuple[Doubt, ...] = ()
     """For example that the weights are random."""
+    takes_requests: bool = False
+    """Whether a line of its data may be a whole request to a language model, see `data.text_requests`."""
     undeclared: bool = False
     """It takes inputs of any name: those that the user gives are used too, and must have shapes."""
     source: str = ""

@@ -46,7 +46,7 @@ def read_command(take: Callable[[int], bytes]) -> DriverCommand:
     target["transport"] = Transport(target["transport"])
     target["metadata"] = tuple((name, value) for name, value in target["metadata"])
     target["tls"] = Tls(**target["tls"]) if target["tls"] else None
-    target |= {name: tuple(target[name]) for name in ("marks", "streams")}
+    target |= {name: tuple(target[name]) for name in ("marks", "streams", "token_limits")}
     load["arrivals"] = Arrivals(load["arrivals"])
     load["sequence"] = load["sequence"] and tuple(load["sequence"])
     return DriverCommand(

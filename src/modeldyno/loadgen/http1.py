@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from modeldyno.clock import monotonic_ns
 from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import request_id
+from modeldyno.loadgen.event_stream import PieceCounter
 from modeldyno.loadgen.http1_parser import (
     CHUNKED,
     HEAD_LIMIT,
     TO_THE_END,
     ChunkDecoder,
-    EventCounter,
     Malformed,
     read_head,
 )
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from modeldyno.core.load.request_target import Target
+    from modeldyno.loadgen.event_stream import Bearing
     from modeldyno.loadgen.http1_parser import AnswerHead
-    from modeldyno.loadgen.request import Bearing, Call, ConnectionOwner, Raw
+    from modeldyno.loadgen.request import Call, ConnectionOwner, Raw
 
 KEPT_BODY = 1 << 26
 """Bytes; a longer body is counted but not kept."""
@@ -58,7 +59,7 @@ class Http1Connection(asyncio.Protocol):
         self._body: list[bytes] = []
         self._left = 0
         self._chunks: ChunkDecoder | None = None
-        self._events: EventCounter | None = None
+        self._counter: PieceCounter | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Register the connection; disable write buffering."""
@@ -144,8 +145,8 @@ class Http1Connection(asyncio.Protocol):
         self._left = head.length
         if head.length == CHUNKED:
             self._chunks = ChunkDecoder()
-        if head.events:
-            self._events = EventCounter(self._bearing)
+        if head.decoder is not None:
+            self._counter = PieceCounter(head.decoder(), self._bearing)
 
     def _read_body(self, call: Call, head: AnswerHead, data: bytes, now: int) -> None:
         """Read a part of the body."""
@@ -164,13 +165,19 @@ class Http1Connection(asyncio.Protocol):
             call.received += len(piece)
             if call.received <= KEPT_BODY:
                 self._body.append(piece)
-            if self._stream:
-                call.pieces += [now] * (1 if self._events is None else self._events.feed(piece))
+            if self._stream and not head.whole:
+                call.pieces += [now] * (1 if self._counter is None else self._counter.feed(piece))
         if done:
+            self._end_body(call, now)
             self._end(call, self._outcome_of(head), now, self._raw(call, head), head.stays)
 
+    def _end_body(self, call: Call, now: int) -> None:
+        """Count the piece that the end of a body completes."""
+        if self._stream and self._counter is not None:
+            call.pieces += [now] * self._counter.finish()
+
     def _outcome_of(self, head: AnswerHead) -> RequestOutcome:
-        failed = self._events is not None and self._events.failed
+        failed = self._counter is not None and self._counter.failed
         return RequestOutcome.SERVER_ERROR if failed else head.outcome
 
     def _raw(self, call: Call, head: AnswerHead) -> Raw | None:
@@ -206,6 +213,7 @@ class Http1Connection(asyncio.Protocol):
         if call is None:
             self._owner.connection_closed(self)
         elif exc is None and head is not None and head.length == TO_THE_END:
+            self._end_body(call, now)
             self._owner.done(call, self._outcome_of(head), now, self._raw(call, head))
         elif self._used and not call.first and (exc is None or isinstance(exc, BrokenPipeError)):
             self._owner.resend(call)

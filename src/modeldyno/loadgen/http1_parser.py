@@ -1,4 +1,4 @@
-"""Parses HTTP/1.1 answers (RFC 9112): heads, chunks, server-sent events."""
+"""Parses HTTP/1.1 answers (RFC 9112): heads and chunks."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from modeldyno.core.load.request_log import RequestOutcome
+from modeldyno.loadgen.event_stream import decoder_of
 
 if TYPE_CHECKING:
-    from modeldyno.loadgen.request import Bearing
+    from modeldyno.loadgen.event_stream import EventDecoder, LineDecoder
 
 CHUNKED = -1
 """A length that means: the body is chunked."""
@@ -35,8 +36,10 @@ class AnswerHead(NamedTuple):
     """Length of the body in bytes; or CHUNKED, or TO_THE_END."""
     stays: bool
     """Whether the connection may be reused."""
-    events: bool
-    """Whether the body is a stream of server-sent events."""
+    whole: bool
+    """Whether the body is one JSON document, which has no pieces."""
+    decoder: type[EventDecoder | LineDecoder] | None
+    """What decodes the body if it is a stream of events; None if it is none."""
 
     @property
     def interim(self) -> bool:
@@ -56,7 +59,7 @@ def read_head(head: bytes) -> AnswerHead:
             raise Malformed("a field of the head has no name")
         name = name.lower()
         fields[name] = fields[name] + b"," + value.strip() if name in fields else value.strip()
-    connection = fields.get(b"connection", b"").lower()
+    connection, kind = (fields.get(name, b"").lower() for name in (b"connection", b"content-type"))
     length = _length(status, fields)
     return AnswerHead(
         status=status,
@@ -64,7 +67,8 @@ def read_head(head: bytes) -> AnswerHead:
         length=length,
         stays=length != TO_THE_END
         and (b"close" not in connection if first[7:8] == b"1" else b"keep-alive" in connection),
-        events=fields.get(b"content-type", b"").lower().startswith(b"text/event-stream"),
+        whole=kind.partition(b";")[0].strip() == b"application/json",
+        decoder=decoder_of(kind),
     )
 
 
@@ -161,38 +165,3 @@ class ChunkDecoder:
 
 
 _CHUNK_SIZE, _DATA, _DATA_END, _TRAILER = range(4)
-
-
-class EventCounter:
-    """Counts server-sent events with data as they arrive, without ``[DONE]`` and comments.
-
-    With `bearing`, it counts only events that hold something generated.
-    """
-
-    __slots__ = ("_bearing", "_rest", "failed")
-
-    def __init__(self, bearing: Bearing | None = None) -> None:
-        self._bearing = bearing
-        self.failed = False
-        """Whether an error arrived: the event ``error``, or an object whose first key is ``error``."""
-        self._rest = b""
-
-    def feed(self, data: bytes) -> int:
-        """Return the number of events that these bytes complete."""
-        *events, self._rest = _lines(self._rest + data).split(b"\n\n")
-        return sum(map(self._is_counted, events))
-
-    def _is_counted(self, event: bytes) -> bool:
-        lines = event.split(b"\n")
-        data = [line[5:].strip() for line in lines if line.startswith(b"data:")]
-        if not data or data == [b"[DONE]"]:
-            return False
-        is_error = any(line.startswith(b"event:") and line[6:].strip() == b"error" for line in lines)
-        if is_error or data[0].replace(b" ", b"").startswith((b'{"error":{', b'{"error":"')):
-            self.failed = True
-            return False
-        return self._bearing is None or self._bearing(event)
-
-
-def _lines(text: bytes) -> bytes:
-    return text.replace(b"\r\n", b"\n") if b"\r" in text else text

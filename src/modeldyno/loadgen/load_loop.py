@@ -20,6 +20,7 @@ from modeldyno.core.spec.load_spec import pause_after
 from modeldyno.loadgen.arrivals import due_times
 from modeldyno.loadgen.record_frames import ROW, RecordBlock
 from modeldyno.loadgen.request import Call, make_reply
+from modeldyno.loadgen.retry import REST, pause_before_retry
 
 if TYPE_CHECKING:
     import asyncio
@@ -37,14 +38,10 @@ if TYPE_CHECKING:
 
 BEAT = 0.02
 """Seconds between two checks for timeouts."""
-REST = 0.05
-"""Seconds before a slot or a retry connects again after a refused connection."""
 KEPT = 1 << 27
 """Maximum bytes of all replies that are kept."""
 _AT_ONCE = 64
 """Maximum requests sent before the loop handles replies."""
-_UNANSWERED = frozenset({RequestOutcome.REFUSED, RequestOutcome.RESET, RequestOutcome.TRUNCATED})
-"""Outcomes after which a request may be retried."""
 _FAULTS_KEPT = 16
 """Maximum number of distinct error statuses whose first reply is kept."""
 _NEVER = 1 << 62
@@ -189,7 +186,7 @@ class LoadLoop:
         tokens = -1
         if self.count_tokens is not None and raw is not None and outcome is _OK:
             outcome, tokens = self._count(call.message, raw)
-        if outcome is not _OK and self._retries and self._retry(call, outcome, end):
+        if outcome is not _OK and self._retries and self._retry(call, outcome, end, raw):
             return
         if self.sequences is not None:
             self.sequences.release(call, answered=outcome is _OK)
@@ -226,16 +223,20 @@ class LoadLoop:
         self._pausing -= 1
         self._send_next(call, monotonic_ns())
 
-    def _retry(self, call: Call, outcome: RequestOutcome, now: int) -> bool:
+    def _retry(self, call: Call, outcome: RequestOutcome, now: int, raw: Raw | None) -> bool:
         """Send a request again if a retry may help; return whether it is sent again."""
-        if outcome not in _UNANSWERED or call.retries >= self._retries or self._give_up_at is not None:
+        if call.retries >= self._retries or self._give_up_at is not None:
+            return False
+        pause = pause_before_retry(
+            outcome, begun=call.first > 0, retries=call.retries, head=b"" if raw is None else raw[1]
+        )
+        if pause is None or pause * 1e9 > self._timeout:  # it would be given up before
             return False
         call.retries += 1
         call.reset()
         call.sent = now
         self._in_flight[call] = now
-        delay = REST if outcome is _REFUSED else 0.0
-        self._retrying[call] = self._loop.call_later(delay, self._resend, call)
+        self._retrying[call] = self._loop.call_later(pause, self._resend, call)
         return True
 
     def _resend(self, call: Call) -> None:

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     Done = Callable[["Call", RequestOutcome, int, Raw | None], None]
     """Callback, once per request: its outcome, end time (nanoseconds), and the reply if complete."""
 
-    Bearing = Callable[[bytes], bool]
-    """Returns whether an event of a stream holds something generated."""
-
 
 class OpenSequence:
     """A sequence of requests that has not ended."""

@@ -40,7 +40,7 @@ _SHORTEST = 0.5
 def send_once(target: Target, message: int = 0, timeout: float = 60.0) -> Reply:
     """Send a message and return the reply, whatever its status.
 
-    Raises TimeoutError, or another OSError (a phrase), if no complete reply came.
+    Raises TimeoutError, TlsError, or another OSError (a phrase), if no complete reply came.
     """
     begin = monotonic()
     timeout = min(timeout, max(_SHORTEST, latest_answer.get() - begin))
@@ -49,13 +49,19 @@ def send_once(target: Target, message: int = 0, timeout: float = 60.0) -> Reply:
         with _connect(target, timeout) as link:
             waiter.open(target, link, timeout)
             waiter.wait(link)
+    except tls.TlsError:
+        raise
     except TimeoutError:
         raise TimeoutError(
             f"{target.host}:{target.port} did not answer within {round(timeout, 1) or timeout:g} s"
         ) from None
     except OSError as error:
+        if (failed := tls.tls_error(error, target)) is not None:
+            raise failed from error
         raise OSError(error.errno, f"{target.host}:{target.port}: {error.strerror or error}") from error
     if waiter.raw is None:
+        if (failed := tls.missing_tls(target)) is not None:
+            raise failed
         raise OSError(f"{target.host}:{target.port}: {_ERRORS.get(waiter.outcome, waiter.outcome.word)}")
     return make_reply(message, waiter.raw)
 
@@ -148,6 +154,9 @@ def _connect(target: Target, timeout: float) -> TimedSocket:
     try:
         if (tls_context := tls.make_ssl_context(target, protocols=protocols)) is not None:
             link = tls_context.wrap_socket(link, server_hostname=tls.server_name(target))
+    except TimeoutError:
+        link.close()
+        raise tls.no_handshake(target) from None
     except BaseException:
         link.close()
         raise

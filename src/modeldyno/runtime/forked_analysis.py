@@ -56,7 +56,12 @@ def _can_fork() -> bool:
 
 
 def _uses_device() -> bool:
-    for descriptor in Path("/proc/self/fd").iterdir():
+    """Return whether a device is open, or, without /proc, may be."""
+    try:
+        descriptors = [*Path("/proc/self/fd").iterdir()]
+    except OSError:
+        return True
+    for descriptor in descriptors:
         with suppress(OSError):
             if str(descriptor.readlink()).startswith(_DEVICES):
                 return True

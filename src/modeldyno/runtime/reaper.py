@@ -35,6 +35,8 @@ _KILL_TIME = 10.0
 """Seconds after SIGKILL after which a process that does not die is left to the system."""
 _POLL = 0.005
 """Seconds between two checks of processes that are ending."""
+_MOST_DESCRIPTORS = 1 << 16
+"""Descriptors that are closed where the system does not list them."""
 _NOT_STARTED = 127
 """Exit code when the command could not be started, as of a shell."""
 
@@ -78,10 +80,11 @@ def _close_all() -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(nowhere, standard)
-    for descriptor in map(int, os.listdir("/dev/fd")):  # noqa: PTH208 - importing pathlib is slow
-        with suppress(OSError):  # the descriptor of the listing itself is closed by now
-            if descriptor > 2:  # noqa: PLR2004 - the standard ones
-                os.close(descriptor)
+    try:
+        highest = max(map(int, os.listdir("/dev/fd")))  # noqa: PTH208 - importing pathlib is slow
+    except OSError:  # no /proc
+        highest = min(os.sysconf("SC_OPEN_MAX"), _MOST_DESCRIPTORS)
+    os.closerange(3, highest + 1)
 
 
 def _wait(child: int) -> int | None:
@@ -111,10 +114,13 @@ def _reap() -> dict[int, int]:
 
 def _end_all(child: int, *, leave_servers: bool) -> int:
     """Kill all descendants, servers and their supervisors last or not at all; return the child's status."""
-    from modeldyno.environment.process_tree import list_process_tree, runs_code  # noqa: PLC0415 - the command is started first
+    from modeldyno.environment.process_tree import list_process_tree, runs_code, stat_fields  # noqa: PLC0415 - the command is started first
 
     patience = {_SUPERVISOR: math.inf if leave_servers else _SUPERVISOR_TIME, _TRACKER: _TRACKER_TIME}
     begin, status = time.monotonic(), int(signal.SIGKILL)
+    if not stat_fields(os.getpid()):  # no /proc: of its processes only the group of the command is known
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(child, signal.SIGKILL)
     while True:
         status = _reap().get(child, status)
         descendants = list_process_tree(os.getpid())[1:]

@@ -23,7 +23,7 @@ from modeldyno.data.outputs import sketch_output
 from modeldyno.environment import machine
 from modeldyno.errors import ModelDynoError, RequestError, Unloadable, short_reason
 from modeldyno.interfaces.backend import NeedsTorch, RecallsModels, TakesOtherInputs
-from modeldyno.interfaces.client import CountsPrompts
+from modeldyno.interfaces.client import CountsPrompts, TakesRequests
 from modeldyno.interfaces.loader import ComesFromFiles, Form
 from modeldyno.interfaces.sampler import WatchStage
 from modeldyno.interfaces.session import (
@@ -250,8 +250,15 @@ def payload_of(job: Job, model: Model, backend: Backend, preprocess: Model | Non
     if preprocess is not None:
         return preprocessed_payload(preprocess, job, model)
     if isinstance(backend, TakesOtherInputs):
-        own = backend.inputs(model, job.config)
-        model = replace(model, inputs=own, optional=(), encode=None, example=None, assumed_input="")
+        model = replace(
+            model,
+            inputs=backend.inputs(model, job.config),
+            takes_requests=isinstance(backend, TakesRequests) and backend.takes_requests,
+            optional=(),
+            encode=None,
+            example=None,
+            assumed_input="",
+        )
     return data.build_payloads(
         model, job.inputs, batch_size=batch_size_of(job), seed=job.plan.seed, sizes=job.sizes
     )

@@ -2,7 +2,8 @@
 
 ``python -m modeldyno.testing.server --service exponential:0.002 --workers 4`` prints its port and serves
 until a signal ends it (Ctrl-C, ``kill``), or ``--seconds 60`` are over: plain HTTP, KServe v2, TorchServe,
-TensorFlow Serving and OpenAI's completions, all from one queue. Faults are requested by a path
+TensorFlow Serving and OpenAI's completions, all from one queue, and below ``/dialect/NAME`` streams of text
+as other servers write them (`server_dialects`). Faults are requested by a path
 (``/fault/truncated/v2/...``), a header (``X-Fault: 503``) or as a share of all (``--fault hang=0.01``).
 ``GET /truth`` returns what happened to each request, in the order in which they ended; ``DELETE /truth``
 clears that, and restarts the clock of stalls. ``--grpc 0`` adds TensorFlow Serving's gRPC on a port of its

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from modeldyno.core.load.request_log import RequestOutcome
@@ -49,6 +49,18 @@ def _half(answer: ServerResponse) -> bytes:
 def _status(status: int) -> Callable[[Wire, ServerResponse], None]:
     def act(wire: Wire, _: ServerResponse) -> None:
         wire.write(problem(status, "as asked for").raw)
+        wire.over()
+
+    return act
+
+
+def _later(status: int, *, dated: bool) -> Callable[[Wire, ServerResponse], None]:
+    """Reject a request, and ask to wait for a second, given as such or as a time of the server's clock."""
+    seconds = b"Retry-After: 1\r\n"
+    date = b"Date: Wed, 01 Jan 2020 00:00:00 GMT\r\nRetry-After: Wed, 01 Jan 2020 00:00:01 GMT\r\n"
+
+    def act(wire: Wire, _: ServerResponse) -> None:
+        wire.write(replace(problem(status, "as asked for"), extra=date if dated else seconds).raw)
         wire.over()
 
     return act
@@ -111,6 +123,8 @@ FAULTS = {
     "garbage": ServerFault(_garbage, frozenset({RequestOutcome.MALFORMED})),
     "bad-chunk": ServerFault(_bad_chunk, frozenset({RequestOutcome.MALFORMED})),
     "close-after": ServerFault(_close_after, frozenset({RequestOutcome.OK})),
+    "429-later": ServerFault(_later(429, dated=False), frozenset({RequestOutcome.REJECTED})),
+    "503-later": ServerFault(_later(503, dated=True), frozenset({RequestOutcome.REJECTED})),
     "stream-error": ServerFault(_stream_error, frozenset({RequestOutcome.SERVER_ERROR})),
 }
 NUMBERS = {name: number for number, name in enumerate(FAULTS)}

@@ -116,7 +116,7 @@ class ServerConnection(asyncio.Protocol):
     """A connection, and its current request."""
 
     __slots__ = (
-        "answer", "arrival", "batch", "buffer", "busy", "fault", "first", "head", "left", "queued",
+        "answer", "arrival", "batch", "buffer", "busy", "fault", "first", "head", "headed", "left", "queued",
         "server", "start", "stream", "transport", "used",
     )  # fmt: skip
 
@@ -169,6 +169,7 @@ class ServerConnection(asyncio.Protocol):
         self.head, self.answer = head, answer
         self.fault = head.fault or (self.server.fault() if self.server.faults else "")
         self.first = self.start = self.queued = self.batch = self.stream = 0
+        self.headed = False
         if answer.pieces and not self.fault:
             tokens = sum(count for count, _ in answer.pieces) - answer.pieces[0][0]
             self.stream = round(tokens * self.server.site.generation.pace * _NANOSECONDS)
@@ -183,6 +184,9 @@ class ServerConnection(asyncio.Protocol):
         """Schedule the pieces of a stream for their due times."""
         if not self.answer.pieces or self.fault:
             return
+        if self.answer.begin:
+            self.headed = True
+            self.write(self.answer.head + chunk(self.answer.begin))
         pace, made = self.server.site.generation.pace * _NANOSECONDS, 0
         start, now = self.answer.pieces[0][0], monotonic_ns()
         for tokens, text in self.answer.pieces[:-1]:
@@ -194,8 +198,8 @@ class ServerConnection(asyncio.Protocol):
                 self.server.workers.alarm.at(due, self._piece, text)
 
     def _piece(self, text: bytes) -> None:
-        head = b"" if self.first else self.answer.head
-        self.first = self.first or monotonic_ns()
+        head = b"" if self.headed else self.answer.head
+        self.first, self.headed = self.first or monotonic_ns(), True
         self.write(head + chunk(text))
 
     def finish(self) -> None:
@@ -207,7 +211,7 @@ class ServerConnection(asyncio.Protocol):
             return
         if self.answer.pieces:
             last = chunk(self.answer.pieces[-1][1]) + END
-            raw = last if self.first else self.answer.head + last
+            raw = last if self.headed else self.answer.head + last
         else:
             raw = self.answer.raw
         now = monotonic_ns()

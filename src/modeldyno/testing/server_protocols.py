@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from modeldyno.testing import server_tensorflow
+from modeldyno.testing import server_dialects, server_tensorflow
 from modeldyno.testing.server_response import ServerResponse, problem
 
 _BINARY = b"Inference-Header-Content-Length"
@@ -64,6 +64,8 @@ class Site:
         try:
             if head.path in work:
                 return work[head.path](head, body)
+            if (spoken := server_dialects.answer(head.path, body, self.generation.tokens)) is not None:
+                return spoken
             return server_tensorflow.predict(self.model, head.path, body)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             return problem(400, f"the request cannot be read: {error!r}")

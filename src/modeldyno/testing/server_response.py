@@ -23,6 +23,8 @@ class ServerResponse:
     """Header lines, each with its line end."""
     pieces: tuple[tuple[int, bytes], ...] = ()
     """Tokens and text of each piece."""
+    begin: bytes = b""
+    """What a stream sends at once, before its first piece."""
 
     @cached_property
     def head(self) -> bytes:
@@ -35,7 +37,8 @@ class ServerResponse:
     def raw(self) -> bytes:
         """Return the whole response."""
         if self.pieces:
-            return self.head + b"".join(chunk(text) for _, text in self.pieces) + END
+            texts = filter(None, (self.begin, *(text for _, text in self.pieces)))
+            return self.head + b"".join(map(chunk, texts)) + END
         return self.head + self.body
 
 

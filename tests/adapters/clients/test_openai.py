@@ -164,7 +164,7 @@ class TestAnswers:
         """Where the server tells no usage, nothing is said of tokens, however many pieces there were."""
         assert openai.tokens(events(*[{"choices": [{"index": 0, "text": "x"}]}] * 5)) == -1
         assert openai.tokens(reply({"choices": []})) == -1
-        assert openai.prompt_tokens(reply({"usage": {"prompt_tokens": True}, "choices": []})) == 1
+        assert openai.prompt_tokens(reply({"usage": {"prompt_tokens": True}, "choices": []})) == -1
         assert openai.prompt_tokens(reply({"usage": {"prompt_tokens": "3"}})) == -1
 
     def test_the_last_usage_counts(self) -> None:

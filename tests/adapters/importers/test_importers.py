@@ -163,12 +163,12 @@ def test_several_runs_in_a_file_are_several_results(tmp_path: Path) -> None:
 
 
 def test_requests_that_failed_are_counted(tmp_path: Path) -> None:
-    """An error of vLLM's has no kind, which is said."""
+    """As what vLLM's error says."""
     errors = ["Bad Gateway", *[""] * 119]
     result = changed(tmp_path, "vllm_closed.json", errors=errors, failed=1)
 
     assert result["requests@server-error"] == 1
-    assert "requests" in gaps(result)
+    assert "requests" not in gaps(result)
 
 
 def test_older_releases_of_vllm_tell_less(tmp_path: Path) -> None:
@@ -255,6 +255,59 @@ def test_errors_of_guidellm_are_counted(tmp_path: Path) -> None:
     assert "requests" in gaps(result)
 
 
+@pytest.mark.parametrize(
+    ("error", "scope"),
+    [
+        (
+            "HTTPStatusError(\"Client error '429 Too Many Requests' for url 'http://host:500/v1'\")",
+            "rejected",
+        ),
+        ("HTTPStatusError(\"Server error '503 Service Unavailable' for url 'http://host/v1'\")", "rejected"),
+        ("HTTPStatusError(\"Client error '404 Not Found' for url 'http://host/v1'\")", "client-error"),
+        ("HTTPStatusError(\"Server error '500 Internal Server Error' for url 'http://h'\")", "server-error"),
+        ("ReadTimeout('')", "timeout"),
+        ("ConnectError('All connection attempts failed')", "refused"),
+        ("RemoteProtocolError('Server disconnected without sending a response.')", "truncated"),
+        ("ReadError('')", "reset"),
+        ("ValueError('odd')", "server-error"),
+    ],
+)
+def test_errors_of_guidellm_have_kinds(error: str, scope: str, tmp_path: Path) -> None:
+    """A rejection is no error of the server."""
+    report = document("guidellm_concurrent.json")
+    requests = report["benchmarks"][0]["requests"]
+    failed = requests["successful"].pop()
+    failed["info"]["error"] = error
+    requests["errored"] = [failed]
+    path = tmp_path / "benchmarks.json"
+    path.write_text(json.dumps(report))
+    (result,) = import_.read(path)
+    assert result[f"requests@{scope}"] == 1
+    assert "requests" not in gaps(result)
+
+
+@pytest.mark.parametrize(
+    ("error", "scope"),
+    [
+        ("Too Many Requests", "rejected"),
+        ("Bad Request", "client-error"),
+        ("Traceback (most recent call last):\n  x\nTimeoutError", "timeout"),
+        ("aiohttp.client_exceptions.ClientConnectorError: Cannot connect to host", "refused"),
+        ("aiohttp.client_exceptions.ServerDisconnectedError: Server disconnected", "truncated"),
+    ],
+)
+def test_errors_of_vllm_have_kinds(error: str, scope: str, tmp_path: Path) -> None:
+    """What is kept is the phrase of a status, or how Python told the error."""
+    run = document("vllm_closed.json")
+    run["errors"] = [error, *[""] * (len(run["start_times"]) - 1)]
+    run["failed"] = 1
+    path = tmp_path / "vllm.json"
+    path.write_text(json.dumps(run))
+    (result,) = import_.read(path)
+    assert result[f"requests@{scope}"] == 1
+    assert "requests" not in gaps(result)
+
+
 # --- AIPerf ----------------------------------------------------------------------------------------
 
 
@@ -286,6 +339,26 @@ def test_the_credit_of_aiperf_is_when_a_request_was_due() -> None:
     assert result.job.load is not None
     assert result.job.load.rate == 10
     assert result["latency.mean.raw"] == pytest.approx(printed["effective_latency"]["avg"] * 1e-3, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["aiperf_closed", "aiperf_open"])
+def test_a_first_token_of_aiperf_has_one_time_whichever_files_there_are(name: str, tmp_path: Path) -> None:
+    """AIPerf counts it from the sending; from when the request was due it is known of the requests alone."""
+    printed = document(f"{name}/profile_export_aiperf.json")["time_to_first_token"]["avg"] * 1e-3
+    summary, table = "profile_export_aiperf.json", "profile_export_aiperf.csv"
+    both = read(f"{name}/{summary}")
+    for file in (summary, table):
+        (tmp_path / file).write_text((GOLDEN / name / file).read_text())
+    alone = [import_.read(tmp_path / file)[0] for file in (summary, table)]
+    assert both.ask("first_token_service_time.mean").value == pytest.approx(printed)
+    for result in alone:
+        assert result["first_token_service_time.mean"] == pytest.approx(printed, rel=1e-2)
+        assert result.find("time_to_first_token", "mean") is None
+        assert result.find("latency", "mean") is None
+    from_due, lag = (both.distribution(metric) for metric in ("time_to_first_token", "send_lag"))
+    assert from_due is not None
+    assert lag is not None
+    assert from_due.statistic("mean") == pytest.approx(printed + lag.statistic("mean"))
 
 
 @pytest.mark.parametrize("name", ["aiperf_closed", "aiperf_open"])

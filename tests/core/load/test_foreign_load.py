@@ -14,6 +14,7 @@ from modeldyno.core.load.foreign_load import (
     definition_doubt,
     foreign_records,
     foreign_result,
+    outcome_of_error,
     reported_value,
 )
 from modeldyno.core.load.request_log import RequestOutcome
@@ -244,3 +245,33 @@ def test_a_comparison_with_an_import_is_marked() -> None:
     assert [doubt.code for doubt in both.doubts] == ["imported", "not-in-turns"]
     assert both.changes[0].baseline == both.changes[0].candidate
     assert "imported" not in [doubt.code for doubt in compare_results(ours, ours, CompareOptions()).doubts]
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        ("Too Many Requests", RequestOutcome.REJECTED),
+        ("HTTP status 418", RequestOutcome.CLIENT_ERROR),
+        ("Server error '502 Bad Gateway' for url 'http://host:429'", RequestOutcome.SERVER_ERROR),
+        ("status 499", RequestOutcome.CANCELLED),
+        ("status unknown: request timed out", RequestOutcome.TIMEOUT),
+        ("Request was cancelled", RequestOutcome.CANCELLED),
+        ("Connection refused", RequestOutcome.REFUSED),
+        ("Server disconnected", RequestOutcome.TRUNCATED),
+        ("Connection reset by peer", RequestOutcome.RESET),
+        ("429 bottles", RequestOutcome.SERVER_ERROR),
+    ],
+)
+def test_the_error_of_a_tool_says_how_a_request_ended(error: str, outcome: RequestOutcome) -> None:
+    """By its status, the phrase of one, or the words of Python's exceptions."""
+    assert outcome_of_error(error) is outcome
+
+
+def test_first_tokens_count_from_the_sending_by_their_name() -> None:
+    """A tool that says elsewhere when requests were due has no other time of them in its figures."""
+    figure = observed_number("time_to_first_token", 0.2, scope="p50")
+    for elsewhere in (False, True):
+        load = ForeignLoad(tool="t", load=Load(), figures=(figure,), due_elsewhere=elsewhere)
+        result = foreign_result(load, id="a", origin="f", digest="d")
+        assert result["first_token_service_time.p50.raw"] == 0.2
+        assert (result.find("time_to_first_token", "p50") is None) == elsewhere

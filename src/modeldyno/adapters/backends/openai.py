@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 requires: tuple[str, ...] = ()
 accepts = frozenset({Form.TORCH})
 serves = True
+takes_requests = True
 
 _PROTOCOL = "openai"
 _OPTIONS = ("endpoint", "stream", "max_tokens", "temperature", "extra")

@@ -22,7 +22,13 @@ from modeldyno.core.spec.knob import BATCH_SIZE, Knob
 from modeldyno.environment.listening import serving_process
 from modeldyno.environment.process_tree import ancestors
 from modeldyno.errors import RequestError
-from modeldyno.interfaces.client import Client, CountsPrompts, CountsWork, sequence_target
+from modeldyno.interfaces.client import (
+    Client,
+    CountsPrompts,
+    CountsWork,
+    TellsWhyTextEnds,
+    sequence_target,
+)
 from modeldyno.interfaces.loader import Form
 from modeldyno.loadgen.single_request import send_once
 
@@ -68,12 +74,18 @@ _KNOBS: dict[tuple[str, ...], tuple[Knob, ...]] = {
         Knob(
             name="endpoint", choices=("completions", "chat", "embeddings"), sentence="API endpoint to call."
         ),
-        Knob(name="stream", kind=bool, sentence="Stream the answer in pieces, as they are generated."),
         Knob(name="max_tokens", kind=int, low=1, sentence="Maximum number of tokens to generate."),
         Knob(name="temperature", kind=float, low=0, sentence="Sampling temperature; 0 is greedy decoding."),
         Knob(
             name="extra",
             sentence='A JSON object that is merged into each request, such as {"ignore_eos": true}.',
+        ),
+    ),
+    ("openai", "http"): (
+        Knob(
+            name="stream",
+            kind=bool,
+            sentence="Time the pieces of the answer as they are generated; by default with openai alone.",
         ),
     ),
     ("http",): (
@@ -208,6 +220,10 @@ class _Session:
     def prompt_tokens(self, reply: Reply) -> int:
         """Return the number of prompt tokens that an answer reports; -1 if unknown."""
         return self.client.prompt_tokens(reply) if isinstance(self.client, CountsPrompts) else -1
+
+    def finish_reason(self, reply: Reply) -> str:
+        """Return why a generated text ended; empty if unknown."""
+        return self.client.finish_reason(reply) if isinstance(self.client, TellsWhyTextEnds) else ""
 
     def _models(self) -> tuple[str, ...]:
         """Query the server for its models."""

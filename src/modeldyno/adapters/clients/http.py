@@ -1,17 +1,21 @@
 """``http``: any HTTP request, built from a method, a path, headers and a body.
 
-The options are ``method`` (POST by default with a body and GET without) and ``content_type`` (of the
-body). The body is the only input of a payload: one text, or its bytes. Without it the request has no body.
+The options are ``method`` (POST by default with a body and GET without), ``content_type`` (of the body) and
+``stream``: whether the answer is a stream of generated text, in events or JSON lines, whose pieces are timed
+and whose tokens are counted, see `generated_text`. The body is the only input of a payload: one text, or its
+bytes. Without it the request has no body.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from modeldyno.adapters.clients import generated_text, tensors
 from modeldyno.adapters.clients import messages as clients_messages
-from modeldyno.adapters.clients import tensors
 from modeldyno.core.load.request_target import Transport
 from modeldyno.errors import RequestError, UnknownName
+from modeldyno.loadgen.event_stream import DONE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +38,19 @@ def target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
     Raises:
         RequestError: a payload is not a single body, or the method is unknown.
     """
-    return clients_messages.http_target(NAME, endpoint, [_message(endpoint, feed) for feed in feeds])
+    return replace(
+        clients_messages.http_target(
+            NAME,
+            endpoint,
+            [_message(endpoint, feed) for feed in feeds],
+            stream=bool(endpoint.options.get("stream", False)),
+        ),
+        token_limits=tuple(map(_asked_tokens, feeds)) if endpoint.options.get("stream") else (),
+    )
+
+
+def _asked_tokens(feed: Feed) -> int:
+    return generated_text.asked_tokens(_body(feed)) if feed else 0
 
 
 def _message(endpoint: Endpoint, feed: Feed) -> bytes:
@@ -67,7 +83,25 @@ def arrays(reply: Reply) -> Feed:
     return {_BODY: tensors.from_raw(_BODY, reply.body, "uint8", (len(reply.body),))}
 
 
-tokens = clients_messages.no_tokens
+def tokens(reply: Reply) -> int:
+    """Return the number of generated tokens that the server reports; -1 if it does not.
+
+    Raises:
+        BrokenStream: the stream reports an error.
+    """
+    for event in generated_text.events(reply):
+        generated_text.raise_on_error(event)
+    return generated_text.generated_tokens(reply)
+
+
+finish_reason = generated_text.finish_reason
+
+
+def bearing(event: bytes) -> bool:
+    """Return whether the data of an event holds text; what is not JSON is text."""
+    if event.lstrip()[:1] not in (b"{", b"["):
+        return bool(event) and event.strip() != DONE
+    return generated_text.bears_text(event)
 
 
 def greeting(endpoint: Endpoint) -> None:

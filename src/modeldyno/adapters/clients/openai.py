@@ -4,30 +4,34 @@ Options: ``endpoint`` (``completions``, the default; ``chat``; ``embeddings``), 
 answer comes in pieces), ``max_tokens``, ``temperature`` (default 0: the same prompt gives the same text),
 and ``extra``, a JSON object added to each request, such as ``{"ignore_eos": true}``.
 The input ``prompt`` is text: lines of a file, or random words, 128 by default
-(``--input prompt=1:string:64..256``). A chat takes one prompt per request; the others take a batch.
+(``--input prompt=1:string:64..256``). A chat takes one prompt per request; the others take a batch. A line of
+a ``.jsonl`` may be a request of its own, with its messages and ``max_tokens``; see `data.text_requests`.
 """
 
 from __future__ import annotations
 
 import json
-import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.adapters.clients import generated_text, tensors
 from modeldyno.adapters.clients import messages as clients_messages
-from modeldyno.adapters.clients import tensors
 from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import BrokenStream, ServerInfo, Transport
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
+from modeldyno.data import text_requests
 from modeldyno.errors import RequestError, UnknownName
+from modeldyno.loadgen.event_stream import DONE, StreamEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Mapping, Sequence
 
     from modeldyno.core.load.request_target import Endpoint, Reply, Target
     from modeldyno.interfaces.loader import Feed
 
 requires: tuple[str, ...] = ()
 transport = Transport.HTTP
+takes_requests = True
 
 NAME = "openai"
 PROMPT = "prompt"
@@ -38,9 +42,6 @@ PATHS = {
 }
 """Option `endpoint` to its path."""
 MAX_TOKENS = 64
-_DATA, _DONE = b"data:", b"[DONE]"
-_FINISHED = re.compile(rb'"finish_reason":\s*"')
-_HAS_TEXT = re.compile(rb'"(?:text|content|reasoning|reasoning_content|arguments)":\s*"(?!")')
 _EVENT_STREAM = "text/event-stream"
 
 
@@ -57,8 +58,9 @@ def target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
     if kind not in PATHS:
         raise UnknownName.among("endpoint", kind, PATHS)
     stream = kind != "embeddings" and bool(endpoint.options.get("stream", True))
-    fixed = {**_common_fields(endpoint, kind, stream=stream), **_extra_fields(endpoint)}
-    bodies = ({**_prompt_fields(kind, feed), **fixed} for feed in feeds)
+    fixed = _common_fields(endpoint, kind, stream=stream)
+    extra = _extra_fields(endpoint)
+    bodies = [{**fixed, **_prompt_fields(kind, feed), **extra} for feed in feeds]
     path = _base_path(endpoint, PATHS[kind])
     headers = {"Accept": _EVENT_STREAM} if stream else {}
     messages = [
@@ -67,7 +69,19 @@ def target(feeds: Sequence[Feed], endpoint: Endpoint) -> Target:
         )
         for body in bodies
     ]
-    return clients_messages.http_target(NAME, endpoint, messages, stream=stream, counted=kind != "embeddings")
+    return replace(
+        clients_messages.http_target(NAME, endpoint, messages, stream=stream, counted=kind != "embeddings"),
+        token_limits=tuple(map(_asked_tokens, bodies)),
+    )
+
+
+def _asked_tokens(body: Mapping[str, Any]) -> int:
+    """Return the tokens that a request asks to generate for all of its prompts and choices; 0 if unknown."""
+    count = body.get("max_completion_tokens") or body.get("max_tokens")
+    prompts, choices = body.get("prompt"), body.get("n", 1)
+    if not isinstance(count, int) or not isinstance(choices, int):
+        return 0
+    return count * choices * (len(prompts) if isinstance(prompts, list) else 1)
 
 
 def _base_path(endpoint: Endpoint, path: str) -> str:
@@ -108,11 +122,26 @@ def _prompt_fields(kind: str, feed: Feed) -> dict[str, Any]:
     texts = tensors.to_lists(name, array.reshape(-1))
     if not texts:
         raise RequestError(f"The input '{name}' is empty; give at least one prompt.")
+    if kind == "chat" and len(texts) > 1:
+        raise RequestError(f"A chat takes one prompt per request, not {len(texts)}; set batch_size=1.")
+    requests = [text_requests.read_request(text) for text in texts]
+    prompts = [request.pop("prompt", None) for request in requests]
+    fields = requests[0]
+    if any(request != fields for request in requests):
+        raise RequestError(
+            "Prompts that ask for different things, such as their `max_tokens`, cannot share a request; "
+            "set batch_size=1."
+        )
     if kind == "chat":
-        if len(texts) > 1:
-            raise RequestError(f"A chat takes one prompt per request, not {len(texts)}; set batch_size=1.")
-        return {"messages": [{"role": "user", "content": texts[0]}]}
-    return {"input" if kind == "embeddings" else "prompt": texts[0] if len(texts) == 1 else texts}
+        return {"messages": [{"role": "user", "content": prompts[0]}], **fields}
+    if "messages" in fields:
+        raise RequestError("The data are messages of a chat, which endpoint=chat takes.")
+    if kind == "embeddings":
+        fields.pop("max_tokens", None)
+    return {
+        "input" if kind == "embeddings" else "prompt": prompts[0] if len(prompts) == 1 else prompts,
+        **fields,
+    }
 
 
 # -- answers -------------------------------------------------------------------------------------
@@ -121,20 +150,21 @@ def _prompt_fields(kind: str, feed: Feed) -> dict[str, Any]:
 def arrays(reply: Reply) -> Feed:
     """Return ``text``, one per prompt, or ``embedding``, one row per prompt."""
     clients_messages.check_http_status(reply)
-    events = list(_events(reply.body)) if _is_streamed(reply) else [clients_messages.parse_json(reply.body)]
-    for event in events:
-        _raise_on_error(event)
-    if _is_streamed(reply):
-        _raise_if_cut(reply)
+    if generated_text.is_streamed(reply):
+        _check_stream(reply)
+        answers = [clients_messages.parse_json(event.data) for event in generated_text.events(reply)]
+    else:
+        answers = [clients_messages.parse_json(reply.body)]
+        generated_text.raise_on_error(StreamEvent(b"", reply.body))
     try:
-        if events and "data" in events[0]:
-            rows = sorted(events[0]["data"], key=lambda row: row["index"])
+        if answers and "data" in answers[0]:
+            rows = sorted(answers[0]["data"], key=lambda row: row["index"])
             return {
                 "embedding": tensors.from_values(
                     "embedding", [row["embedding"] for row in rows], "float32", None
                 )
             }
-        texts = _texts(events)
+        texts = _texts(answers)
     except (KeyError, TypeError, AttributeError):
         raise ValueError("the answer has neither choices nor embeddings where they should be") from None
     if not texts:
@@ -144,11 +174,11 @@ def arrays(reply: Reply) -> Feed:
     }
 
 
-def _texts(events: list[Any]) -> dict[int, str]:
+def _texts(answers: list[Any]) -> dict[int, str]:
     """Join the pieces of each choice."""
     texts: dict[int, str] = {}
-    for event in events:
-        for choice in event.get("choices") or ():
+    for answer in answers:
+        for choice in answer.get("choices") or ():
             index = int(choice.get("index", 0))
             texts[index] = texts.get(index, "") + _text_of(choice)
     return texts
@@ -168,69 +198,23 @@ def tokens(reply: Reply) -> int:
 
     Raises:
         BrokenStream: the stream reports an error, or is incomplete.
-        ValueError: an event is not JSON.
     """
-    if _is_streamed(reply):
-        if b'"error"' in reply.body:
-            for event in _events(reply.body):
-                _raise_on_error(event)
-        _raise_if_cut(reply)
-    return _usage(reply, "completion_tokens")
+    if generated_text.is_streamed(reply):
+        _check_stream(reply)
+    return generated_text.generated_tokens(reply)
 
 
-def prompt_tokens(reply: Reply) -> int:
-    """Return the number of prompt tokens that the server reports; -1 if unknown."""
-    try:
-        return _usage(reply, "prompt_tokens")
-    except ValueError:
-        return -1
+prompt_tokens = generated_text.prompt_tokens
+finish_reason = generated_text.finish_reason
+bearing = generated_text.bears_openai_text
 
 
-def _usage(reply: Reply, name: str) -> int:
-    """Return a number from the usage; it comes last, so search from the end of the stream."""
-    if not _is_streamed(reply):
-        return _usage_count(clients_messages.json_object_or_empty(reply), name)
-    for line in reversed(reply.body.splitlines()):
-        if line.startswith(_DATA) and b'"usage"' in line:
-            count = _usage_count(clients_messages.parse_json(line[len(_DATA) :]), name)
-            if count >= 0:
-                return count
-    return -1
-
-
-def bearing(event: bytes) -> bool:
-    """Return whether an event holds text: the first of a chat often has only the role, the last the usage."""
-    return _HAS_TEXT.search(event) is not None
-
-
-def _usage_count(reply: Any, name: str) -> int:
-    usage = reply.get("usage") if isinstance(reply, dict) else None
-    count = usage.get(name) if isinstance(usage, dict) else None
-    return count if isinstance(count, int) and count >= 0 else -1
-
-
-def _is_streamed(reply: Reply) -> bool:
-    return clients_messages.header_value(reply, "content-type").lower().startswith(_EVENT_STREAM)
-
-
-def _events(body: bytes) -> Iterator[Any]:
-    """Yield the data of each event of a stream, as JSON."""
-    for line in body.splitlines():
-        data = line[len(_DATA) :].strip() if line.startswith(_DATA) else b""
-        if data and data != _DONE:
-            yield clients_messages.parse_json(data)
-
-
-def _raise_on_error(event: Any) -> None:
-    if isinstance(event, dict) and event.get("error"):
-        message = clients_messages.error_message(json.dumps(event).encode())
-        raise BrokenStream(
-            RequestOutcome.SERVER_ERROR, f"the server reported an error in the stream: {message}"
-        )
-
-
-def _raise_if_cut(reply: Reply) -> None:
-    if not reply.body.rstrip().endswith(_DONE) and not _FINISHED.search(reply.body):
+def _check_stream(reply: Reply) -> None:
+    """Raise BrokenStream if a stream reports an error, or has neither its end mark nor a finished choice."""
+    if b"error" in reply.body:
+        for event in generated_text.events(reply):
+            generated_text.raise_on_error(event)
+    if not reply.body.rstrip().endswith(DONE) and not generated_text.finish_reason(reply):
         raise BrokenStream(
             RequestOutcome.TRUNCATED, "the stream ends without [DONE], and no choice has finished"
         )

@@ -20,6 +20,8 @@ from modeldyno.core.load.foreign_load import (
     ForeignLoad,
     ForeignRequest,
     definition_doubt,
+    outcome_of_code,
+    outcome_of_error,
     reported_value,
 )
 from modeldyno.core.load.request_log import RequestOutcome
@@ -56,8 +58,6 @@ _STATISTICS = {
 _UNITS = {"ns": 1e-9, "us": 1e-6, "ms": MILLI, "s": 1.0, "sec": 1.0}
 _TITLE = re.compile(r"(?P<title>[^(]+?)(?: \((?P<unit>[^)]*)\))?")
 _HEADER = "Metric,avg,min,max"
-_OVERLOADED = frozenset({429, 503})
-_CANCELLED = 499
 _ARRIVALS = {"poisson": Arrivals.POISSON, "gamma": Arrivals.POISSON, "constant": Arrivals.CONSTANT}
 
 
@@ -150,7 +150,8 @@ def _import_load(summary: Mapping[str, Any], documents: Iterable[Any]) -> Foreig
         config={"protocol": str(_lookup(config, "endpoint", "type") or "openai")},
         requests=requests,
         untold=frozenset({"throughput", "inter_token_latency"}),
-        figures=tuple(_figures(summary, closed=load.closed)),
+        figures=tuple(_figures(summary)),
+        due_elsewhere=True,
         gaps=tuple(_doubts(measured, has_config=bool(config))),
     )
 
@@ -237,14 +238,9 @@ def _outcome(record: _Record) -> RequestOutcome:
         return RequestOutcome.CANCELLED
     if record.error is None:
         return RequestOutcome.OK
-    code = record.error.code or 0
-    if code == _CANCELLED:
-        return RequestOutcome.CANCELLED
-    if code in _OVERLOADED:
-        return RequestOutcome.REJECTED
-    if "timeout" in (record.error.type or "").lower():
-        return RequestOutcome.TIMEOUT
-    return RequestOutcome.CLIENT_ERROR if code // 100 == 4 else RequestOutcome.SERVER_ERROR  # noqa: PLR2004 - a class of codes
+    return (
+        outcome_of_code(record.error.code) if record.error.code else outcome_of_error(record.error.type or "")
+    )
 
 
 # --- statistics ------------------------------------------------------------------------------------
@@ -264,14 +260,11 @@ def _read_csv(text: str) -> dict[str, Any]:
     return summary
 
 
-def _figures(summary: Mapping[str, Any], *, closed: bool) -> Iterator[Measurement]:
+def _figures(summary: Mapping[str, Any]) -> Iterator[Measurement]:
     for name, metric in _SPREADS.items():
         spread = summary.get(name) or {}
-        for target in (metric, "latency") if closed and metric == "service_time" else (metric,):
-            for key, statistic in _STATISTICS.items():
-                yield from reported_value(
-                    target, spread.get(key), statistic, _UNITS[spread.get("unit", "ms")]
-                )
+        for key, statistic in _STATISTICS.items():
+            yield from reported_value(metric, spread.get(key), statistic, _UNITS[spread.get("unit", "ms")])
     for name, metric in _RATES.items():
         yield from reported_value(metric, _lookup(summary.get(name), "avg"))
     for name, scope in _COUNTS.items():
@@ -299,7 +292,7 @@ def _doubts(records: Sequence[_Record], *, has_config: bool) -> Iterator[Doubt]:
         yield definition_doubt(
             "token_rate",
             "AIPerf counts the tokens of answers with its own tokenizer by default",
-            "import profile_export.jsonl, which has the server's count",
+            "import profile_export.jsonl, which has the server's count, and when requests were due",
         )
     if not has_config:
         yield Doubt(

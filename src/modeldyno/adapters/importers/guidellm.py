@@ -16,6 +16,7 @@ from modeldyno.core.load.foreign_load import (
     ForeignLoad,
     ForeignRequest,
     definition_doubt,
+    outcome_of_error,
     reported_value,
 )
 from modeldyno.core.load.request_log import RequestOutcome
@@ -55,6 +56,7 @@ class _Timings(msgspec.Struct):
 
 class _Info(msgspec.Struct):
     timings: _Timings
+    error: str | None = None
 
 
 class _Tokens(msgspec.Struct):
@@ -138,7 +140,7 @@ def _import_benchmark(benchmark: _Benchmark, metadata: Mapping[str, Any]) -> For
         window=steady,
         untold=frozenset({"throughput", "inter_chunk_latency", "inter_token_latency"}),
         figures=tuple(_figures(benchmark.metrics, closed=load.closed)),
-        gaps=tuple(_doubts(load, errors=bool(benchmark.requests.errored))),
+        gaps=tuple(_doubts(load, unknown=sum(not r.info.error for r in benchmark.requests.errored or ()))),
     )
 
 
@@ -159,7 +161,9 @@ def _requests(groups_by_status: _Requests, load: Load) -> Iterator[ForeignReques
     )
     for requests, outcome in groups:
         for request in requests or ():
-            yield from _request(request, outcome, load)
+            error = request.info.error
+            failed = outcome is RequestOutcome.SERVER_ERROR and error
+            yield from _request(request, outcome_of_error(error) if failed and error else outcome, load)
 
 
 def _request(request: _Request, outcome: RequestOutcome, load: Load) -> Iterator[ForeignRequest]:
@@ -202,7 +206,7 @@ def _successful(metrics: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return statistics
 
 
-def _doubts(load: Load, *, errors: bool) -> Iterator[Doubt]:
+def _doubts(load: Load, *, unknown: int) -> Iterator[Doubt]:
     yield definition_doubt(
         "time_per_output_token",
         "GuideLLM calls it inter-token latency; its time per output token includes the first token, and it "
@@ -215,7 +219,8 @@ def _doubts(load: Load, *, errors: bool) -> Iterator[Doubt]:
             "GuideLLM's request latency starts at the sending; here latency starts at the targeted start",
             "read service_time for GuideLLM's own figure",
         )
-    if errors:
+    if unknown:
         yield definition_doubt(
-            "requests", "GuideLLM does not record how a request failed; all are imported as server-error"
+            "requests",
+            f"GuideLLM did not record how {unknown:,} requests failed; they are imported as server-error",
         )

@@ -19,6 +19,7 @@ from modeldyno.core.load.foreign_load import (
     ForeignLoad,
     ForeignRequest,
     definition_doubt,
+    outcome_of_error,
     reported_value,
 )
 from modeldyno.core.load.request_log import RequestOutcome
@@ -124,7 +125,7 @@ def _requests(run: _Run, load: Load) -> Iterator[ForeignRequest]:
             sent=round(start * _SECOND),
             due=None if wait is None else round((start - wait) * _SECOND),
             end=pieces[-1],
-            outcome=RequestOutcome.SERVER_ERROR if error else RequestOutcome.OK,
+            outcome=outcome_of_error(error) if error else RequestOutcome.OK,
             tokens=tokens or -1,
             pieces=() if error else pieces,
         )
@@ -179,7 +180,7 @@ def _doubts(run: _Run, load: Load) -> Iterator[Doubt]:
             "offered_rate",
             f"vLLM drew gaps from a gamma distribution (burstiness {run.burstiness:g}); imported as poisson",
         )
-    if run.failed:
+    if run.failed and not any(run.errors):
         yield definition_doubt(
             "requests", "vLLM does not record how a request failed; all are imported as server-error"
         )

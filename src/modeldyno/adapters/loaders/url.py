@@ -18,9 +18,10 @@ from modeldyno.core.load import endpoint_url
 from modeldyno.core.load.request_target import ServerInfo, Transport
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.errors import RequestError
-from modeldyno.interfaces.client import ListsModels
+from modeldyno.interfaces.client import ListsModels, TakesRequests
 from modeldyno.interfaces.loader import Executes, Form, Model
 from modeldyno.loadgen.single_request import send_once
+from modeldyno.loadgen.tls import TlsError, missing_tls
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,6 +42,7 @@ _TIMEOUT = 10.0
 """Seconds that a server may take to describe itself."""
 _TRANSPORT_NAMES = {Transport.HTTP: "HTTP", Transport.GRPC: "gRPC"}
 _REDIRECTS = range(300, 400)
+_BAD_REQUEST = 400
 _UNAUTHORISED = {401, 403, 407}
 _UNAUTHORISED_GRPC = {7, 16}
 _NOT_FOUND = {Transport.HTTP: 404, Transport.GRPC: 5}
@@ -84,6 +86,7 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         form=Form.REMOTE,
         value=endpoint,
         inputs=inputs,
+        takes_requests=isinstance(client, TakesRequests) and client.takes_requests,
         undeclared=not inputs,
     )
 
@@ -176,6 +179,12 @@ def _fetch(request: Target) -> Reply:
     where = f"{request.host}:{request.port}"
     try:
         reply = send_once(request, timeout=_TIMEOUT)
+        wants_tls = reply.status == _BAD_REQUEST and b"https" in reply.body.lower()
+        if wants_tls and (tls_error := missing_tls(request)) is not None:
+            raise tls_error
+    except TlsError as error:
+        phrase = str(error)
+        raise RequestError(f"{phrase[:1].upper()}{phrase[1:]}.") from error
     except OSError as error:
         message = error.strerror or error
         raise RequestError(

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, cast
 from modeldyno.adapters.probes import timing_loop
 from modeldyno.adapters.probes.load_monitor import SILENCE, LoadMonitor
 from modeldyno.clock import perf_counter
-from modeldyno.core.load import latency_breakdown, load_analysis, request_stages
+from modeldyno.core.load import latency_breakdown, load_analysis, request_stages, stream_doubts
 from modeldyno.core.load.load_seconds import load_seconds
 from modeldyno.core.load.multi_model import with_model_scope
 from modeldyno.core.load.request_log import RequestOutcome
+from modeldyno.core.load.stream_doubts import TextRequest
 from modeldyno.core.metrics.doubt import Doubt, distribution_doubts
 from modeldyno.core.metrics.measurement import SATURATED, Distribution, Measurement, observed_number
 from modeldyno.core.metrics.stop_rule import StopRuleResult
@@ -29,6 +30,7 @@ from modeldyno.core.result.trace_data import TraceReport
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.data import outputs
 from modeldyno.errors import RequestError
+from modeldyno.interfaces.client import TellsWhyTextEnds
 from modeldyno.interfaces.loader import ExpectedOutputs
 from modeldyno.interfaces.probe import Pass
 from modeldyno.interfaces.session import (
@@ -95,6 +97,7 @@ class _FinishedLoad:
     ending: LoadEnd
     messages: int
     """Number of distinct requests."""
+    text_request: TextRequest
     expected: Sequence[ExpectedOutputs] = ()
     """Of each message the answer that is expected."""
 
@@ -109,7 +112,11 @@ def _run_loads(subject: Subject, plan: Plan, spools: ExitStack) -> Iterator[_Fin
         session, load = cast("CanSend | CanDrive", model_subject.session), model_subject.load or Load()
         try:
             unlimited = replace(load, requests=None)
-            with _start_load(session, model_subject, unlimited, plan.seed) as (driven, messages):
+            with _start_load(session, model_subject, unlimited, plan.seed) as (
+                driven,
+                messages,
+                text_request,
+            ):
                 monitor = LoadMonitor(driven=driven, session=session, load=load, tape=spool)
                 if isinstance(session, TracesRequests):
                     monitor.trace, monitor.messages = session.trace, messages
@@ -132,6 +139,7 @@ def _run_loads(subject: Subject, plan: Plan, spools: ExitStack) -> Iterator[_Fin
             paced=paced,
             ending=ending,
             messages=messages,
+            text_request=text_request,
             expected=_expected(model_subject, load),
         )
 
@@ -164,6 +172,8 @@ def _report(finished: _FinishedLoad, plan: Plan, since: int) -> Iterator[Measure
         # when saturated, its work is not that of the requested load
         yield from _server_measurements(readings, full_window)
         yield from request_stages.measurements(window, monitor.stamps)
+    reasons = tuple(_finish_reasons(ending.replies, monitor.session))
+    yield from stream_doubts.stream_doubts(window, replace(finished.text_request, reasons=reasons))
     if finished.messages == 1:
         yield _REPEATED
     if monitor.load.trace and (unused := unused_trace_fields(monitor.load.trace)):
@@ -233,8 +243,8 @@ def _server_end(session: object) -> str:
 @contextmanager
 def _start_load(
     session: CanSend | CanDrive, subject: Subject, load: Load, seed: int
-) -> Iterator[tuple[RunningLoad, int]]:
-    """Start the load; yield it and its number of distinct requests."""
+) -> Iterator[tuple[RunningLoad, int, TextRequest]]:
+    """Start the load; yield it, its number of distinct requests, and the text that they ask for."""
     if isinstance(session, CanDrive):
         if load.sequence is not None:
             raise RequestError("Calls in this process send no sequences; leave `sequence` out.")
@@ -242,7 +252,7 @@ def _start_load(
 
         calls = session.calls(subject.feeds)
         with run_threads(calls, load, seed=seed) as driven:
-            yield driven, len(calls)
+            yield driven, len(calls), TextRequest()
     else:
         from modeldyno.loadgen.driver_pool import run_load_drivers  # noqa: PLC0415 - only a server is sent to
 
@@ -250,7 +260,17 @@ def _start_load(
         if subject.streams is not None:
             target = replace(target, streams=subject.streams.lengths)
         with run_load_drivers(target, load, seed=seed) as driven:
-            yield driven, len(target.messages)
+            yield (
+                driven,
+                len(target.messages),
+                TextRequest(streamed=target.stream, tokens=target.token_limits),
+            )
+
+
+def _finish_reasons(replies: Sequence[Reply], session: CanSend | CanDrive) -> Iterator[str]:
+    """Yield why the texts of answers ended."""
+    if isinstance(session, TellsWhyTextEnds):
+        yield from map(session.finish_reason, replies)
 
 
 def _latency_doubts(latency: object, paced: StopRuleResult, plan: Plan, load: Load) -> Iterator[Doubt]:

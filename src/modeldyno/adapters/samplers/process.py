@@ -7,6 +7,7 @@ subtracted.
 
 from __future__ import annotations
 
+import os
 import sys
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from modeldyno.core.metrics.measurement import (
     observed_number,
     ratio_number,
 )
+from modeldyno.environment.process_tree import stat_fields
 from modeldyno.interfaces.sampler import WatchStage
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ _MAX_FAULT_RATE = 1.0
 
 def start(pids: Sequence[int], *, period: float | None = None) -> SideWatch:
     """Watch the process tree of the first pid every `period` seconds; the other pids belong to us."""
-    if not sys.platform.startswith("linux"):
+    if not sys.platform.startswith("linux") or not stat_fields(os.getpid()):
         return SideWatch(side=None, judge=judge)
     arguments = (period or 0, *pids)
     return SideWatch(side=launch("modeldyno.adapters.samplers.process_sidecar", arguments), judge=judge)
@@ -47,8 +49,9 @@ def judge(stages: Any) -> Iterator[Measurement | Doubt]:
     if not isinstance(stages, list):
         yield Doubt(
             code="unwatched",
-            seen="the side process that watches memory and noise failed",
-            advice="memory and noise are measured on Linux only",
+            seen="memory, processor time and noise are not known: the side process that watches them failed, "
+            "or there is no /proc for it to read",
+            advice="measure on Linux, and mount /proc where the run has its own file system",
         )
         return
     yield from memory(stages)

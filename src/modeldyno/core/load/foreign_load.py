@@ -8,8 +8,10 @@ from ours becomes a doubt.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +90,8 @@ class ForeignLoad:
     """Metrics that would be wrong if derived from these requests."""
     figures: tuple[Measurement, ...] = ()
     """Numbers that the tool reports; a metric derived from the requests takes precedence."""
+    due_elsewhere: bool = False
+    """Whether another file of the tool says when requests were due: without it nothing counts from then."""
     gaps: tuple[Doubt, ...] = ()
     """Definitions of the tool that differ from ours."""
 
@@ -114,7 +118,7 @@ def foreign_result(report: ForeignLoad, *, id: str, origin: str, digest: str) ->
     """
     window = _window(report)
     derived = () if window is None else tuple(_derived(report, window))
-    figures = tuple(_merged_figures(report.figures, derived))
+    figures = tuple(_merged_figures(tuple(_counted_from(report)), derived))
     url = f"{report.url}#{report.model}" if report.model else report.url
     return Result(
         id=id,
@@ -137,6 +141,17 @@ def foreign_result(report: ForeignLoad, *, id: str, origin: str, digest: str) ->
         doubts=tuple(_doubts(report, window, figures, origin)),
         failures=tuple(_failures(report)),
     )
+
+
+def _counted_from(report: ForeignLoad) -> Iterator[Measurement]:
+    """Yield the figures of a report, those of first tokens under the name that says from when they count."""
+    for figure in report.figures:
+        if figure.metric != "time_to_first_token":
+            yield figure
+            continue
+        yield replace(figure, metric="first_token_service_time")
+        if not report.due_elsewhere:
+            yield figure
 
 
 def _merged_figures(figures: Sequence[Measurement], derived: Sequence[Measurement]) -> Iterator[Measurement]:
@@ -287,6 +302,40 @@ def _failures(report: ForeignLoad) -> Iterator[Failure]:
             kind=FailureKind.SERVER,
             message=f"none of {len(outcomes):,} requests was answered well",
         )
+
+
+_STATUS = re.compile(r"\b([45]\d\d)\b")
+_PHRASES = {status.phrase.lower(): status.value for status in HTTPStatus}
+_ERRORS = (
+    (("timeout", "timed out"), RequestOutcome.TIMEOUT),
+    (("cancel",), RequestOutcome.CANCELLED),
+    (("connecterror", "connectorerror", "refused", "connection attempts failed"), RequestOutcome.REFUSED),
+    (("disconnected", "remoteprotocol", "incomplete", "payloaderror"), RequestOutcome.TRUNCATED),
+    (("reset", "readerror", "broken pipe"), RequestOutcome.RESET),
+)
+"""Words in an error of a client, in lower case, to the outcome; the first that fits."""
+_OVERLOADED = frozenset({429, 503})
+_CLIENT_CLOSED = 499
+
+
+def outcome_of_code(code: int) -> RequestOutcome:
+    """Return the outcome of a request that ended with an HTTP status of 400 or more."""
+    if code in _OVERLOADED:
+        return RequestOutcome.REJECTED
+    if code == _CLIENT_CLOSED:
+        return RequestOutcome.CANCELLED
+    return RequestOutcome.CLIENT_ERROR if code // 100 == 4 else RequestOutcome.SERVER_ERROR  # noqa: PLR2004 - a class of codes
+
+
+def outcome_of_error(text: str) -> RequestOutcome:
+    """Return the outcome of a request by the error that a tool kept of it, else server-error."""
+    if text.strip().lower() in _PHRASES:
+        return outcome_of_code(_PHRASES[text.strip().lower()])
+    lowered = text.lower()
+    if ("status" in lowered or "error '" in lowered) and (match := _STATUS.search(text)):
+        return outcome_of_code(int(match[1]))
+    fitting = (outcome for words, outcome in _ERRORS if any(word in lowered for word in words))
+    return next(fitting, RequestOutcome.SERVER_ERROR)
 
 
 def definition_doubt(metric: str, how: str, advice: str = "") -> Doubt:

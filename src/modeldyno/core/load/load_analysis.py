@@ -189,6 +189,7 @@ def _stream_times(window: SteadyWindow, records: Records, why: str) -> Iterator[
     if len(answered):
         first = np.array([pieces[0] for pieces in answered.pieces])
         yield _distribution(window, "time_to_first_token", (first - answered.due) * NANO, why)
+        yield _distribution(window, "first_token_service_time", (first - answered.sent) * NANO, "")
     gaps = [np.diff(pieces) for pieces in answered.pieces if len(pieces) > 1]
     if gaps:
         yield _distribution(window, "inter_chunk_latency", np.concatenate(gaps) * NANO, "")

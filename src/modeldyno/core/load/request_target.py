@@ -91,6 +91,8 @@ class Target:
     """Whether that is the id of a request, see `request_id`, rather than the mark of its sequence."""
     streams: tuple[int, ...] = ()
     """Lengths of the streams that the messages are, one after the other; empty: they are one."""
+    token_limits: tuple[int, ...] = ()
+    """Tokens that each message asks to generate at most; 0 for one that does not say; empty: none says."""
     counted: bool = False
     """Whether the client can count the tokens of each reply; those of a stream it always can."""
 

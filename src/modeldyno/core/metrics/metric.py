@@ -244,6 +244,10 @@ METRICS = MetricTable((
          " was due to the first piece of its answer that bears a token.",
          spread=True, section=ReportSection.GENERATION, shown=("p50", "p90", "p99"),
          under_load=("p50", "p99"), main=3, judged=3),
+    _row("first_token_service_time", SECONDS, _LOW,
+         "Under load, from when a request was sent to the first piece of its answer that bears a token; what"
+         " most tools call the time to the first token.",
+         spread=True, section=ReportSection.DETAILS, shown=("p50", "p99")),
     _row("time_per_output_token", SECONDS, _LOW,
          "A token after the first one, of each sample: the mean of one generation; under load, the time from"
          " the first piece of an answer to the last one, over the tokens that the server counts less one.",

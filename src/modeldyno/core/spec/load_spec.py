@@ -61,7 +61,7 @@ class Load:
     within: float | None = None
     """Latency up to which an answer counts as good."""
     retries: int = 0
-    """Retries of a request that the server did not answer; each is counted."""
+    """Retries of a request that was refused, rejected, or lost before any answer; each is counted."""
     drivers: int = 1
     """Driver processes."""
     sequence: tuple[int, int] | None = None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
     from modeldyno.core.metrics.constraints import Constraint, Judgement
 
-_LATENCIES = ("p50", "p95", "p99")
+_LATENCIES, _TAILS = ("p50", "p95", "p99"), ("p50", "p99")
 _WIDE = 8.0
 """Ratio of the largest to the smallest load from which on the axis is logarithmic."""
 
@@ -61,6 +61,29 @@ def pictures(document: LoadCurve | Capacity) -> Iterator[Plot | Stack]:
             series=(rates,),
             rules=tuple(_reference_lines(document)),
             note="with 95 % intervals",
+        )
+    tokens = _line(rungs, "token rate", "token_rate", None)
+    if tokens.x:
+        yield Plot(
+            title="Tokens by load",
+            x=x,
+            y=AxisScale(label="tokens", unit=PER_SECOND),
+            series=(tokens,),
+            note="generated tokens, as the server counts them, with 95 % intervals",
+        )
+    firsts = [line for name in _TAILS if (line := _line(rungs, name, "time_to_first_token", name)).x]
+    if firsts:
+        yield Plot(
+            title="Time to the first token by load",
+            x=x,
+            y=AxisScale(label="first token", unit=SECONDS, logarithmic=_spans_orders(firsts)),
+            series=tuple(firsts),
+            rules=tuple(
+                ReferenceLine(name=str(bound), at=bound.bound)
+                for bound in bounds
+                if bound.query.metric == "time_to_first_token" and bound.at_most
+            ),
+            note="with 95 % intervals; percentiles with too few samples are not drawn",
         )
     times = [line for name in _LATENCIES if (line := _line(rungs, name, "latency", name)).x]
     if times:
@@ -189,6 +212,7 @@ def load_curve_blocks(curve: LoadCurve) -> Iterator[Block]:
             for rung in rungs
         ),
     )
+    yield from _token_table(curve.knob, rungs)
     yield from _breakdown_table(curve, rungs)
     yield from _failures(rungs)
 
@@ -242,6 +266,21 @@ def _breakdown_table(curve: LoadCurve, rungs: Sequence[LoadPoint]) -> Iterator[T
         )
 
 
+def _token_table(knob: str, rungs: Sequence[LoadPoint]) -> Iterator[Table]:
+    """Tabulate the tokens of a language model by load; nothing for other models."""
+    queries = {
+        "tokens/s": ("token_rate", None),
+        "first token p50": ("time_to_first_token", "p50"),
+        "p99": ("time_to_first_token", "p99"),
+        "next token p50": ("inter_token_latency", "p50"),
+    }
+    rows = [(_load(rung.load), *(_cell(rung.find(*query)) for query in queries.values())) for rung in rungs]
+    if any(set(cells) != {_NONE} for _, *cells in rows):
+        yield make_table(
+            "Tokens, as the server counts them", (_unit(knob), *(f"{title}>" for title in queries)), rows
+        )
+
+
 def _verdicts(rung: LoadPoint) -> str:
     """Return the verdict on the worst bound and, of several, its query if it is not held."""
     if not rung.judgements:
@@ -262,6 +301,7 @@ def capacity_blocks(capacity: Capacity) -> Iterator[Block]:
         text = f"{judgement.sentence()}: no load meets every bound"
         yield Notice(severity=Severity.BROKEN, text=text)
     yield _measurements(capacity)
+    yield from _token_table(capacity.search.knob, capacity.rungs)
     yield note(_end_reason(capacity), code=str(capacity.end))
     yield from _failures(capacity.rungs)
 

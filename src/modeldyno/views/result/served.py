@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.load import multi_model
+from modeldyno.core.load.foreign_load import BACKEND
 from modeldyno.core.load.latency_breakdown import STAGES
 from modeldyno.core.metrics.measurement import LITTLE_LAW, SHORT_LOAD, Distribution
 from modeldyno.core.metrics.metric import METRICS, ReportSection
@@ -172,10 +173,12 @@ def describe_load(result: Result, load: Load) -> str:
 
 
 def redundant_metrics(result: Result) -> frozenset[str]:
-    """Return the metrics that add nothing: equal to another row, or without errors."""
+    """Return the metrics that add nothing: (nearly) equal to another row, or without errors."""
     rates = [rate.value for name in ("throughput", "request_rate") if (rate := result.find(name))]
-    errors = result.find("error_rate")
+    errors, load = result.find("error_rate"), result.job.load
+    closed = load is not None and load.closed and result.job.backend != BACKEND
     return frozenset((
+        *(("first_token_service_time",) if closed else ()),
         *(("request_rate",) if len(rates) == 2 and rates[0] == rates[1] else ()),  # noqa: PLR2004 - both
         *(("requests",) if errors is not None and not errors.value else ()),
         *(("inter_chunk_latency",) if is_streamed(result) and result.find("inter_token_latency") else ()),

@@ -18,7 +18,7 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.spec.input_spec import format_shape
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob, count_knob
 from modeldyno.errors import RequestError
-from modeldyno.interfaces.client import Client, CountsPrompts, sequence_target
+from modeldyno.interfaces.client import Client, CountsPrompts, TellsWhyTextEnds, sequence_target
 from modeldyno.interfaces.loader import Form
 from modeldyno.interfaces.session import StartedServer
 from modeldyno.servers import tcp_ports
@@ -215,6 +215,10 @@ class Session:
     def prompt_tokens(self, reply: Reply) -> int:
         """Return the number of prompt tokens that an answer reports; -1 if unknown."""
         return self.client.prompt_tokens(reply) if isinstance(self.client, CountsPrompts) else -1
+
+    def finish_reason(self, reply: Reply) -> str:
+        """Return why a generated text ended; empty if unknown."""
+        return self.client.finish_reason(reply) if isinstance(self.client, TellsWhyTextEnds) else ""
 
     def ended(self) -> str:
         """Describe how and why the server ended by itself; empty while it runs, or if it is not ours."""

@@ -1,0 +1,236 @@
+"""Decodes answers that are streamed: server-sent events, and JSON lines.
+
+Server-sent events are decoded as the WHATWG's HTML standard has it (9.2.6, "Interpreting an event stream"):
+lines end in LF, CR or CRLF, an event in an empty line; its lines of data are joined by LF; comments and other
+fields are skipped, and so is a mark of the byte order at the start. What is left without an empty line at the
+end is no event. All of it is decoded as bytes, so that a character that the network cuts in two is whole
+again. An event is complete, and its time is taken, as soon as the bytes arrive that end its empty line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Bearing = Callable[[bytes], bool]
+    """Returns whether the data of an event holds something generated."""
+
+DONE = b"[DONE]"
+"""The data of the event by which OpenAI's protocol ends a stream."""
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_END = b"\n\n"
+
+
+class StreamEvent(NamedTuple):
+    """An event of a stream, or a line of JSON."""
+
+    kind: bytes
+    """The field ``event``; empty if it has none."""
+    data: bytes
+
+    @property
+    def is_end(self) -> bool:
+        """Whether it says only that the stream has ended."""
+        return self.data.strip() == DONE
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the server reports an error, by the kind of the event or in its JSON."""
+        if self.kind == b"error":
+            return True
+        return b'"error' in self.data and _tells_error(self.json())
+
+    def json(self) -> Any:
+        """Return the data as JSON, invalid UTF-8 replaced; None if it is none."""
+        try:
+            return json.loads(self.data.decode(errors="replace"))
+        except (ValueError, RecursionError):
+            return None
+
+
+def _tells_error(content: Any) -> bool:
+    """Return whether JSON tells an error: most servers have a key, some a type, some a reason to finish."""
+    if not isinstance(content, dict):
+        return False
+    if content.get("error") or content.get("error_code"):
+        return True
+    if "error" in (content.get("object"), content.get("type")):
+        return True
+    choices = content.get("choices")
+    return isinstance(choices, list) and any(
+        isinstance(choice, dict) and choice.get("finish_reason") == "error" for choice in choices
+    )
+
+
+class StreamDecoder(Protocol):
+    """Decodes a stream as it arrives."""
+
+    def feed(self, data: bytes) -> list[StreamEvent]:
+        """Return the events that these bytes complete."""
+
+    def finish(self) -> list[StreamEvent]:
+        """Return the event that the end of the stream completes, if there is one."""
+
+
+class EventDecoder:
+    """Decodes server-sent events."""
+
+    __slots__ = ("_at_start", "_cut", "_rest")
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+        """The event that has begun, its lines ended by LF."""
+        self._cut = False
+        """Whether the last byte was a CR, so that an LF that follows belongs to it."""
+        self._at_start = True
+
+    def feed(self, data: bytes) -> list[StreamEvent]:
+        """Return the events that these bytes complete."""
+        if self._cut or b"\r" in data:
+            data = self._with_one_line_end(data)
+        rest = self._rest
+        if rest:
+            seen = len(rest) - 1
+            rest += data
+            end = rest.rfind(_END, seen)
+            if end < 0:
+                return []
+            text = bytes(rest[:end])
+            del rest[: end + 2]
+        else:
+            text, complete, left = data.rpartition(_END)
+            rest += left
+            if not complete:
+                return []
+        if self._at_start:
+            self._at_start = False
+            text = text.removeprefix(_BYTE_ORDER_MARK)
+        if _END not in text:
+            event = _event(text)
+            return [] if event is None else [event]
+        return [event for part in text.split(_END) if (event := _event(part)) is not None]
+
+    def finish(self) -> list[StreamEvent]:
+        """Return nothing: an event without its empty line is none."""
+        return []
+
+    def _with_one_line_end(self, data: bytes) -> bytes:
+        """Return the bytes with LF at the end of every line, whichever the server uses."""
+        if self._cut and data.startswith(b"\n"):
+            data = data[1:]
+            self._cut = False
+        if data:
+            self._cut = data.endswith(b"\r")
+        return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+
+def _event(text: bytes) -> StreamEvent | None:
+    """Return the event of these lines; None if they have no data."""
+    if text.startswith(b"data:") and b"\n" not in text:  # nearly all are one line
+        return StreamEvent(b"", text[6:] if text.startswith(b" ", 5) else text[5:])
+    kind, data = b"", []
+    for line in text.split(b"\n"):
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            data.append(value.removeprefix(b" "))
+        elif name == b"event":
+            kind = value.removeprefix(b" ")
+    return StreamEvent(kind, b"\n".join(data)) if data else None
+
+
+class LineDecoder:
+    """Decodes JSON lines: each line that is not empty is an event."""
+
+    __slots__ = ("_rest",)
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> list[StreamEvent]:
+        """Return the lines that these bytes complete."""
+        text, complete, left = data.rpartition(b"\n")
+        if complete:
+            text, self._rest = bytes(self._rest + text), bytearray()
+        self._rest += left
+        return (
+            [StreamEvent(b"", line) for part in text.split(b"\n") if (line := part.strip())]
+            if complete
+            else []
+        )
+
+    def finish(self) -> list[StreamEvent]:
+        """Return the last line if it has no end."""
+        return self.feed(b"\n")
+
+
+_DECODERS: dict[bytes, type[EventDecoder | LineDecoder]] = {
+    b"text/event-stream": EventDecoder,
+    b"application/x-ndjson": LineDecoder,
+    b"application/ndjson": LineDecoder,
+    b"application/jsonl": LineDecoder,
+    b"application/jsonlines": LineDecoder,
+    b"application/x-jsonlines": LineDecoder,
+    b"application/stream+json": LineDecoder,
+}
+"""Type of the content to its decoder."""
+
+
+def decoder_of(content_type: bytes) -> type[EventDecoder | LineDecoder] | None:
+    """Return the decoder for a type of content, whatever its parameters; None if it is no stream."""
+    return _DECODERS.get(content_type.partition(b";")[0].strip().lower())
+
+
+def decode_stream(content_type: bytes, body: bytes) -> Iterator[StreamEvent]:
+    """Yield the events of a whole answer, without those that only say that it has ended."""
+    make = decoder_of(content_type)
+    if make is not None:
+        decoder = make()
+        yield from (event for event in (*decoder.feed(body), *decoder.finish()) if not event.is_end)
+
+
+_EMPTY_LINE = re.compile(rb"\n\n|\r\n\r\n|\r\r")
+_LAST = 4096
+"""Bytes at the end of an answer that nearly always have the last events."""
+
+
+def last_part(body: bytes) -> bytes:
+    """Return the last events of a stream, from an empty line on; empty if none is near the end."""
+    end = body[-_LAST:]
+    line = _EMPTY_LINE.search(end)
+    return end[line.end() :] if line is not None else b""
+
+
+class PieceCounter:
+    """Counts the pieces of an answer as they arrive: events with data, or with what `bearing` looks for."""
+
+    __slots__ = ("_bearing", "_decoder", "failed")
+
+    def __init__(self, decoder: StreamDecoder, bearing: Bearing | None = None) -> None:
+        self.failed = False
+        """Whether the server reported an error."""
+        self._decoder = decoder
+        self._bearing = bearing
+
+    def feed(self, data: bytes) -> int:
+        """Return the number of pieces that these bytes complete."""
+        count = 0
+        for event in self._decoder.feed(data):  # hot: an event takes about two microseconds
+            count += self._is_piece(event)
+        return count
+
+    def finish(self) -> int:
+        """Return the number of pieces that the end of the answer completes."""
+        return sum(map(self._is_piece, self._decoder.finish()))
+
+    def _is_piece(self, event: StreamEvent) -> bool:
+        kind, data = event
+        if (kind or b'"error' in data) and event.is_error:
+            self.failed = True
+            return False
+        if self._bearing is not None:
+            return self._bearing(data)
+        return bool(event.data) and not event.is_end
