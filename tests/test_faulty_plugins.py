@@ -175,11 +175,11 @@ def test_commands_that_do_not_need_it_are_silent_and_the_others_name_it(
         done = run_beside(site, "-m", "modeldyno", *words, cwd=tmp_path)
         return done.returncode, done.stdout, done.stderr
 
-    code, _, told = run("inspect", "m.onnx", "--no-store", "-q")
-    assert (code, told) == (0, "")
-    code, _, told = run("inspect", "m.foo", "--no-store")
+    code, _, text = run("inspect", "m.onnx", "--no-store", "-q")
+    assert (code, text) == (0, "")
+    code, _, text = run("inspect", "m.foo", "--no-store")
     assert code == 2
-    warning, refusal = told.splitlines()
+    warning, refusal = text.splitlines()
     assert warning.startswith("modeldyno: The loader 'aaa' of dyno-evil 1.2 is faulty: ")
     assert refusal.startswith("modeldyno: 'm.foo' has content that no loader recognises")
     if way == "nothing in it":
@@ -192,8 +192,8 @@ def test_doctor_lists_it(install: Callable[..., Path]) -> None:
     """With what is wrong."""
     install("exporter", "values of another type")
 
-    (told,) = plugins.broken()
-    assert told == (
+    (sentence,) = plugins.broken()
+    assert sentence == (
         "The exporter 'aaa' of dyno-evil 1.2 is faulty: its 'requires' is 3, not a tuple; update dyno-evil, "
         "or uninstall it."
     )
@@ -215,8 +215,8 @@ def test_of_two_of_one_name_ours_is_used_and_the_other_is_told(
 
     assert plugins.reporter("json").suffix == ".json"
     assert plugins.reporter("json").render(a_result())
-    (told,) = plugins.broken()
-    assert told == (
+    (sentence,) = plugins.broken()
+    assert sentence == (
         "The reporter 'json' of dyno-evil 1.2 is left out, as modeldyno 0.1.0 has one of this name; it needs "
         "another name."
     )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from modeldyno import codec
 from modeldyno.api.arrays import labelled_file
@@ -42,6 +42,7 @@ from modeldyno.runtime.time_limit import TimeLimit
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from modeldyno.api.settings import Knobs
     from modeldyno.comparison.operands import Operand
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.core.result.result import Event
@@ -84,7 +85,7 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
     tags: str | Sequence[str] = (),
     progress: bool = True,
     watch: Callable[[Event], None] | None = None,
-    **settings: KnobValue,
+    **settings: Unpack[Knobs],
 ) -> Comparison:
     """Compare candidates with a baseline, as ``modeldyno compare`` does.
 
@@ -136,7 +137,7 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         OutOfTime: nothing could be measured within `max_time`.
     """
     limit = TimeLimit.begin(max_time)
-    check_settings(settings)
+    knobs = check_settings(settings)
     criteria: Any = evaluate  # it may be of another type than it is declared
     if any(map(callable, criteria if isinstance(criteria, tuple | list) else (criteria,))):
         raise RequestError(
@@ -182,7 +183,7 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
                 side,
                 replace(
                     shared,
-                    settings={**settings, **own_settings[min(index, 1)]},
+                    settings={**knobs, **own_settings[min(index, 1)]},
                     inputs=(*shared.inputs, *own_inputs[min(index, 1)]),
                 ),
                 example,

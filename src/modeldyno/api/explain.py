@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.profile import as_tuple, check_settings, offered, store_conclusion_if, store_if
@@ -31,9 +31,9 @@ from modeldyno.runtime.inline import run_inline
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from modeldyno.api.settings import Knobs
     from modeldyno.core.result.result import Event
     from modeldyno.core.spec.input_spec import InputSpec
-    from modeldyno.core.spec.knob import KnobValue
 
 
 @reword_errors
@@ -56,7 +56,7 @@ def explain(  # noqa: PLR0913 - one function per command, one parameter per opti
     tags: str | Sequence[str] = (),
     progress: bool = True,
     watch: Callable[[Event], None] | None = None,
-    **settings: KnobValue,
+    **settings: Unpack[Knobs],
 ) -> Explanation:
     """Explain a latency hop by hop, as ``modeldyno explain`` does.
 
@@ -92,7 +92,7 @@ def explain(  # noqa: PLR0913 - one function per command, one parameter per opti
         MissingExtra: the server is not installed.
         RunFailed: nothing was measured.
     """
-    check_settings(settings)
+    knobs = check_settings(settings)
     is_document = isinstance(model, Result | Explanation) or (
         isinstance(model, str | Path) and not names_model(str(model))
     )
@@ -115,7 +115,7 @@ def explain(  # noqa: PLR0913 - one function per command, one parameter per opti
             Request(
                 model=reference,
                 backend=backend or own,
-                settings=settings,
+                settings=knobs,
                 inputs=as_tuple(inputs, "inputs"),
                 plan=Plan(),
                 name=name,

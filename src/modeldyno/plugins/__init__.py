@@ -352,6 +352,13 @@ def metrics() -> dict[str, MetricRow]:
 METRICS.complete_from(metrics)
 
 
+def probes_of(queried: Iterable[str]) -> tuple[str, ...]:
+    """Return the probes of other packages that declare to measure some of these metrics."""
+    metrics_of_others = {row.name for row in METRICS.further(queried)}
+    probes = usable("probe") if metrics_of_others else ()
+    return tuple(name for name, probe in probes if metrics_of_others & {*getattr(probe, "metrics", ())})
+
+
 def register_metric(row: MetricRow) -> None:
     """Add a metric of a script to the table, after those of the plugins.
 
