@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import pairwise
+from threading import get_ident
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,6 +27,7 @@ from modeldyno.testing.sample_results import a_result
 if TYPE_CHECKING:
     from pathlib import Path
 
+BRIEF = Plan(min_time=0.05, min_runs=5, max_time=0.5, precision=0.5)
 PLANTED = """\
 from __future__ import annotations
 
@@ -146,3 +151,23 @@ def test_a_verdict_is_true_if_it_is_held() -> None:
     assert Recomputation.of((), kind="result", identifier="a", name="b", digest=DigestState.UNCHANGED)
     assert bool(a_conversion()) == a_conversion().usable
     assert not replace(modeldyno.verify(result), wrong=(1,))  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("brief_measurements")
+def test_profiles_in_two_threads_take_turns() -> None:
+    """Otherwise each call would wait for Python while the other thread has it."""
+    callers: list[int] = []
+
+    def call() -> None:
+        callers.append(get_ident())
+        sleep(0.002)
+
+    def measure(_: int) -> float:
+        result = modeldyno.profile(call, plan=BRIEF, probes="latency", store=False, progress=False)
+        return result["latency.p50.raw"] or 0
+
+    with ThreadPoolExecutor(2) as pool:
+        medians = list(pool.map(measure, range(2)))
+
+    assert sum(one != other for one, other in pairwise(callers)) == 1
+    assert all(0.002 <= median < 0.02 for median in medians)
