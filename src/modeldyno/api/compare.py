@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from modeldyno import codec
-from modeldyno.api.arrays import labelled_file
+from modeldyno.api.arrays import labelled_file, with_batches
 from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.live_functions import check_functions, with_functions
 from modeldyno.api.profile import (
@@ -94,7 +94,7 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
             measurements: a Result, a Study (which stands for its best configuration), a file, an id or tag.
         candidate: likewise; both are models, or both are measurements.
         more: further candidates, each compared with the baseline.
-        example: inputs of live objects.
+        example: inputs of live objects, or a ``torch.utils.data.DataLoader``.
         backend: what runs the models.
         inputs: shapes or files, as ``--input`` takes them.
         probes: what to measure; the same as `profile` if empty.
@@ -156,7 +156,10 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
     ):
         raise RequestError("Batches evaluate live models; of references, give data= a .npz file.")
     models = [side for side in all_operands if not isinstance(side, Result | Study | Comparison)]
-    check_functions(pre, post, example, live=not any(isinstance(model, str | Path) for model in models))
+    live_models = [model for model in models if not isinstance(model, str | Path)]
+    check_functions(pre, post, example, live=len(live_models) == len(models))
+    if live_models and pre is None:
+        example, knobs = with_batches(live_models[0], example, knobs, mode)
     shared = Request(
         model="",
         backend=backend,

@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from modeldyno.api.arrays import with_batches
 from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.live_functions import check_functions, with_functions
 from modeldyno.api.profile import check_settings, offered
@@ -98,7 +99,7 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
         curves: number of best configurations to measure at all loads after the search, within the budget.
         certain: required confidence that the answer is the best or within 5 % of it, a fraction; 0.95 if
             None.
-        example: inputs of a live object.
+        example: inputs of a live object, or a ``torch.utils.data.DataLoader``.
         backend: what runs or serves it.
         inputs: shapes or files, as ``--input`` takes them.
         probes: what to measure; what the goal needs if empty.
@@ -131,6 +132,9 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
         RunFailed: the first two trials failed.
     """
     knobs = check_settings(settings)
+    if not isinstance(model, str | Path | None) and pre is None:
+        example, batches = with_batches(model, example, knobs, mode or "inference")
+        knobs = batches if space and _BATCH.isdisjoint(_parse_space(space)) else knobs
     options = {
         "objectives": objectives, "maximize": maximize, "minimize": minimize, "require": require,
         "mode": mode, "latency_budget": latency_budget, "min_throughput": min_throughput, "rank": rank,
@@ -261,6 +265,9 @@ def read_study(source: str | Path) -> Study:
         RequestError: there is none, or it cannot be read.
     """
     return find_study(str(source))
+
+
+_BATCH = frozenset({"batch", "batch_size"})
 
 
 def _parse_space(space: str | Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
