@@ -98,6 +98,7 @@ def brief_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
     For tests of something else. With all frameworks imported, each look at the memory takes as long as a
     hundred calls.
     """
-    monkeypatch.setattr("modeldyno.runtime.sampling.SAMPLERS", ())
+    for module in ("engine", "sampling"):
+        monkeypatch.setattr(f"modeldyno.runtime.{module}.start_samplers", lambda *_, **__: [])
     monkeypatch.setattr("modeldyno.core.metrics.stop_rule._WARMUP_SPAN", 0.02)
     monkeypatch.setattr("modeldyno.core.metrics.stop_rule._WARMUP_RUNS", 5)

@@ -170,7 +170,7 @@ def test_the_recipe_for_a_notebook_runs(checkout: Path) -> None:
     _imported(checkout / "examples" / "recipes" / "notebook.py")
 
 
-@pytest.mark.parametrize("page", ["metrics.md", "doubts.md", "command-line.md", "operators.md"])
+@pytest.mark.parametrize("page", ["metrics.md", "doubts.md", "command-line.md", "operators.md", "python.md"])
 def test_the_reference_is_what_the_code_says(page: str) -> None:
     """The pages that are tables of the code are up to date: python docs/reference/generate.py."""
     generate = ROOT / "docs" / "reference" / "generate.py"

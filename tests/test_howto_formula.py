@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import tomllib
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
 
@@ -23,18 +24,6 @@ OPERATORS, FORMULAS, USE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 (SNIPPET,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 
 
-class _Entry:
-    """An entry point of a package that is not installed."""
-
-    def __init__(self, target: str) -> None:
-        self.target = target
-
-    def load(self) -> object:
-        """Give what it points at."""
-        module, _, name = self.target.partition(":")
-        return getattr(sys.modules[module], name)
-
-
 @pytest.fixture(scope="module")
 def package() -> dict[str, ModuleType]:
     """The package of the page, as modules; its operator can be registered once in a process."""
@@ -51,7 +40,7 @@ def installed(package: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch) -
     for name, module in package.items():
         monkeypatch.setitem(sys.modules, name, module)
     ((group, entry_points),) = tomllib.loads(SNIPPET)["project"]["entry-points"].items()
-    entries = {name: _Entry(target) for name, target in entry_points.items()}
+    entries = {name: EntryPoint(name, target, group) for name, target in entry_points.items()}
     real_entry_points = plugins._entry_points
     monkeypatch.setattr(
         plugins,

@@ -57,14 +57,32 @@ def test_nobody_is_told_who_does_not_look(monkeypatch: pytest.MonkeyPatch, clock
     assert not written(monkeypatch, clock, Terminal(), 3.0, progress=False)
 
 
-def test_a_notebook_is_told_without_control_sequences(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
-    """Standard error of a kernel is no terminal, and would show what erases one."""
-    monkeypatch.setitem(sys.modules, "ipykernel", type(sys)("ipykernel"))
-    cell = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})()
-    text = written(monkeypatch, clock, cell, 3.0)
+def test_a_notebook_has_one_output_that_is_updated(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    """Whatever is written to standard error of a kernel would be one more output of the cell."""
+    outputs: list[list[str]] = []
 
-    assert "latency: steady" in text
-    assert "\x1b" not in text
+    class Output:
+        def update(self, data: dict[str, str], *, raw: bool) -> None:
+            """Replace what it shows."""
+            assert raw
+            outputs[-1].append(data["text/plain"])
+
+    def display(data: dict[str, str], *, raw: bool, display_id: bool) -> Output:
+        assert raw
+        assert display_id
+        outputs.append([data["text/plain"]])
+        return Output()
+
+    module = type(sys)("IPython.display")
+    module.display = display  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "ipykernel", type(sys)("ipykernel"))
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+    cell = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})()
+
+    assert written(monkeypatch, clock, cell, 3.0) == ""
+    ((first, *_, last),) = outputs
+    assert "latency: steady" in first
+    assert last == ""
 
 
 def test_whoever_watches_is_told_of_every_event(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:

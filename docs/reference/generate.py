@@ -6,6 +6,7 @@ A test compares the pages with what this gives.
 from __future__ import annotations
 
 import inspect
+import re
 import textwrap
 from collections import defaultdict
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+import modeldyno
+from modeldyno.api.error_wording import readable_signature
 from modeldyno.cli import COMMANDS, cli
 from modeldyno.cli.help_pages import show_all_options
 from modeldyno.core.metrics.doubt import CODES
@@ -20,6 +23,8 @@ from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.static.flops.registry import describe_formula, formulas
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from modeldyno.core.static.flops import Formula
 
 HERE = Path(__file__).parent
@@ -147,7 +152,73 @@ def _wrap_names(given: str, names: list[str]) -> list[str]:
     )
 
 
+def python() -> str:
+    """Every public name of Python with its signature and its docstring, by the module that it is of."""
+    homes: defaultdict[str, list[str]] = defaultdict(list)
+    for name in modeldyno.__all__:
+        module = modeldyno._HOMES[name].split(".")[-1]  # noqa: SLF001 - the table of the package
+        homes[_HEADINGS.get(module, "Documents, values and errors")].append(name)
+    parts = [
+        "# Python",
+        "",
+        "What `import modeldyno` gives; `help(modeldyno.profile)` shows the same. What the author of a",
+        "plugin imports is in `modeldyno.plugin` ([write a plugin](../howto/write-a-plugin.md)).",
+        "",
+    ]
+    for heading in dict.fromkeys((*_HEADINGS.values(), *homes)):
+        parts += [f"## {heading}", ""]
+        for name in homes[heading]:
+            parts += [f"### `modeldyno.{name}`", "", "```text", *_describe_name(name), "```", ""]
+    return "\n".join(parts)
+
+
+_HEADINGS = {
+    "profile": "Measure, read and save",
+    "benchmark": "Measure, read and save",
+    "watch": "Measure, read and save",
+    "recorder": "Profile your own code",
+    "load": "Load a server",
+    "explain": "Load a server",
+    "serve": "Load a server",
+    "sweep": "Search",
+    "sweep_models": "Search",
+    "compare": "Compare and judge",
+    "gate": "Compare and judge",
+    "advise": "Compare and judge",
+    "convert": "Convert",
+    "documents": "Documents of the store",
+    "registry": "The registry",
+    "inspectors": "Inspect a server",
+    "server_profiler": "Inspect a server",
+}
+"""Module of `modeldyno.api` to the heading under which its names stand."""
+
+
+def _describe_name(name: str) -> Iterator[str]:
+    """Yield the lines about a public name: how it is called, what it is, and what it has."""
+    value = getattr(modeldyno, name)
+    if not callable(value):
+        yield f"{name} = {value}"
+        return
+    words = f"{name}{_signature(value)}" if inspect.isfunction(value) else f"class {name}"
+    yield from textwrap.wrap(words, 100, subsequent_indent="    ", break_long_words=False)
+    yield from textwrap.indent(inspect.getdoc(value) or "", "    ").splitlines()
+    for member, what in sorted(vars(value).items()) if inspect.isclass(value) else ():
+        if not member.startswith("_") and (inspect.isfunction(what) or isinstance(what, property)):
+            call = _signature(what) if inspect.isfunction(what) else ""
+            sentence = (inspect.getdoc(what) or "").partition("\n")[0]
+            yield ""
+            yield from textwrap.indent(textwrap.fill(f".{member}{call}", 96), "    ").splitlines()
+            yield f"        {sentence}"
+
+
+def _signature(function: Callable[..., object]) -> str:
+    text = str(readable_signature(function))
+    return re.sub(r"<function (\w+)[^>]*>|<[^>]*>", r"\1...", text)
+
+
 PAGES = {
+    "python.md": python,
     "metrics.md": metrics,
     "doubts.md": doubts,
     "command-line.md": command_line,

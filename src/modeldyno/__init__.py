@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.presentation import use_presentation
 
 if TYPE_CHECKING:  # for type checkers, which do not know what `__getattr__` gives
+    __version__: str
     from modeldyno.api.advise import advise as advise
     from modeldyno.api.advise import trend as trend
     from modeldyno.api.benchmark import Benchmark as Benchmark
@@ -122,8 +123,11 @@ if TYPE_CHECKING:  # for type checkers, which do not know what `__getattr__` giv
     from modeldyno.core.trace.memory_diff import memory_change as memory_change
     from modeldyno.core.trace.regions import Schedule as Schedule
     from modeldyno.environment.device_state import DeviceState as DeviceState
+    from modeldyno.errors import FaultyPluginWarning as FaultyPluginWarning
     from modeldyno.errors import ModelDynoError as ModelDynoError
     from modeldyno.errors import NotStoredWarning as NotStoredWarning
+    from modeldyno.errors import RequestError as RequestError
+    from modeldyno.errors import RunFailed as RunFailed
     from modeldyno.errors import UncertifiedWarning as UncertifiedWarning
     from modeldyno.errors import UndecidedWarning as UndecidedWarning
     from modeldyno.loadtest.replicas import CostAnswer as CostAnswer
@@ -184,7 +188,10 @@ _NAMES = {
     "core.trace.memory_diff": "MemoryChange memory_change",
     "core.trace.regions": "Schedule",
     "environment.device_state": "DeviceState",
-    "errors": "ModelDynoError NotStoredWarning UncertifiedWarning UndecidedWarning",
+    "errors": """
+        FaultyPluginWarning ModelDynoError NotStoredWarning RequestError RunFailed UncertifiedWarning
+        UndecidedWarning
+    """,
     "loadtest.replicas": "CostAnswer",
     "regions.recorder": "Profiled check_time profiled",
 }
@@ -194,16 +201,18 @@ _HOMES = {name: module for module, names in _NAMES.items() for name in names.spl
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - of the table
 
 
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version  # noqa: PLC0415 - slow at start-up
+if not TYPE_CHECKING:  # a type checker would take any name for one that is there
 
-        return version("modeldyno")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'modeldyno' has no attribute '{name}'")
-    from importlib import import_module  # noqa: PLC0415 - slow at start-up
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            from importlib.metadata import version  # noqa: PLC0415 - slow at start-up
 
-    return getattr(import_module(f"modeldyno.{_HOMES[name]}"), name)
+            return version("modeldyno")
+        if name not in _HOMES:
+            raise AttributeError(f"module 'modeldyno' has no attribute '{name}'")
+        from importlib import import_module  # noqa: PLC0415 - slow at start-up
+
+        return getattr(import_module(f"modeldyno.{_HOMES[name]}"), name)
 
 
 def _load_display() -> Any:

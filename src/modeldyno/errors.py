@@ -14,6 +14,7 @@
      │    ├── UnlikeHardware          2   two results are of unlike machines
      │    ├── StaleStudy              2   its measurements are of another model or machine
      ├── MissingExtra                 3   an optional package is not installed
+     ├── FaultyPlugin                 3   a plugin of another package is not as it must be, or failed
      ├── RunFailed                    4   a number was requested from a run that failed
      │    ├── OutOfTime               4   nothing could be measured within the time limit
      ├── DeviceInUse                  4   somebody else uses the device that was to be measured
@@ -126,6 +127,12 @@ class MissingExtra(ModelDynoError):
     exit_code = 3
 
 
+class FaultyPlugin(ModelDynoError):
+    """A plugin of another package cannot be used; the message names it, its package and what is wrong."""
+
+    exit_code = 3
+
+
 class RunFailed(ModelDynoError):
     """A number was requested from a run that did not produce it."""
 
@@ -144,6 +151,10 @@ class DiskFull(ModelDynoError):
 
 class StoreError(ModelDynoError):
     """The store cannot be opened, read or written."""
+
+
+class FaultyPluginWarning(UserWarning):
+    """A plugin of another package was left out, as it cannot be used."""
 
 
 class UndecidedWarning(UserWarning):

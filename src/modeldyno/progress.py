@@ -1,13 +1,14 @@
-"""Shows progress: a terminal line updated several times a second; elsewhere a new line every ten seconds."""
+"""Shows progress: a line updated several times a second; where none can be, a new one every ten seconds."""
 
 from __future__ import annotations
 
 import shutil
 import sys
 from contextlib import contextmanager
+from importlib import import_module
 from threading import Event as Flag
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modeldyno.clock import monotonic
 from modeldyno.core.result.result import Event, Progressed
@@ -71,8 +72,8 @@ class Progress:
         self._longest = longest
         self._ended = Flag()
         self._thread: Thread | None = None
-        # Notebooks do not support the control sequence that erases a line.
-        self._erase = f"\r{' ' * _NOTEBOOK_WIDTH}\r" if self._notebook else _ERASE_LINE
+        self._output: Any = None
+        """The output of a notebook's cell that has the line: updated, as each writing would be one more."""
 
     def __enter__(self) -> Self:
         """Start writing lines, if standard error is not a terminal."""
@@ -92,7 +93,7 @@ class Progress:
     def announce(self, text: str) -> None:
         """Write an announcement before long work on its own line."""
         if not self._quiet:
-            sys.stderr.write(f"{self._erase if self._shown else ''}{text}\n")
+            sys.stderr.write(f"{_ERASE_LINE if self._shown and not self._notebook else ''}{text}\n")
             sys.stderr.flush()
 
     def __exit__(
@@ -140,9 +141,15 @@ class Progress:
 
     def _write(self, text: str) -> None:
         """Replace the progress line."""
-        sys.stderr.write(f"{self._erase}{text}")
-        sys.stderr.flush()
         self._wrote = True
+        if not self._notebook:
+            sys.stderr.write(f"{_ERASE_LINE}{text}")
+            sys.stderr.flush()
+        elif self._output is None:
+            display = import_module("IPython.display").display
+            self._output = display({"text/plain": text}, raw=True, display_id=True)
+        else:
+            self._output.update({"text/plain": text}, raw=True)
 
 
 def _is_terminal() -> bool:

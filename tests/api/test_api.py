@@ -40,7 +40,7 @@ def test_the_exported_names_are_these() -> None:
     assert all(getattr(modeldyno, name) for name in modeldyno.__all__)
     assert set(modeldyno.__all__) <= set(dir(modeldyno))
     with pytest.raises(AttributeError, match="no attribute 'profil'"):
-        _ = modeldyno.profil
+        _ = modeldyno.profil  # type: ignore[attr-defined]
 
 
 def test_functions_stay_visible_after_their_modules_are_imported() -> None:
@@ -247,7 +247,7 @@ def test_tokens_are_whole_numbers(wrong: dict[str, Any]) -> None:
 def test_a_wrong_request_raises() -> None:
     """Knobs are checked before anything runs."""
     with pytest.raises(RequestError, match="did you mean"):
-        modeldyno.profile(STEADY, batchsize=8)
+        modeldyno.profile(STEADY, batchsize=8)  # type: ignore[call-arg]
 
 
 def test_a_result_is_kept_in_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

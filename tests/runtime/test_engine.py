@@ -34,6 +34,7 @@ from modeldyno.runtime.engine import run
 from modeldyno.runtime.events import empty_result
 from modeldyno.runtime.failures import failure_of
 from modeldyno.runtime.inline import run_inline
+from modeldyno.runtime.sampling import start_samplers
 from modeldyno.servers.server_process import ServerFailed
 from modeldyno.testing import known_latency
 from modeldyno.testing.fakes import a_model
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from modeldyno.interfaces.loader import Model
 
 pytestmark = pytest.mark.usefixtures("brief_measurements")
+START_SAMPLERS = start_samplers
 QUICK = Plan(min_time=0.05, min_runs=5, max_time=2.0, precision=0.5)
 
 
@@ -96,7 +98,7 @@ def test_run_measures_load_time_first_call_and_the_memory_baseline_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """These measurements need no probe."""
-    monkeypatch.setattr("modeldyno.runtime.sampling.SAMPLERS", ("device", "process"))
+    monkeypatch.setattr("modeldyno.runtime.engine.start_samplers", START_SAMPLERS)
     result = run(job("modeldyno.testing.known_latency:steady"))
     measured = {(m.metric, m.scope) for m in result.measurements}
 

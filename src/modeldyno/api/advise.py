@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.profile import as_tuple, check_settings, parse_evaluation
@@ -23,11 +23,11 @@ from modeldyno.runtime.time_limit import TimeLimit
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from modeldyno.api.settings import Knobs
     from modeldyno.core.advice.advice import Advice
     from modeldyno.core.comparison.trend import Trend
     from modeldyno.core.result.result import Event
     from modeldyno.core.spec.input_spec import InputSpec
-    from modeldyno.core.spec.knob import KnobValue
 
 _PLAN = Plan(max_time=2.0, min_time=0.3)
 
@@ -49,7 +49,7 @@ def advise(  # noqa: PLR0913 - one function per command, one parameter per optio
     trust: bool = False,
     progress: bool = True,
     watch: Callable[[Event], None] | None = None,
-    **settings: KnobValue,
+    **settings: Unpack[Knobs],
 ) -> Advice:
     """Try optimizations of a model, as ``modeldyno advise`` does.
 
@@ -84,11 +84,11 @@ def advise(  # noqa: PLR0913 - one function per command, one parameter per optio
         raise RequestError(
             "advise runs a model in fresh processes; give a reference, such as torch:file.py:factory."
         )
-    check_settings(settings)
+    knobs = check_settings(settings)
     request = Request(
         model=str(model),
         backend=backend,
-        settings=settings,
+        settings=knobs,
         inputs=as_tuple(inputs, "inputs"),
         observation=Observation(**parse_evaluation(evaluate, data)),
         plan=plan or _PLAN,
@@ -110,7 +110,7 @@ def trend(
     backend: str | None = None,
     limit: int = LONGEST,
     smallest: float = SMALLEST_EFFECT,
-    **settings: KnobValue,
+    **settings: Unpack[Knobs],
 ) -> Trend:
     """Find levels and steps in the stored results of a model, as ``modeldyno trend`` does.
 
@@ -129,5 +129,10 @@ def trend(
         RequestError: the store has no such results.
     """
     return history.trend_of(
-        model, metric=metric, backend=backend, settings=settings, limit=limit, smallest=smallest
+        model,
+        metric=metric,
+        backend=backend,
+        settings=check_settings(settings),
+        limit=limit,
+        smallest=smallest,
     )

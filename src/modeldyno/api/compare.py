@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from modeldyno import codec
-from modeldyno.api.arrays import labelled_file
+from modeldyno.api.arrays import labelled_file, with_batches
 from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.live_functions import check_functions, with_functions
 from modeldyno.api.profile import (
@@ -42,6 +42,7 @@ from modeldyno.runtime.time_limit import TimeLimit
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from modeldyno.api.settings import Knobs
     from modeldyno.comparison.operands import Operand
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.core.result.result import Event
@@ -85,7 +86,7 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
     tags: str | Sequence[str] = (),
     progress: bool = True,
     watch: Callable[[Event], None] | None = None,
-    **settings: KnobValue,
+    **settings: Unpack[Knobs],
 ) -> Comparison:
     """Compare candidates with a baseline, as ``modeldyno compare`` does.
 
@@ -94,7 +95,7 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
             measurements: a Result, a Study (which stands for its best configuration), a file, an id or tag.
         candidate: likewise; both are models, or both are measurements.
         more: further candidates, each compared with the baseline.
-        example: inputs of live objects.
+        example: inputs of live objects, or a ``torch.utils.data.DataLoader``.
         backend: what runs the models.
         inputs: shapes or files, as ``--input`` takes them.
         probes: what to measure; the same as `profile` if empty.
@@ -142,7 +143,7 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         min_rounds, max_rounds, max_time, why = QUICK.min_rounds, QUICK.max_rounds, QUICK.max_time, QUICK.why
         plan, probes = plan or QUICK.plan, probes or QUICK.probes
     limit = TimeLimit.begin(max_time)
-    check_settings(settings)
+    knobs = check_settings(settings)
     criteria: Any = evaluate  # it may be of another type than it is declared
     if any(map(callable, criteria if isinstance(criteria, tuple | list) else (criteria,))):
         raise RequestError(
@@ -161,7 +162,10 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
     ):
         raise RequestError("Batches evaluate live models; of references, give data= a .npz file.")
     models = [side for side in all_operands if not isinstance(side, Result | Study | Comparison)]
-    check_functions(pre, post, example, live=not any(isinstance(model, str | Path) for model in models))
+    live_models = [model for model in models if not isinstance(model, str | Path)]
+    check_functions(pre, post, example, live=len(live_models) == len(models))
+    if live_models and pre is None:
+        example, knobs = with_batches(live_models[0], example, knobs, mode)
     shared = Request(
         model="",
         backend=backend,
@@ -188,7 +192,7 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
                 side,
                 replace(
                     shared,
-                    settings={**settings, **own_settings[min(index, 1)]},
+                    settings={**knobs, **own_settings[min(index, 1)]},
                     inputs=(*shared.inputs, *own_inputs[min(index, 1)]),
                 ),
                 example,

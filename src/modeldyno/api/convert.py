@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.api.arrays import with_batches
 from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.profile import as_tuple, offered, parse_names, store_conclusion_if
 from modeldyno.conversion import ConversionRequest
@@ -45,7 +46,8 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
     Args:
         model: a reference (``"torch:file.py:factory"``, ``"m.onnx"``), or a live object: a
             ``torch.nn.Module``, a model of Keras, or an estimator; it is converted inside this process.
-        example: inputs of a live object: an array, a tuple of them, or a dict by name.
+        example: inputs of a live object: an array, a tuple of them, a dict by name, or a
+            ``torch.utils.data.DataLoader``.
         to: forms, such as ``"onnx,torchscript"``, or ``"all"`` that the model can become here.
         int8: also make the form with int8 weights of each form that has one.
         fp16: also make the form in half precision of each form that has one.
@@ -94,7 +96,8 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
         request = ConversionRequest(model=str(model), **fields)
         conversion = run_conversion(request, in_process=inline, watch=report_stage)
     else:
-        with offered(model, name, example) as (ref, _):
+        arrays, _ = with_batches(model, example, {}, mode="inference")
+        with offered(model, name, arrays) as (ref, _):
             request = ConversionRequest(model=ref, **fields)
             conversion = run_conversion(request, in_process=True, watch=report_stage)
     store_conclusion_if(conversion, condition=store)

@@ -48,11 +48,11 @@ _SCHEMAS = {"result": codec.schema, "sweep": sweep_schema.schema}
 
 
 @reword_errors
-def show(result: str | Path, *, carbon: str | None = None, power: str | None = None) -> Stored:
+def show(result: str | Path | Stored, *, carbon: str | None = None, power: str | None = None) -> Stored:
     """Return any saved document, as ``modeldyno show`` shows it.
 
     Args:
-        result: a file, or an id, the beginning of one, a tag or a name of the store.
+        result: a file, or an id, the beginning of one, a tag or a name of the store; or a document.
         carbon: intensity of the grid, such as ``"400g/kWh"``: a Result then has the metric ``carbon``, the
             grams of CO2 equivalent of 1,000 inferences.
         power: power to assume for `carbon` where none was read, such as ``"65W"``.
@@ -64,7 +64,8 @@ def show(result: str | Path, *, carbon: str | None = None, power: str | None = N
     Raises:
         RequestError: there is none, it cannot be read, or `carbon` is asked of what is no Result.
     """
-    emission, document = Emission.parse(carbon, power), find_any(str(result))
+    emission = Emission.parse(carbon, power)
+    document = find_any(str(result)) if isinstance(result, str | Path) else result
     if emission is None:
         return document
     if not isinstance(document, Result):

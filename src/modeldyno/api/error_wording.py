@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from functools import wraps
 from inspect import Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from modeldyno import plugins
+from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.environment.containers import Container
 from modeldyno.environment.running_servers import ServerRecord
-from modeldyno.errors import RequestError, RunFailed
+from modeldyno.errors import RequestError, RunFailed, UnknownName
+from modeldyno.presentation import Presented
 from modeldyno.views.python_wording import use_python_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _INPUTS = re.compile(r"--input|`inputs[`=]")
+_ALMOST = 0.8
+"""Likeness of two names, as difflib has it, from which one is the other misspelt."""
 _EXAMPLE_HINT = "A live object also takes its inputs as example=."
 
 
@@ -38,10 +44,16 @@ def reword_errors(function: Callable[P, R]) -> Callable[P, R]:
 
     Any argument may be a server that `serve` or `list_servers` returned, for which its URL is given.
     """
+    annotations = {name: str(each.annotation) for name, each in signature(function).parameters.items()}
+    parameters = annotations.keys() - {"settings"}
 
     @wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
+            _check_spelling([name for name in kwargs if name not in parameters], parameters)
+            _check_no_document(
+                function.__name__, annotations, dict(zip(annotations, args, strict=False)) | kwargs
+            )
             return function(*map(url_of_server, args), **{n: url_of_server(v) for n, v in kwargs.items()})
         except (RequestError, RunFailed) as error:
             model = args[0] if args else kwargs.get("model")
@@ -50,6 +62,44 @@ def reword_errors(function: Callable[P, R]) -> Callable[P, R]:
 
     wrapper.__signature__ = readable_signature(function)  # type: ignore[attr-defined]
     return wrapper
+
+
+def _check_spelling(names: Sequence[str], parameters: Collection[str]) -> None:
+    """Refuse a keyword that is almost that of a parameter or a field of Plan, and is no knob.
+
+    Raises:
+        UnknownName: there is one; the message has the name that was meant.
+    """
+    known = {*parameters, *Plan.__dataclass_fields__}
+    for name in names:
+        near = get_close_matches(name, known, n=1, cutoff=_ALMOST) if name not in known else ()
+        if near and not any(
+            name in knob.names for _, backend in plugins.usable("backend") for knob in backend.knobs
+        ):
+            raise UnknownName.among("argument", name, known, meant=near[0])
+
+
+def _check_no_document(function: str, annotations: Mapping[str, str], arguments: Mapping[str, Any]) -> None:
+    """Refuse a document where a name is taken: its whole report would be taken for the name of a file.
+
+    Raises:
+        RequestError: there is one.
+    """
+    for name, value in arguments.items():
+        annotation = annotations.get(name, "Any")
+        if isinstance(value, Presented) and annotation.split(" | ")[:2] in (["str", "Path"], ["str"]):
+            kind = type(value).__name__
+            taken = {*annotation.split(" | ")}
+            if not {kind, "Stored"} & taken:
+                asks = (
+                    "give a path or a reference of a model" if name == "model" else "give its file or its id"
+                )
+                hint = _INSTEAD.get(function, asks)
+                raise RequestError(f"{function} takes no {kind} as {name}; {hint}.")
+
+
+_INSTEAD = {"gate": "it measures a model, and check judges a Result that was measured before"}
+"""Function to what a document is given to instead."""
 
 
 def url_of_server(value: Any) -> Any:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
+from modeldyno.api.arrays import with_batches
 from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.profile import as_tuple, check_settings, offered, store_conclusion_if, store_if
 from modeldyno.core.load.explanation import ECHO, Explanation
@@ -31,9 +32,9 @@ from modeldyno.runtime.inline import run_inline
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from modeldyno.api.settings import Knobs
     from modeldyno.core.result.result import Event
     from modeldyno.core.spec.input_spec import InputSpec
-    from modeldyno.core.spec.knob import KnobValue
 
 
 @reword_errors
@@ -56,7 +57,7 @@ def explain(  # noqa: PLR0913 - one function per command, one parameter per opti
     tags: str | Sequence[str] = (),
     progress: bool = True,
     watch: Callable[[Event], None] | None = None,
-    **settings: KnobValue,
+    **settings: Unpack[Knobs],
 ) -> Explanation:
     """Explain a latency hop by hop, as ``modeldyno explain`` does.
 
@@ -64,7 +65,7 @@ def explain(  # noqa: PLR0913 - one function per command, one parameter per opti
         model: a path, a reference, a live object (of which the call in this process is explained), the URL of
             a running server; or what was measured before: a Result, an Explanation, a file, an id or a tag.
         candidate: what was measured after `model`, to explain what changed; `model` must be such, too.
-        example: inputs of a live object.
+        example: inputs of a live object, or a ``torch.utils.data.DataLoader``.
         baseline: what was measured before, to compare a model with that is measured now.
         backend: what serves the model, such as ``"triton"``; if None, only the call in process is explained.
         inputs: shapes or files, as ``--input`` takes them.
@@ -92,7 +93,7 @@ def explain(  # noqa: PLR0913 - one function per command, one parameter per opti
         MissingExtra: the server is not installed.
         RunFailed: nothing was measured.
     """
-    check_settings(settings)
+    knobs = check_settings(settings)
     is_document = isinstance(model, Result | Explanation) or (
         isinstance(model, str | Path) and not names_model(str(model))
     )
@@ -110,12 +111,14 @@ def explain(  # noqa: PLR0913 - one function per command, one parameter per opti
         return explain_results(results, before, statistic=statistic)
     with ExitStack() as stack:
         live = not isinstance(model, str | Path)
+        if live:
+            example, knobs = with_batches(model, example, knobs, mode="inference")
         reference, own = stack.enter_context(offered(model, name, example)) if live else (str(model), None)
         planned = plan_explanation(
             Request(
                 model=reference,
                 backend=backend or own,
-                settings=settings,
+                settings=knobs,
                 inputs=as_tuple(inputs, "inputs"),
                 plan=Plan(),
                 name=name,

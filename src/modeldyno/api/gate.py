@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from modeldyno import codec
 from modeldyno.api.compare import size_texts
@@ -51,13 +51,13 @@ from modeldyno.runtime.time_limit import TimeLimit
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from modeldyno.api.settings import Knobs, PlannedKnobs
     from modeldyno.comparison.calibrate import MachineCheckup
     from modeldyno.core.comparison.gate_report import GateReport
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.core.result.result import Event, Result
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.job import Job
-    from modeldyno.core.spec.knob import KnobValue
 
 
 Regression = float | str | Mapping[str, float | str] | None
@@ -85,7 +85,9 @@ def load_baseline(source: str | Path) -> Result:
 
 
 class Regressions(list[Change]):
-    """Metrics that are worse than in the baseline; empty if none is, or if that is undecided.
+    """Metrics that are worse than in the baseline; empty, and so false, if none is, or if that is undecided.
+
+    To assert that nothing is worse, ask ``.verdict``, which is true only if that was shown.
 
     Each has its ``query``, ``baseline`` and ``candidate`` in base units, the relative ``difference`` and its
     ``interval``. ``str`` lists them with their figures, and what is undecided.
@@ -235,7 +237,7 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
     tags: str | Sequence[str] = (),
     progress: bool = True,
     watch: Callable[[Event], None] | None = None,
-    **settings: KnobValue,
+    **settings: Unpack[PlannedKnobs],
 ) -> GateReport:
     """Measure a model against a baseline, as ``modeldyno profile --baseline`` does.
 
@@ -287,13 +289,13 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
     """
     limit = TimeLimit.begin(budget, "budget")
     as_long = plan is None and not any(name in settings for name in LENGTHS)
-    plan, settings = split_plan(plan or PLAN, settings)
+    plan, knobs = split_plan(plan or PLAN, settings)
     if save_as_baseline and not store:
         raise RequestError("A baseline is kept in the store; drop store=False.")
     request = Request(
         model=str(model),
         backend=backend,
-        settings=settings,
+        settings=knobs,
         inputs=as_tuple(inputs, "inputs"),
         probes=() if probes is None else parse_names(probes, "probes"),
         require=as_tuple(require, "require"),
@@ -399,7 +401,7 @@ def doctor(  # noqa: PLR0913 - one function per command, one parameter per optio
     tags: str | Sequence[str] = (),
     progress: bool = True,
     watch: Callable[[Event], None] | None = None,
-    **settings: KnobValue,
+    **settings: Unpack[Knobs],
 ) -> MachineCheckup:
     """Measure how often a gate would be wrong on this machine, as ``modeldyno doctor`` does.
 
@@ -427,12 +429,12 @@ def doctor(  # noqa: PLR0913 - one function per command, one parameter per optio
         RunFailed: the model failed, or there were too few processes.
     """
     limit = TimeLimit.begin(budget, "budget")
-    check_settings(settings)
+    knobs = check_settings(settings)
     smallest = parse_max_regressions(size_texts(max_regression))
     job = Request(
         model=SPECIMEN if model is None else str(model),
         backend=backend,
-        settings=settings,
+        settings=knobs,
         inputs=as_tuple(inputs, "inputs"),
         probes=("latency",),
         plan=CALIBRATION_PLAN,

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.profile import as_tuple, result_or_raise, split_plan, store_conclusion_if, store_if
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from modeldyno.api.serve import Server
+    from modeldyno.api.settings import PlannedKnobs
     from modeldyno.core.load.series_steps import AnySeries
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.core.result.result import Event, Result
     from modeldyno.core.spec.input_spec import InputSpec
-    from modeldyno.core.spec.knob import KnobValue
 
 _LOADS = "1:64"
 """Concurrencies of a load curve by default."""
@@ -75,7 +75,7 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
     tags: str | Sequence[str] = (),
     progress: bool = True,
     watch: Callable[[Event], None] | None = None,
-    **settings: KnobValue,
+    **settings: Unpack[PlannedKnobs],
 ) -> Result:
     """Load-test a model behind a server, as ``modeldyno load`` does.
 
@@ -164,7 +164,7 @@ def load_curve(  # noqa: PLR0913 - one parameter per option
     tags: str | Sequence[str] = (),
     progress: bool = True,
     watch: Callable[[Event], None] | None = None,
-    **settings: KnobValue,
+    **settings: Unpack[PlannedKnobs],
 ) -> LoadCurve:
     """Measure one concurrency after another on one server, as ``modeldyno load -c 1,2,4`` does.
 
@@ -262,7 +262,7 @@ def find_load(  # noqa: PLR0913 - one parameter per option
     tags: str | Sequence[str] = (),
     progress: bool = True,
     watch: Callable[[Event], None] | None = None,
-    **settings: KnobValue,
+    **settings: Unpack[PlannedKnobs],
 ) -> Capacity:
     """Find the largest load that holds every bound, as ``modeldyno load --find-load`` does.
 

@@ -6,7 +6,7 @@ import warnings
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from modeldyno import codec, plugins
 from modeldyno.api.arrays import with_batches
@@ -29,6 +29,7 @@ from modeldyno.runtime.time_limit import TimeLimit
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from modeldyno.api.settings import CountedKnobs, PlannedKnobs
     from modeldyno.core.result.result import Event, Result
     from modeldyno.core.spec.knob import KnobValue
     from modeldyno.interfaces.store import Conclusion
@@ -78,7 +79,7 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
     tags: str | Sequence[str] = (),
     progress: bool = True,
     watch: Callable[[Event], None] | None = None,
-    **settings: KnobValue,
+    **settings: Unpack[PlannedKnobs],
 ) -> Result:
     """Profile a model, as ``modeldyno profile`` does.
 
@@ -142,15 +143,15 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         BoundBroken: a bound of `require` is broken; the Result is the exception's ``result``. An undecided
             bound does not raise: see ``result.judge("latency.p99 <= 50ms").verdict``.
     """
-    plan, settings = split_plan(plan, settings)
-    example, settings = with_batches(model, example, settings, mode)
+    plan, knobs = split_plan(plan, settings)
+    example, knobs = with_batches(model, example, knobs, mode)
     inspection_options = make_inspection(mode=mode, optimizer=optimizer, modules=False)
     bounds = as_tuple(require, "require")
     live = LiveEvaluation.of(model, evaluate, data, bounds)
     request = Request(
         model="",
         backend=backend,
-        settings=settings,
+        settings=knobs,
         inputs=as_tuple(inputs, "inputs"),
         probes=() if probes is None else parse_names(probes, "probes"),
         require=tuple(text for text in bounds if live is None or text not in live.bounds),
@@ -175,7 +176,7 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         example = example if pre is None else None  # it is what `pre` is called with
         outcome = measure_request(request, model, example, inline=inline, watch=on_event)
         if live:
-            outcome = live.judge(outcome, model, settings.get("device"))
+            outcome = live.judge(outcome, model, knobs.get("device"))
     store_if(outcome.result, condition=store, tags=tags)
     return result_or_raise(outcome)
 
@@ -202,7 +203,7 @@ def inspect(  # noqa: PLR0913 - one function per command, one parameter per opti
     tags: str | Sequence[str] = (),
     progress: bool = True,
     watch: Callable[[Event], None] | None = None,
-    **settings: KnobValue,
+    **settings: Unpack[CountedKnobs],
 ) -> Result:
     """Count what a model costs without running it, as ``modeldyno inspect`` does.
 
@@ -241,12 +242,11 @@ def inspect(  # noqa: PLR0913 - one function per command, one parameter per opti
         MissingExtra: an optional package is not installed.
         OutOfTime: nothing was counted within `max_time`.
     """
-    check_settings(settings)
-    settings |= {} if batch_size is None else {"batch_size": batch_size}
-    example, settings = with_batches(model, example, settings, mode)
+    knobs = check_settings(settings) | ({} if batch_size is None else {"batch_size": batch_size})
+    example, knobs = with_batches(model, example, knobs, mode)
     request = Request(
         model="",
-        settings=settings,
+        settings=knobs,
         inputs=as_tuple(inputs, "inputs"),
         probes=("static",),
         plan=plan or Plan(),
@@ -376,12 +376,13 @@ def _is_plan_field(name: str, value: Any) -> bool:
     return name in Plan.__dataclass_fields__ and not (name == "precision" and isinstance(value, str))
 
 
-def check_settings(settings: Mapping[str, Any]) -> None:
-    """Refuse arguments of other tools, and fields of Plan, with a hint to pass them as `plan`."""
+def check_settings(settings: Mapping[str, Any]) -> dict[str, KnobValue]:
+    """Return the knobs; refuse arguments of other tools, and fields of Plan, with a hint to give a `plan`."""
     _check_habits(settings)
     for name, value in settings.items():
         if _is_plan_field(name, value):
             raise RequestError(f"{name} is part of the plan: plan=modeldyno.Plan({name}=...), in base units.")
+    return dict(settings)
 
 
 class BoundBroken(RunFailed):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.profile import as_tuple, check_settings
@@ -17,8 +17,8 @@ from modeldyno.profiling.serve import serve_model
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from modeldyno.api.settings import ServedKnobs
     from modeldyno.core.spec.input_spec import InputSpec
-    from modeldyno.core.spec.knob import KnobValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def serve(  # noqa: PLR0913 - one parameter per option
     inputs: str | Sequence[str | InputSpec] = (),
     trust: bool = False,
     detach: bool = False,
-    **settings: KnobValue,
+    **settings: Unpack[ServedKnobs],
 ) -> Server:
     """Start a server for a model and leave it running, as ``modeldyno serve`` does.
 
@@ -95,11 +95,11 @@ def serve(  # noqa: PLR0913 - one parameter per option
             "A server needs a model by path or scheme:locator; "
             f"a live {type(model).__name__} cannot be served."
         )
-    check_settings(settings)
+    knobs = check_settings(settings)
     started = serve_model(
         str(model),
         backend=backend,
-        settings=settings,
+        settings=knobs,
         device=device,
         ports=ports,
         inputs=as_tuple(inputs, "inputs"),

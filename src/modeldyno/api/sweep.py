@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
+from modeldyno.api.arrays import with_batches
 from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.live_functions import check_functions, with_functions
 from modeldyno.api.profile import check_settings, offered
@@ -28,10 +29,10 @@ from modeldyno.sweeps.schema import KEYS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from modeldyno.api.settings import Knobs
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.core.result.result import Event
     from modeldyno.core.spec.job import Job
-    from modeldyno.core.spec.knob import KnobValue
     from modeldyno.interfaces.executor import Executor
 
 Aims = str | Sequence[str] | Mapping[str, float]
@@ -75,7 +76,7 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
     store: bool = True,
     progress: bool = True,
     watch: Callable[[Event], None] | None = None,
-    **settings: KnobValue,
+    **settings: Unpack[Knobs],
 ) -> Study:
     """Find the best configuration of a model within bounds, as ``modeldyno sweep`` does.
 
@@ -98,7 +99,7 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
         curves: number of best configurations to measure at all loads after the search, within the budget.
         certain: required confidence that the answer is the best or within 5 % of it, a fraction; 0.95 if
             None.
-        example: inputs of a live object.
+        example: inputs of a live object, or a ``torch.utils.data.DataLoader``.
         backend: what runs or serves it.
         inputs: shapes or files, as ``--input`` takes them.
         probes: what to measure; what the goal needs if empty.
@@ -130,13 +131,16 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
         MissingExtra: an optional package is not installed.
         RunFailed: the first two trials failed.
     """
-    check_settings(settings)
+    knobs = check_settings(settings)
+    if not isinstance(model, str | Path | None) and pre is None:
+        example, batches = with_batches(model, example, knobs, mode or "inference")
+        knobs = batches if space and _BATCH.isdisjoint(_parse_space(space)) else knobs
     options = {
         "objectives": objectives, "maximize": maximize, "minimize": minimize, "require": require,
         "mode": mode, "latency_budget": latency_budget, "min_throughput": min_throughput, "rank": rank,
         "strategy": strategy,
         "backend": backend, "input": inputs, "probe": probes, "evaluate": evaluate,
-        "data": None if data is None else str(data), "name": name, "set": settings, "load": load,
+        "data": None if data is None else str(data), "name": name, "set": knobs, "load": load,
         "beside": beside,
         "space": _parse_space(space), "plan": _plan_fields(plan),
         "budget": _drop_none(max_time=max_time, max_trials=max_trials, curves=curves, certain=certain),
@@ -261,6 +265,9 @@ def read_study(source: str | Path) -> Study:
         RequestError: there is none, or it cannot be read.
     """
     return find_study(str(source))
+
+
+_BATCH = frozenset({"batch", "batch_size"})
 
 
 def _parse_space(space: str | Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:

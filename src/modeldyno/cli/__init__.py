@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modeldyno.errors import ModelDynoError, RequestError, RunFailed, UnknownName
+from modeldyno.errors import (
+    FaultyPlugin,
+    FaultyPluginWarning,
+    ModelDynoError,
+    RequestError,
+    RunFailed,
+    UnknownName,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -218,7 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     debug = "--debug" in typed[:own_count]
     command_arguments = [word for word in typed[:own_count] if word != "--debug"] + typed[own_count:]
     try:
-        with _debugging() if debug else nullcontext():
+        with _warning_in_a_line(), _debugging() if debug else nullcontext():
             code = run_command(command_arguments)
     except Exception as error:  # noqa: BLE001 - users get one sentence for any error
         if debug:
@@ -248,6 +255,26 @@ def _is_working_directory_gone() -> bool:
     except FileNotFoundError:
         return True
     return False
+
+
+@contextmanager
+def _warning_in_a_line() -> Iterator[None]:
+    """Print a warning about a plugin as a sentence, without the place in our code."""
+    import warnings  # noqa: PLC0415 - imported by Python itself
+
+    show = warnings.showwarning
+
+    def show_as_sentence(message: Any, category: Any, *place: Any, **stream: Any) -> None:
+        if issubclass(category, FaultyPluginWarning):
+            _echo_error(f"modeldyno: {message}")
+        else:
+            show(message, category, *place, **stream)
+
+    warnings.showwarning = show_as_sentence
+    try:
+        yield
+    finally:
+        warnings.showwarning = show
 
 
 def _replace_closed_streams() -> None:
@@ -352,6 +379,8 @@ def print_error(error: Exception, arguments: Sequence[str] = ()) -> int:
                 f"The name '{str(error.filename)[:_SHOWN_OF_NAME]}...' is too long for a file.",
                 RequestError.exit_code,
             )
+        case _ if plugins_fault := _blame_plugin(error):
+            text, code = plugins_fault, FaultyPlugin.exit_code
         case _:
             text = (
                 f"{type(error).__name__}: {error} - this is a bug in ModelDyno; "
@@ -362,6 +391,13 @@ def print_error(error: Exception, arguments: Sequence[str] = ()) -> int:
 
     _echo_error(f"modeldyno: {clean(' '.join(text.split()))}")
     return code
+
+
+def _blame_plugin(error: Exception) -> str:
+    """Return a sentence about an error that a plugin of another package raised; empty if none did."""
+    from modeldyno import plugins  # noqa: PLC0415 - only on errors
+
+    return plugins.blame(error)
 
 
 def _error_text(error: ModelDynoError) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from modeldyno import plugins
 from modeldyno.clock import monotonic
 from modeldyno.core.comparison.change_test import process_numbers
 from modeldyno.core.comparison.default_metrics import SMALLEST, headline_queries, is_count
@@ -144,6 +145,8 @@ class MachineCheckup(Presented):
             yield Notice(severity=Severity.DOUBT, code=change.code, text=text, advice=advice)
         if not changes:
             yield note("no change to this machine is advised")
+        for problem in plugins.broken():
+            yield Notice(severity=Severity.DOUBT, code="faulty-plugin", text=problem)
 
 
 def check_machine(result: Result, *, smallest: Mapping[str, float] = SMALLEST) -> MachineCheckup:

@@ -17,6 +17,7 @@ from modeldyno.profiling.resolve_model import resolve_reference
 
 if TYPE_CHECKING:
     from modeldyno.core.spec.model_ref import ModelRef
+    from modeldyno.interfaces.converter import Converter
 
 ALL = "all"
 """Stands for every form that the source can become here."""
@@ -124,20 +125,19 @@ class ConversionRequest:
         ``all`` leaves out those that are not for this kind, or whose packages are not installed.
         """
         names = plugins.names("converter")
+        possible = [name for name, converter in plugins.usable("converter") if _is_possible(converter, kind)]
         chosen: list[str] = []
         for recipe in self.to:
             if recipe != ALL:
                 chosen.append(recipe)
                 continue
-            chosen += [name for name in names if not _precision(name) and _is_possible(name, kind)]
+            chosen += [name for name in possible if not _precision(name)]
         added: list[str] = []
         for precision in (name for name in LOWER_PRECISIONS if getattr(self, name)):
             added += [f"{name}-{precision}" for name in chosen if f"{name}-{precision}" in names]
             if ALL in self.to:
-                added += [
-                    name for name in names if _precision(name) == precision and _is_possible(name, kind)
-                ]
-            elif kind == "onnx" and _is_possible(f"onnx-{precision}", kind):
+                added += [name for name in possible if _precision(name) == precision]
+            elif kind == "onnx" and f"onnx-{precision}" in possible:
                 added.append(f"onnx-{precision}")
         return tuple(dict.fromkeys((*chosen, *added)))
 
@@ -162,6 +162,5 @@ def _precision(recipe: str) -> str:
     return ending if ending in LOWER_PRECISIONS else ""
 
 
-def _is_possible(name: str, kind: str) -> bool:
-    converter = plugins.converter(name)
+def _is_possible(converter: Converter, kind: str) -> bool:
     return kind in converter.sources and not plugins.missing(converter.sources[kind])

@@ -116,12 +116,13 @@ def _find_importer(file: ForeignFile, tool: str | None) -> str:
     """Return the importer that claims the file; if a tool was named, it must be that one."""
     if tool and plugins.importer(tool).claims(file):
         return tool
-    claiming = [name for name in plugins.names("importer") if plugins.importer(name).claims(file)]
+    answers = plugins.answers("importer", lambda importer: importer.claims(file))
+    claiming = next((name for name, claims in answers if claims), None)
     if claiming and not tool:
-        return claiming[0]
+        return claiming
     if claiming:
         raise UnreadableDocument(
-            f"{file.path} is not a file of {tool}, but of {claiming[0]}; use --from {claiming[0]}."
+            f"{file.path} is not a file of {tool}, but of {claiming}; use --from {claiming}."
         )
     raise UnreadableDocument(f"{file.path} {_describe_unknown(file)}.")
 

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec, plugins
 from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, make_table
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from modeldyno.core.metrics.constraints import Judgement
     from modeldyno.interfaces.reporter import Reporter
     from modeldyno.kinds import Document
+
+
+_WRITES_ANY: Any = LaysOut | Tabulates
 
 
 def write(
@@ -177,11 +180,8 @@ def check_format(path: Path) -> None:
     """
     reporter: Reporter = plugins.reporter_for(path)
     if path.suffix != ".json" and not isinstance(reporter, LaysOut | Tabulates):
-        reporters = (plugins.reporter(name) for name in plugins.names("reporter") if name != "terminal")
-        suffixes = sorted(
-            {candidate.suffix for candidate in reporters if isinstance(candidate, LaysOut | Tabulates)}
-            | {".json"}
-        )
+        others = (other for name, other in plugins.usable("reporter") if name != "terminal")
+        suffixes = sorted({other.suffix for other in others if isinstance(other, _WRITES_ANY)} | {".json"})
         raise RequestError(f"No report is written as {path.suffix}; use one of {', '.join(suffixes)}.")
 
 

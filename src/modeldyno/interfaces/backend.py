@@ -25,14 +25,18 @@ class Backend(Protocol):
     """The forms of Model that it can run."""
     knobs: tuple[Knob, ...]
 
-    serves: bool
-    """Whether its sessions send to a server; False if absent, when they call the model."""
-
     def check(self, config: Mapping[str, KnobValue]) -> None:
         """Raise RequestError for incompatible knobs; cheap, without importing a framework."""
 
     def open(self, model: Model, config: Mapping[str, KnobValue]) -> AbstractContextManager[Session]:
         """Open a session of a model. `config` was completed and checked by `knob.configure`."""
+
+
+@runtime_checkable
+class Serves(Protocol):
+    """A backend whose sessions may send to a server; those of one without the attribute call the model."""
+
+    serves: bool
 
 
 @runtime_checkable

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from modeldyno.core.load.request_target import Transport  # noqa: TC001 - what a plugin has is compared with it
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modeldyno.core.load.request_target import Endpoint, Reply, ServerInfo, Target, Transport
+    from modeldyno.core.load.request_target import Endpoint, Reply, ServerInfo, Target
     from modeldyno.core.load.server_stats import ServerCounters
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.interfaces.loader import Feed

@@ -146,8 +146,6 @@ class Loader(Protocol):
 
     requires: tuple[str, ...]
     """Importable names that it needs; a missing one is reported with the package to install."""
-    tools: tuple[str, ...]
-    """Those of `requires` that are only needed to analyse a model: `load_time` excludes their import."""
     executes: Executes
     backend: str
     """The default backend for its models."""
@@ -160,6 +158,19 @@ class Loader(Protocol):
 
         The seed is for random weights. Without `trust`, raise TrustRequired rather than unpickle.
         """
+
+
+@runtime_checkable
+class HasTools(Protocol):
+    """A loader that needs packages only to analyse a model."""
+
+    tools: tuple[str, ...]
+    """Those of `requires`: `load_time` excludes their import."""
+
+
+@runtime_checkable
+class Looks(Protocol):
+    """A loader that can describe a model for less than it takes to load it."""
 
     def look(self, ref: ModelRef, *, seed: int, trust: bool) -> Model:
         """Describe a model without the values of its weights: return a Model whose `value` may be None.

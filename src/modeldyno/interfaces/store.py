@@ -206,6 +206,13 @@ class Store(Protocol):
         """Delete a Conclusion, but not its Results; return its id."""
 
 
+class OpensStores(Protocol):
+    """What a plugin for stores has; the name of its entry point is the scheme of the URLs that it opens."""
+
+    def open(self, url: str) -> Store:
+        """Open a store. Raises StoreError if that is impossible, RequestError for a wrong URL."""
+
+
 @runtime_checkable
 class KeepsDocuments(Protocol):
     """A store that keeps Results and Conclusions as they were written."""

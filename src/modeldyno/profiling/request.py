@@ -262,6 +262,7 @@ class Request:
             GENERATE: (observation.prompts, observation.generated) != (defaults.prompts, defaults.generated),
         }
         named = (*self.probes, *(probe for probe, needed in needed_by.items() if needed))
+        named += plugins.probes_of(constraint.query.metric for constraint in self.constraints())
         return tuple(dict.fromkeys((*((STATIC,) if LAYERS in named else ()), *named)))
 
     def _effective_inspection(self) -> Inspection:

@@ -124,8 +124,11 @@ def _check_kind_of_file(path: Path) -> None:
 def _claimed_by_loader(path: Path, locator: str) -> ModelRef | None:
     """Find the loader that claims a path; a directory is offered only to those that take it as one model."""
     _check_kind_of_file(path)
-    schemes = _WHOLE_DIRECTORY if path.is_dir() else plugins.names("loader")
-    scheme = next((name for name in schemes if plugins.loader(name).claims(path)), None)
+    whole = path.is_dir()
+    answers = plugins.answers("loader", lambda loader: loader.claims(path))
+    scheme = next(
+        (name for name, claims in answers if claims and (name in _WHOLE_DIRECTORY or not whole)), None
+    )
     return None if scheme is None else ModelRef(scheme=scheme, locator=locator)
 
 
@@ -148,8 +151,8 @@ def _model_in_directory(path: Path, text: str) -> ModelRef | None:
         )
     if models:
         return models[0]
-    claiming = (name for name in plugins.names("loader") if plugins.loader(name).claims(path))
-    scheme = next(claiming, None)
+    answers = plugins.answers("loader", lambda loader: loader.claims(path))
+    scheme = next((name for name, claims in answers if claims), None)
     return None if scheme is None else ModelRef(scheme=scheme, locator=str(path))
 
 

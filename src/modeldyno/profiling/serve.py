@@ -34,8 +34,8 @@ _DROPPED = re.compile(r"[^A-Za-z0-9_-]+")
 
 def _starting_backends() -> list[str]:
     """Return the backends that start a server, those of plugins too."""
-    names = (name for name in plugins.names("backend") if name not in _ATTACHES)
-    return [name for name in names if plugins.serves(name)]
+    backends = (name for name, _ in plugins.usable("backend") if name not in _ATTACHES)
+    return [name for name in backends if plugins.serves(name)]
 
 
 def serve_model(  # noqa: PLR0913 - what a server is asked for

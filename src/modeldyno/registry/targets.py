@@ -58,8 +58,8 @@ def named_device(text: str) -> str:
 def software_here() -> dict[str, Fact]:
     """Return the versions of every package that an installed backend names, and in the installed engines."""
     packages: dict[str, None] = {}
-    for name in plugins.names("backend"):
-        packages |= dict.fromkeys(plugins.backend(name).requires)
+    for _, backend in plugins.usable("backend"):
+        packages |= dict.fromkeys(backend.requires)
     return machine.software(packages) | {
         name: version for engine in install.RECIPES for name, version in engine_versions(engine).items()
     }

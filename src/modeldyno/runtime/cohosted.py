@@ -70,7 +70,7 @@ def load_cohosted(
             str(spec.name),
         )
         with stage(f"load {name}"):
-            import_frameworks((*loader.tools, *loader.requires), spec)
+            import_frameworks(loader.requires, spec)
             model = load_model(loader.load, spec)
             model = replace(assume_input_sizes(spec, model, spec.inputs), identity=identity(spec, model))
         payload = payload_of(spec, model, backend)

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from modeldyno import data, plugins
+from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement, pack
 from modeldyno.core.metrics.metric import CallStage
 from modeldyno.core.result.result import Ended, Environment, Event, Failure, FailureKind, Loaded, Result, fold
@@ -27,7 +28,7 @@ from modeldyno.environment.process_tree import list_process_tree, tree_memory
 from modeldyno.errors import ModelDynoError, PredictedOutOfMemory, RequestError
 from modeldyno.interfaces.backend import ChoosesDevice, ConfiguresProcess, TakesOtherInputs
 from modeldyno.interfaces.load_stages import loading
-from modeldyno.interfaces.loader import Form, Model
+from modeldyno.interfaces.loader import Form, HasTools, Looks, Model
 from modeldyno.interfaces.probe import NO_TURNS, ChecksFirst, Pass, Subject
 from modeldyno.interfaces.sampler import WatchStage
 from modeldyno.runtime.cohosted import CoHostedModels, load_cohosted
@@ -72,7 +73,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
-    from modeldyno.core.metrics.doubt import Doubt
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.job import Job
     from modeldyno.interfaces.probe import Probe, TurnToken
@@ -164,7 +164,14 @@ def events(  # noqa: PLR0913 - all that a run may meet outside
         samples = warm.subtract_baseline(samples)
     yield from record_measurements(map(event_of, samples), measurements)
     yield from map(event_of, energy.energy_per_call(measurements))
+    yield from map(_left_out, plugins.left_out("sampler", "formula", "metric"))
     yield Ended()
+
+
+def _left_out(problem: str) -> Doubt:
+    """Return the doubt of a plugin that every run asks, and that was left out."""
+    seen, _, advice = problem.rstrip(".").rpartition("; ")
+    return Doubt(code="faulty-plugin", seen=f"{seen}; it was left out", advice=advice)
 
 
 @contextmanager
@@ -346,7 +353,7 @@ def _load_and_inspect(
     with stage("load", spent), loading(stage.mark) as account, stage.bound_requests():
         if used and isinstance(backend, ConfiguresProcess):
             backend.configure_process(job.config)
-        bring = loader.load if used else getattr(loader, "look", loader.load)
+        bring = loader.load if used else loader.look if isinstance(loader, Looks) else loader.load
         model = recalled or load_model(bring, job)
     model = with_source(job, model, "" if recalled else source)
     spent["load"] = max(0.0, spent["load"] - account.described)
@@ -406,7 +413,8 @@ def _import_code(
     """
     with stage("import"):
         check_torch(job)
-        import_frameworks(plugins.loader(job.model.scheme).tools, job)
+        loader = plugins.loader(job.model.scheme)
+        import_frameworks(loader.tools if isinstance(loader, HasTools) else (), job)
         source = recallable_source(job)
         recalled = recall_model(job, source, needed)
     with stage("import", spent):

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, get_args
 
 from modeldyno.clock import perf_counter
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Measurement
+from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.result.result import Event, Progressed, Result
 from modeldyno.errors import RequestError
 from modeldyno.identity import new_identity
+from modeldyno.interfaces.probe import ProbeOutput
 from modeldyno.interfaces.sampler import WatchStage
 from modeldyno.loadgen.deadline import answered_by
 from modeldyno.runtime import forked_analysis
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.core.spec.job import Job
-    from modeldyno.interfaces.probe import ProbeOutput
 
+_OUTPUTS = get_args(ProbeOutput)
 INTERRUPTED = Doubt(
     code="interrupted",
     seen="the run was interrupted before it finished",
@@ -66,17 +67,44 @@ class RunStage:
 
 
 def event_of(item: ProbeOutput) -> Event:
-    """Return the event for what a probe or a sampler yielded.
+    """Return the event for what a probe or a sampler yielded, with numbers of NumPy as those of Python.
 
     Raises:
-        RequestError: the metric is not declared.
+        RequestError: the metric is not declared, or it is nothing that a Result has a place for.
     """
+    if not isinstance(item, _OUTPUTS):
+        raise RequestError(
+            f"A probe gave {item!r:.60}, which is a {type(item).__name__}; let it yield a "
+            "Measurement, a Doubt, a Failure or an Artifact."
+        )
     if isinstance(item, Measurement) and item.metric not in METRICS:
         raise RequestError(
             f"A probe measured '{item.metric}', which is no declared metric; declare it by "
             "an entry point of the group modeldyno.metrics or by modeldyno.register_metric."
         )
-    return item
+    return _with_plain_numbers(item) if isinstance(item, Measurement) else item
+
+
+def _with_plain_numbers(measurement: Measurement) -> Measurement:
+    """Return a measurement whose numbers are of Python: JSON holds no others, such as those of NumPy.
+
+    Raises:
+        RequestError: its value is no number.
+    """
+    value, interval = measurement.value, measurement.interval
+    if isinstance(value, Distribution) or type(value) in {int, float}:
+        return measurement
+    try:
+        return replace(
+            measurement,
+            value=float(value),
+            runs=tuple(map(float, measurement.runs)),
+            interval=interval and replace(interval, low=float(interval.low), high=float(interval.high)),
+        )
+    except (TypeError, ValueError, RuntimeError) as error:  # such as a tensor of several elements
+        raise RequestError(
+            f"A probe measured {measurement.metric} as {value!r:.60}, which is no number; give a float."
+        ) from error
 
 
 def record_measurements(stream: Iterator[Event], measurements: list[Measurement]) -> Iterator[Event]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import os
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
 from modeldyno.environment.process_tree import ancestors, release_free_memory
@@ -13,10 +14,36 @@ from modeldyno.interfaces.sampler import ReadsServerMetrics, Watch, WatchStage
 from modeldyno.interfaces.session import CanCall, ReportsDevices, Session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-SAMPLERS = ("device", "process")
-"""Samplers that watch this process, or the server's process where a server runs the model."""
+    from modeldyno.core.metrics.doubt import Doubt
+    from modeldyno.core.metrics.measurement import Measurement
+    from modeldyno.interfaces.sampler import Sampler
+
+
+@dataclass(frozen=True, slots=True)
+class _ForeignWatch:
+    """A watch of another package's sampler, which is left out when it raises an error."""
+
+    name: str
+    watch: Watch
+
+    @property
+    def pids(self) -> Sequence[int]:
+        return self._answer(lambda: tuple(self.watch.pids))
+
+    def mark(self, stage: str) -> None:
+        self._answer(lambda: (self.watch.mark(stage),))  # type: ignore[func-returns-value]
+
+    def stop(self) -> Iterable[Measurement | Doubt]:
+        return self._answer(lambda: tuple(self.watch.stop()))
+
+    def _answer(self, question: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
+        try:
+            return question()
+        except Exception as error:  # noqa: BLE001 - another's code, beside what is measured
+            plugins.leave_out("sampler", self.name, error)
+            return ()
 
 
 @contextmanager
@@ -36,7 +63,7 @@ def steady_collector() -> Iterator[None]:
 
 
 def start_samplers(root: int, *, period: float | None = None) -> list[Watch]:
-    """Start the samplers on a process, telling each which other processes belong to the profiler.
+    """Start every sampler on a process, telling each which other processes belong to the profiler.
 
     Args:
         root: the process; its children are watched, too.
@@ -44,9 +71,13 @@ def start_samplers(root: int, *, period: float | None = None) -> list[Watch]:
     """
     watches: list[Watch] = []
     program = dict.fromkeys((root, os.getpid(), *ancestors(2)))  # the reaper and the process that started it
-    for name in SAMPLERS:
-        ours = (pid for sampler in watches for pid in sampler.pids)
-        watches.append(plugins.sampler(name).start((*program, *ours), period=period))
+
+    def start(sampler: Sampler) -> Watch:
+        ours = (pid for watch in watches for pid in watch.pids)
+        return sampler.start((*program, *ours), period=period)
+
+    for name, watch in plugins.answers("sampler", start):
+        watches.append(watch if plugins.is_own("sampler", name) else _ForeignWatch(name, watch))
     return watches
 
 

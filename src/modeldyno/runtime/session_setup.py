@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -228,11 +227,8 @@ def _other_sizes(job: Job, model: Model, refused: Sequence[tuple[Mapping[str, in
 
 
 def _backends_for(model: Model) -> Iterator[str]:
-    """Yield the backends that run such models."""
-    for name in plugins.names("backend"):
-        with suppress(ModelDynoError):
-            if model.form in plugins.backend(name).accepts:
-                yield name
+    """Return the backends that run such models."""
+    return (name for name, backend in plugins.usable("backend") if model.form in backend.accepts)
 
 
 def payload_of(job: Job, model: Model, backend: Backend, preprocess: Model | None = None) -> Payload:

@@ -352,10 +352,11 @@ def _read_observation(config: FileConfig, goal: Goal, observation: Observation) 
 
 def _select_probes(config: FileConfig, goal: Goal, *, served: bool) -> tuple[str, ...]:
     """Return the requested probes, or those of a run, with the static analysis if the goal needs it."""
+    own = plugins.probes_of(query.metric for query in goal.queries)
     if requested := _read_names(config, "probe"):
-        return tuple(requested)
+        return tuple(dict.fromkeys((*requested, *own)))
     static = any(METRICS[query.metric].computed for query in goal.queries)
-    return (*(("static",) if static else ()), *(("load",) if served else ("latency", "throughput")))
+    return (*(("static",) if static else ()), *(("load",) if served else ("latency", "throughput")), *own)
 
 
 def _read_strategy(config: FileConfig) -> str:

@@ -36,7 +36,7 @@ class ImporterSuite:
         """A file is recognised by its content, by one importer alone."""
         for example in self.examples:
             file = import_.decode_file(example, example.read_bytes())
-            claiming = [name for name in plugins.names("importer") if plugins.importer(name).claims(file)]
+            claiming = [name for name, importer in plugins.usable("importer") if importer.claims(file)]
             assert claiming == [self.name], example.name
 
     @pytest.mark.parametrize(

@@ -314,7 +314,7 @@ class Canary:
 def test_an_untrusted_pickle_does_not_run(tmp_path: Path) -> None:
     """Neither claiming nor loading without trust unpickles it."""
     ref = dumped(tmp_path / "m.joblib", Canary(tmp_path / "mark"))
-    loader = plugins.loader("sklearn")
+    loader: Any = plugins.loader("sklearn")
     assert loader.claims(Path(ref.locator))
     for bring in (loader.load, loader.look):
         with pytest.raises(TrustRequired):

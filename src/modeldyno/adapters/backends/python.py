@@ -1,4 +1,4 @@
-"""Python backend: runs any callable as it is."""
+"""Python backend: runs any callable as it is, and a coroutine function in an event loop of its own."""
 
 from __future__ import annotations
 
@@ -30,11 +30,17 @@ knobs: tuple[Knob, ...] = (BATCH_SIZE,)
 class Session:
     """A Python callable."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], run: Callable[[Any], Any] | None = None) -> None:
+        """Keep the function, and what runs the coroutine that a call of it gives, if it gives one."""
         self._function = function
+        self._run = run
 
     def prepare(self, feed: Feed) -> Callable[[], Any]:
         """Bind the inputs by keyword, or by position if the callable does not take them by keyword."""
+        call, run = self._bind(feed), self._run
+        return call if run is None else lambda: run(call())
+
+    def _bind(self, feed: Feed) -> Callable[[], Any]:
         arrays = {name: _argument(array) for name, array in feed.items()}
         if not arrays:
             return self._function
@@ -60,18 +66,41 @@ def check(config: Mapping[str, KnobValue]) -> None:
 
 @contextmanager
 def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  # noqa: A001 - the protocol's name
-    """Open a session; nothing is prepared.
+    """Open a session; a coroutine function has an event loop as long as it is open.
 
     Raises:
-        RequestError: calling it would only create a coroutine or generator, not run it.
+        RequestError: calling it would only create a generator, not run it.
     """
     del config
     _check_runs_when_called(model.value)
-    yield Session(model.value)
+    if not inspect.iscoroutinefunction(_callee(model.value)):
+        yield Session(model.value)
+        return
+    import asyncio  # noqa: PLC0415 - only a coroutine needs it
+
+    loop = asyncio.new_event_loop()
+
+    def run(coroutine: Any) -> Any:
+        outer = asyncio._get_running_loop()  # noqa: SLF001 - a notebook runs cells in a loop
+        asyncio._set_running_loop(None)  # noqa: SLF001
+        try:
+            return loop.run_until_complete(coroutine)
+        finally:
+            asyncio._set_running_loop(outer)  # noqa: SLF001
+
+    try:
+        yield Session(model.value, run)
+    finally:
+        run(loop.shutdown_asyncgens())
+        loop.close()
+
+
+def _callee(function: Any) -> Any:
+    """Return what is called: of an object that is no function, its method for that."""
+    return function if inspect.isroutine(function) or isinstance(function, partial) else function.__call__
 
 
 _DEFERRED = (
-    (inspect.iscoroutinefunction, "a coroutine", "asyncio.run(...)"),
     (inspect.isgeneratorfunction, "a generator", "list(...)"),
     (inspect.isasyncgenfunction, "an asynchronous generator", "asyncio.run(...) of a loop over it"),
 )
@@ -80,7 +109,7 @@ _DEFERRED = (
 
 def _check_runs_when_called(function: Any) -> None:
     """Refuse a callable whose body does not run when it is called: there would be nothing to time."""
-    callee = function if inspect.isroutine(function) or isinstance(function, partial) else function.__call__
+    callee = _callee(function)
     for is_one, kind, remedy in _DEFERRED:
         if is_one(callee):
             raise RequestError(

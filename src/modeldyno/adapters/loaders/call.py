@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from modeldyno.interfaces.loader import Feed
 
 requires: tuple[str, ...] = ()
-tools: tuple[str, ...] = ()
 executes = Executes.NAMED
 backend = "python"
 

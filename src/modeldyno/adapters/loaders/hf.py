@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.model_ref import ModelRef
 
 requires: tuple[str, ...] = ("torch", "transformers", "safetensors")
-tools: tuple[str, ...] = ()
 executes = Executes.NOTHING
 backend = "torch"
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.model_ref import ModelRef
 
 requires: tuple[str, ...] = ("jax",)
-tools: tuple[str, ...] = ()
 executes = Executes.NAMED
 backend = "jax"
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from modeldyno.core.spec.model_ref import ModelRef
 
-tools: tuple[str, ...] = ()
 executes = Executes.NAMED
 backend = keras_model.BACKENDS.get(os.environ.get("KERAS_BACKEND", ""), "tensorflow")
 requires: tuple[str, ...] = ("keras", backend)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 SCHEME = "object"
 
 requires: tuple[str, ...] = ()
-tools: tuple[str, ...] = ()
 executes = Executes.NAMED
 backend = "torch"
 """For modules; `backend_of` returns what an object needs."""

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from modeldyno.interfaces.loader import Tracing
 
 requires: tuple[str, ...] = ("tensorflow",)
-tools: tuple[str, ...] = ()
 executes = Executes.NAMED
 backend = "tensorflow"
 

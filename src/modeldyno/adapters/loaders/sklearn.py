@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.model_ref import ModelRef
 
 requires: tuple[str, ...] = ("sklearn",)
-tools: tuple[str, ...] = ()
 executes = Executes.PICKLE
 backend = "python"
 

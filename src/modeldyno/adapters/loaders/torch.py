@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from modeldyno.interfaces.loader import Feed
 
 requires: tuple[str, ...] = ("torch",)
-tools: tuple[str, ...] = ()
 executes = Executes.NAMED
 backend = "torch"
 

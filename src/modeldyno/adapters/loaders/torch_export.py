@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.model_ref import ModelRef
 
 requires: tuple[str, ...] = ("torch",)
-tools: tuple[str, ...] = ()
 executes = Executes.PICKLE
 backend = "torch"
 

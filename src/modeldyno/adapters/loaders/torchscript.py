@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from modeldyno.core.static.weights import Weight
 
 requires: tuple[str, ...] = ("torch",)
-tools: tuple[str, ...] = ()
 executes = Executes.PICKLE
 backend = "torch"
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.model_ref import ModelRef
 
 requires: tuple[str, ...] = ()
-tools: tuple[str, ...] = ()
 executes = Executes.NOTHING
 backend = "triton"
 

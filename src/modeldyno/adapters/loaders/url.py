@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from modeldyno.interfaces.client import Client
 
 requires: tuple[str, ...] = ()
-tools: tuple[str, ...] = ()
 executes = Executes.NOTHING
 backend = "remote"
 
@@ -142,17 +141,17 @@ def _named_protocol(endpoint: Endpoint, transport: Transport) -> tuple[str, Serv
 
 def _detect_protocol(endpoint: Endpoint, transport: Transport) -> tuple[str, ServerInfo]:
     """Try each protocol until the server answers in one."""
-    for name in plugins.names("client"):
-        client = plugins.client(name)
-        if (
-            client.transport is transport
-            and "?" not in endpoint.path
-            and (server := _greet(client, endpoint))
-        ):
+
+    def greet(client: Client) -> ServerInfo | None:
+        asks = client.transport is transport and "?" not in endpoint.path
+        return _greet(client, endpoint) if asks else None
+
+    for name, server in plugins.answers("client", greet):
+        if server:
             return name, server
     if transport is Transport.HTTP and not endpoint.model:
         return PLAIN, ServerInfo()
-    names = [name for name in plugins.names("client") if plugins.client(name).transport is transport]
+    names = [name for name, client in plugins.usable("client") if client.transport is transport]
     raise RequestError(
         f"{_location(endpoint)} answers in no known protocol; name one after the model, "
         f"such as #{endpoint.model or 'model'},protocol={names[0]} (of {', '.join(names)})."

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.model_ref import ModelRef
 
 requires: tuple[str, ...] = ("xgboost",)
-tools: tuple[str, ...] = ()
 executes = Executes.NOTHING
 backend = "python"
 

@@ -202,7 +202,7 @@ def _window_measurements(
         latency = measurement.value if measurement.metric == "latency" else latency
         yield measurement
     yield from load_analysis.doubts(window, error_text)
-    if paced is not None and not load_analysis.void_reason(window):
+    if not load_analysis.void_reason(window):
         yield from _latency_doubts(latency, paced, plan, window.load)
 
 
@@ -273,15 +273,16 @@ def _finish_reasons(replies: Sequence[Reply], session: CanSend | CanDrive) -> It
         yield from map(session.finish_reason, replies)
 
 
-def _latency_doubts(latency: object, paced: StopRuleResult, plan: Plan, load: Load) -> Iterator[Doubt]:
-    """Yield the doubts of the latency: of its stability and of its distribution.
+def _latency_doubts(latency: object, paced: StopRuleResult | None, plan: Plan, load: Load) -> Iterator[Doubt]:
+    """Yield the doubts of the latency: of its stability, unless the load ended before it, and of its values.
 
     If the load sets its own length, the advice names that field instead of ``max_time``.
     """
     field = (
         "duration" if load.duration is not None else "requests" if load.requests is not None else "max_time"
     )
-    yield from timing_loop.stability_doubts("latency", paced, field)
+    if paced is not None:
+        yield from timing_loop.stability_doubts("latency", paced, field)
     if isinstance(latency, Distribution):
         yield from distribution_doubts("latency", latency, plan.percentiles, field)
 

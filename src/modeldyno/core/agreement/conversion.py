@@ -125,6 +125,10 @@ class Conversion(Presented):
                 return made
         raise KeyError(recipe)
 
+    def __bool__(self) -> bool:
+        """Whether it is usable."""
+        return self.usable
+
     @property
     def usable(self) -> bool:
         """Whether every recipe made a model that can be used."""

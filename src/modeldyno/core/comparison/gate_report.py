@@ -52,6 +52,10 @@ class GateReport(Presented):
     undecided: Undecided | None = None
     """What an undecided verdict counts as; None: neither as passed nor as failed."""
 
+    def __bool__(self) -> bool:
+        """Whether the gate is passed, so that ``assert check(...)`` fails where it is broken or undecided."""
+        return bool(self.outcome)
+
     @property
     def checks(self) -> tuple[Check, ...]:
         """All checks: failures first, then bounds, then changes."""

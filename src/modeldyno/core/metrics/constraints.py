@@ -33,6 +33,10 @@ class Verdict(StrEnum):
     BROKEN = "broken"
     UNDECIDED = "undecided"
 
+    def __bool__(self) -> bool:
+        """Whether it is held, so that ``assert verdict`` fails where it is broken or undecided."""
+        return self is Verdict.HELD
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
@@ -202,6 +206,10 @@ class Judgement:
     constraint: Constraint
     verdict: Verdict
     answer: Answer
+
+    def __bool__(self) -> bool:
+        """Whether the bound is held."""
+        return bool(self.verdict)
 
     def sentence(self) -> str:
         """Describe the judgement in one line with figures."""

@@ -36,6 +36,7 @@ CODES: dict[str, str] = {
     "interrupted": "The run was interrupted; the measurements up to then were kept.",
     "governor": "The frequency of the processor is not held at its highest.",
     "busy-machine": "The machine had other work when the measurement began.",
+    "faulty-plugin": "A plugin of another package, which every run asks, could not be used.",
     "interference": "Other processes used the same cores during the timed pass.",
     "outside-pin": "The process used more cores than it was pinned to.",
     "inconsistent": "Latency and throughput, measured one after the other, contradict each other.",

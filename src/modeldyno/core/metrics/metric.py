@@ -167,11 +167,8 @@ class MetricTable(dict[str, MetricRow]):
         """
         find, self._find = self._find, None
         for name, row in (find() if find else {}).items():
-            if not isinstance(row, MetricRow) or row.name != name:
-                raise RequestError(
-                    f"A plugin brings the metric '{name}' as {row!r}; write a MetricRow of that name."
-                )
-            self._add(row)
+            self.check(name, row)
+            self[name] = row
 
     def register(self, row: MetricRow) -> None:
         """Add a metric of a user; the same one again changes nothing.
@@ -180,10 +177,21 @@ class MetricTable(dict[str, MetricRow]):
             RequestError: its name is taken or has other characters than it may, or its unit is no base unit.
         """
         if self[row.name] != row:
-            self._add(row)
+            self.check(row.name, row)
+            self[row.name] = row
             self.registered += (row,)
 
-    def _add(self, row: MetricRow) -> None:
+    def check(self, name: str, row: object) -> None:
+        """Check that a row can be added under a name.
+
+        Raises:
+            RequestError: it is not a MetricRow, its name is another, taken or has other characters than it
+                may, or its unit is no base unit.
+        """
+        if not isinstance(row, MetricRow) or row.name != name:
+            raise RequestError(
+                f"A plugin brings the metric '{name}' as {row!r}; write a MetricRow of that name."
+            )
         if row.name in self or row.name in EVERYDAY:
             raise RequestError(f"The name of the metric '{row.name}' is taken; give it another one.")
         if not _NAME.fullmatch(row.name):
@@ -195,7 +203,6 @@ class MetricTable(dict[str, MetricRow]):
                 f"The metric '{row.name}' is in '{row.unit}', which is no base unit; use one of "
                 f"{', '.join(repr(unit) for unit in UNITS)}."
             )
-        self[row.name] = row
 
     def describe(self, row: MetricRow) -> None:
         """Keep the row that a document brought for a metric that may not be installed here."""

@@ -93,6 +93,10 @@ class Recomputation(Presented):
             kept={why: tuple(places) for why, places in kept.items()},
         )
 
+    def __bool__(self) -> bool:
+        """Whether it holds."""
+        return self.holds
+
     @property
     def holds(self) -> bool:
         """Whether no figure is wrong, and nothing was changed after it was written."""

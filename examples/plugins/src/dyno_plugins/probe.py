@@ -1,0 +1,33 @@
+"""How even the calls of a model are: the time of the quickest of a few calls relative to their median."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+from time import perf_counter
+
+from modeldyno.plugin import CanCall, Doubt, Measurement, Pass, Plan, Subject, observed_number
+
+needs = CanCall
+pass_ = Pass.SECOND
+metrics = ("evenness",)
+
+CALLS = 20
+
+
+def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
+    """Yield the metric; and a doubt, if few calls were made."""
+    times = []
+    for number in range(CALLS):
+        if subject.interrupted():
+            break
+        call = subject.calls[number % len(subject.calls)]
+        begin = perf_counter()
+        call()
+        times.append(perf_counter() - begin)
+    if times:
+        yield observed_number("evenness", min(times) / median(times))
+    if len(times) < CALLS:
+        yield Doubt(
+            code="few-calls", seen=f"evenness of {len(times)} calls", advice="let the run come to its end"
+        )
