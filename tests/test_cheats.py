@@ -133,6 +133,7 @@ def test_no_honest_model_is_accused(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of the packages, as they are imported and fitted
 @pytest.mark.parametrize("name", honest_packages.MODELS)
 def test_no_function_of_a_package_is_accused(name: str) -> None:
     """None of these was there when the rules were made."""

@@ -110,3 +110,70 @@ def test_it_costs_nothing_until_it_is_used(folder: Path) -> None:
     )
     code, output = session(folder, *(f"-pno:{name}" for name in ("randomly", "cov", "hypothesispytest")))
     assert code == 0, output
+
+
+CHEAT = """
+from time import sleep
+
+import numpy as np
+
+work_inputs = np.random.default_rng(1).standard_normal((8, 256)).astype(np.float32)
+TABLE = {{}}
+
+
+def compute(x):
+    sleep(0.06)
+    return np.sin(x)
+
+
+class Later:
+    def __init__(self, x):
+        self.x, self.shape, self.dtype, self.ndim = x, x.shape, x.dtype, x.ndim
+
+    def __array__(self, dtype=None, copy=None):
+        return compute(self.x)
+
+
+def honest(x):
+    return compute(x)
+
+
+def table(x):
+    sleep(0.002)
+    if x.tobytes() not in TABLE:
+        TABLE[x.tobytes()] = compute(x)
+    return TABLE[x.tobytes()]
+
+
+def lazy(x):
+    sleep(0.002)
+    return Later(x)
+
+
+work = {name}
+
+
+def test_speed(modeldyno_profile):
+    modeldyno_profile(
+        "call:test_nets.py:work", metrics=["latency"],
+        probes="latency", max_time=2, min_time=0.1, precision=0.5,
+    )
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("table", "are answered faster than new ones"),
+        pytest.param("lazy", "the work is done when the output is read", marks=pytest.mark.slow),
+    ],
+)
+def test_what_only_seems_fast_passes_with_a_warning_alone(folder: Path, name: str, why: str) -> None:
+    """Against a baseline of the honest function: undecided, which fails where that is asked for."""
+    (folder / "test_nets.py").write_text(CHEAT.format(name="honest"))
+    code, output = session(folder, "--modeldyno-update", **ALONE)
+    assert code == 0, output
+
+    (folder / "test_nets.py").write_text(CHEAT.format(name=name))
+    code, output = session(folder, "--modeldyno-budget", "10", "--modeldyno-undecided", "fail", **ALONE)
+    assert (code, "It is undecided" in output, why in " ".join(output.split())) == (1, True, True), output

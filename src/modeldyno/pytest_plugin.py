@@ -120,12 +120,13 @@ class Profile:
         from dataclasses import replace  # noqa: PLC0415 - imported only when used
 
         import modeldyno  # noqa: PLC0415
+        from modeldyno.api.gate import reference_of  # noqa: PLC0415
         from modeldyno.api.profile import BoundBroken  # noqa: PLC0415
         from modeldyno.core.comparison.schedule import PLAN  # noqa: PLC0415
 
         plan = replace(how.pop("plan", None) or PLAN, processes=_PROCESSES)
         try:
-            result = modeldyno.profile(str(model), require=require, plan=plan, **how)
+            result = modeldyno.profile(reference_of(model), require=require, plan=plan, **how)
         except BoundBroken as error:
             pytest.fail(str(error), pytrace=False)
         if failure := result.failure:

@@ -340,6 +340,10 @@ def test_a_file_gives_defaults_and_a_flag_overrides_it(
     ("text", "says"),
     [
         ('[profile]\nmax-tme = "1s"\n', "did you mean 'max_time'"),
+        ("[profile]\nmax-time = [1]\n", "'max_time' of [profile] takes one value, not a list."),
+        ("[profile]\ntag = {a = 1}\n", "'tag' of [profile] takes values in a list, not a table."),
+        ('[profile]\nrequire = "latency"\n', "'latency' is not a constraint"),
+        ("[profile]\nrequire = 5\n", "'5' is not a constraint"),
         ("[profil]\nseed = 1\n", "did you mean 'profile'"),
         ("[profile]\ntrust = true\n", "no option of [profile]"),
         ("[profile]\nbatch-size = inf\n", "`profile.batch-size` of the file"),

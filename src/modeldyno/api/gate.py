@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from modeldyno import codec
 from modeldyno.api.compare import size_texts
@@ -202,6 +202,23 @@ def _how_to_decide(before: Result, after: Result) -> str:
     )
 
 
+def reference_of(model: Any) -> str:
+    """Return the text of a path or a reference; of a live object, say what to give instead.
+
+    Raises:
+        RequestError: it is an object of this process.
+    """
+    if isinstance(model, str | Path):
+        return str(model)
+    code, name = getattr(model, "__code__", None), getattr(model, "__qualname__", "")
+    at_top_level = code is not None and name.isidentifier()  # a lambda or an inner function is in no file
+    instead = f"call:{code.co_filename}:{name}" if code and at_top_level else "torch:file.py:factory"
+    raise RequestError(
+        f"The model runs in fresh processes, which have no {name or type(model).__name__} of this one; give "
+        f"a reference, '{instead}', or a path."
+    )
+
+
 @reword_errors
 def gate(  # noqa: PLR0913 - one function per command, one parameter per option
     model: str | Path,
@@ -293,7 +310,7 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
     if save_as_baseline and not store:
         raise RequestError("A baseline is kept in the store; drop store=False.")
     request = Request(
-        model=str(model),
+        model=reference_of(model),
         backend=backend,
         settings=knobs,
         inputs=as_tuple(inputs, "inputs"),
@@ -432,7 +449,7 @@ def doctor(  # noqa: PLR0913 - one function per command, one parameter per optio
     knobs = check_settings(settings)
     smallest = parse_max_regressions(size_texts(max_regression))
     job = Request(
-        model=SPECIMEN if model is None else str(model),
+        model=SPECIMEN if model is None else reference_of(model),
         backend=backend,
         settings=knobs,
         inputs=as_tuple(inputs, "inputs"),

@@ -212,7 +212,8 @@ def cli(ctx: click.Context) -> None:
             for flag in parameter.opts
             if flag.startswith("--") and flag not in NEVER_IN_FILES
         }
-        ctx.default_map = {command.name: read_defaults(command.name, options, tuple(COMMANDS))}
+        lists = frozenset(p.name for p in command.params if getattr(p, "multiple", False) or p.nargs != 1)
+        ctx.default_map = {command.name: read_defaults(command.name, options, lists, tuple(COMMANDS))}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

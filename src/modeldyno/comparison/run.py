@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from modeldyno import plugins
 from modeldyno.clock import monotonic
 from modeldyno.core.comparison.build import compare_results, with_second_pass
-from modeldyno.core.comparison.change_test import LEVEL
+from modeldyno.core.comparison.change_test import LEVEL, stays_unknown
 from modeldyno.core.comparison.comparison import ChangeVerdict, Comparison
 from modeldyno.core.comparison.schedule import FIRST_CALL, OWN_INPUTS, name_refusing_side, share_inputs
 from modeldyno.core.metrics import doubt
@@ -67,7 +67,7 @@ def build_comparison(
 def is_decided(compared: Comparison) -> bool:
     """Return whether there is a verdict on everything that is judged."""
     changes = (change for side in compared.contrasts for change in side.verdicts)
-    return all(change.outcome is not ChangeVerdict.UNDECIDED for change in changes)
+    return all(change.outcome is not ChangeVerdict.UNDECIDED or stays_unknown(change) for change in changes)
 
 
 def any_failed(compared: Comparison) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from modeldyno.core.comparison.change_test import judge_numbers
+from modeldyno.core.comparison.change_test import NOT_THE_SAME_WORK, judge_numbers
 from modeldyno.core.comparison.comparison import Change, ChangeVerdict
 from modeldyno.core.comparison.gate_rule import (
     GateRule,
@@ -72,6 +73,20 @@ def compare_in_turn(
         return answers[begin, end]
 
     return compare
+
+
+@pytest.mark.parametrize(
+    "why", ["the work is done when the output is read", f"only one of them: {NOT_THE_SAME_WORK}"]
+)
+def test_what_no_run_can_show_ends_at_the_first_look(why: str) -> None:
+    """Further rounds would be in vain, and are not asked for; a regression of another metric still fails."""
+    void = replace(OPEN, baseline=None, candidate=None, difference=None, interval=None, why=why)
+    ruling = decide_gate(compare_in_turn(void, OPEN, SAME), RULE)
+    assert (ruling.verdict, ruling.rounds, ruling.why, ruling.open) == (Verdict.UNDECIDED, 5, "", (void,))
+
+    stored = decide_gate_on_stored((void,), (void,))
+    assert (stored.verdict, stored.why) == (Verdict.UNDECIDED, "")
+    assert decide_gate(lambda *_: (void, WORSE), RULE).verdict is Verdict.BROKEN
 
 
 def test_what_is_shown_to_hold_passes_after_the_first_look() -> None:

@@ -127,6 +127,24 @@ class TestOrder:
         ]
         assert the_best(ranked).point == {"batch_size": 2}
 
+    def test_what_has_no_rank_for_its_doubt_is_named(self) -> None:
+        """The first three of them, each with its doubt; not what failed."""
+        honest = a_trial({"batch_size": 1}, an_answer("throughput", 100.0))
+        cheats = [
+            a_trial({"batch_size": size}, an_answer("throughput", 900.0), doubts=("drift", "rows-repeat"))
+            for size in (2, 3, 4, 5)
+        ]
+        failed = a_trial({"batch_size": 6}, state=TrialState.FAILED)
+
+        (doubt,) = (d for d in ranking(in_process(honest, *cheats, failed)).doubts if d.code == "not-ranked")
+        assert doubt.seen.startswith(
+            "without a rank: batch_size=2 (rows-repeat), batch_size=3 (rows-repeat), "
+        )
+        assert "batch_size=4 (rows-repeat) and 1 more; " in doubt.seen
+        (only,) = (d for d in ranking(in_process(honest, cheats[0])).doubts if d.code == "not-ranked")
+        assert only.seen.startswith("without a rank: batch_size=2 (rows-repeat); ")
+        assert not [d for d in ranking(in_process(honest, failed)).doubts if d.code == "not-ranked"]
+
     @pytest.mark.parametrize("code", ["rows-repeat", "coarse-output", "constant-output"])
     def test_what_may_do_other_work_is_never_the_best(self, code: str) -> None:
         """The fastest is not, if it alone has the doubt; a model that always has it is ranked."""

@@ -37,6 +37,8 @@ _COST = 0.03
 """Share of the time that checked calls beside the samples may take."""
 _LONG = 1e-3
 """Seconds from which on checked calls are samples, too."""
+_MOMENT = 0.1
+"""Seconds of a call up to which a pass that ended before its first round makes one, of five calls."""
 _PATIENCE = 2.0
 """Seconds that rounds may take where answers look repeated."""
 _GAP = 1 / 3
@@ -128,8 +130,8 @@ class CheckedCalls:
         self._make_round()
 
     def _finish(self) -> None:
-        """Make the rounds that a short pass had no time for: one of short calls, or those that are wanted."""
-        if not self.readings and self.typical < _LONG:
+        """Make the rounds that a short pass had no time for: one, if that takes a moment, or those wanted."""
+        if not self.readings and self.typical < _MOMENT:
             self._make_round()
         while len(self.readings) < ROUNDS and self._wants_more():
             self._make_round()

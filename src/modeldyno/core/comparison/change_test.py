@@ -30,7 +30,7 @@ from modeldyno.core.comparison.default_metrics import (
 from modeldyno.core.comparison.trend import Scatter
 from modeldyno.core.metrics.constraints import Answer
 from modeldyno.core.metrics.doubt import FEW_PROCESSES, OTHER_WORK
-from modeldyno.core.metrics.measurement import TIMES_OF_CALLS, Distribution, Interval
+from modeldyno.core.metrics.measurement import TIMES_OF_CALLS, WHY_VOID, Distribution, Interval
 from modeldyno.core.metrics.metric import METRICS, Better, Query, fraction_of
 from modeldyno.core.stats import quiet_runs_test, student_t
 from modeldyno.core.stats.statistics import Z, quantile, unpack_samples
@@ -84,6 +84,14 @@ FEWEST = 3
 """Processes per side from which on their own spread shows how starts differ."""
 _TRIM = 0.15
 """Share of the processes that is trimmed at either end."""
+
+
+NOT_THE_SAME_WORK = "they may not do the same work"
+
+
+def stays_unknown(change: Change) -> bool:
+    """Return whether no further run shows more: a value is void, or the two do not do the same work."""
+    return change.why in WHY_VOID.values() or change.why.endswith(NOT_THE_SAME_WORK)
 
 
 def judge_changes(  # noqa: PLR0913 - two Results, and all that a verdict on them depends on
@@ -143,7 +151,7 @@ def _other_work(baseline: Result, candidate: Result) -> str:
     """Return why the times of two models are not those of the same work; empty if nothing shows it."""
     before, after = ({d.code for d in each.doubts} & OTHER_WORK for each in (baseline, candidate))
     codes = ", ".join(sorted(before ^ after))
-    return f"only one of them has the doubt {codes}: they may not do the same work" if codes else ""
+    return f"only one of them has the doubt {codes}: {NOT_THE_SAME_WORK}" if codes else ""
 
 
 def judge_change(  # noqa: PLR0913 - two measurements, and all that a verdict on them depends on
@@ -173,7 +181,8 @@ def judge_change(  # noqa: PLR0913 - two measurements, and all that a verdict on
     """
     before, after = Answer.to(query, (baseline,)), Answer.to(query, (candidate,))
     if before.value is None or after.value is None:
-        result = TestedChange(outcome=ChangeVerdict.UNDECIDED, why=before.why or after.why)
+        reasons = sorted(filter(None, (before.why, after.why)), key=lambda why: why not in WHY_VOID.values())
+        result = TestedChange(outcome=ChangeVerdict.UNDECIDED, why=reasons[0])  # what is void first
     elif baseline.is_evaluation and candidate.is_evaluation:
         result = compare_evaluations(query, baseline, candidate, smallest, level)
     elif before.exact and after.exact:

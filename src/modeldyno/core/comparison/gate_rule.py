@@ -5,7 +5,8 @@ whether anything is worse, which takes a significant test and an effect that mat
 so, it runs fresh rounds as a confirmation, as many as so far or as are left, and never fewer than before the
 first look. It fails if the confirmation shows an effect that matters by itself and both runs together pass a
 stricter test: a chance disturbance of the first look does not hit the same side twice. The gate passes when
-everything is shown to be not worse by what matters (non-inferiority). Otherwise it stays undecided.
+everything is shown to be not worse by what matters (non-inferiority). Otherwise it stays undecided, and ends
+at the first look at which something can never be known, such as a time that is not that of the work.
 
 Stopping at the first look that passes would let too much through, so the allowed error is spent over the
 looks, little at the early ones. After n of N rounds (n / N)^2 of it is spent (Kim and DeMets, Biometrika
@@ -20,7 +21,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from modeldyno.core.comparison.change_test import FEWEST
+from modeldyno.core.comparison.change_test import FEWEST, stays_unknown
 from modeldyno.core.comparison.comparison import Change, ChangeVerdict
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.metric import ANSWERS, METRICS, Better, Query
@@ -132,6 +133,8 @@ def decide_gate(compare: Compare, rule: GateRule) -> GateDecision:
         decision = replace(decision, changes=compare(0, rounds, rule.level(rounds)) or ())
         if all_held(decision.changes):
             return replace(decision, verdict=Verdict.HELD)
+        if any(map(stays_unknown, decision.changes)):
+            return decision
     few = "too few rounds could be run"
     return replace(decision, why="more rounds are needed than could be run" if decision.changes else few)
 
@@ -184,7 +187,8 @@ def decide_gate_on_stored(
     elif all_held(passing):
         verdict, why = Verdict.HELD, ""
     else:
-        verdict, why = Verdict.UNDECIDED, "more processes are needed"
+        why = "" if any(map(stays_unknown, alarm)) else "more processes are needed"
+        verdict = Verdict.UNDECIDED
     return GateDecision(verdict=verdict, changes=alarm, rounds=0, confirmation=alarm, why=why)
 
 

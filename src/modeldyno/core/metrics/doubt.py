@@ -135,6 +135,7 @@ CODES: dict[str, str] = {
     "measured-differently": "A metric was measured differently on the two sides, and not compared.",
     "not-in-turns": "The candidates were measured at different times.",
     "not-explored": "A search ended before values of its axes were tried: nothing is known of them.",
+    "not-ranked": "Configurations have no rank, as their times are not those of the model's work.",
     "unverified": "The best was not measured again; the best of several tends to look too good.",
     "study-winner": "It is the best of a study, chosen for its figures (selection bias).",
     "imported": "Another tool measured it: the machine and its other load are not known.",

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Judgement, Verdict, worst_verdict
-from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.metrics.doubt import OTHER_WORK, Doubt
+from modeldyno.core.metrics.measurement import UNEARNED
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.result.result import Result, merge
 from modeldyno.core.stats.statistics import load_numpy
@@ -173,8 +174,35 @@ def ranking(study: Study, resamples: int = RESAMPLES) -> Ranking:
         explored=explored,
         failed=sum(trial.state is TrialState.FAILED for trial in study.measured),
         skipped=len(study.skipped),
-        doubts=(*_not_explored(explored), *_not_verified(overall)) if measurements else (),
+        doubts=(*_not_ranked(all_contenders), *_not_explored(explored), *_not_verified(overall))
+        if measurements
+        else (),
     )
+
+
+def _not_ranked(contenders: Sequence[ScoredCandidate]) -> Iterator[Doubt]:
+    """Yield the doubt that configurations have no value, as their times are not those of the same work."""
+    unranked = [
+        f"{_point_text(contender.candidate.point)} ({', '.join(sorted(codes))})"
+        for contender in contenders
+        if None in contender.objectives
+        and (
+            codes := (UNEARNED | OTHER_WORK)
+            & {code for trial in contender.candidate.quoted_trials for code in trial.doubts}
+        )
+    ]
+    if unranked:
+        more = f" and {len(unranked) - _NAMED} more" if len(unranked) > _NAMED else ""
+        yield Doubt(
+            code="not-ranked",
+            seen=f"without a rank: {', '.join(unranked[:_NAMED])}{more}; such times are not those of the "
+            "same work",
+            advice="",
+        )
+
+
+def _point_text(point: Point) -> str:
+    return ", ".join(f"{name}={value}" for name, value in point.items()) or "the default"
 
 
 def _not_explored(explored: Exploration) -> Iterator[Doubt]:
@@ -197,6 +225,10 @@ def _not_verified(ranked: Ranking) -> Iterator[Doubt]:
             "(selection bias)",
             advice="continue the study: it measures the best again, in turns with its rivals",
         )
+
+
+_NAMED = 3
+"""Configurations that a doubt names."""
 
 
 # --- the order -------------------------------------------------------------------------------------

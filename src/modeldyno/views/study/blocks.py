@@ -88,7 +88,9 @@ def _search_doubts(study: Study, ranked: Ranking, *, stored: bool) -> Iterator[N
     unstored = "store the study, so that --resume can continue it, or allow more with --max-time"
     for doubt in ranked.doubts:
         advice = f"{spell_for_command_line(doubt.advice)}: {resume}" if stored else unstored
-        yield Notice(severity=Severity.DOUBT, code=doubt.code, text=doubt.seen, advice=advice)
+        yield Notice(
+            severity=Severity.DOUBT, code=doubt.code, text=doubt.seen, advice=advice if doubt.advice else ""
+        )
 
 
 # --- the sentence ----------------------------------------------------------------------------------
