@@ -184,7 +184,9 @@ def decide_gate_on_stored(
     elif all_held(passing):
         verdict, why = Verdict.HELD, ""
     else:
-        verdict, why = Verdict.UNDECIDED, "more processes are needed"
+        # What was not measured, or withheld, says so itself, and no process would help.
+        missing = any(change.difference is None and change.why for change in passing)
+        verdict, why = Verdict.UNDECIDED, "" if missing else "more processes are needed"
     return GateDecision(verdict=verdict, changes=alarm, rounds=0, confirmation=alarm, why=why)
 
 
