@@ -56,9 +56,9 @@ def number(cell: str, query: Query) -> float | None:
     return parse_quantity(figure.replace(",", ""), METRICS[query.metric].unit)
 
 
-def tables(found: Iterator[Block]) -> list[Table]:
+def tables(view: Iterator[Block]) -> list[Table]:
     """Give the tables of a view."""
-    return [block for block in found if isinstance(block, Table)]
+    return [block for block in view if isinstance(block, Table)]
 
 
 def of_load(candidates: list[Candidate], row: tuple[str, ...]) -> Candidate:
