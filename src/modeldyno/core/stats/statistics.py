@@ -279,6 +279,10 @@ def quantile_interval(samples: Samples, p: float, size: float | None = None) -> 
         else Z / student_t.upper_tail_quantile(_TAIL, _degrees_of_freedom(2 * min(p, 1 - p) * size, n))
     )
     bounds = rank_interval(samples, p, max(1, int(size * shrinkage**2)))
+    # However uncertain the size: that all samples lie on the rarer side of the quantile is hardly possible.
+    if size >= 2 * math.ceil(math.log(_TAIL) / math.log(min(p, 1 - p))):
+        low, high = float(samples.min()), float(samples.max())
+        bounds = (max(bounds[0], low), bounds[1]) if p >= _MEDIAN else (bounds[0], min(bounds[1], high))
     if size >= certified_floor(p):
         return bounds
     # The few samples in the tail hardly show their own autocorrelation: that of all samples limits it, too.
