@@ -87,7 +87,7 @@ def test_a_ladder_is_told_with_its_knee(url: str, tmp_path: Path, capsys: pytest
     assert run(url, "-c", "1,2", *SHORT, "--json", str(path), "-o", str(page)) == 0
     assert "Throughput by load" in page.read_text(encoding="ascii")
     result = capsys.readouterr().out
-    assert result.startswith("At most 2 loads, about 3 s; --max-time shortens it.\n")
+    assert result.startswith("At most 2 loads of 1.5 s each, about 3 s in all; --max-time shortens it.\n")
     assert "Throughput and latency under each load" in result
     assert [rung["load"] for rung in json.loads(path.read_text())["rungs"]] == [1, 2]
 
@@ -267,7 +267,9 @@ def test_the_estimate_of_a_series_is_of_the_durations_that_were_asked_for() -> N
     job = replace(a_job(), load=Load(concurrency=1, duration=2.0, ramp=1.0))
     series = replace(ladder, job=job, loads=(1, 64), rungs=())
 
-    assert describe_duration(series) == "At most 2 loads, about 6 s; --duration shortens it."
+    assert (
+        describe_duration(series) == "At most 2 loads of 3 s each, about 6 s in all; --duration shortens it."
+    )
 
 
 @pytest.mark.parametrize(
@@ -322,4 +324,4 @@ def test_a_search_announces_no_more_than_its_loads_may_take(url: str) -> None:
 
     assert search.job is not None
     assert search.search.patience * search.job.plan.max_time == pytest.approx(15.0)
-    assert describe_duration(search).startswith("At most 10 loads, about 2 min 30 s")
+    assert describe_duration(search).startswith("At most 10 loads of 15 s each, about 2 min 30 s in all")

@@ -216,7 +216,7 @@ def test_the_columns_of_results_are_chosen(visitor: Visitor) -> None:
     assert '<th scope="col" class="right">throughput</th>' in text
     assert "columns=created%2C+throughput%2C+latency.p99&amp;before=" in text
     assert table[0] == ["id", "created", "throughput", "latency.p99"]
-    assert table[3][2:] == ["6,200/s", "not certified"]
+    assert table[3][2:] == ["6,200/s", "about 3.1 ms"]
 
 
 def test_results_are_a_table_of_settings_and_figures(tmp_path: Path) -> None:

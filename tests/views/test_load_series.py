@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import inf
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,12 +14,17 @@ from modeldyno.core.metrics.constraints import Answer, Constraint
 from modeldyno.core.metrics.measurement import CLIENT_LIMITED, SATURATED, Interval
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.report.blocks import Notice, Severity, Table
+from modeldyno.core.spec.load_spec import Load
+from modeldyno.testing.sample_results import a_job
 from modeldyno.views.load.page import (
     capacity_blocks,
     describe_capacity,
     describe_load_curve,
     load_curve_blocks,
 )
+
+if TYPE_CHECKING:
+    from modeldyno.core.spec.job import Job
 
 BOUND = Constraint.parse("latency.p99 <= 50ms")
 SEARCH = CapacitySearch(bounds=(BOUND,))
@@ -184,6 +190,29 @@ class TestLadder:
         rows = tables(load_curve_blocks(ladder_))[0].rows
 
         assert [row[5] for row in rows] == ["", "broken latency.p99"]
+
+    @pytest.mark.parametrize(
+        ("answer", "job", "phrase"),
+        [
+            (replace(an_answer("latency.p99", None), size=331.0), a_job(),
+             "has 331 of the 662 effective answers that certify it; give each load --max-time 50s"),
+            (replace(an_answer("latency.p99", None), size=331.0),
+             replace(a_job(), load=Load(concurrency=1, duration=4.0)), "give each load --duration 10s"),
+            (an_answer("latency.p99", 0.0499), a_job(), "is too close to what was measured, 50 ms ±2%; give"),
+            (an_answer("latency.p99", 0.05), a_job(), "; an hour a load would not decide it"),
+        ],
+    )  # fmt: skip
+    def test_a_search_that_is_undecided_says_what_it_takes(
+        self, answer: Answer, job: Job, phrase: str
+    ) -> None:
+        """The bound, at which load, and the time that decides it."""
+        fresh = LoadPoint(load=4.0, judgements=(BOUND.on(answer),))
+        _, text = notices(
+            capacity_blocks(replace(a_search(), job=job).with_verification(fresh)), Severity.NOTE
+        )
+        assert text.code == "undecided"
+        assert text.text.startswith("at concurrency 4, ")
+        assert phrase in text.text
 
     def test_it_fits_into_80_columns(self) -> None:
         """A row is a line."""

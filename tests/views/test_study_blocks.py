@@ -11,6 +11,7 @@ import pytest
 from tests.support.sample_trials import a_trial, add_trials, an_answer
 
 from modeldyno.adapters.reporters import terminal
+from modeldyno.cli.actions.sweep_study import exit_code
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.report.blocks import Notice, Severity, Table
@@ -20,6 +21,7 @@ from modeldyno.core.study.goal import Goal, Objective, Rank
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.study import Trial, TrialPurpose, TrialState
 from modeldyno.errors import RunFailed
+from modeldyno.profiling.run import UNDECIDED
 from modeldyno.sweeps.loop import run_trials
 from modeldyno.testing.sample_studies import SimulatedTrials, a_served_study, a_study
 from modeldyno.views import ViewOptions
@@ -192,6 +194,25 @@ def test_bounds_that_hold_are_not_undecided_for_want_of_an_objective() -> None:
         headline_of(swept_study)
     )
     assert brief(swept_study) == "no value for latency.p99"
+
+
+def test_a_trial_whose_rate_was_withheld_is_not_ranked_above_one_that_has_a_rate() -> None:
+    """It stands below, without a value, and is never the best; where all were withheld that is the answer."""
+    withheld = a_trial({"batch_size": 2}, an_answer("latency.p50", 0.5), doubts=("short-load",))
+    fine = a_trial({"batch_size": 1}, an_answer("latency.p50", 0.5), an_answer("throughput", 100.0))
+    begun = a_study("batch_size=1,2", goal=goal())
+    ranked = ranking(add_trials(begun, [withheld, fine]))
+    without = add_trials(begun, [withheld])
+
+    assert [(row.point["batch_size"], row.objectives[0] is None) for row in ranked.rows] == [
+        (1, False), (2, True),
+    ]  # fmt: skip
+    assert ranked.best is ranked.rows[0]
+    assert ranking(without).best is None
+    assert "no configuration has a value for throughput, which was withheld (short-load)." in (
+        headline_of(without)
+    )
+    assert exit_code(without, ranking(without)) == UNDECIDED
 
 
 def test_what_is_not_known_is_no_miss() -> None:

@@ -372,26 +372,30 @@ def print_error(error: Exception, arguments: Sequence[str] = ()) -> int:
         case FileNotFoundError() if _is_working_directory_gone():
             text = "The working directory has been removed; change to another one, and run it again."
             code = RequestError.exit_code
-        case OSError(errno=errno.ENOSPC):
-            where = " to standard output" if _stdout_is_broken() else ""
-            text, code = f"Cannot write{where}: {error.strerror}.", _FAILURE_CODE
-        case OSError(errno=errno.ENAMETOOLONG):
-            text, code = (
-                f"The name '{str(error.filename)[:_SHOWN_OF_NAME]}...' is too long for a file.",
-                RequestError.exit_code,
-            )
-        case _ if plugins_fault := _blame_plugin(error):
-            text, code = plugins_fault, FaultyPlugin.exit_code
         case _:
-            text = (
-                f"{type(error).__name__}: {error} - this is a bug in ModelDyno; "
-                "run it again with --debug and report the output."
-            )
-            code = _FAILURE_CODE
+            text, code = _unforeseen_text(error)
     from modeldyno.core.report.blocks import clean  # noqa: PLC0415 - only on errors
 
     _echo_error(f"modeldyno: {clean(' '.join(text.split()))}")
     return code
+
+
+def _unforeseen_text(error: Exception) -> tuple[str, int]:
+    """Return a sentence about an error that no part of ours has raised on purpose, and the exit code."""
+    match error:
+        case OSError(errno=errno.ENOSPC):
+            where = " to standard output" if _stdout_is_broken() else ""
+            return f"Cannot write{where}: {error.strerror}.", _FAILURE_CODE
+        case OSError(errno=errno.ENAMETOOLONG):
+            name = str(error.filename)[:_SHOWN_OF_NAME]
+            return f"The name '{name}...' is too long for a file.", RequestError.exit_code
+    if plugins_fault := _blame_plugin(error):
+        return plugins_fault, FaultyPlugin.exit_code
+    return (
+        f"{type(error).__name__}: {error} - this is a bug in ModelDyno; "
+        "run it again with --debug and report the output.",
+        _FAILURE_CODE,
+    )
 
 
 def _blame_plugin(error: Exception) -> str:

@@ -37,7 +37,7 @@ from modeldyno.interfaces.reporter import TableLinks
 from modeldyno.kinds import kind_of
 from modeldyno.views import ViewOptions, lists
 from modeldyno.views.side_by_side import side_by_side
-from modeldyno.views.text import shorten_ids
+from modeldyno.views.text import about_number, shorten_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -198,9 +198,9 @@ _FIGURES = tuple(map(Query.parse, ("latency.p50", "latency.p99", "throughput", "
 
 
 def _figure(number: KeptNumber | None, query: Query) -> str:
-    if number is None or number.raw is None:
-        return ""
-    return "not certified" if number.value is None else format_quantity(number.value, query.unit, 3)
+    if number is None or number.value is None:
+        return "" if number is None else about_number(number.raw, query.unit)
+    return format_quantity(number.value, query.unit, 3)
 
 
 def conditions_of(text: str) -> Expression | None:

@@ -104,10 +104,12 @@ def figure_speed(registry: Registry, result: str, require: tuple[str, ...] = ())
         return FigureSpeed()
     latency = figure.find("latency")
     times = latency.value if latency is not None and isinstance(latency.value, Distribution) else None
+    observed = times if times is not None and not times.void else None
     verdicts = [figure.judge(bound).verdict for bound in require]
     return FigureSpeed(
         p50=None if times is None else times.certified("p50"),
         p99=None if times is None else times.certified("p99"),
+        seen=(None, None) if observed is None else (observed.statistic("p50"), observed.statistic("p99")),
         p50_interval=None if times is None else times.interval("p50"),
         rate=next((figure.number(name) for name in RATES if figure.find(name) is not None), None),
         bounds=next((v for v in (Verdict.BROKEN, Verdict.UNDECIDED, Verdict.HELD) if v in verdicts), None),

@@ -76,6 +76,7 @@ def _speeds(registry: Registry, model: str, numbers: Sequence[int]) -> Iterator[
             target=row.target.id,
             p50=row.speed.p50 if fresh else None,
             p99=row.speed.p99 if fresh else None,
+            seen=row.speed.seen if fresh else (None, None),
             rate=row.rate if fresh else None,
             state=row.figure.state,
         )

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from modeldyno import plugins
 from modeldyno.clock import monotonic
 from modeldyno.core.metrics.constraints import Answer
-from modeldyno.core.metrics.measurement import LITTLE_LAW, SHORT_LOAD
 from modeldyno.core.result.result import Loaded, Progressed
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import Inspection
@@ -339,7 +338,7 @@ def _stop_if_hopeless(study: Study, result: Result, measured_count: int) -> None
             try:
                 Answer.to(query, result.measurements)
             except (RunFailed, RequestError) as error:
-                if not {SHORT_LOAD, LITTLE_LAW}.isdisjoint(doubt.code for doubt in result.doubts):
+                if result.withheld(query.metric, query.scope):
                     continue  # withheld of this trial; others may tell it
                 if any(doubt.code == "out-of-time" for doubt in result.doubts):
                     raise OutOfTime(

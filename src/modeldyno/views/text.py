@@ -109,7 +109,12 @@ def format_statistic(samples: Distribution, name: str, unit: str = SECONDS) -> t
 
 def about(samples: Distribution, name: str, unit: str = SECONDS) -> str:
     """Format a statistic that too few samples certify: what was seen, to two digits."""
-    return f"about {format_quantity(samples.statistic(name), unit, 2)}"
+    return about_number(samples.statistic(name), unit)
+
+
+def about_number(seen: float | None, unit: str = SECONDS) -> str:
+    """Format what was seen and is not certified, to two digits; empty if nothing was."""
+    return "" if seen is None else f"about {format_quantity(seen, unit, 2)}"
 
 
 def figure(result: Result, metric: str, scope: str = "", missing: str = "") -> str:

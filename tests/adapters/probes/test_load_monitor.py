@@ -17,6 +17,7 @@ from modeldyno.core.load.request_log import COLUMNS, Records, RequestOutcome, em
 from modeldyno.core.load.request_stages import RequestStamps
 from modeldyno.core.load.request_target import Target, Transport
 from modeldyno.core.load.server_stats import ServerCounters
+from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
@@ -340,3 +341,13 @@ def test_each_second_is_told_as_it_has_passed(monkeypatch: pytest.MonkeyPatch) -
     assert len(seconds) >= 4
     assert all(190 <= second.answered <= 200 for second in seconds)
     assert {event.load for event in events if isinstance(event, SecondPassed)} == {"200/s constant"}
+
+
+def test_a_load_ends_once_a_bound_on_its_times_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After 72 answers of a second, one after the other, that all keep it: no time limit cut it short."""
+    world = World(rate=1, takes=SECOND)
+    plan = Plan(may_extend=True, bounds=(Constraint.parse("latency.p95 <= 2s"),))
+    measurements, doubts = probed(monkeypatch, world, Load(), plan)
+    assert latency(measurements).stop == "converged"
+    assert "time-limit" not in doubts
+    assert 72 <= len(latency(measurements)) <= 76

@@ -86,6 +86,13 @@ def test_a_metric_that_neither_has_is_refused() -> None:
         selected_queries(("energy",), a_small_result(), a_small_result())
 
 
+def test_a_rate_that_both_withheld_is_refused_with_the_reason() -> None:
+    """It was asked for, and a longer measurement would have it."""
+    withheld = replace(BEFORE, doubts=(Doubt(code="short-load", seen="few", advice=""),))
+    with pytest.raises(RequestError, match=r"has throughput, as it was withheld \(short-load\); what both"):
+        selected_queries(("throughput",), withheld, withheld)
+
+
 def test_a_query_is_taken_as_it_is_and_once() -> None:
     """Its own statistic counts."""
     queries = ("latency.p99.raw", "latency.p99.raw", "parameters")

@@ -263,6 +263,22 @@ def test_operators_and_kernels_are_summed_by_name() -> None:
     assert (by_operators.by, by_kernels.by) == ("operators", "kernels")
 
 
+def test_an_operator_below_the_ticks_of_its_clock_is_no_cause() -> None:
+    """One of 40 ticks is resolved; one that is short on either side is not."""
+    operator = EventKind.OPERATOR
+
+    def ticking(*rows: tuple[str, EventKind, float]) -> Result:
+        result = run_of(*rows)
+        assert result.activity is not None
+        return replace(result, activity=replace(result.activity, tick=MS))
+
+    before = ticking(("Conv", operator, 11.0), ("Gemm", operator, 40.0), ("Add", operator, 3.0))
+    after = ticking(("Conv", operator, 7.0), ("Gemm", operator, 50.0), ("Add", operator, 12.0))
+    (cause,) = find_causes(before, after, (moved("latency.p50", 60 * MS, 66 * MS),))
+
+    assert parts(cause.parts) == [("Gemm", "operator", 10.0)]
+
+
 def analysed(kinds: dict[str, str], **costs: float) -> Result:
     """Make a Result whose modules have so many FLOPs, those within them included."""
     return a_small_result(

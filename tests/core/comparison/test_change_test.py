@@ -16,6 +16,7 @@ from scipy import stats
 from modeldyno.core.comparison.change_test import judge_change, judge_changes, judge_numbers
 from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.comparison.default_metrics import ALL, headline_queries, shared_queries
+from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import (
     Distribution,
     Interval,
@@ -334,6 +335,26 @@ def test_a_gate_judges_the_headlines_that_the_baseline_has() -> None:
     assert [str(each.query) for each in changes] == ["latency.p50", "process_memory.max"]
     assert [each.outcome for each in changes] == [ChangeVerdict.SAME, ChangeVerdict.UNDECIDED]
     assert changes[1].why == "not measured in the candidate"
+
+
+def test_a_rate_that_was_withheld_is_undecided_and_says_so() -> None:
+    """On either side, or on both; what was not measured for another reason is not withheld."""
+    has = result(latency(STEADY), rates(STEADY))
+    lacks, other = (
+        replace(result(latency(STEADY)), doubts=(Doubt(code=code, seen="few", advice=""),))
+        for code in ("short-load", "little-law")
+    )
+
+    def why(before: Result, after: Result, query: str = "throughput") -> str:
+        (change,) = judge_changes(before, after, queries=[query])
+        assert (change.outcome, change.difference) == (ChangeVerdict.UNDECIDED, None)
+        return change.why
+
+    assert why(has, lacks) == "withheld in the candidate: short-load"
+    assert why(other, has) == "withheld in the baseline: little-law"
+    assert why(lacks, other) == "withheld in both: little-law and short-load"
+    assert why(lacks, result(latency(STEADY))) == "not measured in either"
+    assert why(lacks, lacks, "energy") == "not measured in either"
 
 
 def test_without_headlines_all_that_both_have_is_judged() -> None:

@@ -268,3 +268,10 @@ def test_a_lower_accuracy_needs_no_second_run() -> None:
     time = a_change(ChangeVerdict.WORSE, low=0.01, high=0.02)
     assert decide_gate_on_stored((answers,), (answers,)).verdict is Verdict.BROKEN
     assert decide_gate_on_stored((time,), (time,)).verdict is Verdict.UNDECIDED
+
+
+def test_a_withheld_rate_asks_for_no_more_processes() -> None:
+    """It says itself why it is not known."""
+    alarm = replace(OPEN, difference=None, interval=None, why="withheld in the candidate: short-load")
+    decision = decide_gate_on_stored((alarm,), (alarm,))
+    assert (decision.verdict, decision.why) == (Verdict.UNDECIDED, "")

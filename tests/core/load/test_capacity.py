@@ -13,6 +13,7 @@ from modeldyno.core.load.capacity import (
     Capacity,
     answer_so_far,
     load_at,
+    open_load,
     propose,
     relative_excess,
     scaled_plan,
@@ -48,6 +49,45 @@ def judged(value: float | None, half: float | None, bound: Constraint = BOUND, *
 
 def rung(load: float, value: float | None, half: float | None = 1e-6, **changes: object) -> LoadPoint:
     return replace(judged(value, half), load=load, **changes)  # type: ignore[arg-type]
+
+
+def a_percentile(load: float, size: float | None, **changes: object) -> LoadPoint:
+    """A load whose percentile is not certified, of so many effective answers."""
+    answer = Answer(query=BOUND.query, value=None, interval=Interval(low=0.01, high=math.inf), size=size)
+    return LoadPoint(load=load, judgements=(BOUND.on(answer),), **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("rungs", "load", "times"),
+    [
+        ([a_percentile(1, 331.0, care=2.0), a_percentile(1, 66.2), a_percentile(4, 9.0)], 1.0, 2.0),
+        ([rung(2, 0.09, 0.02), rung(8, 0.3)], 2.0, 4.0 * (SEARCH.required_z / Z95) ** 2),
+        ([rung(2, 0.1, 0.02)], 2.0, math.inf),
+        ([a_percentile(1, None)], None, None),
+        ([rung(2, 0.05), rung(3, 0.2)], None, None),
+        ([], None, None),
+    ],
+)
+def test_a_search_says_what_it_left_open(
+    rungs: list[LoadPoint], load: float | None, times: float | None
+) -> None:
+    """The smallest load without a verdict, where measured longest, and how many times as long it takes."""
+    capacity = answer_so_far(SEARCH, rungs, SearchEnd.INDISTINCT)
+    if capacity.passed is not None:
+        capacity = capacity.with_verification(rung(capacity.passed, 0.05))
+    left = open_load(capacity)
+    assert (left and left.point.load) == load
+    if left is not None:
+        assert left.times == pytest.approx(times)
+        assert left.judgement.constraint == BOUND
+
+
+def test_an_undecided_verification_is_what_a_search_left_open() -> None:
+    """It is judged alone, so at 95 %."""
+    capacity = answer_so_far(SEARCH, [rung(2, 0.05), rung(3, 0.2)]).with_verification(rung(2, 0.09, 0.02))
+    left = open_load(capacity)
+    assert left is not None
+    assert left.times == pytest.approx(4.0)
 
 
 def test_an_interruption_leaves_what_is_known() -> None:

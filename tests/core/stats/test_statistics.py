@@ -435,3 +435,12 @@ def test_samples_are_stored_and_joined() -> None:
     assert statistics.pool_runs([numbers]) is numbers
     assert statistics.pool_runs([numbers, numbers]).tolist() == [1.0, 2.5, 1.0, 2.5]
     assert statistics.empty_samples(3).size == 3
+
+
+@pytest.mark.parametrize("p", [0.95, 0.05])
+def test_a_quantile_is_not_beyond_all_of_some_correlated_samples(p: float) -> None:
+    """Twelve spells of ten alike: too few for a rank, enough for a p95 not to be below all of them."""
+    spells = np.repeat(np.random.default_rng(3).lognormal(0, 0.1, 12), 10)
+    low, high = statistics.quantile_interval(spells, p, 12.0)
+    assert (low if p > 0.5 else high) == (spells.min() if p > 0.5 else spells.max())
+    assert (high if p > 0.5 else -low) == math.inf

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.adapters.probes import timing_loop
 from modeldyno.adapters.probes.live_seconds import LiveSeconds
 from modeldyno.clock import monotonic, monotonic_ns, perf_counter
-from modeldyno.core.load.open_bounds import is_on_times, open_bounds, seconds_to_decide
+from modeldyno.core.load.open_bounds import is_on_times, next_look, open_bounds, seconds_to_decide
 from modeldyno.core.load.request_log import MOST, FilteredRecords, RequestOutcome
 from modeldyno.core.load.request_stages import RequestStamps, tracing_step
 from modeldyno.core.load.server_stats import CounterReading, ServerCounters
@@ -52,8 +52,6 @@ _ANSWERS = 5
 _MOST_ANSWERS = 12
 """Answers, one after the other, for which a load may go on beyond a limit that nobody wished for: some warm
 up, and five are measured."""
-_GROWTH = 1.2
-"""Growth of the number of answers from one look at the bounds to the next."""
 _AWAITED = 1.5
 """Slowest answers for which requests in flight are awaited once all bounds are decided."""
 _UNLIMITED = 7 * 24 * 3600.0
@@ -106,8 +104,10 @@ class LoadMonitor:
     """Seconds of the slowest answer."""
     open: tuple[Constraint, ...] = ()
     """Bounds for which the load goes on."""
-    judged: int = 0
-    """Finished requests of the steady phase when the bounds were last judged."""
+    judged: bool = False
+    """Whether the bounds were judged."""
+    look: float = 0.0
+    """Seconds of the steady phase at which they are judged again."""
     enough: float = 0.0
     """Seconds of the load when the last of them was decided, and for what was in flight then."""
     limit: float = math.inf
@@ -166,27 +166,30 @@ class LoadMonitor:
         """
         longest = plan.max_time
         decided = () if self.steady_begin is None else self.look_at_bounds(plan)
+        still = self.open if self.judged else tuple(filter(is_on_times, plan.bounds))
         if self.load.duration is not None:
             longest = max(longest, self.load.ramp + self.load.duration + 3 * self.slowest)
         elif plan.may_extend:
-            some = max(_MOST_ANSWERS * self.slowest, seconds_to_decide(self.open, self.slowest), self.enough)
+            some = max(_MOST_ANSWERS * self.slowest, seconds_to_decide(still, self.slowest), self.enough)
             longest = max(longest, self.load.ramp + some if self.load.requests is None else _UNLIMITED)
         self.limit = longest
         if plan.may_extend and not self.slowest:  # the first answer says what the limit is
             self.limit = max(longest, self.load.timeout + _GRACE)
         shortest = min(max(plan.min_time, _ANSWERS * self.slowest), longest)
         percentiles = tuple(name for name in plan.percentiles if name not in decided)
-        still = self.open if self.judged else tuple(filter(is_on_times, plan.bounds))
         return replace(plan, max_time=longest, min_time=shortest, percentiles=percentiles, bounds=still)
 
     def look_at_bounds(self, plan: Plan) -> tuple[str, ...]:
         """Judge the bounds again after enough answers; return the percentiles of decided latencies."""
         if not plan.bounds:
             return ()
-        if self.counted >= max(plan.min_runs, _GROWTH * self.judged) and (self.open or not self.judged):
-            begin, was_open = self.steady_begin or 0, bool(self.open)
-            window = SteadyWindow(records=self.tape, begin=begin, end=monotonic_ns(), load=self.load)
-            self.judged, self.open = self.counted, open_bounds(window, plan.bounds)
+        begin, end = self.steady_begin or 0, monotonic_ns()
+        is_due = self.counted >= plan.min_runs and (end - begin) * NANO >= self.look
+        if is_due and (self.open or not self.judged):
+            was_open = bool(self.open)
+            window = SteadyWindow(records=self.tape, begin=begin, end=end, load=self.load)
+            self.judged, self.open = True, open_bounds(window, plan.bounds)
+            self.look = next_look(self.open, self.slowest, window.seconds)
             if was_open and not self.open:
                 self.enough = perf_counter() - self.begin + _AWAITED * self.slowest
         latencies = (each for each in plan.bounds if each.query.metric == "latency" and not each.query.scope)
@@ -446,6 +449,8 @@ class LoadMonitor:
                 unmet = (f"{self.counted:,} of {self.load.requests:,} requests",)
             if self.ending and self.ending != _TIME_LIMIT:
                 unmet = ()
+            elif self.ending and not unmet:  # the limit was that of the last bound, which was decided
+                stop = str(Stop.CONVERGED)
         elif self.ending:
             stop, unmet = self.ending, ()
         first = min((int(part.due.min()) for part in self.tape.parts()), default=begin)

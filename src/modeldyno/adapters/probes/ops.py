@@ -58,7 +58,7 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt | Trac
     plain_times += _time_plain_calls(subject, plan)
     yield observed_number("pass_overhead", median(watched.times) / median(plain_times), scope=SCOPE)
     yield from _divide_calls(watched, plain_times)
-    yield TraceReport(executed=sum_occurrences(watched))
+    yield TraceReport(executed=sum_occurrences(watched), tick=watched.tick)
     if watched.hidden:
         yield _HIDDEN
     if not subject.interrupted():

@@ -26,6 +26,7 @@ from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.report.blocks import Notice, Severity
 from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate
 from modeldyno.core.spec.probe_options import Observation
+from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.core.trace.carbon import Emission
 from modeldyno.documents.live_loads import show_loads
 from modeldyno.errors import RequestError
@@ -202,7 +203,9 @@ def _describe_duration(series: LoadCurve | Capacity) -> str:
         number = max(1, series.search.measurements - len(series.rungs))
         most, shorten = series.search.patience, f"--measurements and {option} shorten"
     longest = format_rough_duration(seconds * number * most)
-    return f"At most {count(number, 'load')}, about {longest}; {shorten} it."
+    several = f" of {format_quantity(seconds * most, SECONDS, None)} each" if number > 1 else ""
+    in_all = " in all" if number > 1 else ""
+    return f"At most {count(number, 'load')}{several}, about {longest}{in_all}; {shorten} it."
 
 
 def _explain_end(series: LoadCurve | Capacity) -> str:

@@ -148,7 +148,7 @@ def exit_code(study: Study, ranked: Ranking) -> int:
     succeeded = [row for row in ranked.rows if not row.failure]
     if not succeeded:
         return FAILED
-    return UNDECIDED if any(row.verdict is Verdict.UNDECIDED for row in succeeded) else BROKEN
+    return BROKEN if all(row.verdict is Verdict.BROKEN for row in succeeded) else UNDECIDED
 
 
 # --- outputs ------------------------------------------------------------------------------

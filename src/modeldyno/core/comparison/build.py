@@ -149,10 +149,12 @@ def selected_queries(metrics: Iterable[str], baseline: Result, candidate: Result
         query = Query.parse(text)
         if query.statistic is None and not query.scope and query.metric in usual:
             query = usual[query.metric]
-        if not any(result.find(query.metric, query.scope) for result in (baseline, candidate)):
-            raise RequestError(
-                f"Neither of the two has {text}; what both have is {', '.join(sorted(usual)) or 'nothing'}."
-            )
+        place = query.metric, query.scope
+        if not any(result.find(*place) for result in (baseline, candidate)):
+            codes = sorted({result.withheld(*place) for result in (baseline, candidate)} - {""})
+            why = f", as it was withheld ({' and '.join(codes)})" if codes else ""
+            both = ", ".join(sorted(usual)) or "nothing"
+            raise RequestError(f"Neither of the two has {text}{why}; what both have is {both}.")
         queries.append(query)
     return tuple(dict.fromkeys(queries))
 

@@ -238,9 +238,11 @@ def _nearest_costed(path: str, modules: set[str], costs: Mapping[str, float]) ->
 
 
 def _compare_ops(baseline: Result, candidate: Result, kind: EventKind) -> list[CausePart]:
-    """Compare the total time of each operator or kernel."""
+    """Compare the total time of each operator or kernel that the clock resolves in both."""
     before, after = (_seconds_by_op(result, kind) for result in (baseline, candidate))
-    return _pair_up(before, after, str(kind)) if before and after else []
+    unresolved = _unresolved_ops(baseline, kind) | _unresolved_ops(candidate, kind)
+    parts = _pair_up(before, after, str(kind)) if before and after else []
+    return [part for part in parts if part.scope not in unresolved]
 
 
 def _seconds_by_op(result: Result, kind: EventKind) -> Counter[str]:
@@ -249,6 +251,16 @@ def _seconds_by_op(result: Result, kind: EventKind) -> Counter[str]:
         if op.kind is kind:
             seconds[op.name] += op.device_time if kind is EventKind.KERNEL else op.self_time  # type: ignore[assignment]
     return seconds
+
+
+def _unresolved_ops(result: Result, kind: EventKind) -> set[str]:
+    """Return the operators with calls that take less time than the clock of the trace resolves."""
+    trace = result.activity
+    return {
+        op.name
+        for op in (trace.executed if trace else ())
+        if op.kind is kind and trace and not is_resolved(op.total_time, op.calls * trace.tick)
+    }
 
 
 def _compare_region_ops(baseline: Result, candidate: Result, query: Query) -> list[CausePart]:

@@ -125,7 +125,7 @@ def judge_changes(  # noqa: PLR0913 - two Results, and all that a verdict on the
     ]
     level_each = 1 - (1 - level) / max(1, count_families(measured))
     changes = (
-        _missing_change(query, before, after, smallest)
+        _missing_change(query, before, after, smallest, _why_missing(query, baseline, candidate))
         if before is None or after is None
         else judge_change(
             query,
@@ -472,9 +472,12 @@ def _find_measurement(result: Result, query: Query) -> Measurement | None:
 
 
 def _missing_change(
-    query: Query, before: Measurement | None, after: Measurement | None, smallest: Mapping[str, float]
+    query: Query,
+    before: Measurement | None,
+    after: Measurement | None,
+    smallest: Mapping[str, float],
+    why: str,
 ) -> Change:
-    missing_in = "either" if before is after else "the baseline" if before is None else "the candidate"
     present = before or after
     value = None if present is None else Answer.to(query, (present,)).value
     return Change(
@@ -485,8 +488,20 @@ def _missing_change(
         interval=None,
         outcome=ChangeVerdict.UNDECIDED,
         smallest=smallest_effect(query, smallest),
-        why=f"not measured in {missing_in}",
+        why=why,
     )
+
+
+def _why_missing(query: Query, baseline: Result, candidate: Result) -> str:
+    """Describe in which Result there is no measurement, and whether it was withheld."""
+    lacks = {
+        name: result.withheld(query.metric, query.scope)
+        for name, result in (("the baseline", baseline), ("the candidate", candidate))
+        if result.find(query.metric, query.scope) is None
+    }
+    where = next(iter(lacks)) if len(lacks) == 1 else "both" if all(lacks.values()) else "either"
+    codes = " and ".join(sorted({code for code in lacks.values() if code}))
+    return f"withheld in {where}: {codes}" if all(lacks.values()) else f"not measured in {where}"
 
 
 # --- scores of labelled samples ---------------------------------------------------------------------

@@ -187,8 +187,9 @@ def decide_gate_on_stored(
     elif all_held(passing):
         verdict, why = Verdict.HELD, ""
     else:
-        why = "" if any(map(stays_unknown, alarm)) else "more processes are needed"
-        verdict = Verdict.UNDECIDED
+        # What is void, was not measured, or is withheld says so itself, and no process would help.
+        open_for_good = any(stays_unknown(each) or (each.difference is None and each.why) for each in passing)
+        verdict, why = Verdict.UNDECIDED, "" if open_for_good else "more processes are needed"
     return GateDecision(verdict=verdict, changes=alarm, rounds=0, confirmation=alarm, why=why)
 
 

@@ -15,6 +15,8 @@ from modeldyno.core.load.capacity_steps import RATE, Bracket, CapacitySearch, Ne
 from modeldyno.core.load.load_curve import LoadPoint, LoadSeries
 from modeldyno.core.load.sla_fit import judge_loads, limits_load
 from modeldyno.core.metrics.constraints import Judgement, Verdict, worst_verdict
+from modeldyno.core.metrics.metric import fraction_of
+from modeldyno.core.stats.statistics import Z, certified_floor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -150,6 +152,49 @@ def _answer(
         failed=bracket.failed,
         broke=tuple(sorted(broken, key=relative_excess, reverse=True)),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenLoad:
+    """What a search left undecided, and what deciding it takes."""
+
+    point: LoadPoint
+    judgement: Judgement
+    """On the bound that is farthest from being decided."""
+    times: float
+    """Multiple of the time that it was measured for; infinite if no time decides it."""
+
+
+def open_load(capacity: Capacity) -> OpenLoad | None:
+    """Return the load that leaves a search undecided; None if it is decided, or if none was measured.
+
+    That is the load that passed, if its verification is undecided, else the smallest one without a verdict.
+    """
+    if capacity.verdict is not Verdict.UNDECIDED:
+        return None
+    search, point = capacity.search, capacity.verified
+    if capacity.passed is None:
+        verdicts = judge_loads(capacity.rungs, z=search.required_z, rate=not search.whole)
+        undecided = {each.load for each in verdicts if each.verdict is Verdict.UNDECIDED and not each.limited}
+        measured = (rung for rung in capacity.rungs if rung.load in undecided and not rung.failure)
+        point = min(measured, key=lambda rung: (rung.load, -rung.care), default=None)
+    z = search.required_z if capacity.passed is None else Z
+    if point is None:
+        return None
+    limits = (each for each in point.judgements if limits_load(each.constraint))
+    judged = [each for each in limits if each.answer.value is not None or each.answer.size]
+    if not (times := [_times_to_decide(each, z) for each in judged]):
+        return None
+    return OpenLoad(point=point, judgement=judged[times.index(max(times))], times=max(times))
+
+
+def _times_to_decide(judgement: Judgement, z: float) -> float:
+    """Return how many times as long a bound takes to be decided at `z` standard errors."""
+    answer, fraction = judgement.answer, fraction_of(judgement.constraint.percentile or "")
+    if answer.value is None:
+        return certified_floor(fraction or 0.0) / (answer.size or 1.0)
+    distance = abs(answer.value - judgement.constraint.bound)
+    return (z / Z * answer.bounds().half_width() / distance) ** 2 if distance else math.inf
 
 
 def relative_excess(judgement: Judgement) -> float:

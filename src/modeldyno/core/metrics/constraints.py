@@ -11,7 +11,13 @@ from enum import StrEnum
 from math import inf
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.measurement import WHY_VOID, Distribution, Interval, Measurement
+from modeldyno.core.metrics.measurement import (
+    RATES_OF_LOADS,
+    WHY_VOID,
+    Distribution,
+    Interval,
+    Measurement,
+)
 from modeldyno.core.metrics.metric import METRICS, Query, fraction_of
 from modeldyno.core.stats.statistics import certified_floor
 from modeldyno.core.stats.units import format_estimate, format_quantity, parse_bound
@@ -292,8 +298,6 @@ def _reported_statistic(query: Query, measurements: Sequence[Measurement]) -> An
     )
 
 
-_OF_LOADS = frozenset({"throughput", "request_rate", "token_rate", "goodput"})
-"""Metrics of a load that may be withheld."""
 _MOST_SCOPES = 5
 """Scopes listed in an error message."""
 
@@ -310,6 +314,6 @@ def _find_measurement(query: Query, measurements: Sequence[Measurement]) -> Meas
             f"This run has no {query.metric}: no accelerator was watched; where there is one, `device=cuda` "
             "runs the model on it."
         )
-    if query.metric in _OF_LOADS and any(m.metric == "in_flight" for m in measurements):
+    if query.metric in RATES_OF_LOADS and any(m.metric == "in_flight" for m in measurements):
         raise RunFailed(f"This run has no {query.metric}: it was withheld, or not counted; see its doubts.")
     raise RunFailed(f"This run has no {query.metric}; the probe or sampler that measures it did not run.")

@@ -35,6 +35,8 @@ WHY_VOID = {
 """Why a measurement is void, by the code of the doubt."""
 SHORT_LOAD, LITTLE_LAW = "short-load", "little-law"
 """Codes of doubts of a load whose rates are withheld."""
+RATES_OF_LOADS = frozenset({"throughput", "request_rate", "token_rate", "goodput"})
+"""Metrics of a load that may be withheld."""
 UNEARNED = frozenset(WHY_VOID) - {SATURATED, CLIENT_LIMITED}
 """Codes of doubts with which the time of a call is not that of the model's work."""
 FEWEST_WINDOWS = 8

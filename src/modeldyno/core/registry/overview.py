@@ -31,6 +31,8 @@ class VersionSpeed:
     """The lowest latency, in seconds, of any variant and batch size."""
     p99: float | None
     """Of the same figure, in seconds; None if it is not certified."""
+    seen: tuple[float | None, float | None] = (None, None)
+    """Both as they were observed, whether certified or not."""
     rate: float | None
     """The highest rate, per second; it may be of another figure."""
     state: FigureState
@@ -44,6 +46,8 @@ class FigureSpeed:
     p50: float | None = None
     """Seconds, as the next one."""
     p99: float | None = None
+    seen: tuple[float | None, float | None] = (None, None)
+    """Both as they were observed, whether certified or not; None if they are not valid."""
     p50_interval: Interval | None = None
     rate: float | None = None
     """Answers or inferences in a second."""

@@ -17,6 +17,9 @@ from modeldyno.core.metrics.constraints import Answer, Constraint, Judgement
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import (
     INTERRUPTED,
+    LITTLE_LAW,
+    RATES_OF_LOADS,
+    SHORT_LOAD,
     Distribution,
     Measurement,
     pool_measurements,
@@ -171,6 +174,12 @@ class Result(Presented):
         measurement = self.find(metric, scope)
         value = None if measurement is None else measurement.value
         return value if isinstance(value, Distribution) else None
+
+    def withheld(self, metric: str, scope: str = "") -> str:
+        """Return the code of the doubt with which a rate of a load is withheld; empty if it is not."""
+        if metric not in RATES_OF_LOADS or self.find(metric, scope) is not None:
+            return ""
+        return next((each.code for each in self.doubts if each.code in {SHORT_LOAD, LITTLE_LAW}), "")
 
     def number(self, metric: str, scope: str = "", statistic: str = "mean") -> float | None:
         """Return a number in base units, certified or not; None if the metric was not measured."""

@@ -169,6 +169,8 @@ class TraceReport:
     """Parents before their children."""
     executed: tuple[ExecutedOp, ...] = ()
     """The costliest first, by their own time."""
+    tick: float = 0.0
+    """Seconds in which the times of these are counted; 0: as finely as our own clock counts."""
     wastes: tuple[RedundantOp, ...] | None = None
     """The costliest first; None if they were not searched for."""
     course: MemoryTimeline | None = None

@@ -278,14 +278,11 @@ def quantile_interval(samples: Samples, p: float, size: float | None = None) -> 
         if size == n
         else Z / student_t.upper_tail_quantile(_TAIL, _degrees_of_freedom(2 * min(p, 1 - p) * size, n))
     )
-    trials = max(1, int(size * shrinkage**2))
-    lower, upper = _binomial_ranks(trials, p)
-    indices = [
-        max(0, math.floor((lower - 0.5) * n / trials - 0.5)),
-        min(n - 1, math.ceil((upper - 0.5) * n / trials - 0.5)),
-    ]
-    low, high = map(float, load_numpy().partition(samples, indices)[indices])
-    bounds = (low if lower >= 1 else -math.inf, high if upper <= trials else math.inf)
+    bounds = rank_interval(samples, p, max(1, int(size * shrinkage**2)))
+    # However uncertain the size: that all samples lie on the rarer side of the quantile is hardly possible.
+    if size >= 2 * math.ceil(math.log(_TAIL) / math.log(min(p, 1 - p))):
+        low, high = float(samples.min()), float(samples.max())
+        bounds = (max(bounds[0], low), bounds[1]) if p >= _MEDIAN else (bounds[0], min(bounds[1], high))
     if size >= certified_floor(p):
         return bounds
     # The few samples in the tail hardly show their own autocorrelation: that of all samples limits it, too.
@@ -296,6 +293,24 @@ def quantile_interval(samples: Samples, p: float, size: float | None = None) -> 
     if p >= _MEDIAN:
         return bounds[0], _moved_up(float(samples.max()), reach)
     return -_moved_up(-float(samples.min()), reach), bounds[1]
+
+
+def rank_interval(samples: Samples, p: float, trials: int) -> IntervalEnds:
+    """Return the 95 % interval of the p-quantile by binomial ranks; an end without a rank is infinite.
+
+    Args:
+        samples: in any order.
+        p: a fraction between 0 and 1.
+        trials: independent ones that the samples are worth, at least 1.
+    """
+    n = samples.size
+    lower, upper = _binomial_ranks(trials, p)
+    indices = [
+        max(0, math.floor((lower - 0.5) * n / trials - 0.5)),
+        min(n - 1, math.ceil((upper - 0.5) * n / trials - 0.5)),
+    ]
+    low, high = map(float, load_numpy().partition(samples, indices)[indices])
+    return low if lower >= 1 else -math.inf, high if upper <= trials else math.inf
 
 
 def ratio_interval(amounts: Samples, counts: Samples) -> IntervalEnds:

@@ -54,6 +54,8 @@ class WatchedCalls:
     """Seconds of each call."""
     occurrences: tuple[Occurrence, ...]
     """Of all calls together."""
+    tick: float = 0.0
+    """Seconds in which the times of occurrences are counted; 0: as finely as our own clock counts."""
     hidden: bool = False
     """Whether modules cannot be distinguished, as in compiled code."""
 

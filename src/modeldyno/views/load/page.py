@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from math import isfinite, nan
+from math import ceil, isfinite, nan
 from typing import TYPE_CHECKING
 
-from modeldyno.core.load.capacity import Capacity, relative_excess
+from modeldyno.core.load.capacity import Capacity, open_load, relative_excess
 from modeldyno.core.load.capacity_steps import RATE, CapacitySearch, SearchEnd
 from modeldyno.core.load.latency_breakdown import STAGES
 from modeldyno.core.load.sla_fit import judge_loads, limits_load
 from modeldyno.core.metrics.constraints import Answer, Verdict, worst_verdict
 from modeldyno.core.metrics.measurement import CLIENT_LIMITED, INTERRUPTED, SATURATED
+from modeldyno.core.metrics.metric import fraction_of
 from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table, make_table, note
 from modeldyno.core.report.charts import AxisScale, Plot, ReferenceLine, Series, Stack
+from modeldyno.core.stats.statistics import certified_floor
 from modeldyno.core.stats.units import RATE as PER_SECOND
 from modeldyno.core.stats.units import SECONDS
 from modeldyno.views.result.charts import draw_request_stages
@@ -303,6 +305,7 @@ def capacity_blocks(capacity: Capacity) -> Iterator[Block]:
     yield _measurements(capacity)
     yield from _token_table(capacity.search.knob, capacity.rungs)
     yield note(_end_reason(capacity), code=str(capacity.end))
+    yield from _what_it_takes(capacity)
     yield from _failures(capacity.rungs)
 
 
@@ -418,7 +421,7 @@ def _end_reason(capacity: Capacity) -> str:
         SearchEnd.NEIGHBOURS: "no load lies between the largest that passed and the smallest that failed",
         SearchEnd.RESOLVED: f"the largest load that passed and the smallest that failed are within "
         f"{spec.resolution:.0%} of each other",
-        SearchEnd.INDISTINCT: "loads in between are too close to the bound to be decided, even measured "
+        SearchEnd.INDISTINCT: "no load in between could be decided, even measured "
         f"{spec.patience:g} times as long as planned",
         SearchEnd.MEASUREMENTS: "the limit on measurements was reached",
         SearchEnd.LARGEST: f"{_load(spec.most)} is the largest load allowed",
@@ -431,6 +434,39 @@ def _end_reason(capacity: Capacity) -> str:
         SearchEnd.INTERRUPTED: "it was interrupted; a complete search gives a narrower answer",
     }[capacity.end]
     return f"ended after {measurements}: {why}"
+
+
+_LONGEST = 3600.0
+"""Seconds at one load beyond which more time is no advice."""
+_SPARE, _STEP = 1.25, 5
+"""What is advised, as a multiple of what it takes, and the seconds that it is rounded up to."""
+_MINUTES = 120
+"""Seconds from which on it is in minutes."""
+
+
+def _typed(seconds: float) -> str:
+    """Return a time as it is typed, rounded up."""
+    return f"{ceil(seconds / 60)}m" if seconds >= _MINUTES else f"{_STEP * ceil(seconds / _STEP)}s"
+
+
+def _what_it_takes(capacity: Capacity) -> Iterator[Notice]:
+    """Say which bound leaves a search undecided, and the time that decides it."""
+    left, job = open_load(capacity), capacity.job
+    if left is None or job is None or capacity.end is SearchEnd.INTERRUPTED:
+        return
+    bound, answer = left.judgement.constraint, left.judgement.answer
+    floor = certified_floor(fraction_of(bound.percentile or "") or 0.0)
+    few = f"has {int(answer.size or 0):,} of the {floor:,} effective answers that certify it"
+    why = few if answer.value is None else f"is too close to what was measured, {_cell(answer)}"
+    seconds, option = job.plan.max_time, "--max-time"
+    if job.load is not None and job.load.duration is not None:
+        seconds, option = job.load.duration, "--duration"
+    needed = _SPARE * max(1.0, left.times) * left.point.care * seconds
+    advice = "an hour a load would not decide it: give a bound that is farther away"
+    if needed <= _LONGEST:
+        advice = f"give each load {option} {_typed(needed)}"
+    text = f"at {_at(capacity.search.knob, left.point.load)}, {bound} {why}; {advice}"
+    yield note(text, code="undecided")
 
 
 def _limits(spec: CapacitySearch) -> list[Constraint]:

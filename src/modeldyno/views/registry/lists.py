@@ -9,12 +9,12 @@ from modeldyno.core.registry.records import FigureState, TaskState
 from modeldyno.core.report.blocks import Table, drop_empty_columns, make_table, shorten
 from modeldyno.core.report.charts import AxisScale, Plot, Series
 from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
-from modeldyno.views.text import format_known, format_rough_duration, format_utc
+from modeldyno.views.text import about_number, format_known, format_rough_duration, format_utc
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from modeldyno.core.registry.overview import SpeedRow, VersionSpeed
+    from modeldyno.core.registry.overview import FigureSpeed, SpeedRow, VersionSpeed
     from modeldyno.core.registry.records import (
         AliasMove,
         HardwareTarget,
@@ -89,8 +89,7 @@ def _speed(speed: VersionSpeed, targets: Mapping[str, HardwareTarget]) -> tuple[
     target = targets[speed.target].name if speed.target in targets else speed.target
     if speed.state is not FigureState.FRESH:
         return target, str(speed.state), "", ""
-    p50, p99 = (format_known(value, SECONDS, unknown="not certified") for value in (speed.p50, speed.p99))
-    return target, p50, p99, format_quantity(speed.rate, RATE, 3) if speed.rate else ""
+    return target, *_times(speed), format_quantity(speed.rate, RATE, 3) if speed.rate else ""
 
 
 def tasks(listed: Sequence[Task], targets: Mapping[str, HardwareTarget]) -> Table:
@@ -243,14 +242,22 @@ def _speed_row(row: SpeedRow) -> tuple[str, ...]:
     )
 
 
+def _times(speed: FigureSpeed | VersionSpeed) -> tuple[str, str]:
+    """Format the p50 and the p99; one that too few samples certify is about what was seen."""
+    p50, p99 = (
+        format_known(certified, SECONDS, unknown=about_number(seen))
+        for certified, seen in zip((speed.p50, speed.p99), speed.seen, strict=True)
+    )
+    return p50, p99
+
+
 SHOWN = ("p50", "p99", "rate")
 """What a matrix can show of each target."""
 
 
 def _speed_texts(row: SpeedRow) -> dict[str, str]:
     """Format what a matrix can show of a target."""
-    p50 = format_known(row.speed.p50, SECONDS, unknown="")
-    p99 = format_known(row.speed.p99, SECONDS, unknown="not certified" if p50 else "")
+    p50, p99 = _times(row.speed)
     return {"p50": p50, "p99": p99, "rate": format_quantity(row.rate, RATE, 3) if row.rate else ""}
 
 

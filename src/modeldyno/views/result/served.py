@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.load import multi_model
 from modeldyno.core.load.foreign_load import BACKEND
 from modeldyno.core.load.latency_breakdown import STAGES
-from modeldyno.core.metrics.measurement import LITTLE_LAW, SHORT_LOAD, Distribution
+from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.metric import METRICS, ReportSection
 from modeldyno.core.report.blocks import Block, Table, make_table, note
 from modeldyno.core.stats.units import CORES, RATE, SECONDS, format_quantity
@@ -54,8 +54,8 @@ def server_clause(result: Result) -> str:
         value, interval = number(rate)
         counted = "requests" if rate.metric == "request_rate" else "samples"
         speed = estimate(value, interval, RATE)[0].replace("/s", f" {counted}/s")
-    withheld = [doubt.code for doubt in result.doubts if doubt.code in {SHORT_LOAD, LITTLE_LAW}]
-    does = f"answers {speed} {at} on {backend}{f' (rate withheld: {withheld[0]})' if withheld else ''}"
+    withheld = result.withheld("request_rate")
+    does = f"answers {speed} {at} on {backend}{f' (rate withheld: {withheld})' if withheld else ''}"
     if tokens := result.find("token_rate"):
         does = (
             f"generates {format_measurement(tokens).replace('/s', ' tokens/s')} ({speed}) {at} on {backend}"

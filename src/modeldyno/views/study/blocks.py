@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.doubt import CODES
+from modeldyno.core.metrics.measurement import LITTLE_LAW, RATES_OF_LOADS, SHORT_LOAD
 from modeldyno.core.report.blocks import Block, Notice, Severity
 from modeldyno.core.stats.units import format_estimate, format_quantity
 from modeldyno.core.study.goal import Rank
@@ -254,7 +255,7 @@ def _nearest(study: Study, ranked: Ranking) -> str:
     row = next(row for row in ranked.rows if not row.failure)
     bounds = " and ".join(str(bound) for bound in study.goal.constraints)
     if not bounds:
-        return "no configuration has a value for every objective"
+        return f"no configuration has a value for {_unknown(study, row)}"
     if row.verdict is Verdict.HELD:
         return f"{_row_name(row)} holds {bounds}, but no configuration has a value for {_unknown(study, row)}"
     if row.verdict is Verdict.BROKEN:
@@ -268,7 +269,10 @@ def _nearest(study: Study, ranked: Ranking) -> str:
 def _unknown(study: Study, row: RankedConfiguration) -> str:
     """Name the objectives of which a configuration has no value, such as a percentile of too few samples."""
     pairs = zip(study.goal.objectives, row.objectives, strict=True)
-    return " and ".join(str(objective.query) for objective, value in pairs if value is None)
+    unknown = [objective.query for objective, value in pairs if value is None]
+    codes = [code for code in row.doubts if code in {SHORT_LOAD, LITTLE_LAW}]
+    withheld = codes and any(query.metric in RATES_OF_LOADS for query in unknown)
+    return " and ".join(map(str, unknown)) + (f", which was withheld ({codes[0]})" if withheld else "")
 
 
 def _none_holds(study: Study, ranked: Ranking) -> str:

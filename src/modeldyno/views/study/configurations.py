@@ -13,12 +13,12 @@ from modeldyno.core.report.blocks import Heading, Table, make_table, note
 from modeldyno.core.report.charts import AxisScale, Plot, Series
 from modeldyno.core.report.chosen_plot import ChosenPlot
 from modeldyno.core.stats.units import format_quantity
-from modeldyno.core.study.pooled_estimate import judge_candidate, shown_estimate, shown_value
+from modeldyno.core.study.pooled_estimate import judge_candidate, shown_value
 from modeldyno.core.study.ranking import find_configuration
 from modeldyno.core.study.study import base_name
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.views.study.charts import candidates_by_load
-from modeldyno.views.study.tables import BOUNDS, format_point, format_setting
+from modeldyno.views.study.tables import BOUNDS, format_point, format_setting, format_shown
 from modeldyno.views.text import UNCERTIFIED
 
 if TYPE_CHECKING:
@@ -190,9 +190,8 @@ def _scale(name: str) -> AxisScale:
 def _figure(study: Study, candidate: Candidate, name: str, options: ViewOptions) -> str:
     """Format a figure; a percentile that is not certified is marked."""
     query = Query.parse(name)
-    shown = shown_estimate(study, candidate, query)
-    if shown is not None:
-        return f"{'' if shown[1] else UNCERTIFIED}{format_quantity(shown[0].value, query.unit, 3)}"
+    if text := format_shown(study, candidate, query):
+        return text
     value = _value(study, candidate, name, options)
     if value is None:
         return ""

@@ -21,8 +21,15 @@ from modeldyno.views.result.served import STAGE_NAMES
 from modeldyno.views.study import blocks as study_blocks
 from modeldyno.views.study.charts import best_and_default, candidates_by_load, charts, configuration_name
 from modeldyno.views.study.configurations import configuration_page, configuration_rows, load_table, plots_of
-from modeldyno.views.study.tables import BOUNDS, UNMEASURED, format_point, format_setting, miss_text
-from modeldyno.views.text import count, format_known
+from modeldyno.views.study.tables import (
+    BOUNDS,
+    UNMEASURED,
+    format_point,
+    format_setting,
+    format_shown,
+    miss_text,
+)
+from modeldyno.views.text import count
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
@@ -107,7 +114,7 @@ def all_configurations(study: Study, ranked: Ranking) -> Iterator[Block]:
 
 
 def _value(study: Study, row: RankedConfiguration, query: Query) -> str:
-    return format_known(shown_value(study, study.candidates[key(row.point)], query), query.unit)
+    return format_shown(study, study.candidates[key(row.point)], query) or "—"
 
 
 def _bounds_text(row: RankedConfiguration) -> str:

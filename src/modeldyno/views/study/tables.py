@@ -9,13 +9,15 @@ from modeldyno.core.metrics.constraints import Verdict, worst_verdict
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.report.blocks import Table, clean, make_table, shorten
 from modeldyno.core.result.result import KINDS, FailureKind
+from modeldyno.core.stats.units import format_quantity
 from modeldyno.core.study.pooled_estimate import estimate as estimated
-from modeldyno.core.study.pooled_estimate import judge_candidate
+from modeldyno.core.study.pooled_estimate import judge_candidate, shown_estimate
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.search_space import key
 from modeldyno.core.study.study import TrialState, configuration_label
 from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.text import (
+    UNCERTIFIED,
     count,
     estimate,
     exact_text,
@@ -280,6 +282,16 @@ def format_figure(study: Study, row: RankedConfiguration, query: Query) -> str:
             return _value_with_half_width(value.value, value.low, value.high, query.unit)
     judged = (judgement for judgement in row.judgements if judgement.constraint.query == query)
     return next(map(_judged_value, judged), _NONE)
+
+
+def format_shown(study: Study, candidate: Candidate, query: Query) -> str:
+    """Format the one value of a candidate that every view shows; empty if there is none.
+
+    A percentile that is not certified is marked.
+    """
+    if (shown := shown_estimate(study, candidate, query)) is None:
+        return ""
+    return f"{'' if shown[1] else UNCERTIFIED}{format_quantity(shown[0].value, query.unit, 3)}"
 
 
 def _is_uncertified(row: RankedConfiguration, query: Query) -> bool:

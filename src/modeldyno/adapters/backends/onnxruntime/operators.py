@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     Event = Mapping[str, Any]
 
+_MICRO = 1e-6
+"""Seconds in which the profile counts."""
 _RUN, _NODE, _KERNEL = "model_run", "Node", "Kernel"
 _SUFFIX = "_kernel_time"
 _ROUNDING = 0.5
@@ -56,7 +58,7 @@ def watch_operators(
         events = json.loads(profile.read_bytes())
         if trace is not None:
             _export(profile, trace)
-    return WatchedCalls(times=tuple(times), occurrences=occurrences(events, calls))
+    return WatchedCalls(times=tuple(times), occurrences=occurrences(events, calls), tick=_MICRO)
 
 
 def _export(profile: Path, path: Path) -> None:
@@ -99,7 +101,7 @@ def _call_index(event: Event, spans: Sequence[tuple[float, float]]) -> int | Non
 def _node(event: Event, call: int) -> Occurrence:
     arguments = event.get("args", {})
     name = arguments.get("op_name", "") or event["name"].removesuffix(_SUFFIX)
-    seconds = 1e-6 * (event["dur"] + _ROUNDING)
+    seconds = _MICRO * (event["dur"] + _ROUNDING)
     allocated = arguments.get("mem_in_use_delta", arguments.get("output_size", 0))
     return Occurrence(
         name=name,
@@ -115,7 +117,7 @@ def _node(event: Event, call: int) -> Occurrence:
 
 def _kernel(event: Event, occurrences: list[Occurrence], index: int) -> Iterable[Occurrence]:
     """Return the occurrence of a kernel, and add its time to the node that launched it."""
-    seconds, node = 1e-6 * event["dur"], occurrences[index]
+    seconds, node = _MICRO * event["dur"], occurrences[index]
     occurrences[index] = replace(node, device_time=node.device_time + seconds)
     is_transfer = event["name"].lower().startswith("memcpy")
     kind = EventKind.TRANSFER if is_transfer else EventKind.KERNEL
