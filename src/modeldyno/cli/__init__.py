@@ -391,11 +391,8 @@ def _unforeseen_text(error: Exception) -> tuple[str, int]:
             return f"The name '{name}...' is too long for a file.", RequestError.exit_code
     if plugins_fault := _blame_plugin(error):
         return plugins_fault, FaultyPlugin.exit_code
-    return (
-        f"{type(error).__name__}: {error} - this is a bug in ModelDyno; "
-        "run it again with --debug and report the output.",
-        _FAILURE_CODE,
-    )
+    bug = f"{type(error).__name__}: {error} - this is a bug in ModelDyno"
+    return f"{bug}; run it again with --debug and report the output.", _FAILURE_CODE
 
 
 def _blame_plugin(error: Exception) -> str:
