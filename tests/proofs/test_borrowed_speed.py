@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 from tests.proofs import commands
 from tests.proofs.doors import CHANGE_DOORS, ChangeDoor
-from tests.proofs.test_doors import execute_here
+from tests.proofs.recorded import execute_here
 
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.runtime.inline import run_inline
