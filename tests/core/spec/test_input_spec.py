@@ -247,4 +247,4 @@ def test_where_no_guess_fits_none_is_proposed() -> None:
     """N stands for the sizes that only the user knows."""
     spec = InputSpec(name="x", shape=("batch", "2*height", "width"))
     text = explain_missing((spec,), {"batch": 1}, ("height", "width"), proposed=False)
-    assert "`inputs=x=1xNxN`" in text
+    assert "`inputs=x=batchxNxN`" in text

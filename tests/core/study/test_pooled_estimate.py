@@ -23,6 +23,7 @@ from modeldyno.core.study.pooled_estimate import (
     _probability_within,
     bound_miss,
     estimate,
+    judge_candidate,
     judge_trial,
     median_trial_error,
     missing_samples,
@@ -469,6 +470,15 @@ class TestJudgement:
         assert judge_trial(candidate.trials[0], other).verdict is Verdict.BROKEN
         assert judge_trial(replace(a_trial(HERE), judgements=(made,)), BOUND) == made
         assert judge_trial(a_trial(HERE), BOUND).verdict is Verdict.UNDECIDED
+
+    @pytest.mark.parametrize("verdict", [Verdict.BROKEN, Verdict.HELD])
+    def test_without_a_value_the_trial_that_decides_speaks_for_all(self, verdict: Verdict) -> None:
+        """A bound that one trial broke, or held, is not undecided because a later one could not say."""
+        low, high = (0.02, math.inf) if verdict is Verdict.BROKEN else (0.0, 0.001)
+        known = an_answer("latency.p99", None, interval=Interval(low=low, high=high))
+        study, candidate = of(a_trial(HERE, known), a_trial(HERE, an_answer("latency.p99", None)))
+
+        assert [judged.verdict for judged in judge_candidate(study, candidate)] == [verdict]
 
 
 # --- percentiles of few samples ----------------------------------------------------------------------

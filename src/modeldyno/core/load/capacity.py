@@ -79,7 +79,7 @@ class Capacity(LoadSeries):
             return Verdict.BROKEN if tried else Verdict.UNDECIDED
         if self.unmet:
             return Verdict.BROKEN
-        return self.confirmed or Verdict.UNDECIDED
+        return Verdict.UNDECIDED if self.confirmed is None else self.confirmed
 
     def with_verification(self, rung: LoadPoint) -> Capacity:
         """Add the verification of the passed load on a freshly started server."""

@@ -389,7 +389,7 @@ def _judge_together(study: Study, candidate: Candidate, bound: Constraint) -> Ju
         if not judgements:
             return bound.on(Answer(query=bound.query, value=None, why="it failed"))
         decisive = {judged.verdict: judged for judged in judgements}
-        return decisive.get(Verdict.BROKEN) or decisive.get(Verdict.HELD) or judgements[-1]
+        return decisive.get(Verdict.BROKEN, decisive.get(Verdict.HELD, judgements[-1]))
     ends = Interval(low=pooled.low, high=pooled.high)
     return bound.on(Answer(query=bound.query, value=pooled.value, interval=ends))
 

@@ -237,7 +237,7 @@ def _speed_row(row: SpeedRow) -> tuple[str, ...]:
         f"{row.figure.recipe}, {row.figure.measure.label}",
         texts["rate"],
         f"{row.most.recipe}, {row.most.measure.label}" if row.rate else "",
-        str(row.speed.bounds or ""),
+        "" if row.speed.bounds is None else str(row.speed.bounds),
         str(row.figure.state),
     )
 
