@@ -129,7 +129,7 @@ def test_what_no_line_can_be_made_of_is_explained(answer: Callable[[str], str]) 
     """A line without a model, or with a wrong value, is answered with what is wrong."""
     assert "names no model" in answer("profile -f perf.yaml")
     assert "'fast' is not a number" in answer("profile -m r --profile-models add --latency-budget fast")
-    assert answer("analyze net.onnx").startswith("There is no command 'analyze'; modeldyno inspect MODEL")
+    assert answer("analyze net.onnx").startswith("There is no command 'analyze'; modeldyno profile MODEL")
 
 
 def test_a_line_of_nobody_is_answered_as_ever(answer: Callable[[str], str]) -> None:

@@ -267,7 +267,7 @@ def test_of_200_secrets_none_is_kept(
 
 # --- what listens -----------------------------------------------------------------------------------------
 
-LISTENING = re.compile(r"\.bind\(|\bcreate_server\(|asyncio\.start_server\(|HTTPServer\(|\bsocketserver\b")
+LISTENING = re.compile(r"\.bind\(.|\bcreate_server\(|asyncio\.start_server\(|HTTPServer\(|\bsocketserver\b")
 
 
 def test_only_the_dashboard_waits_for_requests() -> None:

@@ -123,8 +123,17 @@ def output(monkeypatch: pytest.MonkeyPatch, brief_measurements: None) -> list[st
 
 
 @pytest.mark.parametrize("doubt", CHEATS)
+QUICK = {"tag", "compare", "gate()"}
+"""Doors that the default suite tries: a stored baseline, one in turns, and Python."""
+
+
 @pytest.mark.parametrize(
-    "door", [door for door in CHANGE_DOORS if door.key not in {"pytest", "action"}], ids=lambda door: door.key
+    "door",
+    [
+        pytest.param(door, id=door.key, marks=[] if door.key in QUICK else pytest.mark.slow)
+        for door in CHANGE_DOORS
+        if door.key not in {"pytest", "action"}
+    ],
 )
 @pytest.mark.filterwarnings("ignore::modeldyno.errors.UndecidedWarning")
 def test_a_cheat_passes_at_no_door(door: ChangeDoor, doubt: str, tmp_path: Path, output: list[str]) -> None:

@@ -446,6 +446,8 @@ WHOLE = b"Content-Length: 4\r\n\r\nbody"
     [
         ("429", "open", b"HTTP/1.1 429 ", b"200"),
         ("503", "open", b"HTTP/1.1 503 ", b"200"),
+        ("429-later", "open", b"Retry-After: 1\r\n", b"200"),
+        ("503-later", "open", b"Retry-After: Wed, 01 Jan 2020 00:00:01 GMT\r\n", b"200"),
         ("500", "open", b"HTTP/1.1 500 ", b"200"),
         ("400", "open", b"HTTP/1.1 400 ", b"200"),
         ("reset-before", "reset", b"", b"HTTP"),
