@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -89,6 +91,34 @@ def test_a_script_sees_what_it_would_see(ours: Run, pythons: Run, tmp_path: Path
     arguments = ("one", "--debug", "--json", "x", "-h")
 
     assert ours(ALIKE, *arguments).stdout == pythons(ALIKE, *arguments).stdout
+
+
+LEAVING = """
+import subprocess, sys
+from modeldyno import profiled
+
+@profiled
+def start(seconds):
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    child = subprocess.Popen(["sleep", seconds], start_new_session=True, **quiet)
+    print(child.pid)
+    return child
+
+start(SECONDS)
+if SECONDS == "0":
+    import time
+    time.sleep(0.3)
+"""
+
+
+def test_a_process_that_the_script_leaves_is_told(ours: Run) -> None:
+    """It may be wanted, as a server is, so it goes on; one that has ended is not told."""
+    left = ours(LEAVING.replace("SECONDS", '"60"'))
+    pid = int(left.stdout)
+    os.kill(pid, signal.SIGKILL)
+
+    assert f"The script left 1 process running: sleep (pid {pid}).\n" in left.stderr
+    assert "running" not in ours(LEAVING.replace("SECONDS", '"0"')).stderr
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ torch = pytest.importorskip("torch")
 
 SOURCE = '''
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -74,6 +76,22 @@ class Frozen(nn.Module):
 
 def frozen():
     return Frozen(), torch.randn(2, 6)
+
+
+class Around(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+def nested():
+    module = nn.Linear(6, 6)
+    for _ in range(200):
+        module = Around(module)
+    return module, torch.randn(2, 6)
 
 
 class Branch(nn.Module):
@@ -321,6 +339,15 @@ def test_a_source_that_cannot_be_loaded_is_named_as_typed(tmp_path: Path) -> Non
 
     assert conversion.name == f"{path}:make"
     assert conversion["torchscript"].verdict == "source-invalid"
+
+
+def test_modules_nested_deeply_are_converted(source: Callable[[str], str], tmp_path: Path) -> None:
+    """Exporters need more frames of Python for each level than a call of the model."""
+    limit = sys.getrecursionlimit()
+    conversion = convert(request_of(source("nested"), tmp_path, "torchscript"), in_process=True)
+
+    assert conversion["torchscript"].verdict == "agrees"
+    assert sys.getrecursionlimit() == limit
 
 
 def test_equal_infinities_are_no_agreement(source: Callable[[str], str], tmp_path: Path) -> None:

@@ -208,6 +208,10 @@ MISTAKES = (
     (("update", "net", "--policy", "x.yaml"), "store it with `modeldyno registry policy -f x.yaml`"),
     (("answer", "net", "--on", "moon"), "There is no target 'moon'"),
     (("policy", "-f", "missing.yaml"), "Cannot read missing.yaml"),
+    (("policy", "nightly", "--remove"), "There is no stored policy 'nightly'"),
+    (("policy", "default", "--remove"), "The policy default is the built-in one"),
+    (("policy", "--remove"), "Name the policy to remove."),
+    (("policy", "net", "-f", "net.yaml", "--remove"), "do one of them"),
 )
 
 
@@ -218,6 +222,47 @@ def test_a_mistake_is_one_sentence(net: Callable[..., Said]) -> None:
         assert result.code == 2, arguments
         assert sentence in result.err
         assert "Traceback" not in result.err
+
+
+def test_a_policy_is_removed_when_no_version_has_it(net: Callable[..., Said], tmp_path: Path) -> None:
+    file = tmp_path / "nightly.yaml"
+    file.write_text("batch_sizes: [2]\n")
+    net("registry", "policy", "-f", str(file))
+    net("registry", "update", "net", "--policy", "nightly")
+
+    refused = net("registry", "policy", "nightly", "--remove")
+    assert refused.code == 2
+    assert "net/1 has the policy nightly; give another one first" in refused.err
+
+    assert net("registry", "update", "net", "--policy", "default").code == 0
+    removed = net("registry", "policy", "nightly", "--remove")
+    assert (removed.code, removed.out) == (0, "The policy nightly is removed\n")
+    assert "nightly" not in net("registry", "policy").out
+    assert "policy.removed" in net("registry", "history").out
+    assert net("registry", "history", "--verify").code == 0
+
+
+def test_a_stored_default_gives_way_to_the_built_in_one(net: Callable[..., Said], tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("name: default\nbatch_sizes: [2]\n")
+    net("registry", "policy", "-f", str(file))
+    assert modeldyno.registry_policy().batch_sizes == (2,)
+
+    removed = net("registry", "policy", "default", "--remove")
+
+    assert "is removed; the built-in one is back. In 1 version with it" in removed.out
+    assert modeldyno.registry_policy().batch_sizes == (1, 8, 32)
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_policy_is_removed_from_python(tmp_path: Path) -> None:
+    file = tmp_path / "nightly.yaml"
+    file.write_text("batch_sizes: [2]\n")
+    stored = modeldyno.registry_policy(file=file)
+
+    assert modeldyno.registry_policy("nightly", remove=True) == stored
+    with pytest.raises(RequestError, match="There is no policy 'nightly'"):
+        modeldyno.registry_policy("nightly")
 
 
 @pytest.mark.usefixtures("measured", "registry")

@@ -210,12 +210,20 @@ def reference_of(model: Any) -> str:
     """
     if isinstance(model, str | Path):
         return str(model)
+    if isinstance(model, tuple) and model and not isinstance(model[0], str | Path):
+        return reference_of(model[0])  # with its example, as the other functions take it
     code, name = getattr(model, "__code__", None), getattr(model, "__qualname__", "")
-    at_top_level = code is not None and name.isidentifier()  # a lambda or an inner function is in no file
-    instead = f"call:{code.co_filename}:{name}" if code and at_top_level else "torch:file.py:factory"
+    if code is not None and name.isidentifier():  # a lambda or an inner function is in no file
+        instead = f"a reference, 'call:{code.co_filename}:{name}'"
+    elif callable(model):
+        instead = "a function of a file that makes it, 'torch:file.py:factory'"
+    else:
+        raise RequestError(
+            f"A {type(model).__name__} is no model; give a reference, 'torch:file.py:factory', or a path."
+        )
     raise RequestError(
         f"The model runs in fresh processes, which have no {name or type(model).__name__} of this one; give "
-        f"a reference, '{instead}', or a path."
+        f"{instead}, or the path of a saved model."
     )
 
 

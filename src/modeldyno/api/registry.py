@@ -21,7 +21,7 @@ from modeldyno.registry import answer as answering
 from modeldyno.registry import changes, deployment, webhooks
 from modeldyno.registry.changes import change_and_list_tasks
 from modeldyno.registry.overview import version_overview
-from modeldyno.registry.policies import find_policy, read_policy
+from modeldyno.registry.policies import check_policy_request, find_policy, read_policy
 from modeldyno.registry.push import push_version
 from modeldyno.registry.ray_cluster import run_on_ray
 from modeldyno.registry.register import Registration, named_metrics
@@ -429,19 +429,24 @@ def work(  # noqa: PLR0913 - one parameter per option
 
 
 @reword_errors
-def registry_policy(name: str = "default", *, file: str | Path | None = None) -> Policy:
-    """Return a policy, or store one of a file, as ``modeldyno registry policy`` does.
+def registry_policy(name: str = "default", *, file: str | Path | None = None, remove: bool = False) -> Policy:
+    """Return a policy, store one of a file, or remove one, as ``modeldyno registry policy`` does.
 
     Args:
         name: of the policy; with a file, the name is that in the file.
         file: a YAML file whose policy is stored.
+        remove: remove the stored policy of this name, and return what it was; no version may have it.
 
     Raises:
-        RequestError: there is no such policy, or the file is wrong.
+        RequestError: there is no such policy, versions have it, or the file is wrong.
     """
+    check_policy_request(name, file=file, remove=remove)
     with plugins.store() as store:
         if file is None:
-            return find_policy(store.registry, name)
+            policy = find_policy(store.registry, name)
+            if remove:
+                changes.remove_policy(store.registry, name)
+            return policy
         policy = read_policy(Path(file))
         changes.store_policy(store.registry, policy)
         return policy

@@ -134,6 +134,7 @@ def _answer() -> None:
 @declare("policy", within=registry_command)
 @click.argument("name", required=False)
 @click.option("-f", "--file", metavar="FILE", help="Store the policy of a YAML file.")
+@click.option("--remove", is_flag=True, help="Remove the policy NAME, which no version may have.")
 def _policy() -> None:
     """Show the policies, or the policy NAME; with -f, store one."""
 

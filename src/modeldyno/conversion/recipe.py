@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import shutil
-from collections.abc import Callable
-from contextlib import redirect_stdout, suppress
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,6 +89,21 @@ class OrderAnswer:
     """The source, if it was loaded and then failed."""
 
 
+_DEEPEST = 10_000
+"""Frames of Python that a conversion may nest: exporters need a dozen for each level of nested modules."""
+
+
+@contextmanager
+def _room_for_exporters() -> Iterator[None]:
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, _DEEPEST))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+@_room_for_exporters()
 def carry_out(order: ConversionOrder, watch: Callable[[str], None]) -> OrderAnswer:
     """Carry out an order in this process; `watch` is told each stage."""
     model: Model | None = None

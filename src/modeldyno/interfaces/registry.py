@@ -233,6 +233,12 @@ class Registry(Protocol):
     def put_policy(self, policy: Policy, actor: str) -> None:
         """Store a policy; it replaces the one of its name."""
 
+    def remove_policy(self, name: str, actor: str) -> None:
+        """Remove a stored policy; raise RequestError if there is none, or versions have it.
+
+        A stored ``default`` may be in use, as the built-in one comes back.
+        """
+
     def policies(self) -> Sequence[Policy | UnreadablePolicy]:
         """Return the stored policies; one that cannot be read stops none of the others."""
 

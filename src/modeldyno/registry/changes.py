@@ -102,6 +102,22 @@ def store_policy(registry: Registry, policy: Policy) -> PolicyChange:
     """
     before = readable_policies(registry).get(policy.name)
     registry.put_policy(policy, actor())
+    return _follow(registry, before, policy)
+
+
+def remove_policy(registry: Registry, name: str) -> PolicyChange:
+    """Remove a stored policy that no version has; a stored ``default`` gives way to the built-in one.
+
+    Raises:
+        RequestError: none of this name is stored, or versions have it.
+    """
+    before = readable_policies(registry).get(name)
+    registry.remove_policy(name, actor())
+    return _follow(registry, before, DEFAULT) if name == DEFAULT.name else PolicyChange()
+
+
+def _follow(registry: Registry, before: Policy | None, policy: Policy) -> PolicyChange:
+    """Replace the tasks of the versions that had another policy of this name."""
     if before is None or before == policy:
         return PolicyChange()
     waiting = {(task.model, task.number) for task in registry.tasks(states=_WAITING, limit=_MOST_WAITING)}

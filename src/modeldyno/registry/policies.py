@@ -101,6 +101,14 @@ def current_versions(registry: Registry) -> Iterator[Version]:
         before = entries[-1].mark
 
 
+def check_policy_request(name: str | None, *, file: str | Path | None, remove: bool) -> None:
+    """Raise RequestError if a policy is to be stored and removed at once, or removed without a name."""
+    if remove and file is not None:
+        raise RequestError("A policy is stored of a file or removed by its name; do one of them.")
+    if remove and name is None:
+        raise RequestError("Name the policy to remove.")
+
+
 def read_policy(path: Path) -> Policy:
     """Read a policy from a YAML file; a key that is left out has the value of the built-in policy.
 

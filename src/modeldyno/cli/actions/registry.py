@@ -24,7 +24,7 @@ from modeldyno.profiling.run import BROKEN, OK, UNDECIDED
 from modeldyno.registry import answer as answering
 from modeldyno.registry import changes, deployment, webhooks
 from modeldyno.registry.overview import version_overview
-from modeldyno.registry.policies import all_policies, find_policy, read_policy
+from modeldyno.registry.policies import all_policies, check_policy_request, find_policy, read_policy
 from modeldyno.registry.push import push_version
 from modeldyno.registry.register import Registration, as_metric, named_metrics, read_registration, register
 from modeldyno.registry.worker import WorkerOptions
@@ -194,22 +194,33 @@ def answer(
     return _STATES[answered.state]
 
 
-def policy(name: str | None, file: str | None) -> None:
-    """Show or store policies."""
+def policy(name: str | None, file: str | None, *, remove: bool) -> None:
+    """Show, store or remove policies."""
+    check_policy_request(name, file=file, remove=remove)
     with plugins.store() as store:
         if file is not None:
             read = read_policy(Path(file))
             change = changes.store_policy(store.registry, read)
-            effect = (
-                f". In {count(change.versions, 'version')} with it, {count(change.queued, 'task')} "
-                f"{'is' if change.queued == 1 else 'are'} new and {change.cancelled:,} cancelled."
-                if change.versions
-                else f"; use it with registry add --policy {read.name}"
-            )
+            effect = _effect(change) or f"; use it with registry add --policy {read.name}"
             click.echo(f"The policy {read.name} is stored{effect}")
+            return
+        if remove and name is not None:
+            effect = _effect(changes.remove_policy(store.registry, name))
+            back = "; the built-in one is back" if name == DEFAULT.name else ""
+            click.echo(f"The policy {name} is removed{back}{effect}")
             return
         named = (find_policy(store.registry, name),) if name else all_policies(store.registry)
     print_blocks(*(lists.policy(one) for one in named))
+
+
+def _effect(change: changes.PolicyChange) -> str:
+    """Say what became of the tasks; nothing if no version was concerned."""
+    if not change.versions:
+        return ""
+    return (
+        f". In {count(change.versions, 'version')} with it, {count(change.queued, 'task')} "
+        f"{'is' if change.queued == 1 else 'are'} new and {change.cancelled:,} cancelled."
+    )
 
 
 def webhook(url: str | None, remove: int | None, send: bool, **of_added: Any) -> None:

@@ -15,9 +15,11 @@ import click
 
 from modeldyno.cli.actions import job_run
 from modeldyno.codec import check_directory
+from modeldyno.core.stats.sanitize import clean
 from modeldyno.documents.job_file import check_job_numbers, is_job_address
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.regions.recorder import AtExit, profiled
+from modeldyno.views.text import count
 
 _RAISED, _INTERRUPTED = 1, 130
 """Exit codes of Python for a script that raised, or was ended by Ctrl-C."""
@@ -69,6 +71,19 @@ def _drop_own_frames(error: BaseException) -> None:
         error.__traceback__ = error.__traceback__.tb_next
 
 
+def _left_running() -> list[str]:
+    """Name the processes of the script that will outlive it; those of multiprocessing end with this one."""
+    import psutil  # noqa: PLC0415 - not before the script is over
+
+    names = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # it has ended meanwhile
+            own = any("multiprocessing." in word for word in process.cmdline())
+            if not own and process.status() != psutil.STATUS_ZOMBIE:
+                names.append(clean(f"{process.name()} (pid {process.pid})"))
+    return names
+
+
 def _print_summary(process: int, json_path: Path | None) -> None:
     """Print the tables and save the document, unless in a forked child of the script."""
     if os.getpid() != process:
@@ -81,6 +96,11 @@ def _print_summary(process: int, json_path: Path | None) -> None:
     with suppress(ValueError, OSError):  # the script may have closed it
         sys.stdout.flush()
     click.echo(f"\n{render_text(result)}", err=True, nl=False)
+    if left := _left_running():
+        named = f"{left[0]}{f' and {len(left) - 1:,} more' if left[1:] else ''}"
+        click.echo(
+            f"\nThe script left {count(len(left), 'process', 'processes')} running: {named}.", err=True
+        )
     if json_path is None:
         return
     try:

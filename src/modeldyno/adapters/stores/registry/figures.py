@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from modeldyno.adapters.stores.registry import versions
 from modeldyno.adapters.stores.rows import decode, insert, record_row, replace
 from modeldyno.adapters.stores.schema import FIGURES, POLICIES
-from modeldyno.core.registry.policy import Policy, UnreadablePolicy
+from modeldyno.core.registry.policy import DEFAULT, Policy, UnreadablePolicy
 from modeldyno.core.registry.records import VariantFigure
-from modeldyno.errors import StoreError, short_reason
+from modeldyno.errors import RequestError, StoreError, UnknownName, short_reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,6 +65,25 @@ def on_target(
 def put_policy(connection: Connection, policy: Policy) -> None:
     """Store a policy; it replaces the one of its name."""
     replace(connection, POLICIES, record_row(POLICIES, policy), key=["name"])
+
+
+def remove_policy(connection: Connection, name: str) -> None:
+    """Remove a stored policy; versions that have the built-in one follow that again.
+
+    Raises:
+        RequestError: none of this name is stored, or versions have it.
+    """
+    if name not in (known := [policy.name for policy in policies(connection)]):
+        if name == DEFAULT.name:
+            raise RequestError(f"The policy {name} is the built-in one, and none is stored in its place.")
+        raise UnknownName.among("stored policy", name, known)
+    if name != DEFAULT.name and (users := versions.with_policy(connection, name)):
+        raise RequestError(
+            f"{users[0].name}{f' and {len(users) - 1:,} more' if users[1:] else ''} "
+            f"{'have' if users[1:] else 'has'} the policy {name}; give another one first: "
+            f"modeldyno registry update {users[0].name} --policy {DEFAULT.name}"
+        )
+    connection.execute(delete(POLICIES).where(POLICIES.c.name == name))
 
 
 def policies(connection: Connection) -> Sequence[Policy | UnreadablePolicy]:

@@ -218,6 +218,11 @@ class SqlRegistry:
             figure_rows.put_policy(connection, policy)
             event_rows.record(connection, actor, "policy.stored", policy.name)
 
+    def remove_policy(self, name: str, actor: str) -> None:
+        with self._changing() as connection:
+            figure_rows.remove_policy(connection, name)
+            event_rows.record(connection, actor, "policy.removed", name)
+
     policies = in_transaction(_reading, figure_rows.policies)
 
     # --- webhooks ----------------------------------------------------------------------------------

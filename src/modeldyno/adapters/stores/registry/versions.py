@@ -246,6 +246,12 @@ def with_digest(connection: Connection, digest: str) -> Sequence[Version]:
     return [resolve(connection, name) for name in names]
 
 
+def with_policy(connection: Connection, name: str) -> Sequence[Version]:
+    """Return the versions that have a policy."""
+    documents = connection.scalars(select(VERSIONS.c.document).order_by(VERSIONS.c.model, VERSIONS.c.number))
+    return [version for version in (decode(each, Version) for each in documents) if version.policy == name]
+
+
 def rewrite(connection: Connection, /, version: Version, actor: str, **changes: Any) -> Version:
     """Change what its maker says of a version: task, dataset, metrics, labels, policy.
 
