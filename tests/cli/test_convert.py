@@ -62,11 +62,11 @@ def test_a_magnitude_that_makes_an_index_leave_its_table_is_left_out(
     )
     result = modeldyno("convert", model, "--to", "onnx-fp16")
 
-    said = " ".join(result.out.split())
+    report = " ".join(result.out.split())
     assert result.code == 0, result.out
-    assert "inputs x 10 were left out: with them, the source fails" in said
-    assert "out of data bounds" in said
-    assert "inputs x 0.1 were left out" not in said
+    assert "inputs x 10 were left out: with them, the source fails" in report
+    assert "out of data bounds" in report
+    assert "inputs x 0.1 were left out" not in report
 
 
 @pytest.mark.parametrize("options", [(), ("--input", "x=4x128")])
@@ -85,13 +85,13 @@ def test_a_batch_that_is_named_free_and_fixed_inside_is_checked_at_what_it_accep
     )
     result = modeldyno("convert", model, *options, "--to", "onnx-fp16")
 
-    said = " ".join(result.out.split())
+    report = " ".join(result.out.split())
     if fixed == 4 and not options:
-        assert (result.code, "source-invalid" in said) == (1, True)
+        assert (result.code, "source-invalid" in report) == (1, True)
         return
     assert result.code == 0, result.out
-    assert f"the batch was checked at {fixed}, not at all of 32, 3, 1: the source refuses others" in said
-    samples = re.search(r"compared: (\d+) random samples", said)
+    assert f"the batch was checked at {fixed}, not at all of 32, 3, 1: the source refuses others" in report
+    samples = re.search(r"compared: (\d+) random samples", report)
     assert samples is not None
     assert int(samples[1]) >= 32
 

@@ -75,7 +75,7 @@ class CheckPlan:
         Raises:
             RequestError: the request does not fit the model, or sizes are missing.
         """
-        asked = {spec.shape[0] for spec in requested if spec.shape and isinstance(spec.shape[0], int)}
+        batch_sizes = {spec.shape[0] for spec in requested if spec.shape and isinstance(spec.shape[0], int)}
         model, requested = _with_free_batch(model, requested)
         nested = any(spec.dtype == "object" for spec in model.inputs)
         if model.example is not None and not requested and not nested:
@@ -96,7 +96,7 @@ class CheckPlan:
             usual=usual,
             batched=not nested and any(BATCH in (spec.shape or ()) for spec in resolved.inputs),
             fixed=nested,
-            asked_batches=tuple(asked),
+            asked_batches=tuple(batch_sizes),
         )
 
     def example(self, seed: int) -> Feed:

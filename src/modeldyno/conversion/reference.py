@@ -259,8 +259,8 @@ def _accepts(run: Run, feed: Feed) -> bool:
 
 def _brief(error: Exception) -> str:
     """Return the end of what a runtime says, which names the values, in the length of a note."""
-    said = " ".join(str(error).rpartition("Status Message: ")[2].split()) or type(error).__name__
-    return said if len(said) <= _BRIEF else f"... {said[-_BRIEF:].partition(' ')[2]}"
+    message = " ".join(str(error).rpartition("Status Message: ")[2].split()) or type(error).__name__
+    return message if len(message) <= _BRIEF else f"... {message[-_BRIEF:].partition(' ')[2]}"
 
 
 def _accepted(run: Run, calls: Sequence[CheckCall]) -> Iterator[tuple[CheckCall, Feed]]:
