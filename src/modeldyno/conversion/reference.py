@@ -48,6 +48,8 @@ _INPUT, _OUTPUT, _UNSTEADY = "input ", "output ", "unsteady "
 _RECORD = "reference.json"
 _FLOOR_SECONDS = 60.0
 """Seconds after which no further way of computing is tried."""
+_BRIEF = 200
+"""Characters of an error of the source in a note."""
 _OTHER_SIZES = 2
 """Sizes of a free dimension besides the usual one."""
 
@@ -97,17 +99,29 @@ def run_reference(
         SourceInvalidError: it returns NaN, or nothing but infinities.
     """
     plan = CheckPlan.of(model, requested)
-    example = plan.example(seed)
     notes: list[str] = []
     with opened(plan.model, backend) as run:
-        outputs = run(example)
-        if not outputs:
-            raise SourceInvalidError("it returns no arrays, which could be compared")
         try:
-            calls = [(call, _valid(run(call.feed))) for call in plan.calls(seed)]
-        except SourceInvalidError as error:
-            calls = [(call, _valid(run(call.feed))) for call in plan.calls(seed, scaled=False)]
-            notes.append(f"only inputs of magnitude 1 were used: with others, {error}")
+            outputs, calls = _usual_calls(run, plan, seed)
+        except SourceInvalidError:
+            raise
+        except Exception as error:  # of any kind: of the model
+            fewer = plan.with_batches_accepted(partial(_accepts, run), seed)
+            if fewer == plan:
+                raise
+            outputs, calls = _usual_calls(run, fewer, seed)
+            ours, kept = (", ".join(map(str, each.batches)) for each in (plan, fewer))
+            notes.append(
+                f"the batch was checked at {kept}, not at all of {ours}: the source refuses others "
+                f"({_brief(error)})"
+            )
+            plan = fewer
+        example = plan.example(seed)
+        for words, call in plan.scaled_calls(seed):
+            try:
+                calls.append((call, _valid(run(call.feed))))
+            except Exception as error:  # noqa: BLE001 - the magnitude is ours: what the source refuses is no fault
+                notes.append(f"inputs {words} were left out: with them, the source fails ({_brief(error)})")
         for name, other in plan.other_sizes(seed):
             accepted = list(_accepted(run, other))
             calls += accepted
@@ -226,6 +240,27 @@ def _valid(outputs: Feed) -> Feed:
     if fault := source_fault(outputs):
         raise SourceInvalidError(fault)
     return outputs
+
+
+def _usual_calls(run: Run, plan: CheckPlan, seed: int) -> tuple[Feed, list[tuple[CheckCall, Feed]]]:
+    """Return what the source returns for the example, and the calls at its usual sizes with theirs."""
+    outputs = run(plan.example(seed))
+    if not outputs:
+        raise SourceInvalidError("it returns no arrays, which could be compared")
+    return outputs, [(call, _valid(run(call.feed))) for call in plan.calls(seed)]
+
+
+def _accepts(run: Run, feed: Feed) -> bool:
+    try:
+        return not source_fault(run(feed))
+    except Exception:  # noqa: BLE001 - of any kind: of the model
+        return False
+
+
+def _brief(error: Exception) -> str:
+    """Return the end of what a runtime says, which names the values, in the length of a note."""
+    message = " ".join(str(error).rpartition("Status Message: ")[2].split()) or type(error).__name__
+    return message if len(message) <= _BRIEF else f"... {message[-_BRIEF:].partition(' ')[2]}"
 
 
 def _accepted(run: Run, calls: Sequence[CheckCall]) -> Iterator[tuple[CheckCall, Feed]]:

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from modeldyno.data.assumed_sizes import assume_sizes
-from modeldyno.data.batches import Payload, ResolvedInputs, assumption_doubts, build_payloads, resolve_inputs
+from modeldyno.data.batches import (
+    Payload,
+    ResolvedInputs,
+    assumption_doubts,
+    build_payloads,
+    given_sizes,
+    resolve_inputs,
+)
 from modeldyno.data.requested_inputs import with_named_inputs, with_requested_inputs
 
 __all__ = [
@@ -12,6 +19,7 @@ __all__ = [
     "assume_sizes",
     "assumption_doubts",
     "build_payloads",
+    "given_sizes",
     "resolve_inputs",
     "with_named_inputs",
     "with_requested_inputs",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
-from typing import TYPE_CHECKING
+from graphlib import TopologicalSorter
+from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.converters.onnx_float_file import SOURCES, float_file, keep_scopes
 from modeldyno.interfaces.converter import ConvertedFile
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from modeldyno.interfaces.converter import ConversionSource
@@ -19,15 +22,56 @@ loader = "onnx"
 backend = "onnxruntime"
 lossy = True
 
+_QUANTISED = re.compile("uantize|^Q[A-Z]|Integer|NBits|Bnb4")
+"""Operators whose scales stay float32: most of them take no others."""
+
 
 def convert(source: ConversionSource, path: Path, *, opset: int | None) -> ConvertedFile:
     """Make weights and operators float16 where they can be; inputs and outputs keep their types."""
     import onnx  # noqa: PLC0415 - optional, and heavy
     import onnxruntime  # noqa: PLC0415 - as above
-    from onnxruntime.transformers.float16 import convert_float_to_float16  # noqa: PLC0415 - as above
+    from onnxruntime.transformers.float16 import (  # noqa: PLC0415 - as above
+        DEFAULT_OP_BLOCK_LIST,
+        convert_float_to_float16,
+    )
 
     with tempfile.TemporaryDirectory(prefix="modeldyno-fp16-") as folder:
         floats, converters = float_file(source, folder, opset)
-        onnx.save(convert_float_to_float16(onnx.load(str(floats)), keep_io_types=True), str(path))
+        model = onnx.load(str(floats))
+        quantised = {node.op_type for node in model.graph.node if _QUANTISED.search(node.op_type)}
+        kept = [*DEFAULT_OP_BLOCK_LIST, *sorted(quantised)]
+        half = convert_float_to_float16(model, keep_io_types=True, op_block_list=kept)
+        _sort_nodes(half.graph)
+        onnx.save(half, str(path))
         keep_scopes(floats, path)
     return ConvertedFile(converter=", ".join((*converters, f"onnxruntime {onnxruntime.__version__}")))
+
+
+def _sort_nodes(graph: Any) -> None:
+    """Put each node after those whose values it reads, in its body too: the new casts are at the end."""
+    nodes = list(graph.node)
+    makers = {name: number for number, node in enumerate(nodes) for name in node.output if name}
+    order = TopologicalSorter(
+        {
+            number: {makers[name] for name in _names_read(node) if name in makers}
+            for number, node in enumerate(nodes)
+        }
+    )
+    placed = [nodes[number] for number in order.static_order()]
+    del graph.node[:]
+    graph.node.extend(placed)
+    for body in (body for node in graph.node for body in _bodies(node)):
+        _sort_nodes(body)
+
+
+def _names_read(node: Any) -> Iterator[str]:
+    yield from node.input
+    for body in _bodies(node):
+        yield from (output.name for output in body.output)
+        for inner in body.node:
+            yield from _names_read(inner)
+
+
+def _bodies(node: Any) -> Iterator[Any]:
+    for attribute in node.attribute:
+        yield from (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs)
