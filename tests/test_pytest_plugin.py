@@ -161,11 +161,12 @@ def test_speed(modeldyno_profile):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "why"),
     [
         ("table", "are answered faster than new ones"),
-        pytest.param("lazy", "the work is done when the output is read", marks=pytest.mark.slow),
+        ("lazy", "the work is done when the output is read"),
     ],
 )
 def test_what_only_seems_fast_passes_with_a_warning_alone(folder: Path, name: str, why: str) -> None:

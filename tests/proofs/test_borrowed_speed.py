@@ -122,6 +122,7 @@ def output(monkeypatch: pytest.MonkeyPatch, brief_measurements: None) -> list[st
     return printed
 
 
+ONE_QUICK = ["answers-repeat", pytest.param("lazy-output", marks=pytest.mark.slow)]
 QUICK = {"tag", "compare", "gate()"}
 """Doors that the default suite tries: a stored baseline, one in turns, and Python."""
 
@@ -165,7 +166,7 @@ def work(x):
 """What cheats at a batch of four, by the doubt that names it."""
 
 
-@pytest.mark.parametrize("doubt", BATCHES)
+@pytest.mark.parametrize("doubt", ONE_QUICK)
 def test_a_configuration_that_cheats_is_not_the_best(doubt: str, tmp_path: Path, output: list[str]) -> None:
     """Of a batch of 1 and one of 4 that only seems 30 times faster, the first is named."""
     model = write(tmp_path, BATCHES[doubt])
@@ -191,7 +192,7 @@ def work(x):
 """
 
 
-@pytest.mark.parametrize("doubt", CHEATS)
+@pytest.mark.parametrize("doubt", ONE_QUICK)
 def test_a_figure_that_is_measured_again_is_not_confirmed_by_a_cheat(
     doubt: str, tmp_path: Path, output: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -278,8 +278,8 @@ def by_target(rows: Sequence[SpeedRow], figures: Sequence[str], title: str) -> T
             row = row_by_place.get((model, target))
             texts = {} if row is None else _speed_texts(row)
             yield from (texts.get(name, "") for name in figures)
-            told = None if row is None else row.speed.bounds
-            yield "" if row is None else str(row.figure.state if told is None else told)
+            verdict = None if row is None else row.speed.bounds
+            yield "" if row is None else str(row.figure.state if verdict is None else verdict)
 
     marked = (*(f"{name}>" for name in figures), "state")
     titles = (f"{target}: {name}" for target in targets.values() for name in marked)
