@@ -18,17 +18,18 @@ MEAN = 0.004
 FUNCTION = """\
 from modeldyno.testing.known_latency import KnownLatency
 
-work = KnownLatency({mean!r}, {mean!r}, {slower!r}, {mean!r}, {faster!r})
+work = KnownLatency({mean!r}, {mean!r}, {slower!r}, {mean!r}, {faster!r}, busy={busy!r})
 """
 
 
-def write_function(folder: Path, slowdown: float = 0.0, name: str = "model.py") -> str:
+def write_function(folder: Path, slowdown: float = 0.0, name: str = "model.py", *, busy: bool = False) -> str:
     """Write a function whose calls take `MEAN` seconds or `slowdown` (a share) more; return its reference.
 
-    Its calls differ by 1 %, so that nothing rests on samples that are all equal.
+    Its calls differ by 1 %, so that nothing rests on samples that are all equal. It sleeps, which takes some
+    0.1 ms more than it was told; one that is `busy` takes exactly what it was told.
     """
     mean = MEAN * (1 + slowdown)
-    text = FUNCTION.format(mean=mean, slower=1.01 * mean, faster=0.99 * mean)
+    text = FUNCTION.format(mean=mean, slower=1.01 * mean, faster=0.99 * mean, busy=busy)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text(text, encoding="utf-8")
     return f"call:{name}:work"
