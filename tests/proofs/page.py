@@ -25,7 +25,7 @@ whose speed is known, and goes on where it stopped. `make proofs HOURS=8` tries 
 
 Cells marked `recorded` type the same commands, but each process measures what one on a busy machine measured
 before (`bench/gate_runs`: three models, whose runs spread by 9 to 22 %), so that nobody waits. On a machine
-that is so restless most verdicts stay open; what counts there is that none is false.
+that is so restless most verdicts stay open; what counts there is how few are false.
 
 A try is true, false, or open: the product gave no verdict and said why. `97 + 3 / 100` reads: of 100 tries 97
 were true, 3 open, and none false. A cell with fewer tries than it needs is marked `so far`; an empty one was

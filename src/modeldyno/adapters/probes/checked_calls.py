@@ -110,7 +110,7 @@ class CheckedCalls:
         samples = self.draw(n)
         self.typical = float(sorted(samples)[len(samples) // 2])
         if self.chunks > _FIRST_CHUNK and self.typical < _LONG:
-            self._beside()
+            self._make_round_if_due()
         return samples
 
     def _among(self, n: int) -> Samples:
@@ -122,7 +122,7 @@ class CheckedCalls:
             seconds.append(float(self.draw(1)[0]) if checked is None else checked)
         return np.array(seconds)
 
-    def _beside(self) -> None:
+    def _make_round_if_due(self) -> None:
         """Make a round of checked calls if there is time for it."""
         begin = perf_counter()
         if self.spent > _COST * (begin - self.began) and not self._wants_more():

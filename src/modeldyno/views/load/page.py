@@ -73,35 +73,38 @@ def pictures(document: LoadCurve | Capacity) -> Iterator[Plot | Stack]:
             series=(tokens,),
             note="generated tokens, as the server counts them, with 95 % intervals",
         )
-    firsts = [line for name in _TAILS if (line := _line(rungs, name, "time_to_first_token", name)).x]
-    if firsts:
-        yield Plot(
-            title="Time to the first token by load",
-            x=x,
-            y=AxisScale(label="first token", unit=SECONDS, logarithmic=_spans_orders(firsts)),
-            series=tuple(firsts),
-            rules=tuple(
-                ReferenceLine(name=str(bound), at=bound.bound)
-                for bound in bounds
-                if bound.query.metric == "time_to_first_token" and bound.at_most
-            ),
-            note="with 95 % intervals; percentiles with too few samples are not drawn",
-        )
-    times = [line for name in _LATENCIES if (line := _line(rungs, name, "latency", name)).x]
-    if times:
-        yield Plot(
-            title="Latency by load",
-            x=x,
-            y=AxisScale(label="latency", unit=SECONDS, logarithmic=_spans_orders(times)),
-            series=tuple(times),
-            rules=tuple(
-                ReferenceLine(name=str(bound), at=bound.bound)
-                for bound in bounds
-                if bound.query.metric == "latency" and bound.at_most
-            ),
-            note="with 95 % intervals; percentiles with too few samples are not drawn",
-        )
+    yield from _times_chart(
+        rungs, x, bounds, "time_to_first_token", _TAILS, title="Time to the first token", label="first token"
+    )
+    yield from _times_chart(rungs, x, bounds, "latency", _LATENCIES, title="Latency", label="latency")
     yield from _stages_chart(rungs, x.label)
+
+
+def _times_chart(  # noqa: PLR0913 - the parts of a chart
+    rungs: Sequence[LoadPoint],
+    x: AxisScale,
+    bounds: Sequence[Constraint],
+    metric: str,
+    percentiles: Sequence[str],
+    *,
+    title: str,
+    label: str,
+) -> Iterator[Plot]:
+    """Yield the percentiles of a time by load, with its bounds; nothing where none was measured."""
+    lines = [line for name in percentiles if (line := _line(rungs, name, metric, name)).x]
+    if lines:
+        yield Plot(
+            title=f"{title} by load",
+            x=x,
+            y=AxisScale(label=label, unit=SECONDS, logarithmic=_spans_orders(lines)),
+            series=tuple(lines),
+            rules=tuple(
+                ReferenceLine(name=str(bound), at=bound.bound)
+                for bound in bounds
+                if bound.query.metric == metric and bound.at_most
+            ),
+            note="with 95 % intervals; percentiles with too few samples are not drawn",
+        )
 
 
 def _scale(knob: str, loads: Sequence[float]) -> AxisScale:
