@@ -73,6 +73,7 @@ def test_a_live_function_that_only_seems_fast_is_named(cheat: Callable[..., Any]
     assert cheats.NAMED[cheat] in codes(profile_here(cheat, (cheats.INPUT,)))
 
 
+@pytest.mark.slow
 def test_the_command_names_a_table_of_answers() -> None:
     """It gives no time, and says why."""
     result = profile(CHEATS, "memo_by_value", (cheats.INPUT,))
@@ -116,7 +117,13 @@ def accusations(result: Result) -> set[str]:
 
 
 @pytest.mark.usefixtures("brief_measurements")
-@pytest.mark.parametrize("name", honest_models.DOZEN)
+@pytest.mark.parametrize(
+    "name",
+    [
+        *honest_models.DOZEN[::2],
+        *(pytest.param(n, marks=pytest.mark.slow) for n in honest_models.DOZEN[1::2]),
+    ],
+)
 def test_a_dozen_honest_functions_are_not_accused(name: str) -> None:
     """Whatever caches, tables, states or threads they have."""
     assert not accusations(profile_here(getattr(honest_models, name), honest_models.MODELS[name]))

@@ -167,6 +167,7 @@ def test_a_curve_says_how_many_replicas(url: str, capsys: pytest.CaptureFixture[
     assert "per hour" in output
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_stored_load_answers_too(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Replicas under its bounds, and what requests cost; bounds that do not hold answer nothing."""

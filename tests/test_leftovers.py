@@ -29,7 +29,7 @@ COMMANDS = {
     "explain": ("explain", MODEL, "--max-time", "10s"),
 }
 NAMES = [kind.__name__ for kind in leftovers.KINDS]
-QUICK = [("registry add", "two_forks_in_sessions"), ("registry add", "shared_memory"), ("profile", "daemon")]
+QUICK = [("registry add", "two_forks_in_sessions"), ("profile", "daemon")]
 LIMITED = 'ulimit -f 524288; exec "$@"'
 """Limits a file to 256 MiB, far below what `flood` prints; no process with threads must fork for it."""
 

@@ -56,6 +56,7 @@ def quiet_by_its_own_witness(result: Result) -> bool:
     return all((result[metric] or 0) < 0.02 for metric in ("steal", "foreign_cpu"))
 
 
+@pytest.mark.slow
 def test_a_hog_on_the_core_is_noticed() -> None:
     """A run beside a busy process says that it was disturbed."""
     with hog():

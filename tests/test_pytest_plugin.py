@@ -82,7 +82,7 @@ def test_the_second_day_takes_the_arguments_of_the_first(folder: Path) -> None:
     code, output = session(folder, "--modeldyno-update", **ALONE)
     assert code == 0, output
 
-    code, output = session(folder, "--modeldyno-budget", "8", "--modeldyno-undecided", "fail", **ALONE)
+    code, output = session(folder, "--modeldyno-budget", "4", "--modeldyno-undecided", "fail", **ALONE)
     assert (code, "It is undecided" in output) == (1, True), output
 
 

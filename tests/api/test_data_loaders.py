@@ -31,6 +31,7 @@ def loader() -> Any:
     return torch.utils.data.DataLoader(data, batch_size=2)
 
 
+@pytest.mark.slow
 def test_a_comparison(net: Any, loader: Any) -> None:
     """Both sides get its batches."""
     compared = modeldyno.compare(
@@ -40,7 +41,9 @@ def test_a_comparison(net: Any, loader: Any) -> None:
     assert {result.job.config["batch_size"] for result in compared.results} == {2}
 
 
-@pytest.mark.parametrize(("space", "sizes"), [("threads=1", {2}), ("batch_size=1,4", {1, 4})])
+@pytest.mark.parametrize(
+    ("space", "sizes"), [pytest.param("threads=1", {2}, marks=pytest.mark.slow), ("batch_size=1,4", {1, 4})]
+)
 def test_a_sweep(net: Any, loader: Any, space: str, sizes: set[int]) -> None:
     """Its size of a batch is that of every trial, unless it is an axis."""
     study = modeldyno.sweep(

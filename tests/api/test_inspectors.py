@@ -185,6 +185,7 @@ def test_a_client_that_fails_now_and_then_is_measured(asynchronous: bool) -> Non
     assert diagnosis["sla"]["attainment"] == pytest.approx(good / 70)
 
 
+@pytest.mark.slow
 def test_an_agreement_is_of_all_requests() -> None:
     """If one request in seven fails, a p95 is broken, however fast the others are; a p50 may hold."""
     verdicts = {
@@ -206,6 +207,7 @@ def test_an_asynchronous_inspector_sends_many_at_once() -> None:
     assert (diagnosis.result["in_flight"] or 0) > 2
 
 
+@pytest.mark.slow
 def test_a_broken_agreement_is_told() -> None:
     """The percentile and the seconds of the agreement are really applied."""
     profiler = Profiler("m", inspector=Sleeping("x", batch_num=1500, sla=0.001, percentile=90))
@@ -219,6 +221,7 @@ def test_a_broken_agreement_is_told() -> None:
     assert "p90" in diagnosis["latency"]
 
 
+@pytest.mark.slow
 def test_sizes_are_diagnosed_one_after_the_other() -> None:
     """Each size of the batch has its diagnosis."""
     diagnoses = Profiler("m", inspector=Sleeping("x", batch_num=20)).diagnose_all_batches([1, 4])
@@ -408,6 +411,7 @@ def test_wrong_words_are_refused() -> None:
         Sleeping("x").set_batch_size(0)
 
 
+@pytest.mark.slow
 def test_a_ready_made_inspector_sends_arrays_to_a_server(server: int) -> None:
     """The inspector of a protocol needs only the data and the endpoint."""
     item = np.ones(4, np.float32)
@@ -430,6 +434,7 @@ def test_a_server_without_a_page_for_its_model_is_ready_when_it_answers(server: 
     assert "404" in inspector.refused
 
 
+@pytest.mark.slow
 def test_a_mistyped_name_sends_few_requests() -> None:
     """If every request fails, the run ends early with the server's message."""
     with serve_in_subprocess() as running:
@@ -485,6 +490,7 @@ def test_a_gpu_has_ports_of_its_own() -> None:
     assert inspector.endpoint == by_hand
 
 
+@pytest.mark.slow
 def test_a_running_server_is_found_by_its_name(server: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its URL says where it is, and what the model is called there if nobody names one."""
     urls = {"mine": f"http://127.0.0.1:{server}#echo,protocol=kserve-http"}

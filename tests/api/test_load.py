@@ -47,6 +47,7 @@ def print_nothing() -> None:
     """Do nothing."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [None, "X-Own: 1"])
 def test_headers_are_gone_after_the_load(
     url: str, monkeypatch: pytest.MonkeyPatch, before: str | None
@@ -105,6 +106,7 @@ def test_several_loads_are_a_curve(url: str) -> None:
         modeldyno.replicas(curve, demand=1000, require="latency.p50 <= 1s")
 
 
+@pytest.mark.slow
 def test_the_largest_load_is_found(url: str) -> None:
     """The answer is a document; a search needs a bound."""
     capacity = modeldyno.find_load(

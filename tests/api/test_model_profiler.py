@@ -208,6 +208,7 @@ def test_a_live_function_is_profiled(tmp_path: Path) -> None:
     assert {row["metric"] for row in rows} >= {"latency", "throughput"}
 
 
+@pytest.mark.slow
 def test_a_benchmark_repeats_and_cuts_rows() -> None:
     """Each configuration is measured with its batch; a failed one is among the others with its failure."""
     sizes: list[int] = []
@@ -290,6 +291,7 @@ def test_several_processes_are_fresh_ones_and_each_has_its_calls() -> None:
     assert (row["latency"]["runs"], several["latency"]["runs"]) == (24, 12)
 
 
+@pytest.mark.slow
 def test_refused_arrays_are_named_by_their_input_and_not_used_again() -> None:
     """The message names no file of ours, and the next call takes random inputs as before."""
     profiler = ModelProfiler("examples/digits/digits.onnx", max_time=0.2, store=False)
@@ -330,6 +332,7 @@ def test_the_regression_check_of_the_source_system_runs(
     assert capsys.readouterr().out.startswith("Performance regressions detected: latency.p50 2.")
 
 
+@pytest.mark.slow
 def test_the_warm_up_is_no_shorter_than_asked_for() -> None:
     """At least this many warm-up calls are dropped, even if the times settle earlier."""
 

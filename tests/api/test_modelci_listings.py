@@ -98,6 +98,7 @@ def test_the_device_is_what_the_machine_of_the_server_says(diagnosis: Diagnosis,
     assert f"tested device: {diagnosis['device']}" in str(diagnosis)
 
 
+@pytest.mark.slow
 def test_the_result_is_written_to_a_file(diagnosis: Diagnosis, tmp_path: Path) -> None:
     """All figures, as they are in the diagnosis."""
     diagnosis.dump_result(tmp_path / "result.json")

@@ -267,6 +267,7 @@ def test_a_failed_run_is_kept_and_exits_with_4(modeldyno: Callable[..., CommandR
     assert "failed in first call: crash" in modeldyno("list").out
 
 
+@pytest.mark.slow
 def test_several_processes_are_pooled(modeldyno: Callable[..., CommandResult], tmp_path: Path) -> None:
     """Two processes give two runs, and the doubt that they are few."""
     modeldyno("profile", STEADY, *QUICK, "--processes", "2", "--json", "r.json", "-q")

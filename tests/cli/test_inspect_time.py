@@ -33,6 +33,7 @@ def test_an_analysis_ends_at_its_limit(slow: str, modeldyno: Callable[..., Comma
     assert "--max-time" in result.err
 
 
+@pytest.mark.slow
 def test_in_python_too(slow: str) -> None:
     """As an error."""
     with pytest.raises(OutOfTime, match=r"the stage 'load' had begun.*max_time"):

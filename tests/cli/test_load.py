@@ -92,6 +92,7 @@ def test_a_ladder_is_told_with_its_knee(url: str, tmp_path: Path, capsys: pytest
     assert [rung["load"] for rung in json.loads(path.read_text())["rungs"]] == [1, 2]
 
 
+@pytest.mark.slow
 def test_a_ladder_is_found_again_in_the_store(
     url: str, tmp_path: Path, modeldyno: Callable[..., CommandResult]
 ) -> None:
@@ -284,6 +285,7 @@ def test_why_nothing_more_is_measured(series: LoadCurve | Capacity, sentence: st
     assert sentence in explain_end(series)
 
 
+@pytest.mark.slow
 def test_a_header_is_sent_and_in_no_document(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,7 +104,7 @@ def test_a_removed_working_directory_is_said(tmp_path: Path) -> None:
             assert printed.stderr.startswith("modeldyno: The working directory has been removed; ")
 
 
-@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("closed", [pytest.param(">&-", marks=pytest.mark.slow), "<&- >&- 2>&-"])
 def test_closed_streams_change_neither_work_nor_exit_code(closed: str, model: Path, tmp_path: Path) -> None:
     """The result is stored and written as ever, and a wrong request is one."""
     path = tmp_path / "result.json"

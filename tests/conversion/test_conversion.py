@@ -296,13 +296,13 @@ def test_a_crash_does_not_stop_the_others(
 
 def test_a_recipe_that_takes_too_long_is_ended(source: Callable[[str], str], tmp_path: Path) -> None:
     """The failure says what it was doing."""
-    slow = request_of(source("slow"), tmp_path, "torchscript", timeout=6)
+    slow = request_of(source("slow"), tmp_path, "torchscript", timeout=4)
     failure = convert(slow)["torchscript"].failure
 
     assert failure is not None
     assert (failure.kind, failure.message) == (
         Kind.TIMED_OUT,
-        "it was still loading the source after 6 s",
+        "it was still loading the source after 4 s",
     )
 
 
@@ -341,6 +341,7 @@ def test_a_source_that_cannot_be_loaded_is_named_as_typed(tmp_path: Path) -> Non
     assert conversion["torchscript"].verdict == "source-invalid"
 
 
+@pytest.mark.slow
 def test_modules_nested_deeply_are_converted(source: Callable[[str], str], tmp_path: Path) -> None:
     """Exporters need more frames of Python for each level than a call of the model."""
     limit = sys.getrecursionlimit()

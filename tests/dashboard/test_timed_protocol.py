@@ -71,6 +71,7 @@ def test_a_request_that_does_not_arrive_is_given_up(port: int, first: bytes, the
     assert 0.3 < time.monotonic() - begin < 1.4
 
 
+@pytest.mark.slow
 def test_a_request_that_arrived_is_answered_however_long_it_takes(port: int) -> None:
     """And so is the next one on its connection."""
     with socket.create_connection(("127.0.0.1", port), 5) as link:

@@ -211,8 +211,8 @@ def test_one_request_gives_its_reply_whatever_the_status(server: RunningServer) 
     ("fault", "message"),
     [
         ("truncated", "before its answer was complete"),
-        ("garbage", "not valid in this protocol"),
-        ("reset-before", "was reset"),
+        pytest.param("garbage", "not valid in this protocol", marks=pytest.mark.slow),
+        pytest.param("reset-before", "was reset", marks=pytest.mark.slow),
     ],
 )
 def test_one_request_that_fails_says_why(fault: str, message: str, server: RunningServer) -> None:
@@ -283,6 +283,7 @@ def test_what_is_wrong_with_tls_says_what_to_write(certificate: tuple[str, str])
         send_once(target(server.port, tls=Tls()), timeout=0.5)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_gone_is_not_said_to_speak_tls() -> None:
     """Nor is one that hangs up on everybody."""
     with serve_in_subprocess("--fault", "close-before=1") as server:

@@ -114,7 +114,7 @@ def test_retries_send_again_what_was_not_answered_and_are_counted(driven: Callab
     assert outcome.sent == 100 + resets
 
 
-@pytest.mark.parametrize("fault", ["429-later", "503-later"])
+@pytest.mark.parametrize("fault", ["429-later", pytest.param("503-later", marks=pytest.mark.slow)])
 def test_a_rejected_request_is_sent_again_when_the_server_wants_it(
     fault: str, driven: Callable[..., Driven]
 ) -> None:

@@ -247,6 +247,7 @@ def test_calls_are_made_over_tls(tmp_path: Path, driven: Callable[..., Driven]) 
         server.stop(0).wait()
 
 
+@pytest.mark.slow
 def test_a_server_of_another_protocol_is_called_malformed(driven: Callable[..., Driven]) -> None:
     """It answers in HTTP/1.1, and closes."""
     with serve_in_subprocess() as server:

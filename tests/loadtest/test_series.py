@@ -103,6 +103,7 @@ def test_a_series_ends_at_the_first_load_of_a_server_that_never_answers(hanging:
         assert len(list(measure_loads(series))) == 1
 
 
+@pytest.mark.slow
 def test_a_trial_is_no_limit_of_the_first_request() -> None:
     """A look of a second would make a model fail that loads at its first request."""
     with serve_in_subprocess("--service", "constant:0.9") as running:
@@ -134,6 +135,7 @@ def test_a_search_that_nothing_passes_verifies_nothing(server: str) -> None:
     assert answer.verified is None
 
 
+@pytest.mark.slow
 def test_a_search_that_is_interrupted_says_what_it_knows(server: str) -> None:
     """The current measurement is the last; nothing is verified."""
     steps = []

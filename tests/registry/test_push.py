@@ -119,6 +119,7 @@ def test_the_figures_of_the_best_variant_become_tags(
     assert "cpu" in tags[f"modeldyno.target/{target}"]
 
 
+@pytest.mark.slow
 def test_its_aliases_are_set_there(measured_net: Version, registry: Registry, store: str) -> None:
     pushed = push_version(registry, measured_net.name)
 

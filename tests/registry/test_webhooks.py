@@ -69,7 +69,9 @@ class Receiver:
 def receiver() -> Iterator[Receiver]:
     """Give a receiver that listens."""
     receiver = Receiver()
-    thread = threading.Thread(target=receiver.server.serve_forever, daemon=True)
+    thread = threading.Thread(
+        target=receiver.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+    )
     thread.start()
     yield receiver
     receiver.server.shutdown()

@@ -343,6 +343,7 @@ def test_what_a_model_does_at_the_end_of_its_process_is_done(tmp_path: Path) -> 
     assert written.read_text() == "done"
 
 
+@pytest.mark.slow
 def test_the_parent_sleeps_while_it_waits() -> None:
     """While a child hangs for seconds, the parent uses less than 2 % of a core, though others are busy."""
     hung: list[tuple[float, float]] = []  # the start of a child costs more, and more on a busy machine

@@ -131,6 +131,7 @@ def test_a_static_run_opens_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.find("first_call") is None
 
 
+@pytest.mark.slow
 def test_an_analysis_of_what_ran_otherwise_is_doubted(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the backend converted the model, a static analysis beside it is doubted; an unasked one always."""
     backend = plugins.backend("python")
@@ -377,6 +378,7 @@ def test_layers_timed_while_calls_took_another_time_are_doubted(
     assert all("200 ms" in d.seen for d in result.doubts if d.code == "other-pace")
 
 
+@pytest.mark.slow
 def test_replication_ends_with_the_first_failure() -> None:
     """A failure is not repeated; the other runs' numbers are kept, with a doubt."""
     good, bad = (

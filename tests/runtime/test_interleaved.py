@@ -106,6 +106,7 @@ def test_three_sides_share_as_well(tmp_path: Path) -> None:
     assert "".join(turn[0] for turn in turns_of(tmp_path)).startswith("abcabc")
 
 
+@pytest.mark.slow
 def test_one_that_dies_does_not_hold_the_other_up(tmp_path: Path) -> None:
     """The other side measures to its end; the dead one has its failure."""
     dying = SLEEPY.replace("return 1.0", "return 1.0 if CALLS < 30 else __import__('os')._exit(3)")
@@ -139,6 +140,7 @@ def test_a_wrong_request_comes_back_as_its_error(tmp_path: Path) -> None:
     assert isinstance(results[0], RequestError)
 
 
+@pytest.mark.slow
 def test_what_the_other_does_takes_no_time(tmp_path: Path) -> None:
     """A side's time limits count only its own slices."""
     jobs = [a_job(tmp_path, name, max_time=1.2, min_time=1.2, precision=0.0001) for name in "ab"]
@@ -193,7 +195,7 @@ def test_one_that_hangs_costs_the_other_nothing(tmp_path: Path, names: str) -> N
     """A side's timeout counts only the time in which it holds the token."""
     hanging = SLEEPY.replace("return 1.0", "time.sleep(999 * (CALLS > 40))\n    return 1.0")
     texts = {"a": SLEEPY, "b": hanging}
-    results, _ = run(*(a_job(tmp_path, name, texts[name], timeout=5.0) for name in names))
+    results, _ = run(*(a_job(tmp_path, name, texts[name], timeout=3.0) for name in names))
 
     whole, hung = (results[names.index(name)] for name in "ab")
     assert isinstance(whole, Result)

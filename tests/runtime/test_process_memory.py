@@ -65,7 +65,7 @@ def test_what_a_model_holds_is_told(model: str) -> None:
     assert many == pytest.approx(HELD, rel=0.04)
 
 
-@pytest.mark.parametrize("count", [250_000, 2_000_000])
+@pytest.mark.parametrize("count", [pytest.param(250_000, marks=pytest.mark.slow), 2_000_000])
 def test_new_inputs_and_outputs_that_are_read_are_not_the_models(tmp_path: Path, count: int) -> None:
     """Some calls are checked with eight new inputs, of 1 or 8 MB; the model takes as much as with few."""
     path = tmp_path / "model.py"
@@ -91,6 +91,7 @@ def test_new_inputs_and_outputs_that_are_read_are_not_the_models(tmp_path: Path,
     assert large - small < 2 * 4 * count  # it was 10 times an input more
 
 
+@pytest.mark.slow
 def test_a_limit_and_turns_take_no_memory_of_the_model() -> None:
     """A run with a time limit, alone or in turns, has the figure of a plain one."""
     digits = str(ROOT / "examples/digits/digits.onnx")
@@ -173,6 +174,7 @@ def test_analysis_and_second_pass_are_not_the_models(tmp_path: Path, monkeypatch
     assert len([*tmp_path.rglob("peaks-*.json")]) == 1
 
 
+@pytest.mark.slow
 def test_what_a_model_frees_and_takes_again_counts_once(tmp_path: Path) -> None:
     """Memory that each call allocates and frees counts once, whatever the profiler does in between."""
     blocks, size = 1000, 96_000  # below what malloc takes from the kernel apart, so that it keeps them

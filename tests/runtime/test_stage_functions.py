@@ -215,6 +215,7 @@ def test_functions_of_this_process_are_for_models_in_it() -> None:
             modeldyno.profile(DIGITS, **{**options, "pre": None, "post": None, **steps})
 
 
+@pytest.mark.slow
 def test_a_comparison_judges_calls_end_to_end() -> None:
     """Both sides get what the same functions make of the same data; a stage is judged if asked for."""
     options: dict[str, Any] = {"store": False, "progress": False, "why": False, "probes": "stages"}

@@ -107,6 +107,7 @@ def test_a_model_that_hangs_is_ended_at_the_limit() -> None:
     assert time.monotonic() - began < 30
 
 
+@pytest.mark.slow
 def test_probes_for_which_no_time_is_left_are_named() -> None:
     """What was measured before stays, and a doubt names the rest."""
     result = run(

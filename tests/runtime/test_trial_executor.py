@@ -90,6 +90,7 @@ def test_a_server_is_kept_until_a_fresh_one_is_asked_for(
     assert len({str(start) for start in starts}) == 3
 
 
+@pytest.mark.slow
 def test_a_server_within_the_process_has_a_process_for_each_start(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,6 +104,7 @@ def test_a_server_within_the_process_has_a_process_for_each_start(
     assert len(set(processes(model))) == 2
 
 
+@pytest.mark.slow
 def test_a_server_is_gone_before_a_process_is_measured(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model in a process has the machine for itself."""
     served = {True}

@@ -103,6 +103,7 @@ def test_one_loading_serves_many_loads(model: Path) -> None:
     assert all(result.model is not None and result.environment.hardware for result in results)
 
 
+@pytest.mark.slow
 def test_what_a_warm_child_holds_is_no_want_of_memory(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An open model that holds more than the free memory may be measured again."""
     longer = replace(QUICK, min_time=0.5)
@@ -138,6 +139,7 @@ def test_a_server_within_the_process_is_not_started_twice_in_it() -> None:
     assert within == warm_worker._shared_part(replace(jobs[1], load=Load(concurrency=8)))
 
 
+@pytest.mark.slow
 def test_the_isolated_executor_keeps_nothing(model: Path) -> None:
     """With it, two equal Jobs are two processes."""
     with subprocess_executor() as executor:

@@ -52,7 +52,7 @@ def control() -> Iterator[AdminClient]:
     """A control of a server that echoes."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
     server.daemon_threads = True
-    thread = Thread(target=server.serve_forever)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     client = AdminClient.at(f"http://127.0.0.1:{server.server_port}/base/", {"X-Token": "secret"})
     yield client

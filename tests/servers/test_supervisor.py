@@ -81,7 +81,7 @@ def test_nothing_is_left_fifty_times(engines: Path) -> None:
         kill_the_starter(engines)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_guard_that_is_asked_to_end_ends_the_server_first(engines: Path, number: signal.Signals) -> None:
     """A signal to the guard ends the server and all that came of it."""
     starter, guard, folder = started(engines)
@@ -167,9 +167,10 @@ def kill_the_owner(engines: Path) -> None:
     assert left_after(family) == []
 
 
-def test_a_server_ends_with_the_process_that_it_was_handed_over_to(engines: Path) -> None:
-    """It outlives its starter, and no process of it is left after kill -9 of its owner, three times."""
-    for _ in range(3):
+@pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_a_server_ends_with_the_process_that_it_was_handed_over_to(engines: Path, times: int) -> None:
+    """It outlives its starter, and no process of it is left after kill -9 of its owner."""
+    for _ in range(times):
         kill_the_owner(engines)
 
 

@@ -67,6 +67,7 @@ def test_a_module_is_exported_once(model: Model, tmp_path: Path, monkeypatch: py
     np.testing.assert_allclose(run({"x": x})["output"], model.value(torch.from_numpy(x)).detach(), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_what_an_export_depends_on(model: Model, tmp_path: Path) -> None:
     """Other weights, inputs, versions or code of the user's own make it another; a live object has none."""
     spec = InputSpec(name="x", shape=("batch", 4), dtype="float32")
@@ -83,6 +84,7 @@ def test_what_an_export_depends_on(model: Model, tmp_path: Path) -> None:
     assert export_cache.key(replace(model, borrowed=True), (spec,), feed) == ""
 
 
+@pytest.mark.slow
 def test_a_damaged_entry_is_none(model: Model, tmp_path: Path) -> None:
     """What cannot be read is exported anew, and no half of it is left in the server's folder."""
     first = model_files.deploy(model, tmp_path / "first")

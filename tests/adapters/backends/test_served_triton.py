@@ -453,7 +453,7 @@ def remote() -> Iterator[tuple[str, list[tuple[str, Any]]]]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Remote)
     server.daemon_threads = True
     server.requests = []  # type: ignore[attr-defined]
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}", server.requests  # type: ignore[attr-defined]

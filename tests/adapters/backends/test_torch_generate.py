@@ -394,6 +394,7 @@ def test_a_run_measures_generation(tmp_path: Path) -> None:
     assert result["kv_cache_bytes@prompt=40,generate=3"] == 2 * held(8, 8, 2, 42) / BATCH
 
 
+@pytest.mark.slow
 def test_a_run_refuses_what_cannot_generate(tmp_path: Path) -> None:
     """Nothing is measured of an encoder."""
     with offline():

@@ -180,6 +180,7 @@ class Anything(nn.Module):
         return self.inner(*args, **kwargs)
 
 
+@pytest.mark.slow
 def test_an_example_by_position_stays_so() -> None:
     """A module that takes anything gets an unnamed example by position, and named inputs by name."""
     plan = modeldyno.Plan(max_time=0.2, min_time=0.0, min_runs=3)

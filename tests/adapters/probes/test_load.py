@@ -139,6 +139,7 @@ def test_a_server_that_never_answered_well_is_given_up() -> None:
     assert "the first request failed" in " ".join(d.seen for d in result.doubts)
 
 
+@pytest.mark.slow
 def test_a_window_is_no_longer_than_was_asked_for(steady: str) -> None:
     """Latencies that never settle do not make a duration longer, and its end is no other."""
     result = loaded(steady, Load(concurrency=3, duration=1.0))
@@ -147,6 +148,7 @@ def test_a_window_is_no_longer_than_was_asked_for(steady: str) -> None:
     assert seconds == pytest.approx(1.0, abs=0.35)
 
 
+@pytest.mark.slow
 def test_a_trace_ends_a_load_and_interrupts_nothing(steady: str, tmp_path: Path) -> None:
     """When all that a trace tells of has been sent, the load is complete."""
     trace = tmp_path / "due.txt"
@@ -264,6 +266,7 @@ def test_an_error_told_in_a_stream_is_one_of_the_server() -> None:
     assert not result.failures
 
 
+@pytest.mark.slow
 def test_what_is_asked_of_prompts_is_not_asked_of_the_model(tmp_path: Path) -> None:
     """The model is looked at with its own inputs, and its server is sent text."""
     (tmp_path / "nets.py").write_text(
@@ -302,6 +305,7 @@ def test_models_on_one_server_are_loaded_together(steady: str) -> None:
     assert "sha256:" in str(result.environment.software["model second"])
 
 
+@pytest.mark.slow
 def test_a_load_that_fails_beside_another_ends_for_both(steady: str) -> None:
     """The failure is told of the one that has it, and nobody waits for it."""
     host = steady.partition("#")[0]

@@ -44,7 +44,7 @@ def server() -> Iterator[str]:
             """Print nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        Thread(target=running.serve_forever, daemon=True).start()
+        Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         yield f"http://127.0.0.1:{running.server_port}"
         running.shutdown()
 

@@ -122,6 +122,7 @@ class TestVersions:
 
 
 class TestChanges:
+    @pytest.mark.slow
     def test_all_kinds_of_changes_at_once_end(self, url: str) -> None:
         """None waits for another in a circle, none is refused, and the chain of events holds."""
         with sql.open(url) as store:
