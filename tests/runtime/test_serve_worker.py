@@ -130,7 +130,7 @@ def test_a_detached_server_answers_under_its_name_until_it_is_stopped(
         result = modeldyno.load(
             "mine", requests=20, inputs="x=1x4", probes=["load"], store=False, progress=False
         )
-        assert (result["throughput"] or 0) > 0
+        assert result["requests@ok"] == 20
         ((_, usage),) = modeldyno.list_servers(stats=True)
         assert (usage.memory or 0) > 1e6
         assert (usage.threads or 0) >= 2
