@@ -269,7 +269,7 @@ CELLS = (
             command=command,
             attempt=partial(_document, how=door),
             tries=100,
-            seconds=6.0,
+            seconds=8.0,
             quick="tests/cli/test_verify.py",
         )
         for door, command in (

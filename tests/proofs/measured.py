@@ -324,7 +324,7 @@ CELLS = (
         command="modeldyno load URL --find-load -c 1 --require 'latency.p50 <= 77ms' --max-time 2m",
         attempt=_largest_load,
         tries=20,
-        seconds=150.0,
+        seconds=180.0,
         alone=True,
         least_true=0.8,
         quick="tests/core/load/test_series_steps.py",

@@ -179,7 +179,7 @@ CELLS = (
         f"{_ADD}; modeldyno worker --once",
         _FIGURES,
         0.3,
-        seconds=25.0,
+        seconds=60.0,
     ),
     *_cells(
         DASHBOARD,
@@ -187,7 +187,7 @@ CELLS = (
         f"{_ADD}; the form of a measurement; modeldyno worker --once",
         _MEASURED,
         0.3,
-        seconds=25.0,
+        seconds=60.0,
     ),
     *_cells(
         "canary", _canary, "modeldyno worker (on recorded readings)", _CANARY, 1.0,
@@ -204,7 +204,7 @@ CELLS = (
         command=f"{_ADD}; modeldyno registry show NAME",
         attempt=_fresh,
         tries=20,
-        seconds=15.0,
+        seconds=50.0,
         alone=True,
         quick=_FIGURES,
     ),
