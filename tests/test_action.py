@@ -17,6 +17,8 @@ from tests.support.fake_forge import TOKEN, serve_forge
 from modeldyno.cli.profile import command
 
 ROOT = Path(__file__).parent.parent
+PROGRAMS = Path(sys.executable).parent
+"""Where the steps find ``modeldyno``."""
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 PAGE = (ROOT / "docs" / "howto" / "gate-in-ci.md").read_text(encoding="utf-8")
 MODEL = "call:modeldyno.testing.known_latency:steady"
@@ -41,7 +43,7 @@ def run(folder: Path, **inputs: str) -> tuple[int, str, dict[str, str]]:
             | {
                 "GITHUB_OUTPUT": str(outputs),
                 "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
-                "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+                "PATH": f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}",
             }
         )
         arguments = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]

@@ -41,6 +41,10 @@ class Cell:
     """Tries it once, in an empty folder, with a seed."""
     tries: int
     """Tries that the claim needs."""
+    seconds: float
+    """What a try takes on two quiet cores, about."""
+    alone: bool = False
+    """Whether nothing else may be tried meanwhile: it holds figures against the truth, or replaces clocks."""
     most_false: float = 0.0
     """Largest share of tries that may be false."""
     least_true: float = 0.0

@@ -27,6 +27,8 @@ class ChangeDoor:
     judge: Callable[[Path, Callable[[Path], str], Callable[[Path], str]], tuple[Said, str]]
     """Takes an empty folder and what writes the model before and after; returns a word and a line."""
     quick: str
+    seconds: float
+    """Of a live try, as in `Cell`."""
     stored: bool = False
     """Whether the two are measured at different times: a change must be 8 % to stand out."""
 
@@ -116,7 +118,8 @@ def _action(folder: Path, before: Callable[[Path], str], after: Callable[[Path],
     _, output, given = run_action(
         folder, model=after(folder), baseline="./base", budget="3m", install="", arguments="--no-store"
     )
-    return _by_exit_code((int(given.get("exit-code", 4)), output))
+    verdict, line = _by_exit_code((int(given.get("exit-code", 4)), output))
+    return ("undecided" if "undecided counts as passed" in output else verdict), line
 
 
 GATE = """
@@ -169,6 +172,7 @@ CHANGE_DOORS = (
         judge=_tag,
         stored=True,
         quick=_GATE_TEST,
+        seconds=60.0,
     ),
     ChangeDoor(
         key="json",
@@ -177,6 +181,7 @@ CHANGE_DOORS = (
         judge=_json,
         stored=True,
         quick=_GATE_TEST,
+        seconds=60.0,
     ),
     ChangeDoor(
         key="store",
@@ -184,6 +189,7 @@ CHANGE_DOORS = (
         judge=_store,
         stored=True,
         quick=_GATE_TEST,
+        seconds=60.0,
     ),
     ChangeDoor(
         key="checkout",
@@ -192,12 +198,14 @@ CHANGE_DOORS = (
         judge=_checkout,
         stored=True,
         quick=_GATE_TEST,
+        seconds=60.0,
     ),
     ChangeDoor(
         key="directory",
         command="modeldyno profile MODEL --baseline ./base --budget 3m",
         judge=_directory,
         quick=_GATE_TEST,
+        seconds=90.0,
     ),
     ChangeDoor(
         key="job file",
@@ -205,6 +213,7 @@ CHANGE_DOORS = (
         judge=_job_file,
         stored=True,
         quick=_GATE_TEST,
+        seconds=60.0,
     ),
     ChangeDoor(
         key="pytest",
@@ -212,12 +221,14 @@ CHANGE_DOORS = (
         judge=_pytest,
         stored=True,
         quick=_GATE_TEST,
+        seconds=70.0,
     ),
     ChangeDoor(
         key="action",
         command="uses: OWNER/modeldyno@main (model: MODEL, baseline: ./base, budget: 3m)",
         judge=_action,
         quick="tests/test_action.py::test_another_checkout_is_the_baseline",
+        seconds=90.0,
     ),
     ChangeDoor(
         key="gate()",
@@ -225,6 +236,7 @@ CHANGE_DOORS = (
         judge=_gate,
         stored=True,
         quick=_GATE_TEST,
+        seconds=60.0,
     ),
     ChangeDoor(
         key="detect_regressions",
@@ -232,6 +244,7 @@ CHANGE_DOORS = (
         judge=_detect,
         stored=True,
         quick=_GATE_TEST,
+        seconds=60.0,
     ),
     ChangeDoor(
         key="check",
@@ -239,11 +252,13 @@ CHANGE_DOORS = (
         judge=_check,
         stored=True,
         quick=_GATE_TEST,
+        seconds=60.0,
     ),
     ChangeDoor(
         key="compare",
         command="modeldyno compare MODEL MODEL --fail-on worse",
         judge=_compare,
         quick=_GATE_TEST,
+        seconds=60.0,
     ),
 )

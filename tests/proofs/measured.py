@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
 from tests.proofs.cell import Cell, Outcome, Try
-from tests.proofs.commands import MEAN, modeldyno, python, read_document, write_function
+from tests.proofs.commands import MEAN, last_line, modeldyno, python, read_document, write_function
 
 import modeldyno as product
 from modeldyno.testing.server import serve_in_subprocess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from modeldyno.core.result.result import Result
-    from modeldyno.testing.server import RunningServer
+    from modeldyno.testing.server import RunningServer, Truth
 
 CLOSE = 0.003
 """What the known function itself may be off by: starting a sleep and looking at a clock."""
@@ -46,15 +47,21 @@ def _covers(result: Result, query: str, truth: float, close: float = CLOSE) -> T
 # --- in a process ------------------------------------------------------------------------------------
 
 
-def _interval(seed: int, folder: Path, how: str, query: str) -> Try:
-    """Measure the function at any speed, and see whether the interval of a figure covers the truth.
-
-    Of five calls one takes 1 % more and one 1 % less.
-    """
-    slowdown = Random(seed).uniform(-0.5, 2.0)
-    model, mean = write_function(folder, slowdown, busy=True), MEAN * (1 + slowdown)
+def _interval(seed: int, _folder: Path, how: str, query: str) -> Try:
+    """See whether the interval of a figure covers the truth; two of five calls are 1 % off the mean."""
+    result, mean = _known(seed, how)
     truth = {"latency.p95": 1.01 * mean, "throughput": 1 / mean}.get(query, mean)
-    return _measured(folder, model, how) or _covers(product.read(folder / "result.json"), query, truth)
+    return result if isinstance(result, Try) else _covers(result, query, truth)
+
+
+@lru_cache(maxsize=8)
+def _known(seed: int, how: str) -> tuple[Result | Try, float]:
+    """Measure the function at any speed, once for all figures that are asked for; return its mean as well."""
+    slowdown = Random(seed).uniform(-0.5, 2.0)
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        failed = _measured(folder, write_function(folder, slowdown, busy=True), how)
+        return failed or product.read(folder / "result.json"), MEAN * (1 + slowdown)
 
 
 def _memory(seed: int, folder: Path, how: str) -> Try:
@@ -144,31 +151,11 @@ def _text_server(tokens: int) -> Iterator[RunningServer]:
         yield server
 
 
-def _stream(seed: int, folder: Path, query: str) -> Try:
-    """Load a server that streams answers of 0.1 to 4 s, 1 to 32 at once, and ask it what it did."""
-    source = Random(seed)
-    tokens, slots = source.choice((8, 64, 200, 400)), source.choice((1, 4, 8, 32))
-    options = f"--set endpoint=chat --set max_tokens={tokens} -c {slots} --json load.json -q"
-    words = options.split()
-    if seed % 2:
-        words += ["--max-time", f"{source.choice((3, 5, 10, 20))}s"]
-    with _text_server(tokens) as server:
-        code, output = modeldyno(
-            folder, "load", f"http://127.0.0.1:{server.port}#echo,protocol=openai", *words
-        )
-        truth = server.truth()
-    case = f"{tokens} tokens, {slots} at once, {' '.join(words[-2:]) if seed % 2 else 'no time given'}"
-    if not (folder / "load.json").is_file():
-        return Try(Outcome.FALSE, f"{case}: exit code {code}: {output[-200:]}")
-    result = product.read(folder / "load.json")
-    fine = truth.fine & (truth.end - truth.first > 0)  # not the questions that come before the load
-    seconds, first = ((times - truth.arrival)[fine] * 1e-9 for times in (truth.end, truth.first))
-    truths = {
-        "token_rate": slots * tokens / seconds.mean(),
-        "request_rate": slots / seconds.mean(),
-        "time_to_first_token.p50": np.median(first),
-        "inter_token_latency.p50": np.median((seconds - first) / (tokens - 1)),
-    }
+def _stream(seed: int, _folder: Path, query: str) -> Try:
+    """Ask a load of streamed answers what the server did, and hold it against what the server recorded."""
+    case, result, truths = _streamed(seed)
+    if isinstance(result, str):
+        return Try(Outcome.FALSE, f"{case}: {result}")
     answer = result.ask(query)
     if answer.value is None:
         return Try(Outcome.OPEN, f"{case}: {query} is withheld: {'; '.join(d.code for d in result.doubts)}")
@@ -176,6 +163,41 @@ def _stream(seed: int, folder: Path, query: str) -> Try:
     close = 0.03 if query.endswith("rate") else 0.10
     line = f"{case}: {query} {answer.value:.4g}, truth {truths[query]:.4g} ({off:+.1%})"
     return Try(Outcome.TRUE if abs(off) <= close else Outcome.FALSE, line)
+
+
+@lru_cache(maxsize=8)
+def _streamed(seed: int) -> tuple[str, Result | str, dict[str, float]]:
+    """Load a server that streams answers of 0.1 to 4 s, 1 to 32 at once, once for all that is asked.
+
+    Returns:
+        What was loaded; the Result, or what was printed instead; and the truth of each query.
+    """
+    source = Random(seed)
+    tokens, slots = source.choice((8, 64, 200, 400)), source.choice((1, 4, 8, 32))
+    options = f"--set endpoint=chat --set max_tokens={tokens} -c {slots} --json load.json -q"
+    words = options.split()
+    if seed % 2:
+        words += ["--max-time", f"{source.choice((3, 5, 10, 20))}s"]
+    case = f"{tokens} tokens, {slots} at once, {' '.join(words[-2:]) if seed % 2 else 'no time given'}"
+    with TemporaryDirectory() as name, _text_server(tokens) as server:
+        folder = Path(name)
+        code, output = modeldyno(
+            folder, "load", f"http://127.0.0.1:{server.port}#echo,protocol=openai", *words
+        )
+        if not (folder / "load.json").is_file():
+            return case, f"exit code {code}: {output[-200:]}", {}
+        return case, product.read(folder / "load.json"), _truths(server.truth(), tokens, slots)
+
+
+def _truths(truth: Truth, tokens: int, slots: int) -> dict[str, float]:
+    fine = truth.fine & (truth.end - truth.first > 0)  # not the questions that come before the load
+    seconds, first = ((times - truth.arrival)[fine] * 1e-9 for times in (truth.end, truth.first))
+    return {
+        "token_rate": slots * tokens / seconds.mean(),
+        "request_rate": slots / seconds.mean(),
+        "time_to_first_token.p50": float(np.median(first)),
+        "inter_token_latency.p50": float(np.median((seconds - first) / (tokens - 1))),
+    }
 
 
 def _served_bound(seed: int, folder: Path) -> Try:
@@ -194,22 +216,31 @@ def _served_bound(seed: int, folder: Path) -> Try:
 
 
 def _largest_load(seed: int, folder: Path) -> Try:
-    """Search the largest concurrency of one worker of 10 ms: a closed loop of n takes n x 10 ms."""
+    """Search the largest concurrency of one worker of 10 ms: a closed loop of n takes n x 10 ms.
+
+    Open is what the product itself takes back as another measurement contradicts it, and what a machine
+    decides whose worker took longer than it was told.
+    """
     most = Random(seed).choice((4, 7, 12))
-    bound = f"latency.p50 <= {10 * most + 7}ms"
+    limit = 10 * most + 7
+    bound = f"latency.p50 <= {limit}ms"
     with serve_in_subprocess("--service", "constant:0.01", "--workers", "1") as server:
         code, output = modeldyno(
             folder, "load", f"http://127.0.0.1:{server.port}#echo", "--input", "x=1x8", "--find-load",
             "-c", "1", "--require", bound, "--max-time", "2m", "--json", "load.json", "-q",
         )  # fmt: skip
-    if code not in {0, 5}:
+        truth = server.truth()
+    if code not in {0, 1, 5}:
         return Try(Outcome.FALSE, f"exit code {code}: {output[-300:]}")
     answer = read_document(folder / "load.json")
     passed, failed = answer["passed"], answer["failed"]
-    line = f"{bound}: {passed} holds, {failed} breaks it; {most} is right"
-    if code == 5 and not passed:
-        return Try(Outcome.OPEN, line)
-    return Try(Outcome.TRUE if passed <= most < (failed or 1e9) else Outcome.FALSE, line)
+    took = float(np.median((truth.end - truth.start)[truth.fine])) * 1e-6
+    line = f"{bound}: {passed} holds, {failed} breaks it; {most} is right where a call takes {took:.2f} ms"
+    if "do not rely on it" in output or (code == 5 and not passed):
+        return Try(Outcome.OPEN, f"{line}; {last_line(output, 'do not rely')}")
+    if (passed or 0) <= most < (failed or 1e9):
+        return Try(Outcome.TRUE, line)
+    return Try(Outcome.OPEN if most * took > limit else Outcome.FALSE, line)
 
 
 _TRUTH = "tests/core/metrics/test_truth.py::test_a_steady_source_is_measured_as_it_is"
@@ -226,6 +257,8 @@ CELLS = (
             if query == "memory"
             else partial(_interval, how=door, query=query),
             tries=40,
+            seconds=6.0 if query == "memory" else 1.0,
+            alone=True,
             most_false=0.1,
             quick=_TRUTH,
         )
@@ -243,6 +276,8 @@ CELLS = (
             command=command,
             attempt=partial(_bound, how=door),
             tries=40,
+            seconds=6.0,
+            alone=True,
             least_true=0.9,
             quick=_BOUND,
         )
@@ -261,6 +296,8 @@ CELLS = (
             command="modeldyno load URL --set endpoint=chat --set max_tokens=64 -c 4 [--max-time 3s]",
             attempt=partial(_stream, query=query),
             tries=40,
+            seconds=14.0,
+            alone=True,
             quick=_SERVED,
         )
         for case, query in (
@@ -276,6 +313,8 @@ CELLS = (
         command="modeldyno load URL --set endpoint=chat -c 4 --require 'time_to_first_token.p95 <= 100ms'",
         attempt=_served_bound,
         tries=20,
+        seconds=65.0,
+        alone=True,
         least_true=0.9,
         quick=_SERVED,
     ),
@@ -285,6 +324,8 @@ CELLS = (
         command="modeldyno load URL --find-load -c 1 --require 'latency.p50 <= 77ms' --max-time 2m",
         attempt=_largest_load,
         tries=20,
+        seconds=180.0,
+        alone=True,
         least_true=0.8,
         quick="tests/core/load/test_series_steps.py",
     ),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.proofs.cell import Cell, Record, holds
-from tests.proofs.cells import CELLS, CLAIMS, DOORS
+from tests.proofs.cells import CELLS, CLAIMS, DOORS, UNTRIED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,10 +22,14 @@ _INTRODUCTION = """\
 After reading this page you know which verdicts of ModelDyno were tried at which door, by which command,
 how often, and what came. `make proofs` writes it: for an hour it types the documented commands on models
 whose speed is known, and goes on where it stopped. `make proofs HOURS=8` tries more, `ONLY=pytest` some.
+Each cell is tried once, and then the one that has had the least time, so that what takes minutes is tried
+less often. What holds figures against the truth has the machine for itself, and one measurement answers all
+its cells; of the others two are tried at a time.
 
 Cells marked `recorded` type the same commands, but each process measures what one on a busy machine measured
 before (`bench/gate_runs`: three models, whose runs spread by 9 to 22 %), so that nobody waits. On a machine
-that is so restless most verdicts stay open; what counts there is how few are false.
+that is so restless most verdicts stay open; what counts there is how few are false. The steps of the GitHub
+action are carried out by a shell, as on a runner; the `modeldyno` that they find replays in its own process.
 
 A try is true, false, or open: the product gave no verdict and said why. `97 + 3 / 100` reads: of 100 tries 97
 were true, 3 open, and none false. A cell with fewer tries than it needs is marked `so far`; an empty one was
@@ -98,6 +102,9 @@ def _details(records: Mapping[str, Record]) -> Iterator[str]:
                 f"| {DOORS[cell.door]}{case} | `{_escape(cell.command)}` | {promise(cell)} | {came}{against} "
                 f"| {days} | `{cell.quick}` |"
             )
+        for row in UNTRIED:
+            if row.claim == claim:
+                yield f"| {DOORS[row.door]}, {row.case} | `{_escape(row.command)}` | — | {row.why} | | — |"
         yield ""
 
 

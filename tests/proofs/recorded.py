@@ -20,10 +20,12 @@ from functools import cache, partial
 from hashlib import sha256
 from itertools import count, cycle, islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests import test_action
 from tests.proofs import commands
 from tests.support.fake_clock import replace_everywhere, replace_monotonic
 
@@ -131,21 +133,50 @@ _NUMBERS = count(1)
 
 
 @contextmanager
-def replayed(processes: Iterator[Recorded]) -> Iterator[None]:
-    """Have each process that would be started be the next of these, and time pass as it passed for them."""
+def replayed(seed: int | None) -> Iterator[None]:
+    """Have each process that would be started be the next recorded one, and time pass as it passed for them.
+
+    Args:
+        seed: where the records begin; None for a quiet machine.
+    """
     clock = [monotonic()]
+    processes = quiet_processes() if seed is None else recorded_processes(seed)
     execute = partial(simulate, processes=processes, clock=clock)
 
     @contextmanager
     def simulated(*_: object, **__: object) -> Iterator[object]:
         yield execute
 
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as programs:
         replace_everywhere(patch, "subprocess_executor", subprocess_executor, simulated)
         replace_monotonic(patch, lambda: clock[0])
         patch.setattr(InterleavedRunner, "__call__", lambda *_: None)
         patch.setattr(commands, "execute", execute_here)
+        patch.setattr(test_action, "PROGRAMS", Path(programs))
+        _write_program(Path(programs) / "modeldyno", seed)
         yield
+
+
+_PROGRAM = """\
+#!{python}
+import sys
+
+sys.path.insert(0, {root!r})
+import modeldyno.cli.actions.profile  # before names are replaced
+from modeldyno.cli import main
+from tests.proofs.recorded import replayed
+
+with replayed({seed!r}):
+    code = main(sys.argv[1:])
+sys.exit(code)
+"""
+
+
+def _write_program(path: Path, seed: int | None) -> None:
+    """Write what the steps of an action find as ``modeldyno``: it replays in a process of its own."""
+    text = _PROGRAM.format(python=sys.executable, root=str(commands.ROOT), seed=seed)
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)
 
 
 def execute_here(folder: Path, *words: str, store: Path | None = None) -> tuple[int, str]:

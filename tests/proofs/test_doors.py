@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.proofs.commands import write_function
 from tests.proofs.doors import CHANGE_DOORS, ChangeDoor
-from tests.proofs.recorded import quiet_processes, replayed
+from tests.proofs.recorded import replayed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,12 +16,16 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("slowdown", [0.0, 0.05, 0.5])
 @pytest.mark.parametrize(
-    "door", [door for door in CHANGE_DOORS if door.key != "action"], ids=lambda door: door.key
+    "door",
+    [
+        pytest.param(door, id=door.key, marks=pytest.mark.slow if door.key == "action" else [])
+        for door in CHANGE_DOORS
+    ],
 )
 @pytest.mark.filterwarnings("ignore::modeldyno.errors.UndecidedWarning")
 def test_a_change_is_judged_at_each_door(door: ChangeDoor, slowdown: float, tmp_path: Path) -> None:
     """Unchanged code passes; 5 % is worse in turns, and undecided against what was stored; 50 % is worse."""
-    with replayed(quiet_processes()):
+    with replayed(None):
         verdict, line = door.judge(tmp_path, write_function, partial(write_function, slowdown=slowdown))
     expected = {0.0: "not worse", 0.05: "undecided" if door.stored else "worse", 0.5: "worse"}[slowdown]
     assert verdict == expected, line

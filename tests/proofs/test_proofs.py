@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.proofs.__main__ import next_cell, stages
 from tests.proofs.cell import Cell, Outcome, Record, Try, holds
 from tests.proofs.cells import CELLS, CLAIMS, DOORS
 from tests.proofs.page import PAGE, ROOT, read_records, render
@@ -38,8 +39,9 @@ JUDGES_NOTHING = {
 
 def a_cell(**fields: object) -> Cell:
     """Return a cell of no importance."""
-    values: dict[str, object] = {"claim": "a", "door": "b", "command": "c", "tries": 10, "quick": ""}
-    return Cell(**{**values, "attempt": lambda _seed, _folder: Try(Outcome.TRUE), **fields})  # type: ignore[arg-type]
+    values: dict[str, object] = {"claim": "a", "door": "b", "command": "c", "tries": 10, "seconds": 1.0}
+    values |= {"quick": "", "attempt": lambda _seed, _folder: Try(Outcome.TRUE)}
+    return Cell(**{**values, **fields})  # type: ignore[arg-type]
 
 
 def test_each_command_that_judges_is_a_door_with_rows() -> None:
@@ -90,6 +92,28 @@ def test_a_record_keeps_what_speaks_against_the_claim() -> None:
     for outcome in (Outcome.OPEN, Outcome.FALSE, Outcome.OPEN, Outcome.TRUE):
         record = record.add(Try(outcome, outcome.value), 1.0, "2026-01-01")
     assert (record.true, record.false, record.open, record.against) == (1, 1, 2, "false")
+
+
+def test_each_cell_is_tried_once_before_one_has_more_time() -> None:
+    """The quickest first; then the one that has had the least time, if it ends before the time does."""
+    cells = [a_cell(door=str(seconds), seconds=seconds) for seconds in (100.0, 5.0, 30.0)]
+    slow, quick, middle = cells
+    assert next_cell(cells, {}, [], 1000) is quick
+    assert next_cell(cells, {}, [quick], 1000) is middle
+    records = {quick.key: Record(true=2, seconds=10.0), middle.key: Record(true=1, seconds=50.0)}
+    assert next_cell(cells, records, [], 1000) is slow
+    assert next_cell(cells, records, [], 100) is quick
+    records[quick.key] = Record(true=10, seconds=50.0)
+    assert next_cell(cells, records, [], 100) is middle
+    assert next_cell(cells, records, [], 20) is None
+
+
+def test_cells_alone_and_together_share_the_time() -> None:
+    """Each has one try of all its cells, and what is left by their number; or else as they cost."""
+    cells = [a_cell(door="a", alone=True), a_cell(door="b", seconds=8.0), a_cell(door="c", seconds=12.0)]
+    assert stages(cells, {}, 71.0, 2) == ((False, 1 + 60 / 2), (True, 71.0))
+    assert stages(cells, {}, 5.5, 2)[0] == (False, 0.5)
+    assert stages([], {}, 60.0, 2) == ((False, 0.0), (True, 60.0))
 
 
 @pytest.mark.slow

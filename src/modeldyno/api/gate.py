@@ -142,10 +142,11 @@ def detect_regressions(
     """Return the metrics that are worse in one result than in another; an empty list if none is.
 
     The two were measured at different times, so a change within the drift of a machine or within the
-    variation between processes is no regression. Both are estimated from the processes of the two results and
-    from the model's history in the store. If they leave it undecided, and `current` is what `profile` of a
-    `ModelProfiler` returned for a path or a reference, in fewer than five processes, the model is measured
-    again in five, which are judged. `gate` decides smaller changes, as it measures both in turns.
+    variation between processes is no regression, and what could be that drift is not held either. Both
+    are estimated from the processes of the two results and from the model's history in the store. If they
+    leave it undecided, and `current` is what `profile` of a `ModelProfiler` returned for a path or a
+    reference, in fewer than five processes, the model is measured again in five, which are judged. `gate`
+    decides smaller changes, as it measures both in turns.
 
     Args:
         baseline: the reference: a Result, the return value of a `ModelProfiler`, a file, an id or a tag.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -63,14 +64,14 @@ def check_stored(baseline: Result, candidate: Result, question: CompareOptions) 
     compared = compare_results(baseline, candidate, question)  # refuses incomparable results
     _check_work(baseline, candidate, question)
     history = scatter_of(baseline, candidate, queries)
-    alarm, passing = (
-        judge_changes(
-            baseline, candidate, smallest=question.smallest, queries=queries, level=level, history=history
-        )
-        for level in (rule.alarm, rule.passing)
+    judge = partial(
+        judge_changes, baseline, candidate, smallest=question.smallest, queries=queries, history=history
     )
     ruling = decide_gate_on_stored(
-        alarm, passing, {query for query, noise in history.items() if noise.covers}
+        judge(level=rule.alarm),
+        judge(level=rule.passing),
+        judge(level=rule.passing, apart=True),
+        {query for query, noise in history.items() if noise.covers},
     )
     note = f"against {_describe_result(baseline)}, measured at another time: nothing was measured again"
     return GateReport(

@@ -120,6 +120,18 @@ def test_pairing_takes_out_what_both_of_a_round_met() -> None:
     assert judged(drift, slower, paired=True).outcome is ChangeVerdict.WORSE
 
 
+def test_two_times_of_a_restless_machine_are_not_the_same() -> None:
+    """Apart, the interval is that of a process of another time; a quiet machine passes."""
+    quiet, restless = ([1 + size * at for at in (-2, -1, 0, 1, 2)] for size in (0.001, 0.01))
+    assert judged(quiet, quiet, apart=True).outcome is ChangeVerdict.SAME
+    assert judged(restless, restless, level=0.9, smallest=0.03).outcome is ChangeVerdict.SAME
+    change = judged(restless, restless, level=0.9, smallest=0.03, apart=True)
+    error = np.log(restless).std(ddof=1) * math.sqrt(2 + 2 / 5)
+    assert change.outcome is ChangeVerdict.UNDECIDED
+    assert change.interval is not None
+    assert math.log1p(change.interval.high) == pytest.approx(stats.t.ppf(0.95, 8) * error)
+
+
 def test_unequal_numbers_of_rounds_are_no_pairs() -> None:
     """Where a process is missing, nothing says which is whose."""
     change = judged([1.0, 1.01, 1.02], [1.0, 1.01, 1.02, 1.0], paired=True)

@@ -84,7 +84,7 @@ def test_what_no_run_can_show_ends_at_the_first_look(why: str) -> None:
     ruling = decide_gate(compare_in_turn(void, OPEN, SAME), RULE)
     assert (ruling.verdict, ruling.rounds, ruling.why, ruling.open) == (Verdict.UNDECIDED, 5, "", (void,))
 
-    stored = decide_gate_on_stored((void,), (void,))
+    stored = decide_gate_on_stored((void,), (void,), (void,))
     assert (stored.verdict, stored.why) == (Verdict.UNDECIDED, "")
     assert decide_gate(lambda *_: (void, WORSE), RULE).verdict is Verdict.BROKEN
 
@@ -199,7 +199,7 @@ def test_a_suspicion_at_the_first_of_few_rounds_is_confirmed() -> None:
 
 def test_where_nothing_is_comparable_nothing_is_decided() -> None:
     """It is undecided, and says why."""
-    decision = decide_gate_on_stored((), ())
+    decision = decide_gate_on_stored((), (), ())
     assert (decision.verdict, decision.why) == (
         Verdict.UNDECIDED,
         "nothing was measured in the same way on both sides",
@@ -252,7 +252,14 @@ def test_nothing_shows_nothing() -> None:
 )
 def test_stored_results_fail_only_by_more_than_a_machine_changes(alarm: Change, verdict: Verdict) -> None:
     """What was measured at another time is worse when it is so by more than that, and a count always."""
-    assert decide_gate_on_stored((alarm,), (alarm,)).verdict is verdict
+    assert decide_gate_on_stored((alarm,), (alarm,), (alarm,)).verdict is verdict
+
+
+def test_a_restless_machine_is_no_witness_that_nothing_changed() -> None:
+    """What holds by itself, and not with what the machine may have done in between, is undecided."""
+    decision = decide_gate_on_stored((SAME,), (SAME,), (OPEN,))
+    assert decision.verdict is Verdict.UNDECIDED
+    assert "measure both in turns" in decision.why
 
 
 def test_what_is_better_neither_way_is_refused() -> None:
@@ -266,12 +273,12 @@ def test_a_lower_accuracy_needs_no_second_run() -> None:
     """The machine may have changed since the baseline, which changes times and no answers."""
     answers = a_change(ChangeVerdict.WORSE, low=-0.02, high=-0.01, query=Query.parse("accuracy"))
     time = a_change(ChangeVerdict.WORSE, low=0.01, high=0.02)
-    assert decide_gate_on_stored((answers,), (answers,)).verdict is Verdict.BROKEN
-    assert decide_gate_on_stored((time,), (time,)).verdict is Verdict.UNDECIDED
+    assert decide_gate_on_stored((answers,), (answers,), (answers,)).verdict is Verdict.BROKEN
+    assert decide_gate_on_stored((time,), (time,), (time,)).verdict is Verdict.UNDECIDED
 
 
 def test_a_withheld_rate_asks_for_no_more_processes() -> None:
     """It says itself why it is not known."""
     alarm = replace(OPEN, difference=None, interval=None, why="withheld in the candidate: short-load")
-    decision = decide_gate_on_stored((alarm,), (alarm,))
+    decision = decide_gate_on_stored((alarm,), (alarm,), (alarm,))
     assert (decision.verdict, decision.why) == (Verdict.UNDECIDED, "")

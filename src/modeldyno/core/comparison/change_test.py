@@ -8,6 +8,10 @@ the whole interval lies within that effect, or if all numbers lie closer togethe
 Everything else is undecided. The two figures of a change are the compared ones, so that they agree with its
 difference.
 
+Two that were measured at different times differ by what the machine did in between as well. What it does from
+one process to the next is the least of that, so that the interval by which unchanged code is recognised is
+that of a process of another time, a prediction interval, unless the model's history spans such a time.
+
 Intervals are widened for the number of metrics judged together (Bonferroni). Related metrics, such as latency
 and throughput, count once: their errors are the same.
 """
@@ -16,7 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from statistics import fmean, median
+from statistics import fmean, median, stdev
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -102,6 +106,7 @@ def judge_changes(  # noqa: PLR0913 - two Results, and all that a verdict on the
     queries: Iterable[Query | str] | None = None,
     level: float = LEVEL,
     paired: bool = False,
+    apart: bool = False,
     history: Mapping[Query, Scatter] = MappingProxyType({}),
 ) -> tuple[Change, ...]:
     """Judge several metrics together.
@@ -114,6 +119,7 @@ def judge_changes(  # noqa: PLR0913 - two Results, and all that a verdict on the
         queries: what to judge; by default the headline metrics that both have.
         level: joint confidence of all intervals.
         paired: whether process i of both ran in the same round, interleaved or one right after the other.
+        apart: whether the interval includes what the machine may do between the times of the two.
         history: the variation between stored results of the model, if known.
     """
     judged_queries = (
@@ -134,6 +140,7 @@ def judge_changes(  # noqa: PLR0913 - two Results, and all that a verdict on the
             smallest=smallest_effect(query, smallest),
             level=level_each,
             paired=paired,
+            apart=apart,
             scatter=history.get(query),
         )
         for query, before, after in measured
@@ -162,6 +169,7 @@ def judge_change(  # noqa: PLR0913 - two measurements, and all that a verdict on
     smallest: float = SMALLEST_EFFECT,
     level: float = LEVEL,
     paired: bool = False,
+    apart: bool = False,
     scatter: Scatter | None = None,
 ) -> Change:
     """Judge one metric.
@@ -173,6 +181,7 @@ def judge_change(  # noqa: PLR0913 - two measurements, and all that a verdict on
         smallest: smallest relative effect that matters.
         level: confidence of the interval, two-sided.
         paired: whether process i of both ran in the same round.
+        apart: whether the interval includes what the machine may do between the times of the two.
         scatter: the variation between stored results of the model; it replaces the prior for one or two
             processes, and widens the interval of more processes that differ by less.
 
@@ -195,7 +204,9 @@ def judge_change(  # noqa: PLR0913 - two measurements, and all that a verdict on
         own_error = math.hypot(
             _within_run_error(before, len(baseline_numbers)), _within_run_error(after, len(candidate_numbers))
         )
-        options = _TestOptions(smallest=smallest, level=level, paired=paired, own=own_error, scatter=scatter)
+        options = _TestOptions(
+            smallest=smallest, level=level, paired=paired, apart=apart, own=own_error, scatter=scatter
+        )
         result = _test_numbers(query, baseline_numbers, candidate_numbers, options)
     return _to_change(query, before.value, after.value, result, smallest)
 
@@ -252,6 +263,7 @@ class _TestOptions:
     smallest: float
     level: float
     paired: bool
+    apart: bool = False
     own: float = 0.0
     """Standard error within the runs, if each stands alone."""
     scatter: Scatter | None = None
@@ -282,6 +294,8 @@ def _test_ratio(
             f"{_count_processes(*map(len, logs))}, and the variation of stored results of it "
             f"({options.scatter.relative:.2g})"
         )
+    if options.apart and not (options.scatter and options.scatter.covers) and not _are_few(*logs):
+        error = math.hypot(error, *map(stdev, logs))
     reference = _reference_log(*logs)
     reach = student_t.upper_tail_quantile((1 - level) / 2, degrees) * error if error else 0.0
     if paired and reach > math.log1p(smallest) and len(before) == len(after) >= quiet_runs_test.FEWEST:

@@ -165,16 +165,20 @@ def _inverse_change(change: Change) -> float:
 
 
 def decide_gate_on_stored(
-    alarm: tuple[Change, ...], passing: tuple[Change, ...], known_queries: Collection[Query] = ()
+    alarm: tuple[Change, ...],
+    passing: tuple[Change, ...],
+    apart: tuple[Change, ...],
+    known_queries: Collection[Query] = (),
 ) -> GateDecision:
     """Decide on stored measurements from different times, without further runs.
 
     Without a confirmation, and because the machine may have changed in between, a regression must exceed that
-    variation. Smaller ones are undecided.
+    variation, and so must the room that is left to a change that matters. All else is undecided.
 
     Args:
         alarm: the changes at the confidence for failing.
         passing: the changes at the confidence for passing.
+        apart: likewise, with intervals that include what the machine may do from one time to another.
         known_queries: queries whose intervals include the machine's variation over such a time.
     """
     if not alarm:
@@ -184,8 +188,11 @@ def decide_gate_on_stored(
     elif any(change.outcome is ChangeVerdict.WORSE for change in alarm):
         verdict = Verdict.UNDECIDED
         why = "something is worse, and the machine may have changed in between; a second run must confirm it"
-    elif all_held(passing):
+    elif all_held(apart):
         verdict, why = Verdict.HELD, ""
+    elif all_held(passing):
+        verdict = Verdict.UNDECIDED
+        why = "nothing looks worse, but the machine may have changed in between; measure both in turns"
     else:
         # What is void, was not measured, or is withheld says so itself, and no process would help.
         open_for_good = any(stays_unknown(each) or (each.difference is None and each.why) for each in passing)
