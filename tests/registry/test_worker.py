@@ -34,7 +34,7 @@ from modeldyno.environment.idle import IdleRule
 from modeldyno.errors import RequestError, StoreError
 from modeldyno.interfaces.store import KeepsLiveLoads
 from modeldyno.profiling.run import JudgedResult
-from modeldyno.registry import canary, conversions, execute
+from modeldyno.registry import canary, execute
 from modeldyno.registry import worker as worker_module
 from modeldyno.registry.changes import queue_comparison
 from modeldyno.registry.figures import current_figures
@@ -127,7 +127,7 @@ def test_a_comparison_is_stored_with_its_results(
         return comparison
 
     monkeypatch.setattr(execute, "run_comparison", run)
-    monkeypatch.setattr(conversions, "located", lambda _variant, registry: located(version, registry))
+    monkeypatch.setattr(execute, "located", lambda _variant, registry: located(version, registry))
     queue_comparison(
         registered,
         [("net/1", SOURCE), ("net/1", "again")],
