@@ -34,6 +34,7 @@ def registry(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     monkeypatch.setenv("MODELDYNO_STORE", url)
     monkeypatch.setattr("modeldyno.environment.device_lock._folder", lambda: tmp_path)
     monkeypatch.setattr(canary, "is_due", lambda _store, _target: False)
+    monkeypatch.setattr("modeldyno.registry.worker._GIVE_WAY", 0.0)
     with plugins.store() as store:
         yield store.registry
 

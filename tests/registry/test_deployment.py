@@ -19,7 +19,7 @@ from modeldyno.core.result.result import Artifact
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import MissingExtra, RequestError, UnknownName
 from modeldyno.identity import new_identity
-from modeldyno.registry import weights
+from modeldyno.profiling import weights
 from modeldyno.registry.deployment import check_deployment, write_deployment
 from modeldyno.servers import triton
 from modeldyno.servers.server_process import Launch, http_ready, run_server

@@ -18,8 +18,8 @@ from modeldyno.core.registry.records import OPEN, TaskKind, TaskState
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import actor
+from modeldyno.profiling import weights
 from modeldyno.profiling.request import Request
-from modeldyno.registry import weights
 from modeldyno.registry.changes import (
     PolicyChange,
     change_alias,

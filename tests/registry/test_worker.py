@@ -34,7 +34,7 @@ from modeldyno.environment.idle import IdleRule
 from modeldyno.errors import RequestError, StoreError
 from modeldyno.interfaces.store import KeepsLiveLoads
 from modeldyno.profiling.run import JudgedResult
-from modeldyno.registry import canary, conversions, execute
+from modeldyno.registry import canary, execute
 from modeldyno.registry import worker as worker_module
 from modeldyno.registry.changes import queue_comparison
 from modeldyno.registry.figures import current_figures
@@ -127,7 +127,7 @@ def test_a_comparison_is_stored_with_its_results(
         return comparison
 
     monkeypatch.setattr(execute, "run_comparison", run)
-    monkeypatch.setattr(conversions, "located", lambda _variant, registry: located(version, registry))
+    monkeypatch.setattr(execute, "located", lambda _variant, registry: located(version, registry))
     queue_comparison(
         registered,
         [("net/1", SOURCE), ("net/1", "again")],
@@ -317,12 +317,12 @@ def test_a_reference_that_changed_in_place_is_told(
 
 
 @pytest.mark.usefixtures("measured")
-def test_a_busy_device_puts_the_task_off_for_longer_each_time(
-    registered: Registry, monkeypatch: pytest.MonkeyPatch
+def test_a_figure_that_others_disturb_is_put_off_for_longer_each_time(
+    registered: Registry,
+    with_result: Callable[[Callable[[Result], Result]], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        "modeldyno.environment.idle.why_busy", lambda _device, _rule: "others use 1.00 of 2 cores"
-    )
+    with_result(lambda result: replace(result, doubts=(BUSY,)))
     monkeypatch.setattr(worker_module, "DEFERRALS", (0.0, 7.0, 9.0))
 
     assert [each.outcome.again_in for each in work()] == [0.0] * 3
@@ -332,15 +332,17 @@ def test_a_busy_device_puts_the_task_off_for_longer_each_time(
 
 @pytest.mark.usefixtures("measured")
 def test_a_device_that_another_measurement_holds_is_waited_for(
-    registered: Registry, measured: list[Request]
+    registered: Registry, measured: list[Request], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del registered
+    monkeypatch.setattr(worker_module, "_LOCK_PATIENCE", 0.0)
     with device_lock("cpu", "modeldyno profile") as holder:
         assert holder is None
-        done = work()
+        busy = run_worker(replace(ONCE, patience=-1.0))
 
     assert measured == []
-    assert all("modeldyno profile" in each.outcome.why for each in done)
+    assert busy.startswith("modeldyno profile (pid ")
+    assert busy.endswith(" measures on cpu")
 
 
 @pytest.mark.usefixtures("measured")
@@ -353,7 +355,8 @@ def test_a_worker_that_waits_tells_who_has_the_device_once_and_measures_when_it_
     with ExitStack() as stack:
         assert stack.enter_context(device_lock("cpu", "modeldyno profile")) is None
         pauses = iter([lambda: None, stack.close])
-        monkeypatch.setattr(worker_module, "_pause", lambda _seconds, _interrupts: next(pauses)())
+        monkeypatch.setattr(worker_module, "_LOCK_PATIENCE", 0.0)
+        monkeypatch.setattr(worker_module, "_pause", lambda *_: next(pauses, lambda: None)())
         run_worker(replace(ONCE, waits=True), done=done.append, tell=sentences.append)
 
     assert [each.outcome.state for each in done] == [TaskState.DONE] * 3
@@ -387,22 +390,25 @@ def test_it_looks_once_before_it_loads_and_by_the_whole_rule_before_it_measures(
 
     work(WorkerOptions(once=True, idle=rule))
 
-    assert rules == [replace(rule, samples=1), rule] * 3
+    before_loading, before_measuring = replace(rule, samples=1), rule
+    just_idle = [replace(rule, samples=0), replace(rule, samples=1)]
+    assert rules == [before_loading, before_measuring, *just_idle, *just_idle]
 
 
 @pytest.mark.usefixtures("measured")
-def test_a_device_that_is_taken_while_the_model_loads_puts_the_task_off(
+def test_a_device_that_is_taken_while_the_model_loads_leaves_the_task_where_it_was(
     registered: Registry, measured: list[Request], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers = iter([None, "others use 1.00 of 2 cores"] * 3)
+    answers = iter([None, OTHERS])
     monkeypatch.setattr("modeldyno.environment.idle.why_busy", lambda _device, _rule: next(answers))
+    before = [task.id for task in registered.tasks(model="net")]
 
-    done = work()
+    assert run_worker(replace(ONCE, patience=-1.0)) == OTHERS
 
     assert measured == []
-    assert {(each.outcome.state, each.outcome.why) for each in done} == {
-        (TaskState.DEFERRED, "others use 1.00 of 2 cores")
-    }
+    after = registered.tasks(model="net")
+    assert [task.id for task in after] == before
+    assert {(task.state, task.attempts, task.deferrals) for task in after} == {(TaskState.QUEUED, 0, 0)}
     assert current_figures(registered, "net") == []
 
 
@@ -741,16 +747,15 @@ def test_the_reference_model_is_not_loaded_on_a_busy_machine(
     monkeypatch.setattr(canary, "is_due", lambda _store, _target: True)
     monkeypatch.setattr(canary, "check_machine", lambda *arguments: checked.append(arguments))
     monkeypatch.setattr("modeldyno.environment.idle.why_busy", lambda _device, _rule: "others use it")
-    work()
+    work(replace(ONCE, patience=-1.0))
 
     assert checked == []
 
 
-def test_a_shift_counts_the_time_with_a_task() -> None:
+def test_a_shift_counts_the_time_with_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also while the task is still being done."""
-    now = 100.0
-    shift = worker_module._Shift(clock=lambda: now)
-    now = 110.0
+    shift, now = worker_module._Shift(began=100.0), 110.0
+    monkeypatch.setattr(worker_module, "monotonic", lambda: now)
     with shift.task():
         now = 115.0
         assert shift.worked() == 5.0

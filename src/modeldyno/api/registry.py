@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from modeldyno.core.registry.policy import Policy
     from modeldyno.core.registry.records import AliasMove, RegistryEvent, Task, Version
     from modeldyno.core.registry.webhooks import Webhook
+    from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.interfaces.registry import ModelEntry
     from modeldyno.registry.push import PushedVersion
 
@@ -51,6 +52,7 @@ def register(  # noqa: PLR0913 - one parameter per option
     *,
     name: str | None = None,
     version: int | None = None,
+    inputs: str | InputSpec | Sequence[str | InputSpec] = (),
     task: str = "",
     dataset: str = "",
     metrics: Mapping[str, float] | None = None,
@@ -75,6 +77,8 @@ def register(  # noqa: PLR0913 - one parameter per option
         example: inputs of a live object: an array, a tuple of them, or a dict by name.
         name: by default that of its file.
         version: its number; by default the next one.
+        inputs: what it is measured with, as ``--input`` takes them: ``"x=1x8"``, or a file, which stays where
+            it is; by default what the model declares.
         task: what it does, such as ``"image classification"``.
         dataset: what it was trained on.
         metrics: what you say of it, such as ``{"accuracy": 0.76}``.
@@ -108,6 +112,7 @@ def register(  # noqa: PLR0913 - one parameter per option
             model=str(model),
             name=name,
             number=version,
+            inputs=as_tuple(inputs, "inputs"),
             task=task,
             dataset=dataset,
             metrics=metrics or {},

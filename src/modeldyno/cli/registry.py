@@ -19,6 +19,7 @@ def registry_command() -> None:
 @click.option("-f", "--file", metavar="FILE", help="Read MODEL and options from a YAML file.")
 @click.option("--name", help="Name of the model; by default that of its file.")
 @click.option("--version", "number", type=click.IntRange(1), help="Number; by default the next one.")
+@repeatable("--input", "inputs", "INPUT", "What it is measured with: name=8x128:int64, or a file.")
 @click.option("--task", help="What it does, such as 'image classification'.")
 @click.option("--dataset", help="What it was trained on.")
 @repeatable("--metric", "metrics", "NAME=VALUE", "What you say of it: accuracy=0.76.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from modeldyno.core.spec.probe_options import check_evaluations, evaluation_name
 from modeldyno.data import labelled_samples
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import actor
-from modeldyno.profiling.resolve_model import resolve_reference
+from modeldyno.profiling.resolve_model import resolve_model, resolve_reference
 
 if TYPE_CHECKING:
     from modeldyno.core.spec.model_ref import ModelRef
@@ -57,6 +57,11 @@ class ConversionRequest:
     seed: int = 0
     name: str | None = None
     trust: bool = False
+
+    def resolved(self) -> ConversionRequest:
+        """Return the request with the name and inputs of a registered model, unless others are given."""
+        model = resolve_model(self.model)
+        return replace(self, inputs=self.inputs or model.inputs, name=self.name or model.name)
 
     def reference(self) -> ModelRef:
         """Resolve the model, and check the recipes and the file of samples.

@@ -59,6 +59,7 @@ def convert(
         RequestError: the request is wrong, so that nothing was converted.
         MissingExtra: the source needs a package that is not installed.
     """
+    request = request.resolved()
     ref, inputs = request.reference(), request.requested_inputs()
     plugins.require(plugins.loader(ref.scheme).requires, f"model {ref}")
     identity = new_identity()

@@ -9,6 +9,7 @@ from modeldyno.core.agreement.conversion import Conversion
 from modeldyno.core.comparison.comparison import Comparison
 from modeldyno.core.registry.records import (
     Task,
+    TaskKind,
     TaskState,
     Variant,
     VariantFigure,
@@ -56,7 +57,8 @@ class Outcome:
     """How a task ended, all of it stored in one transaction."""
 
     state: TaskState
-    """Done or failed; or deferred: what came of it is kept, and the task is done again."""
+    """Done or failed; or deferred: what came of it is kept, and the task is done again; or queued, as nothing
+    was begun."""
     why: str = ""
     again_in: float = 0.0
     """Seconds until a deferred task may be done again."""
@@ -171,14 +173,19 @@ class Registry(Protocol):
         What was to be done with a version that has been removed is left out.
         """
 
-    def claim(self, worker: Worker, *, leave: Sequence[int] = ()) -> Task | None:
-        """Lease the first task for this worker, but none of those to leave."""
+    def claim(
+        self, worker: Worker, *, leave: Sequence[int] = (), kinds: Collection[TaskKind] = ()
+    ) -> Task | None:
+        """Lease the first task for this worker, but none of those to leave; of `kinds`, if any are given."""
 
     def renew(self, task: Task) -> bool:
         """Prolong a lease; return False if it was lost."""
 
     def finish(self, task: Task, outcome: Outcome, actor: str) -> bool:
-        """End or defer a task and store what came of it, or neither; False if the lease was lost."""
+        """End or defer a task and store what came of it, or neither; False if the lease was lost.
+
+        One that is queued again was never begun: it keeps its place, and nobody is told.
+        """
 
     def change_tasks(self, ids: Sequence[int], state: TaskState, actor: str) -> int:
         """Cancel open tasks, or queue ended ones again; return the number changed."""

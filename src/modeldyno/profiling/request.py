@@ -34,10 +34,9 @@ from modeldyno.core.spec.static_options import HERE, Inspection, Mode, parse_var
 from modeldyno.core.stats.units import BYTES, check_time_limit, parse_quantity
 from modeldyno.core.trace.carbon import Emission
 from modeldyno.data.labelled_samples import read_labels
-from modeldyno.environment.running_servers import running_inputs
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.interfaces.backend import ServesSeveral
-from modeldyno.profiling.resolve_model import resolve_reference
+from modeldyno.profiling.resolve_model import resolve_model, resolve_reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,7 +78,8 @@ class Request:
         constraints = tuple(map(Constraint.parse, self.require))
         if not self.beside:
             return constraints
-        own = self.name or default_model_name(resolve_reference(self.model).locator)
+        model = resolve_model(self.model)
+        own = self.name or model.name or default_model_name(model.ref.locator)
         others = [CoHostedModelSpec.parse(text).name for text in self.beside]
         return bounds_of_each_model(constraints, own, others)
 
@@ -90,7 +90,8 @@ class Request:
             RequestError: something is wrong with it.
             MissingExtra: an optional package is not installed.
         """
-        ref = resolve_reference(self.model)
+        model = resolve_model(self.model)
+        ref = model.ref
         loader = plugins.loader(ref.scheme)
         name = self.backend or loader.backend
         if not self.probes:
@@ -119,14 +120,14 @@ class Request:
         job = Job(
             model=ref,
             backend=name,
-            inputs=tuple(map(_input, self.inputs or running_inputs(self.model))),
+            inputs=tuple(map(_input, self.inputs or model.inputs)),
             config=config,
             probes=self._effective_probes(),
             plan=plan if load is None else replace(plan, bounds=self.constraints()),
             inspection=self._effective_inspection().checked(),
             observation=self.observation,
             load=load,
-            name=self.name,
+            name=self.name or model.name,
             trust=self.trust,
         )
         return self._with_neighbours(job) if self.beside else job

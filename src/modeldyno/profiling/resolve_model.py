@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
 from modeldyno import plugins
+from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.stats.sanitize import clean, is_writable_text
+from modeldyno.documents.lookup import find_any
 from modeldyno.environment.containers import find_container
-from modeldyno.environment.running_servers import running_url
+from modeldyno.environment.running_servers import running_inputs, running_url
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.profiling import mlflow_version
+from modeldyno.profiling.registered_version import find_registered
 from modeldyno.profiling.unrecognised import explain_unrecognised
 
 _WHOLE_DIRECTORY = ("hf", "repository", "savedmodel")
@@ -33,11 +37,23 @@ _DYNAMIC_NAMES = re.compile(r"import \*|\b(?:__getattr__|globals|vars|exec|setat
 _LISTED = 6
 
 
-def resolve_reference(text: str) -> ModelRef:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedModel:
+    """What a user's word stands for."""
+
+    ref: ModelRef
+    inputs: tuple[str | InputSpec, ...] = ()
+    """What it takes, where it does not say so: of a server that we started, or of a registered model."""
+    name: str | None = None
+    """Of a registered model."""
+
+
+def resolve_model(text: str) -> ResolvedModel:
     """Parse a reference; a bare path is resolved by suffix and content.
 
-    The name of a running server, where there is no such path, stands for its URL; so does that of a container
-    of Docker or Podman, also with a model: ``name#model``.
+    Where there is no such path, the name of a running server stands for its URL, that of a registered model
+    for its version (`find_registered`), and that of a container of Docker or Podman for its URL, also with a
+    model: ``name#model``.
 
     A directory that is not a model as a whole stands for the single model file in it.
 
@@ -45,7 +61,34 @@ def resolve_reference(text: str) -> ModelRef:
         RequestError: the path does not exist, no loader claims it, a directory holds several models, or a
             Python file does not contain the name.
         MissingExtra: it is a version of MLflow's registry, and MLflow is not installed.
+        StoreError: it may be a registered model, and the registry cannot be read.
     """
+    if not _may_be_name(text):
+        return ResolvedModel(ref=_parse(text))
+    if (url := running_url(text)) is not None:
+        return ResolvedModel(ref=ModelRef.parse(url), inputs=running_inputs(text))
+    if (registered := find_registered(text)) is not None:
+        return ResolvedModel(ref=_parse(registered.reference), inputs=registered.inputs, name=registered.name)
+    if (url := _container_url(text)) is not None:
+        return ResolvedModel(ref=ModelRef.parse(url))
+    return ResolvedModel(ref=_parse(text))
+
+
+def resolve_reference(text: str) -> ModelRef:
+    """Return the reference of a model alone; raise as `resolve_model` does."""
+    return resolve_model(text).ref
+
+
+def _may_be_name(text: str) -> bool:
+    """Return whether a word is no path, no reference and no address, so that it may be a name."""
+    ref = ModelRef.parse(text)
+    with suppress(OSError, ValueError):
+        if Path(ref.locator).exists() or Path(text).exists():
+            return False
+    return not ref.scheme and _as_file_reference(text) is None
+
+
+def _parse(text: str) -> ModelRef:
     ref = ModelRef.parse(text)
     if ref.scheme == mlflow_version.SCHEME:
         return mlflow_version.fetch_mlflow_version(text).ref
@@ -61,8 +104,6 @@ def resolve_reference(text: str) -> ModelRef:
         raise RequestError(f"There is no file '{text}'; for a server write its URL: {address}.")
     if ref.scheme:
         return ref  # looking up its loader suggests the nearest name
-    if not path.exists() and (url := running_url(text) or _container_url(text)) is not None:
-        return ModelRef.parse(url)
     return _check_file_reference(
         _claimed_by_loader(path, ref.locator)
         or _model_in_directory(path, text)
@@ -71,23 +112,34 @@ def resolve_reference(text: str) -> ModelRef:
 
 
 def refers_to_model(text: str) -> bool:
-    """Return whether a word has a scheme, or is the path of a single model (`resolve_reference`)."""
+    """Return whether a word has a scheme, is the path of a single model, or a registered name."""
     ref = ModelRef.parse(text)
     path = Path(ref.locator)
     with suppress(RequestError):  # a directory with several models
         return (
             bool(ref.scheme)
             or (_claimed_by_loader(path, ref.locator) or _model_in_directory(path, text)) is not None
+            or (_may_be_name(text) and find_registered(text) is not None)
         )
     return False
 
 
 def names_model(word: str) -> bool:
-    """Return whether a word names a model: a reference, ``file.py:name``, or a path that is no document."""
+    """Return whether a word names a model: a reference, a path or a registered name that is no document."""
     path = Path(word)
     if path.suffix == ".json" and path.is_file():
         return False
-    return path.exists() or refers_to_model(word)
+    return path.exists() or (refers_to_model(word) and not _is_document(word))
+
+
+def _is_document(word: str) -> bool:
+    """Return whether a word without a mark of its own is an id, a tag or the name of a stored document."""
+    if set(word) & set("/@: "):
+        return False
+    with suppress(RequestError):
+        find_any(word)
+        return True
+    return False
 
 
 def _check_file_reference(ref: ModelRef) -> ModelRef:

@@ -12,8 +12,8 @@ from modeldyno.core.registry.records import OPEN, TaskKind, TaskState
 from modeldyno.core.registry.webhooks import Webhook, check_webhook
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import actor
-from modeldyno.registry import weights
-from modeldyno.registry.execute import usable_variant
+from modeldyno.profiling import weights
+from modeldyno.profiling.registered_version import find_variant
 from modeldyno.registry.policies import current_versions, find_policy, readable_policies
 from modeldyno.registry.register import first_tasks
 
@@ -210,7 +210,7 @@ def queue_measurement(
     Raises:
         RequestError: there is no such version, usable variant or target.
     """
-    variant = usable_variant(registry, registry.version(VersionName.parse(version)), recipe)
+    variant = find_variant(registry, registry.version(VersionName.parse(version)), recipe)
     task = profile_task(variant, measure, known_target(registry, target), priority=FIRST)
     return task, bool(registry.enqueue((task,)))
 
@@ -229,7 +229,7 @@ def queue_comparison(
     if different < len(variants) or not FEWEST <= different <= MOST_COMPARED:
         raise RequestError(f"{FEWEST} to {MOST_COMPARED} different ones are compared; choose them.")
     compared = [
-        usable_variant(registry, registry.version(VersionName.parse(version)), recipe)
+        find_variant(registry, registry.version(VersionName.parse(version)), recipe)
         for version, recipe in variants
     ]
     task = compare_task(compared, measure, known_target(registry, target))

@@ -18,8 +18,8 @@ from modeldyno.core.agreement.rule import Sameness
 from modeldyno.core.registry.records import Variant, VariantState
 from modeldyno.environment.temporary_folder import own_folder
 from modeldyno.errors import StoreError
-from modeldyno.profiling.resolve_model import resolve_reference
-from modeldyno.registry import evaluation_data, weights
+from modeldyno.profiling import weights
+from modeldyno.registry import evaluation_data
 from modeldyno.registry.policies import find_policy
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from modeldyno.core.agreement.conversion import Converted
     from modeldyno.core.registry.records import Version
-    from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.model_ref import ModelRef
     from modeldyno.interfaces.registry import Registry
 
@@ -76,6 +75,7 @@ def convert_version(
             tolerance=policy.tolerance,
             tolerated_by=policy.tolerated_by,
             name=version.model,
+            inputs=version.measured_with,
             trust=version.trust,
             **_evaluation_options(version, registry),
         )
@@ -120,31 +120,6 @@ def _reference_folder(version: Version) -> Path:
 def _references() -> tempfile.TemporaryDirectory[str]:
     """Return a folder that ends with this process."""
     return own_folder("references")
-
-
-def located(variant: Variant, registry: Registry) -> ModelRef:
-    """Return the reference by which a variant is loaded on this machine.
-
-    Raises:
-        StoreError: its files are gone.
-    """
-    path = weights.fetch(variant, weights.place(registry.weights))
-    return resolve_reference(f"{variant.reference}:{path}")
-
-
-def measured_inputs(variant: Variant, ref: ModelRef) -> tuple[InputSpec, ...]:
-    """Return the inputs that a variant is measured with: those of its source, as its conversion noted them.
-
-    Nothing is returned for the source, which is measured with its own.
-    """
-    if not variant.conversion:
-        return ()
-    made = series.decode(Conversion, variant.conversion.encode(), origin=variant.name)[variant.recipe]
-    folder = Path(ref.locator).parent
-    return tuple(
-        spec if spec.source is None else replace(spec, source=str(folder / spec.source))
-        for spec in made.inputs
-    )
 
 
 def _kept(variant: Variant, made: Converted, folder: Path, where: str) -> Variant:

@@ -13,7 +13,7 @@ from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.records import SOURCE
 from modeldyno.core.spec.job import Job
 from modeldyno.errors import MissingExtra, RequestError, UnknownName
-from modeldyno.registry import conversions, weights
+from modeldyno.profiling import weights
 from modeldyno.registry.register import located
 from modeldyno.runtime.deploy_worker import write_deployments
 from modeldyno.servers import triton
@@ -203,7 +203,7 @@ def _knobs(figure: VariantFigure, result: Result, text: str) -> dict[str, KnobVa
 def _job(registry: Registry, version: Version, variant: Variant, knobs: dict[str, KnobValue]) -> Job:
     source = variant.recipe == SOURCE
     return Job(
-        model=located(version, registry) if source else conversions.located(variant, registry),
+        model=located(version if source else variant, registry),
         backend=_TRITON,
         config=knobs,
         trust=version.trust or not source,  # a variant was written here

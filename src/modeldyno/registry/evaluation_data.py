@@ -9,7 +9,7 @@ from modeldyno.core.registry.records import EvaluationData
 from modeldyno.core.spec.probe_options import check_evaluations, evaluation_name
 from modeldyno.data import labelled_samples
 from modeldyno.errors import RequestError
-from modeldyno.registry import weights
+from modeldyno.profiling import weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -24,9 +24,10 @@ from modeldyno.core.registry.staleness import confirmation
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.documents.live_loads import show_loads
-from modeldyno.errors import DeviceInUse, ModelDynoError, RequestError, StoreError
+from modeldyno.errors import DeviceInUse, ModelDynoError, StoreError
 from modeldyno.interfaces.registry import Outcome
 from modeldyno.kinds import kind_of
+from modeldyno.profiling.registered_version import find_variant, inputs_of
 from modeldyno.profiling.request import Request
 from modeldyno.profiling.run import run_request
 from modeldyno.registry import conversions, evaluation_data
@@ -49,18 +50,6 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.model_ref import ModelRef
     from modeldyno.interfaces.registry import Registry
     from modeldyno.runtime.measured_region import Region
-
-
-def usable_variant(registry: Registry, version: Version, recipe: str) -> Variant:
-    """Return a variant that is still the model.
-
-    Raises:
-        RequestError: there is none of this recipe.
-    """
-    for variant in registry.variants(version):
-        if variant.recipe == recipe and variant.usable:
-            return variant
-    raise RequestError(f"{version.name} has no usable {recipe}.")
 
 
 def convert(task: Task, registry: Registry) -> Outcome:
@@ -107,9 +96,7 @@ def measure(
     if variant is None or not variant.usable:
         return Outcome(state=TaskState.FAILED, why=f"{task.model}/{task.number} has no usable {task.recipe}")
     try:
-        ref = (
-            located(version, registry) if variant.recipe == SOURCE else conversions.located(variant, registry)
-        )
+        ref = located(version if variant.recipe == SOURCE else variant, registry)
         data = evaluation_data.located(version, registry) if task.measure.evaluate else None
         request = _request(version, variant, ref, task.measure, device, data)
         with show_loads() as live:
@@ -172,7 +159,7 @@ def compare(task: Task, registry: Registry, device: str, *, guard: Region, inter
 def _named_variant(name: str, registry: Registry) -> tuple[Version, Variant]:
     version_name, _, recipe = name.rpartition(" ")
     version = registry.version(VersionName.parse(version_name))
-    return version, usable_variant(registry, version, recipe)
+    return version, find_variant(registry, version, recipe)
 
 
 def _check_content(name: str, result: Result, registry: Registry) -> None:
@@ -184,8 +171,7 @@ def _check_content(name: str, result: Result, registry: Registry) -> None:
 
 def _job_of(name: str, measure: Measure, registry: Registry, device: str) -> Job:
     version, variant = _named_variant(name, registry)
-    recipe = variant.recipe
-    ref = located(version, registry) if recipe == SOURCE else conversions.located(variant, registry)
+    ref = located(version if variant.recipe == SOURCE else variant, registry)
     request = _request(version, variant, ref, replace(measure, max_time=PLAN.max_time), device)
     return replace(request, name=version.name, plan=PLAN).job()
 
@@ -212,7 +198,7 @@ def _request(
         model=str(ref),
         backend=backend or None,
         settings=settings,
-        inputs=conversions.measured_inputs(variant, ref),
+        inputs=inputs_of(version if variant.recipe == SOURCE else variant, str(ref)),
         probes=what.probes,
         load=load,
         require=what.require,

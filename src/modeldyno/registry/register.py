@@ -19,18 +19,21 @@ from modeldyno.core.registry.names import (
 )
 from modeldyno.core.registry.policy import conversion_tasks, profile_tasks
 from modeldyno.core.registry.records import SOURCE, Variant, VariantState, Version
+from modeldyno.core.spec.input_spec import BATCH, InputSpec, parse_input
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.documents import yaml_file
 from modeldyno.environment.inside_folder import check_inside
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import actor, new_identity
-from modeldyno.profiling import mlflow_version
+from modeldyno.profiling import mlflow_version, weights
+from modeldyno.profiling.registered_version import reference_here
 from modeldyno.profiling.resolve_model import resolve_reference
-from modeldyno.registry import conversions, evaluation_data, weights
+from modeldyno.registry import conversions, evaluation_data
 from modeldyno.registry.policies import find_policy
 from modeldyno.registry.targets import target_here
 from modeldyno.runtime.identify import identify_model
 from modeldyno.runtime.supervised_child import ChildLimits
+from modeldyno.servers import triton_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -58,6 +61,8 @@ class Registration:
     """By default that of its file."""
     number: int | None = None
     """By default the next one."""
+    inputs: tuple[str | InputSpec, ...] = ()
+    """What it is measured with, such as ``x=1x8``; by default what it declares. Files stay where they are."""
     task: str = ""
     dataset: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -99,7 +104,7 @@ _OF_MODELCI = {
     "weight": "model", "architecture": "name", "metric": "metrics", "parent_model_id": "parent",
 }  # fmt: skip
 """Keys of ModelCI's files, and what they are called here."""
-_READ_FROM_MODEL = frozenset({"framework", "engine", "inputs", "outputs"})
+_READ_FROM_MODEL = frozenset({"framework", "engine", "outputs"})
 
 
 def read_registration(path: Path, overrides: Mapping[str, Any]) -> Registration:
@@ -161,11 +166,50 @@ def _value(key: str, value: Any) -> Any:
         return _BOOLEANS[text.lower()]
     if key == "evaluate":
         return named_metrics(value)
+    if key == "inputs":
+        return tuple(map(_input, value if isinstance(value, list) else [value]))
     if key == "version":
         if not text.isdigit() or not int(text):
             raise RequestError(f"version is a number from 1, not '{text}'.")
         return int(text)
     return text
+
+
+def _input(value: Any) -> InputSpec:
+    """Read an input as ``--input`` takes it, or as a table in the words of ModelCI or of Triton.
+
+    The first free size of a table is the batch, and others have to be numbers.
+    """
+    if not isinstance(value, dict):
+        return parse_input(str(value).strip())
+    if value.keys() < _OF_INPUT or not isinstance(shape := value["shape"], list):
+        raise RequestError(
+            "An input is name=8x128:int64, a file, or a table, such as {name: x, shape: [-1, 8]}."
+        )
+    dtype = str(value.get("dtype", "")).upper()
+    sizes = [
+        BATCH if position == 0 and str(size) == "-1" else str(size) for position, size in enumerate(shape)
+    ]
+    text = f"{value['name']}={'x'.join(sizes) or 'scalar'}"
+    return parse_input(f"{text}:{_DTYPES.get(dtype, dtype.lower())}" if dtype else text)
+
+
+_OF_INPUT = frozenset({"name", "shape"})
+_DTYPES = {word: dtype for dtype, word in triton_config.DTYPES.items()}
+
+
+def _where_it_is(spec: InputSpec) -> InputSpec:
+    """Return an input whose file is found from any folder.
+
+    Raises:
+        RequestError: there is no such file.
+    """
+    if spec.source is None:
+        return spec
+    path = Path(spec.source).expanduser().absolute()
+    if not path.exists():
+        raise RequestError(f"There is no file {spec.source}; check the path of the input.")
+    return replace(spec, source=str(path))
 
 
 def register(request: Registration, registry: Registry) -> Registered:
@@ -190,6 +234,9 @@ def register(request: Registration, registry: Registry) -> Registered:
     check_numbers({"metrics": request.metrics}, "registration")
     check_description(request.labels, task=request.task, dataset=request.dataset)
     evaluation_data.check(request.evaluate, request.data)
+    measured_with = tuple(
+        _where_it_is(parse_input(item) if isinstance(item, str) else item) for item in request.inputs
+    )
     identified = identify_model(ref, trust=request.trust, limits=request.limits)
     files: tuple[WeightFile, ...] = ()
     entry = ""
@@ -208,6 +255,7 @@ def register(request: Registration, registry: Registry) -> Registered:
         kind=identified.kind,
         backend=identified.backend,
         inputs=identified.inputs,
+        measured_with=measured_with,
         files=files,
         entry=entry,
         task=request.task,
@@ -223,7 +271,7 @@ def register(request: Registration, registry: Registry) -> Registered:
     origin = {label: text for label, text in request.labels.items() if label in _ORIGIN_LABELS}
     if new:
         registry.put_variant(_source(version), version.creator)
-    elif changes := _changes_to_registered(version, origin, evaluation):
+    elif changes := _changes_to_registered(version, origin, evaluation, measured_with, registry):
         version = registry.change_version(version, actor(), **changes)
     queued = registry.enqueue(
         tuple(first_tasks(version, policy, registry, convert=request.convert, profile=request.profile))
@@ -238,14 +286,29 @@ def register(request: Registration, registry: Registry) -> Registered:
 
 
 def _changes_to_registered(
-    version: Version, origin: Mapping[str, str], evaluation: EvaluationData | None
+    version: Version,
+    origin: Mapping[str, str],
+    evaluation: EvaluationData | None,
+    measured_with: tuple[InputSpec, ...],
+    registry: Registry,
 ) -> dict[str, Any]:
-    """Return what is said of a version that was registered before and is not known of it."""
+    """Return what is said of a version that was registered before and is not known of it.
+
+    Raises:
+        RequestError: it has figures, which are of other inputs.
+    """
     changes: dict[str, Any] = {}
     if version.labels != {**version.labels, **origin}:
         changes["labels"] = {**version.labels, **origin}
     if evaluation is not None and version.evaluation != evaluation:
         changes["evaluation"] = evaluation
+    if measured_with and version.measured_with != measured_with:
+        if any(registry.figures(version.model, version.number)):
+            raise RequestError(
+                f"This model is registered as {version.name}, whose figures are of other inputs; register it "
+                "under another --name."
+            )
+        changes["measured_with"] = measured_with
     return changes
 
 
@@ -316,17 +379,13 @@ def targets_of(registry: Registry) -> tuple[str, ...]:
     return (here.id,)
 
 
-def located(version: Version, registry: Registry) -> ModelRef:
-    """Return the reference by which a version is loaded on this machine.
+def located(registered: Version | Variant, registry: Registry) -> ModelRef:
+    """Return the reference by which a version or a variant is loaded on this machine.
 
     Raises:
-        StoreError: its files are gone.
+        StoreError: its files are gone or damaged.
     """
-    if not version.files:
-        return resolve_reference(version.reference)
-    path = weights.fetch(version, weights.place(registry.weights))
-    scheme = version.reference.partition(":")[0]
-    return resolve_reference(f"{scheme}:{path}")
+    return resolve_reference(reference_here(registered, registry))
 
 
 def _source(version: Version) -> Variant:

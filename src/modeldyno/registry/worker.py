@@ -1,4 +1,9 @@
-"""The worker: leases tasks, waits for an idle device, does them, and hands in what came of it."""
+"""The worker: leases tasks, waits for an idle device, does them, and hands in what came of it.
+
+That a device is in use is a state of the device and of no task: the worker looks at it again every few
+seconds and converts meanwhile, and no task loses its place. Workers at one device take turns, as what one of
+them loads or converts would disturb what another measures.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +23,8 @@ from modeldyno import plugins
 from modeldyno.clock import monotonic
 from modeldyno.core.registry.policy import Window, opens_at
 from modeldyno.core.registry.records import FigureState, HardwareTarget, Task, TaskKind, TaskState, Worker
+from modeldyno.environment import idle
+from modeldyno.environment.device_lock import device_lock
 from modeldyno.environment.idle import IdleRule, idle_device
 from modeldyno.errors import DeviceInUse, ModelDynoError, RequestError, UnknownName
 from modeldyno.identity import new_identity
@@ -34,12 +41,18 @@ if TYPE_CHECKING:
     from modeldyno.interfaces.registry import Registry
     from modeldyno.interfaces.store import Store
 
-DEFERRALS = (60.0, 300.0, 1800.0)
-"""Seconds by which a task is put off when its device is in use: at first, then, and from then on."""
+DEFERRALS = (10.0, 60.0, 300.0, 1800.0)
+"""Seconds by which a task is put off whose figure others have disturbed: at first, then, and from then on."""
 _RENEWAL = 20.0
 """Seconds between two renewals of a lease: a third of it."""
-_LOOK_AGAIN = 3.0
+_LOOK_AGAIN = 1.0
 """Seconds between two looks at a device that is waited for."""
+_LOCK_PATIENCE = 20.0
+"""Seconds for which a worker waits for the lock of its device at once."""
+_POLL = 0.1
+"""Seconds between two tries to get a lock: commands by hand try half as often."""
+_GIVE_WAY = 0.5
+"""Seconds after a task in which the device is left to whoever waits for it, who looks five times a second."""
 _PATIENCE = 60.0
 """Seconds that a worker that waits gives a device to become idle, to take doubtful figures once more."""
 _WAITING = "waiting"
@@ -63,6 +76,8 @@ class WorkerOptions:
     waits: bool = False
     """Whether to wait for a device that is in use, instead of putting its task off, and to take doubtful
     figures once more: at once if it is idle then, else at the end."""
+    patience: float = 60.0
+    """Seconds that a worker which ends when nothing is queued gives a device that is in use."""
     most: float = math.inf
     """Tasks after which it ends."""
     windows: tuple[Window, ...] = ()
@@ -103,27 +118,41 @@ class _Post:
 
 @dataclass(slots=True)
 class _Shift:
-    """How long a worker is there, and how much of it it has worked."""
+    """How long a worker is there, how much of it it has worked, and what it knows of its device."""
 
-    clock: Callable[[], float] = monotonic
-    began: float = 0.0
+    began: float
     done: float = 0.0
     """Seconds of the tasks that have ended."""
     task_began: float | None = None
-
-    def __post_init__(self) -> None:
-        self.began = self.clock()
+    busy: str = ""
+    """Who used the device at the last look; empty if it was idle, or shall be looked at."""
+    waits_since: float | None = None
+    """When the device was found in use, if nothing was measured since."""
+    reported: str = ""
+    """Who was last said to use the device."""
+    seen_idle: float = -math.inf
+    """When the device was last known to be used by nobody else."""
 
     def alive(self) -> float:
-        return self.clock() - self.began
+        return monotonic() - self.began
 
     def worked(self) -> float:
-        return self.done + (0.0 if self.task_began is None else self.clock() - self.task_began)
+        return self.done + (0.0 if self.task_began is None else monotonic() - self.task_began)
+
+    def found_busy(self, why: str) -> None:
+        self.busy = why
+        self.waits_since = monotonic() if self.waits_since is None else self.waits_since
+
+    def found_idle(self) -> None:
+        self.busy, self.waits_since, self.seen_idle = "", None, monotonic()
+
+    def waits_for(self) -> float:
+        return 0.0 if self.waits_since is None else monotonic() - self.waits_since
 
     @contextmanager
     def task(self) -> Iterator[None]:
         """Count the time of the block as work."""
-        self.task_began = self.clock()
+        self.task_began = monotonic()
         try:
             yield
         finally:
@@ -136,7 +165,7 @@ def run_worker(
     begin: Callable[[Task], None] = lambda _task: None,
     done: Callable[[TaskDone], None] = lambda _done: None,
     tell: Callable[[str], None] = lambda _sentence: None,
-) -> None:
+) -> str:
     """Work until interrupted, or with `once` until nothing is left that could be done now.
 
     The first Ctrl-C lets the current measurement finish; its task is queued again.
@@ -146,6 +175,9 @@ def run_worker(
         begin: called with each task when it begins.
         done: called with each task that ended, was deferred, or was lost.
         tell: called with what has changed of this machine.
+
+    Returns:
+        Who has used the device for a minute, so that what is left could not be measured; else nothing.
 
     Raises:
         UnknownName: this machine has no such device.
@@ -157,14 +189,14 @@ def run_worker(
     if options.device in options.never_on:
         raise RequestError(f"{options.device} is a device that is never to be used here; give another one.")
     target = target_here(options.device, options.target_name)
-    worker, shift = new_worker(target), _Shift()
+    worker, shift = new_worker(target), _Shift(began=monotonic())
     post = _Post(worker=worker, target=target, options=options, begin=begin, tell=tell, shift=shift)
     with plugins.store() as store, counted_interrupts() as interrupts:
         registry = store.registry
         post.announce(registry, _WAITING)
         try:
             registry.enqueue(tuple(tasks_missing_on(registry, target.id)))
-            _work(store, post, interrupts, done)
+            return _work(store, post, interrupts, done)
         finally:
             with suppress(ModelDynoError):
                 registry.leave(worker.id)
@@ -182,46 +214,107 @@ def new_worker(target: HardwareTarget) -> Worker:
     )
 
 
-def _work(store: Store, post: _Post, interrupts: Sized, done: Callable[[TaskDone], None]) -> None:
-    registry = store.registry
-    checked = -math.inf
-    tried: list[int] = []  # with `once`: a task that is put off must not come again in the same run
-    doubtful: list[Task] = []  # but for these, by a worker that waits
-    again: set[int] = set()
-    while not interrupts and len(tried) < post.options.most:
-        opening = opens_at(post.options.windows, local_now())
-        if monotonic() - checked >= _STALE_CHECK:
-            webhooks.send_due(registry, most=_MESSAGES, hooks=post.options.hooks)
-            if opening is None:
-                _check_machine(store, post, interrupts)
-            registry.enqueue(tuple(repeat_tasks(registry, post.target.id)))
-            checked = monotonic()
-        leave = [each for each in tried if each not in again] if post.options.once else []
-        task = None if opening else registry.claim(post.worker, leave=leave)
-        if task is not None:
-            once_more = post.options.waits and task.id not in tried
-            tried.append(task.id)
-            again.discard(task.id)
-            ended = _do(task, registry, post, interrupts, once_more=once_more)
+@dataclass(slots=True)
+class _Tried:
+    """The tasks of one run of a worker."""
+
+    ids: list[int] = field(default_factory=list)
+    """With `once`, one that is put off must not come again in the same run."""
+    doubtful: list[Task] = field(default_factory=list)
+    """But for these, by a worker that waits."""
+    again: set[int] = field(default_factory=set)
+
+    def to_leave(self) -> list[int]:
+        return [each for each in self.ids if each not in self.again]
+
+    def add(self, ended: TaskDone, post: _Post) -> None:
+        """Note a task that was done; a doubtful figure is taken once more by a worker that waits."""
+        task = ended.task
+        first = task.id not in self.ids
+        self.ids.append(task.id)
+        self.again.discard(task.id)
+        if first and post.options.waits and _is_doubtful(ended.outcome):
+            if _why_busy(post):
+                self.doubtful.append(task)
+            else:
+                self.again.add(task.id)
+
+
+def _work(store: Store, post: _Post, interrupts: Sized, done: Callable[[TaskDone], None]) -> str:
+    """Work until interrupted, or with `once` until nothing is left; return who keeps it from the rest."""
+    registry, options, shift = store.registry, post.options, post.shift
+    checked, tried = -math.inf, _Tried()
+    while not interrupts and len(tried.ids) < options.most:
+        opening = opens_at(options.windows, local_now())
+        with _turn(post, interrupts):
+            if monotonic() - checked >= _STALE_CHECK:
+                _look_after_figures(store, post, interrupts, opens=opening is None)
+                checked = monotonic()
+            ended = None if opening else _do_next(registry, post, interrupts, tried)
+        if ended is not None and ended.outcome.state is not TaskState.QUEUED:
             done(ended)
-            if once_more and _is_doubtful(ended.outcome):
-                if _why_busy(post):
-                    doubtful.append(task)
-                else:
-                    again.add(task.id)
-            webhooks.send_due(registry, most=_MESSAGES, hooks=post.options.hooks)
-        elif doubtful and not opening:
-            again = {each.id for each in doubtful} if _becomes_idle(post, doubtful, interrupts) else set()
-            doubtful = []
-        elif post.options.once:
-            if opening:
-                post.tell(
-                    f"Outside its windows a worker does nothing; the next one begins at {opening:%H:%M}."
-                )
-            return
+            tried.add(ended, post)
+            webhooks.send_due(registry, most=_MESSAGES, hooks=options.hooks)
+            _pause(_GIVE_WAY, interrupts)
+        elif ended is not None:  # somebody uses the device
+            continue
+        elif shift.busy:
+            if options.once and shift.waits_for() > options.patience:
+                return shift.busy
+            post.announce(registry, f"{_WAITING} for {options.device}")
+            _pause(_LOOK_AGAIN, interrupts)
+            shift.busy = ""
+        elif tried.doubtful and not opening:
+            if _becomes_idle(post, tried.doubtful, interrupts):
+                tried.again = {each.id for each in tried.doubtful}
+            tried.doubtful = []
+        elif options.once:
+            _say_when(post, opening)
+            break
         else:
             post.announce(registry, f"{_WAITING} until {opening:%H:%M}" if opening else _WAITING)
-            _pause(post.options.poll, interrupts)
+            _pause(options.poll, interrupts)
+    return ""
+
+
+def _say_when(post: _Post, opening: datetime | None) -> None:
+    if opening:
+        post.tell(f"Outside its windows a worker does nothing; the next one begins at {opening:%H:%M}.")
+
+
+def _do_next(registry: Registry, post: _Post, interrupts: Sized, tried: _Tried) -> TaskDone | None:
+    """Do the first task that can be done, a conversion where others use the device; None if there is none."""
+    task = registry.claim(
+        post.worker,
+        leave=tried.to_leave() if post.options.once else (),
+        kinds=(TaskKind.CONVERT,) if post.shift.busy else (),
+    )
+    if task is None:
+        return None
+    once_more = post.options.waits and task.id not in tried.ids
+    return _do(task, registry, post, interrupts, once_more=once_more)
+
+
+def _look_after_figures(store: Store, post: _Post, interrupts: Sized, *, opens: bool) -> None:
+    """Send what is due to webhooks, check the machine if the worker may work now, and queue what is stale."""
+    registry = store.registry
+    webhooks.send_due(registry, most=_MESSAGES, hooks=post.options.hooks)
+    if opens:
+        _check_machine(store, post, interrupts)
+    registry.enqueue(tuple(repeat_tasks(registry, post.target.id)))
+
+
+@contextmanager
+def _turn(post: _Post, interrupts: Sized) -> Iterator[None]:
+    """Be the only worker of this device during the block; interrupted, do not wait for that."""
+    with ExitStack() as held:
+        while not interrupts:
+            turn = device_lock(f"worker-{post.options.device}", f"worker {post.worker.id}")
+            if held.enter_context(turn) is None:
+                break
+            held.close()
+            _pause(_POLL, interrupts)
+        yield
 
 
 def _check_machine(store: Store, post: _Post, interrupts: Sized) -> None:
@@ -247,6 +340,8 @@ def _do(task: Task, registry: Registry, post: _Post, interrupts: Sized, *, once_
     unfinished = outcome.result is None or outcome.result.interrupted
     if interrupts and outcome.variant is None and unfinished:  # a conversion that is done is kept
         outcome = Outcome(state=TaskState.DEFERRED, why="its worker was stopped")
+    elif outcome.figure is not None and not _is_doubtful(outcome):
+        post.shift.found_idle()
     elif _is_doubtful(outcome) and not _disregards_others(post):
         outcome = replace(outcome, state=TaskState.DEFERRED, again_in=0.0 if once_more else _deferral(task))
     held = registry.finish(task, outcome, post.worker.id)
@@ -275,7 +370,11 @@ def _outcome(task: Task, registry: Registry, post: _Post, interrupts: Sized) -> 
             return execute.compare(task, registry, device, guard=guard, interrupts=interrupts)
         return execute.measure(task, registry, post.options.device, guard=guard, interrupts=interrupts)
     except DeviceInUse as error:
-        return Outcome(state=TaskState.DEFERRED, why=str(error), again_in=_deferral(task))
+        if str(error) != post.shift.reported:
+            post.tell(f"{post.options.device} is waited for: {error}")
+            post.shift.reported = str(error)
+        post.shift.found_busy(str(error))
+        return Outcome(state=TaskState.QUEUED, why=str(error))
 
 
 def local_now() -> datetime:
@@ -289,34 +388,56 @@ def _glance(post: _Post, what: str, interrupts: Sized) -> None:
     Raises:
         DeviceInUse: somebody else uses it.
     """
-    rule = post.options.idle
-    with _device_held(post, what, interrupts, replace(rule, samples=min(1, rule.samples))):
+    with _device_held(post, what, interrupts, samples=0 if _was_idle(post) else 1):
         pass
 
 
+def _was_idle(post: _Post) -> bool:
+    """Return whether the worker's own measurement, which others did not disturb, ended just now."""
+    rule = post.options.idle
+    return monotonic() - post.shift.seen_idle < rule.samples * rule.period
+
+
 @contextmanager
-def _device_held(post: _Post, what: str, interrupts: Sized, rule: IdleRule | None = None) -> Iterator[None]:
+def _device_held(post: _Post, what: str, interrupts: Sized, samples: int | None = None) -> Iterator[None]:
     """Hold the device during the block; a worker that waits tells who else uses it, and looks again.
+
+    Others who want to measure wait while it is looked at, so that it is idle in their turn, too. It is looked
+    at once if it was just idle, else as often as the rule says; or `samples` times.
 
     Raises:
         DeviceInUse: somebody else uses it.
     """
     options, reported = post.options, ""
+    if samples is None:
+        samples = 1 if _was_idle(post) else options.idle.samples
+    rule = replace(options.idle, samples=min(samples, options.idle.samples))
     with ExitStack() as held:
-        while True:
-            try:
-                held.enter_context(
-                    idle_device(options.device, f"modeldyno worker: {what}", rule or options.idle)
-                )
-                break
-            except DeviceInUse as error:
-                if not options.waits or interrupts:
-                    raise
-                if reported != str(error):
-                    post.tell(f"{what} waits for {options.device}: {error}")
-                    reported = str(error)
+        while why := _hold(held, post, what, rule, interrupts):
+            if not options.waits or interrupts:
+                raise DeviceInUse(why)
+            if reported != why:
+                post.tell(f"{what} waits for {options.device}: {why}")
+                reported = why
             _pause(_LOOK_AGAIN, interrupts)
         yield
+
+
+def _hold(held: ExitStack, post: _Post, what: str, rule: IdleRule, interrupts: Sized) -> str:
+    """Enter the lock of the device if it is idle; else return who uses it.
+
+    A lock is free for half a second between two commands in a row, and is waited for.
+    """
+    device, end = post.options.device, monotonic() + _LOCK_PATIENCE
+    while (holder := held.enter_context(device_lock(device, f"modeldyno worker: {what}"))) is not None:
+        held.close()
+        if interrupts or monotonic() >= end:
+            return f"{holder} measures on {device}"
+        _pause(_POLL, interrupts)
+    if busy := idle.why_busy(device, rule):
+        held.close()
+        return busy
+    return ""
 
 
 def _is_doubtful(outcome: Outcome) -> bool:

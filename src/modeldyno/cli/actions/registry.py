@@ -306,6 +306,8 @@ def _registration(options: Mapping[str, Any]) -> Registration:
     }
     if values["policy"] == DEFAULT.name:  # not said: that of a file comes before it
         del values["policy"]
+    if options["inputs"]:
+        values["inputs"] = options["inputs"]
     if options["metrics"]:
         values["metrics"] = parse_metrics(options["metrics"])
     if options["labels"]:

@@ -12,6 +12,7 @@ from modeldyno.core.registry.records import TaskState
 from modeldyno.core.stats.sanitize import clean
 from modeldyno.core.stats.units import SECONDS, check_time_limit, parse_quantity
 from modeldyno.environment.idle import IdleRule
+from modeldyno.profiling.run import OK, UNDECIDED
 from modeldyno.registry.ray_cluster import run_on_ray
 from modeldyno.registry.targets import named_device
 from modeldyno.registry.webhooks import read_hooks
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from modeldyno.core.registry.records import Task
 
 
-def run(**options: Any) -> None:
-    """Work until interrupted."""
+def run(**options: Any) -> int:
+    """Work until interrupted; return the exit code: undecided if others kept the device from what is left."""
     worker_options = WorkerOptions(
         device=named_device(options["device"]),
         target_name=options["name"],
@@ -43,17 +44,21 @@ def run(**options: Any) -> None:
         run_on_ray(
             options["ray"], worker_options, done=_print_outcome, tell=lambda text: click.echo(clean(text))
         )
-        return
+        return OK
     if not worker_options.once:
         click.echo(f"Waiting for tasks for {worker_options.device}; Ctrl-C ends it.", err=True)
-    work(worker_options)
+    return work(worker_options)
 
 
-def work(options: WorkerOptions) -> None:
-    """Do tasks, a line for each when it begins and when it has ended."""
-    run_worker(
+def work(options: WorkerOptions) -> int:
+    """Do tasks, a line for each when it begins and when it has ended; return the exit code."""
+    busy = run_worker(
         options, begin=_print_beginning, done=_print_outcome, tell=lambda text: click.echo(clean(text))
     )
+    if not busy:
+        return OK
+    click.echo(clean(f"The rest stays queued, as {options.device} was in use for a minute: {busy}"), err=True)
+    return UNDECIDED
 
 
 def _print_beginning(task: Task) -> None:

@@ -78,6 +78,8 @@ class Version:
     backend: str
     """The backend that runs it unless another is named."""
     inputs: tuple[InputSpec, ...] = ()
+    measured_with: tuple[InputSpec, ...] = ()
+    """Inputs that it is measured with; empty for those that it declares."""
     files: tuple[WeightFile, ...] = ()
     """Copied into the store's folder; empty if the reference is used where it is."""
     entry: str = ""

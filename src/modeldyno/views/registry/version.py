@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from modeldyno.core.registry.overview import MeasuredFigure, VersionOverview
     from modeldyno.core.report.blocks import Block
     from modeldyno.core.result.result import Result
+    from modeldyno.core.spec.input_spec import InputSpec
 
 _LATENCIES = ("p50", "p99")
 _RATES = ("throughput", "request_rate")
@@ -73,10 +74,8 @@ def _facts(overview: VersionOverview) -> Iterator[tuple[str, str]]:
         yield "evaluated", f"{', '.join(version.evaluation.metrics)} on {version.evaluation.file.path}"
     if version.labels:
         yield "labels", ", ".join(f"{name}={value}" for name, value in version.labels.items())
-    yield from (
-        ("input", f"{spec.name} {' x '.join(map(str, spec.shape or ()))} {spec.dtype or ''}")
-        for spec in version.inputs
-    )
+    yield from (("input", _describe_input(spec)) for spec in version.inputs)
+    yield from (("measured with", _describe_input(spec)) for spec in version.measured_with)
     yield "policy", version.policy
     if len(overview.numbers) > 1:
         yield "versions", ", ".join(map(str, overview.numbers))
@@ -84,6 +83,12 @@ def _facts(overview: VersionOverview) -> Iterator[tuple[str, str]]:
         yield "other results", ", ".join(shorten_ids(list(overview.results[:5])))
     if overview.studies:
         yield "studies", ", ".join(shorten_ids(list(overview.studies[:5])))
+
+
+def _describe_input(spec: InputSpec) -> str:
+    if spec.source is not None:
+        return f"{spec.name} from {spec.source}".strip()
+    return f"{spec.name} {' x '.join(map(str, spec.shape or ()))} {spec.dtype or ''}".strip()
 
 
 _MARKS = {

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from modeldyno.core.registry.records import (
         AliasMove,
         Task,
+        TaskKind,
         Variant,
         VariantFigure,
         Worker,
@@ -119,18 +120,23 @@ class SqlRegistry:
 
     enqueue = in_transaction(_changing, task_rows.enqueue)
 
-    def claim(self, worker: Worker, *, leave: Sequence[int] = ()) -> Task | None:
+    def claim(
+        self, worker: Worker, *, leave: Sequence[int] = (), kinds: Collection[TaskKind] = ()
+    ) -> Task | None:
         with self._writing() as connection:
             for lost in task_rows.fail_lost(connection, self._lease):
                 version_rows.end_conversion(connection, lost, lost.why, lost.worker)
                 _record_task(connection, lost.worker, lost)
-            return task_rows.claim(connection, worker, self._lease, leave)
+            return task_rows.claim(connection, worker, self._lease, leave, kinds)
 
     def renew(self, task: Task) -> bool:
         with self._writing() as connection:
             return task_rows.renew(connection, task, self._lease)
 
     def finish(self, task: Task, outcome: Outcome, actor: str) -> bool:
+        if outcome.state is TaskState.QUEUED:
+            with self._writing() as connection:
+                return task_rows.hand_back(connection, task, outcome.why)
         result = outcome.result
         with self._changing() as connection:
             document = outcome.comparison or result

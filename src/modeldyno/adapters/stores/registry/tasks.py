@@ -14,7 +14,7 @@ from modeldyno.adapters.stores.schema import FIGURES, TARGETS, TASKS, WORKERS
 from modeldyno.core.registry.records import OPEN, PLACES, HardwareTarget, Task, TaskKind, TaskState, Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from sqlalchemy import ColumnElement, Connection, Row, Select
 
@@ -87,11 +87,17 @@ def fail_lost(connection: Connection, lease: float) -> Sequence[Task]:
     return [_task(row, now) for row in connection.execute(failed).all()]
 
 
-def claim(connection: Connection, worker: Worker, lease: float, leave: Sequence[int] = ()) -> Task | None:
+def claim(
+    connection: Connection,
+    worker: Worker,
+    lease: float,
+    leave: Sequence[int] = (),
+    kinds: Collection[TaskKind] = (),
+) -> Task | None:
     """Lease the first task that this worker may do, for some seconds; None if there is none.
 
-    Tasks whose ids are in `leave` are left alone. One whose lease has run out is leased again, until it has
-    been lost too often.
+    Tasks whose ids are in `leave` are left alone, and those of other `kinds`, if any are given. One whose
+    lease has run out is leased again, until it has been lost too often.
     """
     now = seconds, boot = clock.now(connection)
     due = and_(TASKS.c.state == TaskState.DEFERRED, clock.is_over(TASKS, seconds, boot))
@@ -99,7 +105,12 @@ def claim(connection: Connection, worker: Worker, lease: float, leave: Sequence[
     claimable = or_(TASKS.c.state == TaskState.QUEUED, due, lost)
     ids = (
         select(TASKS.c.id)
-        .where(claimable, TASKS.c.target.in_(["", worker.target]), TASKS.c.id.not_in(leave))
+        .where(
+            claimable,
+            TASKS.c.target.in_(["", worker.target]),
+            TASKS.c.id.not_in(leave),
+            TASKS.c.kind.in_(kinds or [*TaskKind]),
+        )
         .order_by(TASKS.c.priority, TASKS.c.id)
     )
     values = {"state": TaskState.LEASED, "worker": worker.id, "why": ""}
@@ -131,6 +142,23 @@ def finish(connection: Connection, task: Task, state: TaskState, *, why: str = "
         update(TASKS).where(_held(task)).values(state=state, why=storable_text(why), result=result, until=0.0)
     )
     return connection.execute(ended).rowcount == 1
+
+
+def hand_back(connection: Connection, task: Task, why: str) -> bool:
+    """Queue a leased task that was never begun, as if it had not been leased; False if the lease was lost."""
+    queued = (
+        update(TASKS)
+        .where(_held(task))
+        .values(
+            state=TaskState.QUEUED,
+            until=0.0,
+            attempts=TASKS.c.attempts - 1,
+            why=storable_text(why),
+            worker="",
+            token=TASKS.c.token + 1,
+        )
+    )
+    return connection.execute(queued).rowcount == 1
 
 
 def defer(connection: Connection, task: Task, seconds: float, why: str, *, result: str = "") -> bool:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.registry.records import Task
 
-CHANGEABLE = frozenset({"task", "dataset", "metrics", "labels", "policy", "evaluation"})
+CHANGEABLE = frozenset({"task", "dataset", "metrics", "labels", "policy", "evaluation", "measured_with"})
 """What may change of a version: what its maker says of it."""
 _SUGGESTED = 1000
 _NO_VERSIONS = {"newest": 0, "versions": 0, "latest": 0, "framework": "", "task": ""}

@@ -19,7 +19,7 @@ from tests.support.sample_registry import a_version
 
 from modeldyno.core.registry.records import WeightFile
 from modeldyno.errors import RequestError, StoreError
-from modeldyno.registry import weights
+from modeldyno.profiling import weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -342,7 +342,7 @@ class TestSwap:
 KEEP = """
 import sys
 from pathlib import Path
-from modeldyno.registry import weights
+from modeldyno.profiling import weights
 print(flush=True)
 for n in range(1000):
     weights.keep([Path(sys.argv[1])], Path(sys.argv[1]).parent, f"{sys.argv[2]}/{n}")

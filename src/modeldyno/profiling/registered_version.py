@@ -1,0 +1,105 @@
+"""``digits/3``, ``digits@champion`` and ``digits/3 onnx``: a registered version, or one of its variants."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modeldyno import plugins
+from modeldyno.codec import series
+from modeldyno.core.agreement.conversion import Conversion
+from modeldyno.core.registry.names import VersionName
+from modeldyno.core.registry.records import SOURCE, Version
+from modeldyno.core.spec.input_spec import InputSpec
+from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.errors import RequestError, UnknownName
+from modeldyno.profiling import weights
+
+if TYPE_CHECKING:
+    from modeldyno.core.registry.records import Variant
+    from modeldyno.interfaces.registry import Registry
+
+_NAME = re.compile(r"(?P<version>[^/@:]+(?:/[0-9]{1,9}|@[^/@\s]+)?)(?:(?<=[0-9]) (?P<recipe>[\w-]+))?")
+"""A recipe follows a number, as a model's name may have spaces."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisteredModel:
+    """What the name of a version or of a variant stands for."""
+
+    reference: str
+    """By which it is loaded on this machine."""
+    inputs: tuple[InputSpec, ...]
+    """What it is measured with; empty for its own."""
+    name: str
+    """Of the model."""
+
+
+def find_registered(text: str) -> RegisteredModel | None:
+    """Return what a name in the store's registry stands for; None if no model has that name.
+
+    Raises:
+        RequestError: the model has no such version, alias or variant.
+        StoreError: the store cannot be read, or the files of the version are gone or damaged.
+    """
+    match = _NAME.fullmatch(text)
+    if match is None:
+        return None
+    try:
+        name = VersionName.parse(match["version"])
+    except RequestError:  # such words name nothing that is registered
+        return None
+    with plugins.store() as store:
+        registry = store.registry
+        if not registry.find_versions(name.model, limit=1):
+            return None
+        version = registry.version(name)
+        recipe = match["recipe"] or SOURCE
+        registered = version if recipe == SOURCE else find_variant(registry, version, recipe)
+        reference = reference_here(registered, registry)
+    return RegisteredModel(reference=reference, inputs=inputs_of(registered, reference), name=version.model)
+
+
+def find_variant(registry: Registry, version: Version, recipe: str) -> Variant:
+    """Return a variant that is still the model.
+
+    Raises:
+        UnknownName: there is none of this recipe; those that there are are listed.
+    """
+    usable = {variant.recipe: variant for variant in registry.variants(version) if variant.usable}
+    if recipe not in usable:
+        raise UnknownName.among(f"usable variant of {version.name}", recipe, usable)
+    return usable[recipe]
+
+
+def reference_here(registered: Version | Variant, registry: Registry) -> str:
+    """Return the reference by which a version or a variant is loaded on this machine.
+
+    Raises:
+        StoreError: its files are gone or damaged.
+    """
+    if not registered.files:
+        return registered.reference
+    path = weights.fetch(registered, weights.place(registry.weights))
+    return f"{registered.reference.partition(':')[0]}:{path}"
+
+
+def inputs_of(registered: Version | Variant, reference: str) -> tuple[InputSpec, ...]:
+    """Return the inputs that a version or variant is measured with; empty for its own.
+
+    Those of a version were given when it was registered; those of a variant are noted by its conversion, and
+    their files lie beside its own.
+    """
+    if isinstance(registered, Version):
+        return registered.measured_with
+    if not registered.conversion:
+        return ()
+    document = registered.conversion.encode()
+    made = series.decode(Conversion, document, origin=registered.name)[registered.recipe]
+    folder = Path(ModelRef.parse(reference).locator).parent
+    return tuple(
+        spec if spec.source is None else replace(spec, source=str(folder / spec.source))
+        for spec in made.inputs
+    )
