@@ -54,7 +54,9 @@ def _interval(seed: int, folder: Path, how: str, query: str) -> Try:
     slowdown = Random(seed).uniform(-0.5, 2.0)
     model, mean = write_function(folder, slowdown, busy=True), MEAN * (1 + slowdown)
     truth = {"latency.p95": 1.01 * mean, "throughput": 1 / mean}.get(query, mean)
-    return _measured(folder, model, how) or _covers(product.read(folder / "result.json"), query, truth)
+    return _measured(folder, model, how) or _covers(
+        product.read(folder / "result.json", product.Result), query, truth
+    )
 
 
 def _memory(seed: int, folder: Path, how: str) -> Try:
@@ -63,7 +65,7 @@ def _memory(seed: int, folder: Path, how: str) -> Try:
     (folder / "model.py").write_text(HUNGRY.format(kept=kept, used=used), encoding="utf-8")
     if failed := _measured(folder, "call:model.py:work", how):
         return failed
-    peak = product.read(folder / "result.json").ask("process_memory.max").value
+    peak = product.read(folder / "result.json", product.Result).ask("process_memory.max").value
     if peak is None:
         return Try(Outcome.OPEN, "process_memory.max is not known")
     off = peak / (kept + used) - 1
@@ -160,7 +162,7 @@ def _stream(seed: int, folder: Path, query: str) -> Try:
     case = f"{tokens} tokens, {slots} at once, {' '.join(words[-2:]) if seed % 2 else 'no time given'}"
     if not (folder / "load.json").is_file():
         return Try(Outcome.FALSE, f"{case}: exit code {code}: {output[-200:]}")
-    result = product.read(folder / "load.json")
+    result = product.read(folder / "load.json", product.Result)
     fine = truth.fine & (truth.end - truth.first > 0)  # not the questions that come before the load
     seconds, first = ((times - truth.arrival)[fine] * 1e-9 for times in (truth.end, truth.first))
     truths = {
