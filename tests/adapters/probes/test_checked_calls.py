@@ -163,10 +163,10 @@ def test_the_round_of_a_short_pass_goes_on_until_a_lazy_output_is_sure(
     monkeypatch.setattr(session, "arrays", computed_when_read)
     with CheckedCalls(subject=subject, draw=_plain_calls(subject, 1e-3)) as checked:
         checked.times(1)
-        found = {doubt.code for doubt in checked.doubts(1e-3)}
+        codes = {doubt.code for doubt in checked.doubts(1e-3)}
 
     assert len(checked.readings) >= FEWEST
-    assert "lazy-output" in found
+    assert "lazy-output" in codes
 
 
 def _clocked(monkeypatch: pytest.MonkeyPatch, seconds: float) -> tuple[Clock, Direct, Subject]:
