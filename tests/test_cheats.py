@@ -17,6 +17,7 @@ from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.doubt import OTHER_WORK
 from modeldyno.core.metrics.measurement import TIMES_OF_CALLS, UNEARNED
+from modeldyno.views import headline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,12 +55,11 @@ def codes(result: Result) -> set[str]:
     return {doubt.code for doubt in result.doubts}
 
 
-def profile_here(function: Callable[..., Any], inputs: tuple[str, ...]) -> Result:
+def profile_here(function: Callable[..., Any], inputs: tuple[str, ...], probes: str = "latency") -> Result:
     """Profile a function in this process, for a moment."""
     plan = Plan(max_time=1.5, min_time=0.3, precision=0.5)
-    return modeldyno.profile(
-        function, inputs=inputs, plan=plan, probes="latency", store=False, progress=False
-    )
+    cheats.forget()
+    return modeldyno.profile(function, inputs=inputs, plan=plan, probes=probes, store=False, progress=False)
 
 
 HERE = (cheats.memo_by_value, cheats.memo_by_address, cheats.memo_by_shape, cheats.lazy, cheats.narrow)
@@ -71,6 +71,18 @@ HERE = (cheats.memo_by_value, cheats.memo_by_address, cheats.memo_by_shape, chea
 def test_a_live_function_that_only_seems_fast_is_named(cheat: Callable[..., Any]) -> None:
     """By its doubt."""
     assert cheats.NAMED[cheat] in codes(profile_here(cheat, (cheats.INPUT,)))
+
+
+@pytest.mark.usefixtures("brief_measurements")
+@pytest.mark.parametrize("cheat", HERE)
+def test_a_rate_alone_is_checked_as_a_latency_is(cheat: Callable[..., Any]) -> None:
+    """It is no faster for not being timed one by one."""
+    result = profile_here(cheat, (cheats.INPUT,), "throughput")
+
+    assert cheats.NAMED[cheat] in codes(result)
+    if cheats.NAMED[cheat] in UNEARNED:
+        assert result.ask("throughput").value is None
+        assert "has no valid rate" in headline(result)
 
 
 @pytest.mark.slow
@@ -112,8 +124,8 @@ def test_no_cheat_is_better_than_the_honest_function(cheat: Callable[..., Any]) 
 
 
 def accusations(result: Result) -> set[str]:
-    """Return the doubts that a function is not what it seems; a constant one may be meant so."""
-    return codes(result) & (UNEARNED | OTHER_WORK - {"constant-output"})
+    """Return the doubts that a function is not what it seems, or leaks; a constant one may be meant so."""
+    return codes(result) & (UNEARNED | OTHER_WORK - {"constant-output"} | {"leak"})
 
 
 @pytest.mark.usefixtures("brief_measurements")

@@ -64,7 +64,7 @@ def test_the_recipe_for_regions_runs(tmp_path: Path) -> None:
     recipe = ROOT / "examples" / "recipes" / "regions.py"
     command = [sys.executable, "-m", "modeldyno", "run", "--json", "out.json", str(recipe), "20"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    result = modeldyno.read(tmp_path / "out.json")
+    result = modeldyno.read(tmp_path / "out.json", modeldyno.Result)
 
     assert done.stdout == "20 different records\n"
     assert "regions.py spent" in done.stderr

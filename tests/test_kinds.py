@@ -10,7 +10,8 @@ import pytest
 from tests.support.sample_explanations import an_explanation
 from tests.support.sample_reports import a_large_study, a_measured_comparison
 
-from modeldyno import kinds
+import modeldyno
+from modeldyno import codec, kinds
 from modeldyno.core.report.blocks import Heading, Notice, Severity
 from modeldyno.errors import RequestError, UnreadableDocument
 from modeldyno.testing.reporters import full_result
@@ -67,6 +68,21 @@ def test_round_trip(kind: str, tmp_path: Path) -> None:
 
     assert kinds.read(path) == result
     assert json.loads(path.read_text()).get("kind", "result") == kind
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_python_reads_each_kind_as_what_it_is(kind: str, tmp_path: Path) -> None:
+    """One function reads all; a kind that is asked for is the only one that it then accepts."""
+    document, path = MADE[kind], tmp_path / "document.json"
+    path.write_bytes(encoded(document))
+    another = next(type(other) for other in MADE.values() if type(other) is not type(document))
+
+    assert modeldyno.read(path) == modeldyno.read(path, type(document)) == document
+    with pytest.raises(RequestError, match=rf"document.json is a {kind}; a {another.__name__} is expected"):
+        modeldyno.read(path, another)
+    if kind != "result":
+        with pytest.raises(UnreadableDocument, match=f"not a ModelDyno result: it is a {kind}"):
+            codec.read(path)
 
 
 def test_what_was_derived_is_ignored_on_reading() -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # for type checkers, which do not know what `__getattr__` giv
     from modeldyno.api.documents import import_results as import_results
     from modeldyno.api.documents import list_plugins as list_plugins
     from modeldyno.api.documents import list_results as list_results
+    from modeldyno.api.documents import read as read
     from modeldyno.api.documents import reconcile as reconcile
     from modeldyno.api.documents import replicas as replicas
     from modeldyno.api.documents import report as report
@@ -66,7 +67,6 @@ if TYPE_CHECKING:  # for type checkers, which do not know what `__getattr__` giv
     from modeldyno.api.profile import BoundBroken as BoundBroken
     from modeldyno.api.profile import inspect as inspect
     from modeldyno.api.profile import profile as profile
-    from modeldyno.api.profile import read as read
     from modeldyno.api.profile import read_all as read_all
     from modeldyno.api.profile import save as save
     from modeldyno.api.profile import store as store
@@ -142,7 +142,7 @@ _NAMES = {
     "api.convert": "convert",
     "api.devices": "devices",
     "api.documents": """
-        comment export findings import_results list_plugins list_results reconcile replicas report rm
+        comment export findings import_results list_plugins list_results read reconcile replicas report rm
         save_verdict schema show tag verify
     """,
     "api.explain": "explain",
@@ -157,7 +157,7 @@ _NAMES = {
     "api.load": "find_load load load_curve rerank_load",
     "api.metrics": "register_metric",
     "api.model_profiler": "ModelProfiler",
-    "api.profile": "BoundBroken inspect profile read read_all save store",
+    "api.profile": "BoundBroken inspect profile read_all save store",
     "api.registry": """
         answer get_model list_models move_alias push register registry_history registry_policy
         registry_tasks registry_webhook retrieve show_model unregister update work

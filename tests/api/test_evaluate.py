@@ -267,7 +267,7 @@ def test_functions_evaluate_a_live_model(tmp_path: Path) -> None:
     assert bare.interval is None
     assert scored.interval.low == pytest.approx(2 - 4.3027 / 3**0.5, abs=1e-3)  # Student's t of 2 degrees
     result.save(tmp_path / "result.json")
-    assert modeldyno.read(tmp_path / "result.json")["losses"] == 2
+    assert modeldyno.read(tmp_path / "result.json", modeldyno.Result)["losses"] == 2
     assert "weight_sum" in str(result)
 
 

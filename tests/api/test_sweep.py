@@ -53,7 +53,7 @@ def test_a_real_model_is_swept() -> None:
     assert study.model is not None
     assert modeldyno.ranking(study).best is not None
     assert modeldyno.read_study(study.id[:6]) == study
-    results = [modeldyno.read(trial.result) for trial in study.trials]
+    results = [modeldyno.read(trial.result, modeldyno.Result) for trial in study.trials]
     assert {result.job.config["graph_optimization"] for result in results} == {"basic"}
     assert len({result.id for result in results}) == len(study.trials)
 

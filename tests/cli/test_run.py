@@ -64,7 +64,7 @@ def pythons(tmp_path: Path) -> Run:
 def test_a_script_is_run_and_its_regions_are_told(ours: Run, tmp_path: Path) -> None:
     """The tables go to standard error, the document to its file, and the script's output is its own."""
     done = ours(MARKED + "print('done')", before=("--json", "out.json"))
-    result = package.read(tmp_path / "out.json")
+    result = package.read(tmp_path / "out.json", package.Result)
 
     assert done.returncode == 0
     assert done.stdout == "done\n"
@@ -156,7 +156,7 @@ def test_what_threads_and_exit_functions_do_is_told(ours: Run, tmp_path: Path) -
     done = ours(text, before=("--json", "out.json"))
 
     assert done.returncode == 0
-    assert package.read(tmp_path / "out.json")["calls@double"] == 33
+    assert package.read(tmp_path / "out.json", package.Result)["calls@double"] == 33
 
 
 def test_a_forked_process_tells_nothing(ours: Run) -> None:

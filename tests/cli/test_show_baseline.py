@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno import MemoryChange, codec, memory_change, read
+from modeldyno import MemoryChange, Result, codec, memory_change, read
 from modeldyno.core.result.static_data import MemoryItem
 from modeldyno.core.result.trace_data import TraceReport
 from modeldyno.testing.sample_results import a_result, a_small_result
@@ -65,7 +65,7 @@ def test_one_question_at_a_time(modeldyno: Callable[..., CommandResult], more: t
 
 def test_python_has_the_same(saved: Path) -> None:
     """`memory_change` takes two Results, and returns the places with their bytes."""
-    result = memory_change(read(saved / "old.json"), read(saved / "new.json"))
+    result = memory_change(*(read(saved / name, Result) for name in ("old.json", "new.json")))
 
     assert isinstance(result, MemoryChange)
     assert result.difference == 2 * 2**20

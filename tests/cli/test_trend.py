@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,11 @@ import pytest
 
 import modeldyno as package
 from modeldyno import plugins
+from modeldyno.cli.actions.trend import _run_hook
 from modeldyno.core.comparison.trend import Trend
 from modeldyno.errors import RequestError
 from modeldyno.testing.sample_results import a_failed_result, a_result
+from modeldyno.testing.sample_series import a_trend
 from modeldyno.views import brief
 
 if TYPE_CHECKING:
@@ -85,6 +88,13 @@ def test_it_fails_a_pipeline_when_asked(modeldyno: Callable[..., CommandResult])
     result = modeldyno("trend", "digits", "-q")
     assert result.code == 0
     assert len(result.out.splitlines()) == 1
+
+
+def test_a_hook_that_leaves_a_process_holds_nothing() -> None:
+    """What it leaves has the document open, and does not read it."""
+    begin = time.monotonic()
+    _run_hook(["sh", "-c", "sleep 3 & exit 0"], bytes(1 << 20), a_trend())
+    assert time.monotonic() - begin < 2
 
 
 @pytest.mark.usefixtures("worse")

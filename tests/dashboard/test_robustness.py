@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from typing import TYPE_CHECKING
@@ -121,3 +122,42 @@ def test_no_form_is_an_error(visitor: Visitor, known_names: list[str], route: ob
         assert answer.status_code < 500, (path, body)
         statuses.add(answer.status_code)
     assert statuses & {303, 400, 404}, "no form was read"
+
+
+NUMBERS = ("nan", "inf", "-inf", "1e999", "1e308", "9" * 5000, "-0", "1e-999")
+ASKED = {
+    "/models/digits/answer": ("p99", "price", "demand", "require"),
+    "/results": ("where", "before"),
+    "/tasks": ("before",),
+}
+FORMS = {"/models/digits/1/measure": "batch", "/models/digits/compare": "version"}
+UNITS = {"price": "{}/h", "demand": "{}/s", "require": "latency.p99 <= {}ms", "where": "latency.p99 < {}ms"}
+
+
+def _refuse(constant: str) -> None:
+    raise AssertionError(f"a document has {constant}")
+
+
+@pytest.mark.parametrize("path", ASKED)
+def test_a_number_that_is_none_is_refused_or_shown_as_none(visitor: Visitor, path: str) -> None:
+    """In each field of a page: no answer is a fault, and no page or document shows `nan` or `inf`."""
+    for name in ASKED[path]:
+        for number in NUMBERS:
+            query = urlencode({name: UNITS.get(name, "{}").format(number)})
+            page = visitor.client.get(f"{path}?{query}")
+            document = visitor.client.get(f"{API}{path}?{query}")
+            assert {page.status_code, document.status_code} <= {200, 400, 404}, query
+            if page.status_code == 200:
+                shown = re.sub(r"<[^>]*>|value=\"[^\"]*\"", " ", page.text)
+                assert not re.search(r"(?<![\w/<=.-])(nan|inf)(?=[\s%/]|$)", shown.replace(number, "")), query
+            json.loads(document.text, parse_constant=_refuse)
+
+
+@pytest.mark.parametrize("path", FORMS)
+def test_no_form_takes_a_number_that_is_none(visitor: Visitor, path: str) -> None:
+    """The field of a number is refused in a sentence, and nothing is queued."""
+    queued = visitor.json("/tasks")["tasks"]
+    for number in NUMBERS:
+        fields = {"batch": number, FORMS[path]: number, "recipe": "source"}
+        assert visitor.send(path, "/models/digits", **fields).status_code == 400, number
+    assert visitor.json("/tasks")["tasks"] == queued

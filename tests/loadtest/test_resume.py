@@ -185,7 +185,7 @@ def test_what_cannot_change_is_refused() -> None:
     """In one sentence, which says what can."""
     with pytest.raises(RequestError, match=r"cannot change --backend, --most; only --concurrency and --requ"):
         check_changes(["--most", "--require", "--backend"], search=False)
-    with pytest.raises(RequestError, match=r"--concurrency; only --measurements, --most and --require can"):
+    with pytest.raises(RequestError, match=r"only --max-time, --measurements, --most and --require can"):
         check_changes(["--most", "--concurrency"], search=True)
     check_changes(["--most"], search=True)
     with pytest.raises(RequestError, match="measures nothing, so --most would have no effect"):

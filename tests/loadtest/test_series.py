@@ -10,23 +10,29 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from modeldyno.adapters.reporters import terminal
 from modeldyno.core.load.capacity_steps import RATE, CapacitySearch, SearchEnd
+from modeldyno.core.load.series_steps import next_load
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import FailureKind
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.trace.carbon import Emission
 from modeldyno.errors import RequestError
+from modeldyno.loadtest.resume import resume_search
 from modeldyno.loadtest.series import begin_curve, begin_search, measure_loads
 from modeldyno.profiling.request import Request
 from modeldyno.profiling.run import INTERRUPTED, run_request
 from modeldyno.runtime.trial_executor import subprocess_executors
 from modeldyno.testing.server import serve_in_subprocess
+from modeldyno.views.load import page as load_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PLAN = Plan(max_time=1.5, min_time=0.3, precision=0.5)
+LONG = replace(PLAN, max_time=8 * PLAN.max_time)
+"""Of a search: each load takes at most an eighth, as PLAN says."""
 BOUND = Constraint.parse("latency.p50 <= 45ms")
 
 
@@ -125,6 +131,17 @@ def test_a_search_brackets_the_largest_load_that_holds(server: str) -> None:
     assert answer.verified is None or outcome.result.id == answer.verified.result
 
 
+def test_a_search_ends_within_its_time(server: str) -> None:
+    """All loads and the verification together; it says that the time was over, and goes on when resumed."""
+    request = a_request(server, plan=replace(PLAN, max_time=3.0))
+    begin = time.monotonic()
+    *_, (_, answer) = measure_loads(begin_search(request, most=4096, measurements=100))
+    assert time.monotonic() - begin < 3.0 + 2.0  # the start of a process
+    assert answer.end is SearchEnd.TIME
+    assert "its time of 3 s was over (--max-time)" in terminal.text(load_page.blocks(answer))
+    assert next_load(resume_search(answer, max_time=60.0)) is not None
+
+
 @pytest.mark.slow  # a search that is interrupted verifies nothing either
 def test_a_search_that_nothing_passes_verifies_nothing(server: str) -> None:
     """If not even one request at a time meets the bound, there is nothing to verify."""
@@ -139,7 +156,7 @@ def test_a_search_that_nothing_passes_verifies_nothing(server: str) -> None:
 def test_a_search_that_is_interrupted_says_what_it_knows(server: str) -> None:
     """The current measurement is the last; nothing is verified."""
     steps = []
-    for step in measure_loads(begin_search(a_request(server), most=64, measurements=9)):
+    for step in measure_loads(begin_search(a_request(server, plan=LONG), most=64, measurements=9)):
         steps.append(step)
         if len(steps) == 2:
             os.kill(os.getpid(), signal.SIGINT)

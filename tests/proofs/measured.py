@@ -61,7 +61,7 @@ def _known(seed: int, how: str) -> tuple[Result | Try, float]:
     with TemporaryDirectory() as name:
         folder = Path(name)
         failed = _measured(folder, write_function(folder, slowdown, busy=True), how)
-        return failed or product.read(folder / "result.json"), MEAN * (1 + slowdown)
+        return failed or product.read(folder / "result.json", product.Result), MEAN * (1 + slowdown)
 
 
 def _memory(seed: int, folder: Path, how: str) -> Try:
@@ -70,7 +70,7 @@ def _memory(seed: int, folder: Path, how: str) -> Try:
     (folder / "model.py").write_text(HUNGRY.format(kept=kept, used=used), encoding="utf-8")
     if failed := _measured(folder, "call:model.py:work", how):
         return failed
-    peak = product.read(folder / "result.json").ask("process_memory.max").value
+    peak = product.read(folder / "result.json", product.Result).ask("process_memory.max").value
     if peak is None:
         return Try(Outcome.OPEN, "process_memory.max is not known")
     off = peak / (kept + used) - 1
@@ -186,7 +186,11 @@ def _streamed(seed: int) -> tuple[str, Result | str, dict[str, float]]:
         )
         if not (folder / "load.json").is_file():
             return case, f"exit code {code}: {output[-200:]}", {}
-        return case, product.read(folder / "load.json"), _truths(server.truth(), tokens, slots)
+        return (
+            case,
+            product.read(folder / "load.json", product.Result),
+            _truths(server.truth(), tokens, slots),
+        )
 
 
 def _truths(truth: Truth, tokens: int, slots: int) -> dict[str, float]:

@@ -48,6 +48,12 @@ def memo_by_value(x: Array) -> Array:
 _by_address: dict[int, Array] = {}
 
 
+def forget() -> None:
+    """Empty the tables, in which an earlier test of the same process may have left its addresses."""
+    for table in (_by_value, _by_address, _by_shape):
+        table.clear()
+
+
 def memo_by_address(x: Array) -> Array:
     """Answer arrays at addresses it has seen from a table."""
     key = x.__array_interface__["data"][0]

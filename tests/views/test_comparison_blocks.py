@@ -264,6 +264,35 @@ def test_only_what_differs_is_in_the_table() -> None:
     assert len(everything.rows) == 6
 
 
+SLOW_CALLS = (
+    "slow calls count in throughput and not in latency.p50: a call takes on average 91 us with "
+    "old (median 10 us) and 42 us with new (median 9.2 us)"
+)
+
+
+@pytest.mark.parametrize(
+    ("rate", "notes"),
+    [
+        (
+            (11e3, 24e3),
+            [SLOW_CALLS],
+        ),
+        ((90e3, 98e3), []),
+        ((0.0, 98e3), []),
+    ],
+)
+def test_a_rate_that_is_not_that_of_the_median_is_explained(
+    rate: tuple[float, float], notes: list[str]
+) -> None:
+    """A median is 8 % lower and the rate 117 % higher: both are right, and it is said why."""
+    median = change("latency.p50", ChangeVerdict.BETTER, -0.08, baseline=10e-6, candidate=9.2e-6)
+    rates = change("batch_rate", ChangeVerdict.BETTER, 1.17, baseline=rate[0], candidate=rate[1])
+
+    assert texts_of(lay_out(compared(median, rates)), Severity.NOTE) == notes
+    unsure = change("batch_rate", ChangeVerdict.UNDECIDED, 1.17, 3.0, baseline=11e3, candidate=24e3)
+    assert "slow calls" not in str(texts_of(lay_out(compared(median, unsure)), Severity.NOTE))
+
+
 def test_a_row_has_both_values_the_change_and_the_verdict() -> None:
     """With the interval, where there is one that tells anything."""
     rows = {

@@ -195,7 +195,7 @@ class TestLadder:
         ("answer", "job", "phrase"),
         [
             (replace(an_answer("latency.p99", None), size=331.0), a_job(),
-             "has 331 of the 662 effective answers that certify it; give each load --max-time 50s"),
+             "has 331 of the 662 effective answers that certify it; give the search --max-time 4m"),
             (replace(an_answer("latency.p99", None), size=331.0),
              replace(a_job(), load=Load(concurrency=1, duration=4.0)), "give each load --duration 10s"),
             (an_answer("latency.p99", 0.0499), a_job(), "is too close to what was measured, 50 ms ±2%; give"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from modeldyno import codec
 from modeldyno import plugins as installed
@@ -27,7 +27,7 @@ from modeldyno.documents.lookup import find_any
 from modeldyno.documents.verify import verify as verify_document
 from modeldyno.documents.write import write_report
 from modeldyno.errors import RequestError
-from modeldyno.kinds import Document, Stored
+from modeldyno.kinds import Document, Stored, kind_of
 from modeldyno.loadtest.replicas import CostAnswer, CostOptions
 from modeldyno.profiling.run import judge_result
 from modeldyno.sweeps import schema as sweep_schema
@@ -45,6 +45,36 @@ if TYPE_CHECKING:
     from modeldyno.plugins import ListedPlugin
 
 _SCHEMAS = {"result": codec.schema, "sweep": sweep_schema.schema}
+
+
+Kind = TypeVar("Kind", bound=Stored)
+
+
+@overload
+def read(source: str | Path) -> Stored: ...
+
+
+@overload
+def read(source: str | Path, kind: type[Kind]) -> Kind: ...
+
+
+def read(source: str | Path, kind: type[Any] | None = None) -> Any:
+    """Read a saved document of any kind from a file, or from the store by id, prefix, tag or name.
+
+    Args:
+        source: a file that ``save`` or ``--json`` wrote, or a name in the store.
+        kind: the only kind that is accepted, such as `Study`; a type checker then knows what is returned.
+
+    Returns:
+        The Result, Study, Comparison, LoadCurve, Capacity, Conversion or Explanation.
+
+    Raises:
+        RequestError: there is none, it is of another kind, or it cannot be read.
+    """
+    document = find_any(str(source))
+    if kind is not None and not isinstance(document, kind):
+        raise RequestError(f"{source} is a {kind_of(document).name}; a {kind.__name__} is expected.")
+    return document
 
 
 @reword_errors

@@ -295,15 +295,15 @@ def find_load(  # noqa: PLR0913 - one parameter per option
         name: name of the model in the results.
         trust: allow files that run code when loaded (in the child process).
         resume: continue a search, or begin one with the loads of a load curve: its id in the store, a file,
-            or the document. Only `most`, `measurements` and `require` can change; with other bounds it
-            continues as a new search, which judges the measured loads again.
+            or the document. Only `most`, `measurements`, `max_time` and `require` can change; with other
+            bounds it continues as a new search, which judges the measured loads again.
         force: resume even if the model or the machine has changed.
         store: keep the Result of each load, and the Capacity so far, in the store before the next.
         tags: names by which `read` and the command line find the Results again.
         progress: show progress on standard error after two seconds, in a terminal or a notebook.
         watch: called with every event while it runs.
-        settings: the server's knobs, such as ``instances=2``, and fields of `plan`, such as ``max_time=5``
-            (seconds).
+        settings: the server's knobs, such as ``instances=2``, and fields of `plan`; ``max_time=120`` are the
+            seconds of the whole search.
 
     Returns:
         The Capacity: ``.passed`` is the largest load that holds, ``.failed`` the smallest that does not (None
@@ -319,7 +319,10 @@ def find_load(  # noqa: PLR0913 - one parameter per option
     if resume is not None:
         stored = _series_to_resume(find_load, arguments, resume, search=True)
         bounds = as_tuple(require, "require")
-        search = resume_search(stored, most=most, measurements=measurements, require=bounds)
+        max_time = split_plan(None, settings)[0].max_time if "max_time" in settings else None
+        search = resume_search(
+            stored, most=most, measurements=measurements, max_time=max_time, require=bounds
+        )
     else:
         search = begin_search(_request(arguments), most=most, measurements=measurements)
     return _measure(search, arguments)

@@ -448,19 +448,6 @@ def _warn_not_stored(error: StoreError) -> None:
     warnings.warn(text, NotStoredWarning, stacklevel=5)
 
 
-def read(source: str | Path) -> Result:
-    """Read a saved Result from a file, or from the store by id, prefix or tag.
-
-    Raises:
-        RequestError: there is none, or it cannot be read.
-    """
-    path = Path(source)
-    if path.is_file():
-        return codec.read(path)
-    with plugins.store() as store:
-        return store.get(str(source))
-
-
 def read_all(path: str | Path) -> tuple[Result, ...]:
     """Read all Results of a file: a document, or an array as `ModelProfiler.export_json` writes it.
 

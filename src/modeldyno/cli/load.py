@@ -28,7 +28,11 @@ from modeldyno.cli.output_options import RESULT_OUTPUT
     "--replay", metavar="FILE", type=click.Path(dir_okay=False), help="Replay request times from a file."
 )
 @cli_options.load_options(with_defaults=True)
-@click.option("--find-load", is_flag=True, help="Find the largest load that holds every bound of --require.")
+@click.option(
+    "--find-load",
+    is_flag=True,
+    help="Find the largest load that holds every bound of --require; --max-time is then that of all loads.",
+)
 @click.option("--most", type=float, help="Largest load that the search tries; 1024 by default.")
 @click.option(
     "--measurements",

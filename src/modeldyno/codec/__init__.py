@@ -161,6 +161,8 @@ def decode(data: bytes | str, *, origin: str = "the document") -> Result:
 
 def _to_result(document: Any, origin: str) -> Result:
     """Convert decoded JSON to a Result."""
+    if isinstance(document, dict) and "kind" in document:
+        raise UnreadableDocument(f"{origin} is JSON, but not a ModelDyno result: it is a {document['kind']}.")
     if not isinstance(document, dict) or not isinstance(document.get("schema"), int):
         raise UnreadableDocument(f"{origin} is JSON, but not a ModelDyno result: it has no schema number.")
     return check_result(msgspec.convert(upgrade_result(document, origin), Result))

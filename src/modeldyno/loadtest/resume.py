@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from modeldyno.kinds import Stored
 
 _CURVE_CHANGES = frozenset({"--concurrency", "--require"})
-_SEARCH_CHANGES = frozenset({"--most", "--measurements", "--require"})
+_SEARCH_CHANGES = frozenset({"--most", "--measurements", "--max-time", "--require"})
 
 
 def find_series(source: str) -> LoadCurve | Capacity:
@@ -114,6 +114,7 @@ def resume_search(
     *,
     most: float | None = None,
     measurements: int | None = None,
+    max_time: float | None = None,
     require: Sequence[str] = (),
 ) -> Capacity:
     """Return the search to continue; with other bounds, or from a load curve, it is a new one.
@@ -123,6 +124,7 @@ def resume_search(
         most: the largest load to try; None for the one before.
         measurements: maximum number of loads, those measured before included; None for as many as before,
             and with other bounds for as many more.
+        max_time: seconds for the loads that follow; None for as many as before.
         require: bounds; none for those before.
 
     Raises:
@@ -135,6 +137,7 @@ def resume_search(
     limits: dict[str, Any] = {
         "most": search.most if most is None else most,
         "measurements": search.measurements + made if measurements is None else measurements,
+        "max_time": search.max_time if max_time is None else max_time,
     }
     capacity = search_again(series, replace(search, **limits), stored_result)
     if not new:

@@ -10,13 +10,21 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.clock import monotonic
 from modeldyno.core.load import request_log
 from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.capacity_steps import CONCURRENCY, RATE, CapacitySearch, SearchEnd
 from modeldyno.core.load.endpoint_url import HEADERS_VARIABLE
 from modeldyno.core.load.load_curve import LoadCurve
 from modeldyno.core.load.replicas_and_cost import bounds_of
-from modeldyno.core.load.series_steps import add_load, job_at_load, missing_loads, next_load
+from modeldyno.core.load.series_steps import (
+    add_load,
+    end_in_time,
+    job_at_load,
+    missing_loads,
+    next_load,
+    step_within,
+)
 from modeldyno.core.result.result import Progressed
 from modeldyno.core.study.resume_guard import ConsistencyGuard
 from modeldyno.core.trace.carbon import with_carbon
@@ -82,7 +90,8 @@ def begin_search(request: Request, *, most: float | None = None, measurements: i
         start = float(load.concurrency or 1) if load is not None else 1.0
         search = CapacitySearch(bounds=bounds, start=start, **set_limits)
     job = _served_job(request)
-    if not job.plan.may_extend:  # the longest look at one load takes as long as was wished for
+    if not job.plan.may_extend:  # the time that was asked for is that of the whole search
+        search = replace(search, max_time=job.plan.max_time)
         most_time = job.plan.max_time / search.patience
         job = replace(
             job, plan=replace(job.plan, max_time=most_time, min_time=min(job.plan.min_time, most_time / 2))
@@ -126,7 +135,8 @@ def measure_loads(
 ) -> Iterator[tuple[JudgedResult, AnySeries]]:
     """Continue a series to its end; yield each Outcome with the series that has it.
 
-    A search ends with the verification of the load that passed, on a freshly started server.
+    A search ends with the verification of the load that passed, on a freshly started server. Its time limit
+    begins now.
 
     Args:
         series: new, or resumed.
@@ -141,11 +151,52 @@ def measure_loads(
     """
     guard = ConsistencyGuard(force=force, watch=watch, kind="load series", part="load")
     with _one_server() if rooms is None else nullcontext(rooms) as room:
-        while (step := next_load(series)) is not None:
+        step, clock = next_load(series), _SearchClock()
+        while step is not None:
             watch(Progressed(stage=_describe_step(series, step)))
             outcome = _measure(series, step, room, guard, emission)
             series = add_load(series, step, outcome.result, refused=_all_refused(outcome.result))
+            series, step = clock.next_load(series)
             yield outcome, series
+
+
+class _SearchClock:
+    """The time that a search has taken since it began or went on."""
+
+    def __init__(self) -> None:
+        self._begin = monotonic()
+        self._start_up: float | None = None
+
+    def next_load(self, series: AnySeries) -> tuple[AnySeries, NextLoad | None]:
+        """Return the next load that there is time for, and the series; it ends if there is none."""
+        step = next_load(series)
+        if not isinstance(series, Capacity):
+            return series, step
+        if series.search.max_time is None or step is None:
+            return series, step
+        times = self._left(series, series.search.max_time) / seconds_of_load(series)
+        within = step_within(series, step, times)
+        if within is None:
+            series = end_in_time(series)
+            last = next_load(series)
+            within = last and step_within(series, last, times)
+        return series, within
+
+    def _left(self, series: Capacity, limit: float) -> float:
+        """Return the seconds left, less those that the fresh server of a verification takes to start."""
+        spent = monotonic() - self._begin
+        if self._start_up is None:
+            self._start_up = max(0.0, spent - seconds_of_load(series)) if series.ours else 0.0
+        return limit - spent - self._start_up
+
+
+def seconds_of_load(series: LoadCurve | Capacity) -> float:
+    """Return the longest time of a load, measured as long as its Plan says and no longer."""
+    assert series.job is not None
+    load = series.job.load
+    if load is not None and load.duration is not None:
+        return load.ramp + load.duration
+    return series.job.plan.max_time
 
 
 def _measure(

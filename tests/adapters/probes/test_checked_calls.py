@@ -9,6 +9,7 @@ import pytest
 
 from modeldyno.adapters.probes import checked_calls, latency
 from modeldyno.adapters.probes.checked_calls import ROUNDS, CheckedCalls
+from modeldyno.core.metrics.call_checks import FEWEST
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.interfaces.probe import Subject
@@ -126,6 +127,73 @@ def test_long_calls_are_samples_when_they_are_checked(monkeypatch: pytest.Monkey
     assert len(checked.readings) == ROUNDS
     assert session.calls == len(samples) == 200
     assert samples == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize(("seconds", "rounds"), [(0.099, 1), (0.101, 0)])
+@pytest.mark.parametrize("chunks", [1, 3])
+def test_a_pass_too_short_for_a_round_makes_one_if_that_takes_a_moment(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, rounds: int, chunks: int
+) -> None:
+    """Of calls below 0.1 s; half a second more is too much for who wanted a moment."""
+    clock, session, subject = _clocked(monkeypatch, seconds)
+
+    with CheckedCalls(subject=subject, draw=_plain_calls(subject, seconds)) as checked:
+        for _ in range(chunks):
+            checked.times(1)
+        list(checked.doubts(seconds))
+
+    assert len(checked.readings) == rounds
+    assert session.calls == chunks + 5 * rounds
+    assert clock.now == pytest.approx(session.calls * seconds)
+
+
+def test_the_round_of_a_short_pass_goes_on_until_a_lazy_output_is_sure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One reading that shows work asks for as many as believe it, and the doubt is raised."""
+    clock, _, subject = _clocked(monkeypatch, 1e-3)
+    session = cast("Any", subject.session)
+    plain = session.arrays
+
+    def computed_when_read(output: Any) -> dict[str, Any]:
+        clock.now += 0.05 if isinstance(output, float) else 0.0
+        return dict(plain({"y": np.ones(16)} if isinstance(output, float) else output))
+
+    monkeypatch.setattr(session, "function", lambda x: float(x.sum()))
+    monkeypatch.setattr(session, "arrays", computed_when_read)
+    with CheckedCalls(subject=subject, draw=_plain_calls(subject, 1e-3)) as checked:
+        checked.times(1)
+        codes = {doubt.code for doubt in checked.doubts(1e-3)}
+
+    assert len(checked.readings) >= FEWEST
+    assert "lazy-output" in codes
+
+
+def _clocked(monkeypatch: pytest.MonkeyPatch, seconds: float) -> tuple[Clock, Direct, Subject]:
+    """Return a model whose calls take some seconds of a clock that they alone move."""
+    clock = Clock()
+    for name in ("perf_counter", "perf_counter_ns"):
+        reading = clock.seconds if name == "perf_counter" else clock.nanoseconds
+        monkeypatch.setattr(checked_calls, name, reading)
+    monkeypatch.setattr(checked_calls, "time_one_call", lambda call: (seconds, call()))
+    monkeypatch.setattr(checked_calls, "_public_clocks", dict)
+    monkeypatch.setattr(checked_calls, "_threads_in_pause", lambda _seconds: 0.0)
+
+    def work(x: Any) -> Any:
+        clock.now += seconds
+        return x
+
+    session = Direct(work)
+    return clock, session, subject_of(session, 16)
+
+
+def _plain_calls(subject: Subject, seconds: float) -> Callable[[int], Samples]:
+    def draw(n: int) -> Samples:
+        for _ in range(n):
+            subject.calls[0]()
+        return np.full(n, seconds)
+
+    return draw
 
 
 def test_new_inputs_are_made_in_the_profilers_own_stage() -> None:

@@ -225,6 +225,23 @@ def test_times_that_run_backwards_are_refused(due: int, sent: int, end: int) -> 
             foreign_records([request])
 
 
+@pytest.mark.parametrize("pieces", [(-MS,), (9 * MS, 8 * MS), (2**62,)])
+def test_pieces_that_no_clock_gives_are_refused(pieces: tuple[int, ...]) -> None:
+    """A piece comes after the sending and after the one before it."""
+    with pytest.raises(RequestError, match="The pieces of a request sent at 0 ns are out of order"):
+        foreign_records([ForeignRequest(sent=0, end=MS, pieces=pieces)])
+
+
+@pytest.mark.parametrize("times", [(0.001, -1.0), (0.001, 1e16)])
+def test_a_figure_that_nothing_can_have_measured_is_refused(times: tuple[float, ...]) -> None:
+    """Samples below zero or without end, as a damaged report has them, and such numbers."""
+    samples = Measurement(metric="service_time", value=Distribution.of(times))
+    number = observed_number("throughput", 1e300)
+    for figure in (samples, number):
+        with pytest.raises(RequestError, match=f"{figure.metric} is .*, which nothing can have measured"):
+            a_result(a_load(requests=(), figures=(figure,)))
+
+
 def test_a_number_of_another_scope_is_no_statistic() -> None:
     """A query with a scope, or of a metric that has none told, is answered as ever."""
     figures = [observed_number("latency", 1.0, scope="p50"), observed_number("throughput", 2.0)]

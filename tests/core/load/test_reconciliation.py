@@ -231,7 +231,11 @@ def test_a_window_of_the_tool_is_taken_as_its_steady_state() -> None:
 def test_times_of_streams_and_failures() -> None:
     """The first token counts from the sending; what failed, and what we did not measure, has no row."""
     requests = their_requests()
-    streamed = tuple(replace(each, pieces=(each.sent + 2 * MILLI, each.end)) for each in requests)
+    streamed = tuple(
+        replace(each, pieces=(first, max(first, each.end)))
+        for each in requests
+        for first in [each.sent + 2 * MILLI]
+    )
     figures = (observed_number("time_to_first_token", 0.002, scope="p50"),)
     reconciliation = reconcile(report(NEAREST, streamed, figures=figures), our_result())
     assert row_of(reconciliation, "p50", "time_to_first_token").rule == pytest.approx(0.0)

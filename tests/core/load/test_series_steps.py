@@ -15,11 +15,13 @@ from modeldyno.core.load.load_curve import LoadCurve, LoadPoint
 from modeldyno.core.load.series_steps import (
     add_load,
     answer_again,
+    end_in_time,
     job_at_load,
     judge_again,
     missing_loads,
     next_load,
     search_again,
+    step_within,
     unknown_loads,
     without_unfinished,
 )
@@ -204,6 +206,42 @@ class TestSearch:
         large = log.to_the_end(search_again(small, replace(small.search, most=64), log.results.get))
         assert (large.passed, large.verified.load) == (12, 12)
         assert large.rungs[: len(small.rungs)] == small.rungs
+
+    @pytest.mark.parametrize(
+        ("passed", "care", "left", "measured"),
+        [
+            (None, 1.0, 3.0, 1.0),
+            (None, 8.0, 9.0, 4.5),  # if it passes, its verification takes as long
+            (None, 1.0, 1.9, None),
+            (2.0, 8.0, 9.0, 4.5),
+            (6.0, 8.0, 9.0, 3.0),
+            (6.0, 8.0, 6.5, None),
+        ],
+    )
+    def test_a_load_leaves_time_for_a_verification(
+        self, passed: float | None, care: float, left: float, measured: float | None
+    ) -> None:
+        """That of itself, or of the load that passed; if there is too little, there is no load."""
+        capacity = a_search()
+        if passed is not None:
+            capacity = replace(capacity, passed=4.0, rungs=(LoadPoint(load=4.0, care=passed),))
+
+        step = step_within(capacity, NextLoad(load=8.0, care=care), left)
+        assert (None if step is None else step.care) == measured
+        verification = step_within(capacity, NextLoad(load=4.0, care=6.0, fresh=True), left)
+        assert verification == NextLoad(load=4.0, care=max(1.0, min(6.0, left)), fresh=True)
+
+    def test_at_the_end_of_its_time_only_the_verification_is_left(self) -> None:
+        """It is of the load that passed so far; a resumed search goes on."""
+        log = Log()
+        begun = log.step(log.step(a_search()))
+        ended = end_in_time(begun)
+        assert ended.passed is not None
+        assert next_load(ended) == NextLoad(load=ended.passed, fresh=True)
+        verified = log.step(ended)
+        assert (verified.end, verified.verified.load) == (SearchEnd.TIME, ended.passed)
+        assert next_load(verified) is None
+        assert log.to_the_end(without_unfinished(verified)).passed == 12
 
     def test_a_rate_is_searched_by_its_knob(self) -> None:
         """The Job has the rate, longer where more care is taken, and certifies the bound's percentile."""

@@ -69,8 +69,8 @@ def test_what_was_suspected_must_rise_in_every_further_block() -> None:
 
 def test_blocks_are_as_long_as_makes_a_leak_visible() -> None:
     """Within a sixteenth of the calls that were made, and one at least."""
-    assert block_length({"descriptors": 1.0}, 1000) == 2
-    assert block_length({"memory": 1024.0}, 1_000_000) == 256
+    assert block_length({"descriptors": 1.0}, 1000) == 8
+    assert block_length({"memory": 1024.0}, 1_000_000) == 1024
     assert block_length({"memory": 1024.0}, 1600) == 100
     assert block_length({"memory": 1024.0}, 10) == 1
 

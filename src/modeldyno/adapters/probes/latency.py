@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from modeldyno.adapters.probes import timing_loop
-from modeldyno.adapters.probes.checked_calls import CheckedCalls
-from modeldyno.adapters.probes.leak_watch import LeakWatch
-from modeldyno.core.metrics import call_checks
-from modeldyno.core.metrics.measurement import Distribution, Measurement
-from modeldyno.core.spec.devices import is_cpu
-from modeldyno.environment.machine import allowed_cores
-from modeldyno.environment.peaks import local_device
+from modeldyno.adapters.probes.checked_pass import measure_checked_pass
+from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.interfaces.probe import Pass
 from modeldyno.interfaces.session import CanCall
 
@@ -21,6 +15,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.metrics.doubt import Doubt
     from modeldyno.core.metrics.measurement_plan import Plan
+    from modeldyno.core.metrics.stop_rule import StopRuleResult
     from modeldyno.interfaces.probe import Subject
 
 needs = CanCall
@@ -29,40 +24,9 @@ pass_ = Pass.TIMED
 
 def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     """Warm up, measure until the plan is met, and yield the latency, its doubts and those of its calls."""
-    calls = subject.calls
-    plain = timing_loop.time_each_call(calls)
-    watch = LeakWatch(draw=plain)
-    with CheckedCalls(subject=subject, draw=plain) as checked:
-        paced = timing_loop.measure_timed_pass(
-            subject, plan, watch.watched(checked.times), "latency", warming=calls[0]
-        )
-        times = timing_loop.distribution(paced)
-        median = Distribution.of(paced.samples).statistic("p50")
-        doubts = (*checked.doubts(median), *_rate_doubts(subject, median))
-        yield Measurement(metric="latency", value=times)
-        yield from doubts
-        yield from timing_loop.steady_state_doubts("latency", paced, times, plan)
-        if not subject.interrupted():
-            yield from watch.doubts(paced.warmup_runs)
+    plain = timing_loop.time_each_call(subject.calls)
+    yield from measure_checked_pass(subject, plan, plain, "latency", _latency)
 
 
-def _rate_doubts(subject: Subject, median: float) -> Iterator[Doubt]:
-    """Yield a doubt if the counted operations could not be done in the time of a call."""
-    flops = next((m.value for m in subject.known if (m.metric, m.scope) == ("flops", "")), None)
-    if isinstance(flops, int | float):
-        yield from call_checks.beyond_peak(
-            float(flops), median, len(allowed_cores()), partial(_measured_peak, subject.device())
-        )
-
-
-def _measured_peak(device: str) -> float | None:
-    """Return the float32 peak of the device in operations per second; None if it cannot be measured."""
-    if is_cpu(device):
-        return local_device().flops.get(_DTYPE)
-    from modeldyno.environment.accelerator_peaks import accelerator_peaks  # noqa: PLC0415 - only where one is
-
-    measured = accelerator_peaks(_DTYPE, device)
-    return None if measured is None else measured.flops.get(_DTYPE)
-
-
-_DTYPE = "float32"
+def _latency(paced: StopRuleResult) -> Iterator[Measurement]:
+    yield Measurement(metric="latency", value=timing_loop.distribution(paced))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from modeldyno.adapters.probes import timing_loop
+from modeldyno.adapters.probes.checked_pass import measure_checked_pass
 from modeldyno.core.metrics.measurement import Distribution, ratio_number
 from modeldyno.core.stats import statistics
 from modeldyno.interfaces.probe import NoTurns, Pass
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from modeldyno.core.metrics.doubt import Doubt
     from modeldyno.core.metrics.measurement import Measurement
     from modeldyno.core.metrics.measurement_plan import Plan
+    from modeldyno.core.metrics.stop_rule import StopRuleResult
     from modeldyno.core.stats.statistics import Samples
     from modeldyno.interfaces.probe import Subject
 
@@ -30,15 +33,19 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     """Time blocks of calls until the mean reaches the plan's precision; yield its inverse.
 
     Of a model whose call is a block of its own, the calls of `latency` are the same, and are not made again.
+    Where there are none of `latency`, which are checked, these are.
     """
     if (taken := _calls_of_latency(subject, plan)) is not None:
         yield from _rates(subject, taken)
         return
     mean_plan = replace(plan, target="mean", percentiles=())
     calls = subject.calls
-    paced = timing_loop.measure_timed_pass(
-        subject, mean_plan, timing_loop.time_call_blocks(calls, BLOCK), "throughput", warming=calls[0]
-    )
+    draw = timing_loop.time_call_blocks(calls, BLOCK)
+    if not any(m.metric == "latency" for m in subject.known):
+        rates = partial(_rates_of_pass, subject)
+        yield from measure_checked_pass(subject, mean_plan, draw, "throughput", rates)
+        return
+    paced = timing_loop.measure_timed_pass(subject, mean_plan, draw, "throughput", warming=calls[0])
     yield from _rates(subject, paced.samples)
     yield from timing_loop.steady_state_doubts(
         "throughput", paced, timing_loop.distribution(paced), mean_plan
@@ -59,6 +66,10 @@ def _calls_of_latency(subject: Subject, plan: Plan) -> Samples | None:
         return None
     low, high = statistics.mean_interval(samples)
     return samples if high - low <= 2 * plan.precision * float(samples.mean()) else None
+
+
+def _rates_of_pass(subject: Subject, paced: StopRuleResult) -> Iterator[Measurement]:
+    return _rates(subject, paced.samples)
 
 
 def _rates(subject: Subject, samples: Samples) -> Iterator[Measurement]:

@@ -99,6 +99,10 @@ _OF_THE_RUN = {
 """Options that change nothing about a series."""
 
 
+_SEARCH_VALUES = ("concurrency", "most", "measurements", "max_time")
+"""Options that change how a stored series goes on."""
+
+
 def _go_on(ctx: click.Context, targets: OutputTargets, planned: CostOptions, options: dict[str, Any]) -> int:
     """Resume or rerank a stored series; return the exit code. Only options that were typed count."""
     from modeldyno.loadtest import resume  # noqa: PLC0415 - one load needs none of it
@@ -110,7 +114,7 @@ def _go_on(ctx: click.Context, targets: OutputTargets, planned: CostOptions, opt
     targets.check_formats()
     flags = {str(parameter.name): parameter.opts[0] for parameter in ctx.command.params}
     typed = [name for name in flags if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
-    search_values = {name: options[name] for name in ("concurrency", "most", "measurements") if name in typed}
+    search_values = {name: options[name] for name in _SEARCH_VALUES if name in typed}
     require = options["require"] if "require" in typed else ()
     changes = [flags[name] for name in typed if name not in _OF_THE_RUN]
     if options["rerank"] is not None:
@@ -193,15 +197,16 @@ def _exit_code(series: LoadCurve | Capacity) -> int:
 def _describe_duration(series: LoadCurve | Capacity) -> str:
     """Estimate how long the loads take: a search measures longer while a bound is undecided."""
     assert series.job is not None
-    load, option = series.job.load, "--max-time"
-    seconds = series.job.plan.max_time
-    if load is not None and load.duration is not None:
-        seconds, option = load.ramp + load.duration, "--duration"
+    seconds, load = loads.seconds_of_load(series), series.job.load
     if isinstance(series, LoadCurve):
+        option = "--max-time" if load is None or load.duration is None else "--duration"
         number, most, shorten = len(missing_loads(series)), 1.0, f"{option} shortens"
     else:
         number = max(1, series.search.measurements - len(series.rungs))
-        most, shorten = series.search.patience, f"--measurements and {option} shorten"
+        if series.search.max_time is not None:
+            within = format_rough_duration(series.search.max_time)
+            return f"At most {count(number, 'load')} and a verification, within about {within} (--max-time)."
+        most, shorten = series.search.patience, "--max-time limits"
     longest = format_rough_duration(seconds * number * most)
     several = f" of {format_quantity(seconds * most, SECONDS, None)} each" if number > 1 else ""
     in_all = " in all" if number > 1 else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+import tempfile
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -64,9 +65,12 @@ def _split_command(text: str | None) -> list[str]:
 def _run_hook(hook: list[str], document: bytes, history: Trend) -> None:
     """Run the hook; its output goes to standard error, to keep standard output for the document."""
     variables = {"MODELDYNO_TREND_MODEL": history.name, "MODELDYNO_TREND": headline(history)}
-    try:
-        process = subprocess.run(hook, input=document, env=os.environ | variables, stdout=2, check=False)
-    except OSError as error:
-        raise RequestError(f"--exec cannot run {hook[0]}: {error.strerror}.") from None
+    with tempfile.TemporaryFile() as words:  # no pipe, which what a hook leaves running could fill
+        words.write(document)
+        words.seek(0)
+        try:
+            process = subprocess.run(hook, stdin=words, env=os.environ | variables, stdout=2, check=False)
+        except OSError as error:
+            raise RequestError(f"--exec cannot run {hook[0]}: {error.strerror}.") from None
     if process.returncode:
         raise RunFailed(f"The --exec command {hook[0]} failed with exit code {process.returncode}.")

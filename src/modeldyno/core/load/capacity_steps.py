@@ -43,6 +43,8 @@ class CapacitySearch:
     """Stop when the smallest failed load exceeds the largest passed one by no more than this share."""
     patience: float = 8.0
     """Most time to spend on one load, as a multiple of the Plan's time."""
+    max_time: float | None = None
+    """Seconds for all loads, the verification included; None for no limit."""
 
     def __post_init__(self) -> None:
         """Refuse invalid options with one sentence."""
@@ -105,6 +107,8 @@ class SearchEnd(StrEnum):
     """The loads between are too close to the bound to decide in the time."""
     MEASUREMENTS = "measurements"
     """The most measurements were made."""
+    TIME = "time"
+    """The time for all loads was over."""
     LARGEST = "largest"
     """The largest allowed load holds."""
     SMALLEST = "smallest"

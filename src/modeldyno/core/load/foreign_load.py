@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,8 @@ MICRO, MILLI = 1e-6, 1e-3
 """In seconds: units of time in other tools' reports."""
 _LATEST = 2**62
 """Nanoseconds: the year 2116 of a wall clock."""
+_LARGEST = 1e15
+"""In base units: no count, rate or time of a load is larger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +122,8 @@ def foreign_result(report: ForeignLoad, *, id: str, origin: str, digest: str) ->
     window = _window(report)
     derived = () if window is None else tuple(_derived(report, window))
     figures = tuple(_merged_figures(tuple(_counted_from(report)), derived))
+    for figure in (*derived, *figures):
+        _check_possible(figure)
     url = f"{report.url}#{report.model}" if report.model else report.url
     return Result(
         id=id,
@@ -141,6 +146,22 @@ def foreign_result(report: ForeignLoad, *, id: str, origin: str, digest: str) ->
         doubts=tuple(_doubts(report, window, figures, origin)),
         failures=tuple(_failures(report)),
     )
+
+
+def _check_possible(figure: Measurement) -> None:
+    """Refuse a figure of a damaged report that nothing can have measured.
+
+    Raises:
+        RequestError: it is negative, or larger than anything that is measured.
+    """
+    value = figure.value
+    if isinstance(value, Distribution):
+        numbers = [float(end) for run in value.arrays() for end in (run.min(), run.max())]
+    else:
+        numbers = [float(value)]
+    for number in numbers:
+        if not 0 <= number <= _LARGEST:
+            raise RequestError(f"{figure.metric} is {number:g}, which nothing can have measured.")
 
 
 def _counted_from(report: ForeignLoad) -> Iterator[Measurement]:
@@ -187,6 +208,9 @@ def foreign_records(requests: Sequence[ForeignRequest]) -> Records:
             raise RequestError(
                 f"A request is due, sent and ended at {request.due}, {request.sent} and {request.end} ns."
             )
+        times = (request.sent, *request.pieces)
+        if any(second < first for first, second in pairwise(times)) or times[-1] >= _LATEST:
+            raise RequestError(f"The pieces of a request sent at {request.sent} ns are out of order.")
     values = {
         "due": [request.sent if request.due is None else request.due for request in requests],
         "sent": [request.sent for request in requests],

@@ -53,13 +53,31 @@ def _next_measurement(capacity: Capacity) -> NextLoad | None:
     """Return the next load of the search, or in the end the verification of the load that passed."""
     if capacity.end is SearchEnd.REFUSED:
         return None
-    step = propose(capacity.search, capacity.rungs)
+    step = None if capacity.end is SearchEnd.TIME else propose(capacity.search, capacity.rungs)
     if isinstance(step, NextLoad):
         return step
     best = capacity.best
     if best is None or capacity.verified is not None:
         return None
     return NextLoad(load=best.load, care=best.care, fresh=True)
+
+
+def step_within(capacity: Capacity, step: NextLoad, left: float) -> NextLoad | None:
+    """Return a step of a search as far as there is time for it; None if there is too little.
+
+    `left` is the time left, as a multiple of the Plan's. A load leaves as much as its verification takes, or
+    that of the load that passed.
+    """
+    if step.fresh:
+        return replace(step, care=max(1.0, min(step.care, left)))
+    kept = 1.0 if capacity.best is None else capacity.best.care
+    care = min(step.care, left / 2, left - kept)
+    return replace(step, care=care) if care >= 1 else None
+
+
+def end_in_time(capacity: Capacity) -> Capacity:
+    """Return a search whose time is over: its answer so far, of which only the verification is left."""
+    return _answered(capacity, SearchEnd.TIME)
 
 
 def job_at_load(series: LoadCurve | Capacity, step: NextLoad) -> Job:

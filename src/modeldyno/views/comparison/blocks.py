@@ -15,6 +15,7 @@ from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.comparison.causes import explain_cause
 from modeldyno.views.comparison.changes import (
     change_tables,
+    explain_rate,
     overview,
     prefix_interruption,
     sentence,
@@ -110,6 +111,7 @@ def _candidate_blocks(
     yield from _failures((comparison.baseline, contrast.candidate), names)
     yield from undecided_notices(contrast)
     yield from change_tables(contrast, names, everything=everything or several)
+    yield from explain_rate(contrast, names)
     yield from _differences_table(contrast, names, everything=everything)
     yield from _agreements(contrast.outputs)
     for cause in contrast.causes:

@@ -279,6 +279,26 @@ def change_tables(
         yield note(shorten("; ".join(filter(None, parts)), TEXT_LIMIT))
 
 
+def explain_rate(contrast: CandidateComparison, names: tuple[str, str]) -> Iterator[Notice]:
+    """Explain a change of a rate that is not that of the median: slow calls count in a rate alone."""
+    by_query = {str(change.query): change for change in contrast.changes}
+    median, rate = by_query.get("latency.p50"), by_query.get("batch_rate")
+    if median is None or rate is None or not _surely_changed(rate):
+        return
+    pairs = [(median.baseline, rate.baseline), (median.candidate, rate.candidate)]
+    known = [(p50, 1 / per_second) for p50, per_second in pairs if p50 and per_second]
+    shares = [mean / p50 for p50, mean in known]
+    if len(known) == len(pairs) and max(shares) >= _FAR * min(shares):
+        calls = " and ".join(
+            f"{format_quantity(mean, SECONDS, 2)} with {name} (median {format_quantity(p50, SECONDS, 2)})"
+            for (p50, mean), name in zip(known, names, strict=True)
+        )
+        text = f"slow calls count in throughput and not in latency.p50: a call takes on average {calls}"
+        yield note(text, code="slow-calls")
+
+
+_FAR = 1.25
+"""Ratio of the shares that slow calls have on two sides from which on they make a change of their own."""
 _SIDE = 11
 """Longest name that is used as a column title, so that the table fits 80 columns."""
 

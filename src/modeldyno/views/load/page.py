@@ -19,7 +19,15 @@ from modeldyno.core.stats.units import RATE as PER_SECOND
 from modeldyno.core.stats.units import SECONDS
 from modeldyno.views.result.charts import draw_request_stages
 from modeldyno.views.result.served import STAGE_NAMES
-from modeldyno.views.text import count, estimate, exact_text, format_ends, join_nonempty, shorten_text
+from modeldyno.views.text import (
+    count,
+    estimate,
+    exact_text,
+    format_ends,
+    format_rough_duration,
+    join_nonempty,
+    shorten_text,
+)
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
@@ -427,6 +435,7 @@ def _end_reason(capacity: Capacity) -> str:
         SearchEnd.INDISTINCT: "no load in between could be decided, even measured "
         f"{spec.patience:g} times as long as planned",
         SearchEnd.MEASUREMENTS: "the limit on measurements was reached",
+        SearchEnd.TIME: f"its time of {format_rough_duration(spec.max_time or 0.0)} was over (--max-time)",
         SearchEnd.LARGEST: f"{_load(spec.most)} is the largest load allowed",
         SearchEnd.SMALLEST: "there is no smaller load",
         SearchEnd.CLIENT: "the client, not the server, limits higher loads: give it more drivers or cores",
@@ -443,6 +452,8 @@ _LONGEST = 3600.0
 """Seconds at one load beyond which more time is no advice."""
 _SPARE, _STEP = 1.25, 5
 """What is advised, as a multiple of what it takes, and the seconds that it is rounded up to."""
+_LOADS = 4
+"""Loads of the longest kind that fit into the time of a search."""
 _MINUTES = 120
 """Seconds from which on it is in minutes."""
 
@@ -461,13 +472,15 @@ def _what_it_takes(capacity: Capacity) -> Iterator[Notice]:
     floor = certified_floor(fraction_of(bound.percentile or "") or 0.0)
     few = f"has {int(answer.size or 0):,} of the {floor:,} effective answers that certify it"
     why = few if answer.value is None else f"is too close to what was measured, {_cell(answer)}"
-    seconds, option = job.plan.max_time, "--max-time"
-    if job.load is not None and job.load.duration is not None:
-        seconds, option = job.load.duration, "--duration"
-    needed = _SPARE * max(1.0, left.times) * left.point.care * seconds
-    advice = "an hour a load would not decide it: give a bound that is farther away"
-    if needed <= _LONGEST:
-        advice = f"give each load {option} {_typed(needed)}"
+    duration = None if job.load is None else job.load.duration
+    times, limit = _SPARE * max(1.0, left.times), capacity.search.max_time
+    needed = times * left.point.care * (duration or job.plan.max_time)
+    if needed > _LONGEST:
+        advice = "an hour a load would not decide it: give a bound that is farther away"
+    elif duration is not None:
+        advice = f"give each load --duration {_typed(needed)}"
+    else:
+        advice = f"give the search --max-time {_typed(_LOADS * needed if limit is None else times * limit)}"
     text = f"at {_at(capacity.search.knob, left.point.load)}, {bound} {why}; {advice}"
     yield note(text, code="undecided")
 

@@ -83,6 +83,7 @@ def _speed(result: Result) -> str:
             or operator_time_clause(result)
             or layer_time_clause(result)
             or end_to_end_clause(result)
+            or _rate_alone(result)
         )
     if latency.void:
         return f"has no valid time: {WHY_VOID[latency.void]}"
@@ -94,6 +95,17 @@ def _speed(result: Result) -> str:
         _evaluation(result),
     )
     return "; ".join((f"answers in {_median(latency)}{where}", *filter(None, parts)))
+
+
+def _rate_alone(result: Result) -> str:
+    """Return the rate of calls that were not timed one by one; empty if it is not known."""
+    measured = result.find("throughput")
+    if measured is None or result.job.load is not None:
+        return ""
+    if measured.void:
+        return f"has no valid rate: {WHY_VOID[measured.void]}"
+    rate = figure(result, "throughput").replace("/s", " samples/s")
+    return f"answers {rate} on {shorten_name(result.job.backend)}" if rate else ""
 
 
 def _slow_calls(result: Result, latency: Distribution) -> str:
