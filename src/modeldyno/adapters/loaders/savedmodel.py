@@ -7,12 +7,14 @@ others buffers: a SavedModel does not tell frozen weights from moving averages.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.loaders import digest
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.core.spec.size_guesses import guess_sizes
 from modeldyno.core.static.graph import Tensor
 from modeldyno.core.static.weights import Weight
 from modeldyno.errors import RequestError, UnknownName, short_reason
@@ -51,6 +53,7 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     if not claims(path):
         raise RequestError(f"'{path}' holds no {_GRAPH}; give the folder of a SavedModel.")
     function = _read(path, signature)
+    inputs = tuple(_inputs(function))
     files = [file for file in path.rglob("*") if file.is_file()]
     with describing():
         return Model(
@@ -61,9 +64,10 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
             ),
             form=Form.TENSORFLOW,
             value=function,
-            inputs=tuple(_inputs(function)),
+            inputs=inputs,
             weights=lambda: tuple(_weights(function)),
             graph=lambda tracing: _trace(function, tracing),
+            guesses=partial(guess_sizes, inputs),
             file_bytes=sum(file.stat().st_size for file in files),
         )
 

@@ -6,6 +6,7 @@ A parameter is a stored tensor of floats, or of integers with a scale; shapes an
 from __future__ import annotations
 
 import struct
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from modeldyno.adapters.loaders.tflite_file import MARK, TFLiteFile, read_tflite
 from modeldyno.adapters.loaders.tflite_tracing import trace_tflite
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.core.spec.size_guesses import guess_sizes
 from modeldyno.core.static.graph import Tensor
 from modeldyno.core.static.weights import Weight
 from modeldyno.errors import RequestError
@@ -69,6 +71,7 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         inputs=inputs,
         weights=lambda: weights,
         graph=lambda tracing: trace_tflite(file, path, tracing),
+        guesses=partial(guess_sizes, inputs),
         file_bytes=len(data),
     )
 
