@@ -92,7 +92,7 @@ def test_what_is_converted_from_torch_has_free_sizes_and_no_names(tmp_path: Path
     made = openvino.convert_model(torch.nn.Conv2d(3, 4, 3), example_input=torch.zeros(2, 3, 8, 8))
     made.reshape([-1, 3, -1, -1])
     openvino.save_model(made, tmp_path / "m.xml")
-    profile = modeldyno.profile(tmp_path / "m.xml", max_time=0.2, store=None)
+    profile = modeldyno.profile(tmp_path / "m.xml", max_time=0.2, store=False)
     assert "assumed-sizes" in {doubt.code for doubt in profile.doubts}
     model = loader.load(ModelRef(scheme="openvino", locator=str(tmp_path / "m.xml")), seed=0, trust=False)
     with backend.open(model, configure(backend.knobs, {})) as session:

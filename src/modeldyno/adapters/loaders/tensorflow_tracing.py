@@ -359,7 +359,7 @@ def _rounds_of_count(graph: Any, op: Any, parts: tuple[Any, Any], test: Any) -> 
     begin = _constant(graph, op.inputs[place])
     if begin is None or end is None or step is None or step <= 0:
         return None
-    return max(0, math.ceil((end - begin) / step))
+    return max(0, math.ceil(float(end - begin) / float(step)))
 
 
 def _through(tensor: Any) -> Any:
@@ -395,7 +395,7 @@ def _constant(graph: Any, tensor: Any) -> Any:
 
 
 def _is_known_shape(op: Any) -> bool:
-    return op.type == "Shape" and op.inputs[0].shape.is_fully_defined()
+    return bool(op.type == "Shape" and op.inputs[0].shape.is_fully_defined())
 
 
 def _arguments(op: Any, values: list[Any]) -> dict[str, Any]:

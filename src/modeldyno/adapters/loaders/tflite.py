@@ -1,6 +1,7 @@
 """``tflite:m.tflite``: a model of TensorFlow Lite, read as data.
 
-A parameter is a stored tensor of floats, or of integers with a scale; shapes and indices are buffers.
+A parameter is a stored tensor of floats, or of integers with a scale; shapes, indices and single numbers
+without a dimension, as of arithmetic, are buffers.
 """
 
 from __future__ import annotations
@@ -107,6 +108,6 @@ def _weights(file: TFLiteFile) -> Iterator[Weight]:
                     size=Tensor(tensor.shape, tensor.dtype).size,
                     bytes=tensor.stored,
                     storage=f"buffer {tensor.buffer}",
-                    parameter="float" in tensor.dtype or tensor.scaled,
+                    parameter=("float" in tensor.dtype or tensor.scaled) and bool(tensor.shape),
                     scope=scopes.get(tensor.buffer, tensor.scope),
                 )
