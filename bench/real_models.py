@@ -39,8 +39,7 @@ PACKAGES = (
 MADE, COUNTS = "made", "counts.json"
 """Folder of what was made here, and the parameters of each file by the library that trained it."""
 LEAST = 90
-"""Files that must profile. TorchScript of two inputs or of rows, and OpenVINO's of rows from torch, tell nobody
-their sizes."""
+"""Files that must profile; the others are of TorchScript and OpenVINO, and tell nobody their sizes."""
 SUFFIXES = {
     ".h5", ".hdf5", ".jit", ".joblib", ".json", ".keras", ".onnx", ".pt", ".pt2", ".tflite", ".txt", ".xml",
 }  # fmt: skip
