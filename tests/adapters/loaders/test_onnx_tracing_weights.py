@@ -126,6 +126,8 @@ def test_single_numbers_count_only_as_weights(tmp_path: Path) -> None:
         "root": np.array(2, np.float32),
         "low": np.array(0, np.float32),
         "resize": np.array([1, 2], np.float32),
+        "zero": np.array(0, np.float32),
+        "one": np.ones(1, np.float32),
     }
     nodes = [
         ("MatMul", ["x", "w"], ["product"]),
@@ -134,7 +136,11 @@ def test_single_numbers_count_only_as_weights(tmp_path: Path) -> None:
         ("Add", ["a", "epsilon"], ["b"]),
         ("Div", ["b", "root"], ["c"]),
         ("Clip", ["c", "low"], ["d"]),
-        ("Resize", ["d", "", "resize"], ["y"]),
+        ("Equal", ["d", "zero"], ["e"]),
+        ("Less", ["one", "d"], ["f"]),
+        ("Where", ["e", "zero", "d"], ["g"]),
+        ("Where", ["f", "g", "d"], ["h"]),
+        ("Resize", ["h", "", "resize"], ["y"]),
     ]
     path = models.save(
         tmp_path / "s.onnx", nodes, {"x": ("FLOAT", ["batch", 4])}, {"y": ("FLOAT", None)}, weights

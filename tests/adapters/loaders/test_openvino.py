@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+import modeldyno
+from modeldyno.adapters.backends import openvino as backend
 from modeldyno.adapters.loaders import openvino as loader
+from modeldyno.core.spec.knob import configure
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.loader import Form, Model
@@ -80,3 +83,19 @@ def test_constants_that_are_missing_are_told(tmp_path: Path) -> None:
 
     with pytest.raises(RequestError, match=r"m\.bin"):
         loader.load(resolve_reference(str(path)), seed=0, trust=False)
+
+
+@pytest.mark.filterwarnings("ignore")  # OpenVINO traces with what torch deprecates
+def test_what_is_converted_from_torch_has_free_sizes_and_no_names(tmp_path: Path) -> None:
+    """Sizes are found by calls; an output has its place as its name."""
+    openvino, torch = pytest.importorskip("openvino"), pytest.importorskip("torch")
+    made = openvino.convert_model(torch.nn.Conv2d(3, 4, 3), example_input=torch.zeros(2, 3, 8, 8))
+    made.reshape([-1, 3, -1, -1])
+    openvino.save_model(made, tmp_path / "m.xml")
+    profile = modeldyno.profile(tmp_path / "m.xml", max_time=0.2, store=False)
+    assert "assumed-sizes" in {doubt.code for doubt in profile.doubts}
+    model = loader.load(ModelRef(scheme="openvino", locator=str(tmp_path / "m.xml")), seed=0, trust=False)
+    with backend.open(model, configure(backend.knobs, {})) as session:
+        feed = {model.inputs[0].name: np.ones((2, 3, 5, 4), np.float32)}
+        ((name, array),) = session.arrays(session.prepare(feed)()).items()
+    assert (name, array.shape) == ("output_0", (2, 4, 3, 2))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from modeldyno import data
 from modeldyno.adapters.backends import tensorflow as backend
 from modeldyno.adapters.loaders import savedmodel as loader
 from modeldyno.core.spec.knob import configure
@@ -179,3 +180,66 @@ def test_a_model_without_signatures_is_refused(tmp_path: Path) -> None:
 def test_a_folder_needs_no_scheme(two_ways: ModelRef) -> None:
     """A path of a SavedModel is recognised by what it holds."""
     assert resolve_reference(two_ways.locator) == two_ways
+
+
+def saved_by_tensorflow_1(path: Path, build: Any, shape: tuple[int | None, ...]) -> Model:
+    """Save a graph as TensorFlow 1 does, with loops and conditions that are functions."""
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        v1.enable_control_flow_v2()
+        x = v1.placeholder(tf.float32, shape, name="x")
+        y = build(
+            x, lambda *sizes: v1.get_variable(f"w{len(v1.global_variables())}", sizes, use_resource=True)
+        )
+        session.run(v1.global_variables_initializer())
+        v1.saved_model.simple_save(session, str(path), {"x": x}, {"y": y})
+    return load(ModelRef(scheme="savedmodel", locator=str(path)))
+
+
+def mapped(x: Any, variable: Any) -> Any:
+    """Multiply row by row: as many rounds as rows."""
+    weights = variable(8, 4)
+    return tf.map_fn(lambda row: tf.linalg.matvec(weights, row, transpose_a=True), x)
+
+
+def nested(x: Any, variable: Any) -> Any:
+    """Multiply three times in each of two rounds."""
+    weights = variable(8, 8)
+
+    def outer(count: Any, y: Any) -> Any:
+        inner = tf.while_loop(
+            lambda number, _: number < 3, lambda number, z: (number + 1, tf.matmul(z, weights)), [0, y]
+        )
+        return count + 1, inner[1]
+
+    return tf.while_loop(lambda count, _: count < 2, outer, [0, x])[1]
+
+
+def backwards(x: Any, variable: Any) -> Any:
+    """Multiply while a number that is divided stays large: nobody can tell how often."""
+    weights = variable(8, 8)
+    return tf.while_loop(
+        lambda size, _: size > 1.0, lambda size, y: (size / 2.0, tf.matmul(y, weights)), [8.0, x]
+    )[1]
+
+
+@pytest.mark.parametrize(
+    ("build", "macs", "noted"),
+    [(mapped, 5 * 8 * 4, 0), (nested, 5 * 2 * 3 * 8 * 8, 0), (backwards, 5 * 8 * 8, 1)],
+)
+def test_loops_of_tensorflow_1_count_their_rounds(tmp_path: Path, build: Any, macs: int, noted: int) -> None:
+    """Such a file has definitions of functions without graphs; a limit follows from constants and shapes."""
+    model = saved_by_tensorflow_1(tmp_path / "old", build, (None, 8))
+    assert numbers(model, 5) == pytest.approx({**numbers(model, 5), "macs": macs, "coverage": 1})
+    assert model.graph is not None
+    graph = model.graph(Tracing(inputs=(replace(model.inputs[0], shape=(5, 8)),)))
+    assert len(graph.assumptions) == noted
+
+
+def test_free_sizes_are_assumed_that_the_model_accepts(tmp_path: Path) -> None:
+    """A window of 400 over free steps takes what its refusal says; images are squares, with channels last."""
+    layers = L.Conv1D(4, 400, strides=160), L.GlobalAveragePooling1D()
+    sound = load(exported(tmp_path / "sound", *layers, shape=(None, 1)))
+    assert data.assume_sizes(sound, (), batch_size=None, sizes={}).assumed == {"x_dim1": 400}
+    image = load(exported(tmp_path / "image", L.Conv2D(4, 3), shape=(None, None, 8)))
+    assert data.assume_sizes(image, (), batch_size=None, sizes={}).assumed == {"x_dim1": 224, "x_dim2": 224}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno import plugins
+from modeldyno import data, plugins
 from modeldyno.adapters.backends import tflite as backend
 from modeldyno.adapters.loaders import keras_model
 from modeldyno.adapters.loaders import tflite as loader
@@ -23,7 +23,7 @@ from modeldyno.core.static.analysis import total_measurements
 from modeldyno.core.static.flops.registry import formulas
 from modeldyno.core.static.totals import AnalysedGraph
 from modeldyno.core.static.weights import weight_measurements
-from modeldyno.errors import MissingExtra, RequestError
+from modeldyno.errors import MissingExtra, RequestError, SizesRefused
 from modeldyno.interfaces.loader import Form, Model, Tracing
 from modeldyno.profiling.resolve_model import resolve_reference
 from modeldyno.testing.backends import BackendSuite
@@ -353,3 +353,21 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         with pytest.raises(MissingExtra, match=package):
             plugins.require(plugins.resolve(kind, name).requires, f"model {name}:m")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_window_that_leaves_nothing_is_refused(tmp_path: Path) -> None:
+    """LiteRT makes an empty tensor of 128 steps under a window of 400; 400 are assumed instead."""
+    layers = pytest.importorskip("keras").layers
+    network = pytest.importorskip("keras").Sequential(
+        [
+            layers.Input((None, 1), name="x"),
+            layers.Conv1D(4, 400, strides=160),
+            layers.GlobalAveragePooling1D(),
+        ]
+    )
+    model = convert(network, tmp_path / "m.tflite")
+    assert data.assume_sizes(model, (), batch_size=None, sizes={}).assumed == {"x_dim1": 400}
+    assert model.graph is not None
+    with pytest.raises(SizesRefused, match="CONV_2D cannot slide a window of 4x1x400x1 over 1x1x128x1"):
+        model.graph(Tracing(inputs=(replace(model.inputs[0], shape=(1, 128, 1)),)))

@@ -7,6 +7,7 @@ import pytest
 import torch
 from tests.zoo import canary, modules
 
+from modeldyno import data
 from modeldyno.adapters.loaders import torch_export as loader
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import RequestError, TrustRequired
@@ -81,6 +82,19 @@ class TestFiles:
         (spec,) = loader.load(ref(path), seed=0, trust=True).inputs
 
         assert (spec.name, spec.shape, spec.dtype) == ("ids", ("batch", "seq"), "int64")
+
+    def test_free_sizes_are_assumed_within_what_the_export_allows(self, tmp_path: Path) -> None:
+        """Images of 224 are usual, but this one takes 100 at most."""
+        rows, columns = torch.export.Dim("rows", min=8, max=100), torch.export.Dim("columns", min=8, max=96)
+        program = torch.export.export(
+            torch.nn.Conv2d(3, 4, 3), (torch.zeros(2, 3, 32, 32),), dynamic_shapes=({2: rows, 3: columns},)
+        )
+        torch.export.save(program, tmp_path / "image.pt2")
+        model = loader.load(ref(tmp_path / "image.pt2"), seed=0, trust=True)
+
+        assumed = data.assume_sizes(model, (), batch_size=None, sizes={}).assumed
+
+        assert list(assumed.values()) == [100, 96]
 
     def test_digest_is_of_the_content(self, tmp_path: Path) -> None:
         """The same program saved twice under different names has one digest."""

@@ -26,6 +26,8 @@ def spec(name: str, *shape: int | str, dtype: str = "float32") -> InputSpec:
         (spec("sound", "batch", "samples"), {"samples": WINDOWS[0]}),
         (spec("tokens", "batch", "sequence", 16), {"sequence": WINDOWS[0]}),
         (spec("state", 2, "rows", 128), {"rows": 1}),
+        (spec("x", "batch", "x_dim1", "x_dim2", 8), {"x_dim1": 224, "x_dim2": 224}),
+        (spec("x", "batch", "x_dim1", 8), {"x_dim1": 128}),
         (spec("boxes", "batch", "boxes", 4), {"boxes": 1}),
         (spec("volume", "batch", 8, "depth", "breadth"), {"depth": 1, "breadth": 1}),
         (spec("ids", "batch", 3, "height", "width", dtype="int64"), {"height": 224, "width": 224}),

@@ -127,8 +127,11 @@ class _Session:
         return partial(self.compiled, dense)
 
     def arrays(self, output: Any) -> Feed:
-        """Return the outputs by name."""
-        return {port.get_any_name(): array for port, array in output.items()}
+        """Return the outputs by name, those without one by their place."""
+        return {
+            port.get_any_name() if port.get_names() else f"output_{place}": array
+            for place, (port, array) in enumerate(output.items())
+        }
 
 
 def _device(text: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from modeldyno.core.spec.input_spec import symbols_of
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob, count_knob
 from modeldyno.errors import RequestError, short_reason
 from modeldyno.interfaces.loader import Form
@@ -90,7 +91,8 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
         interpreter = Interpreter(
             model_path=str(model.value), num_threads=None if threads is None else int(threads)
         )
-        interpreter.allocate_tensors()
+        if not any(symbols_of(spec) for spec in model.inputs):  # else the sizes of the file may not fit
+            interpreter.allocate_tensors()
     except (ValueError, RuntimeError) as error:
         raise RequestError(
             f"LiteRT cannot run {model.value}: {short_reason(error)}; convert it with built-in operators "

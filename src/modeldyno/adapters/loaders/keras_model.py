@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.adapters.loaders import call, digest, torch_module
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.core.spec.size_guesses import guess_sizes
 from modeldyno.core.static.graph import bits_per_element
 from modeldyno.core.static.weights import Weight
 from modeldyno.errors import RequestError
@@ -84,6 +85,7 @@ def describe_model(model: Any, name: str, content_digest: str, example: Any = No
         inputs=inputs,
         weights=lambda: tuple(_weights(model)),
         example=feed,
+        guesses=partial(guess_sizes, inputs),
     )
     if isinstance(call_model, _TracedCall):
         return replace(described, graph=partial(_trace, call_model))

@@ -6,6 +6,7 @@ The .xml file has the graph, the .bin file beside it the constants, of which onl
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
@@ -13,6 +14,7 @@ from xml.etree import ElementTree as ET
 from modeldyno.adapters.loaders import digest
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.core.spec.size_guesses import guess_sizes
 from modeldyno.core.static.weights import Weight
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.load_stages import describing
@@ -70,6 +72,7 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         value=path,
         inputs=inputs,
         weights=lambda: weights,
+        guesses=partial(guess_sizes, inputs),
         file_bytes=path.stat().st_size + constants.stat().st_size,
     )
 

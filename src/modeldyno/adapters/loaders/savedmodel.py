@@ -6,13 +6,16 @@ others buffers: a SavedModel does not tell frozen weights from moving averages.
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.loaders import digest
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.core.spec.size_guesses import guess_sizes
 from modeldyno.core.static.graph import Tensor
 from modeldyno.core.static.weights import Weight
 from modeldyno.errors import RequestError, UnknownName, short_reason
@@ -51,6 +54,7 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
     if not claims(path):
         raise RequestError(f"'{path}' holds no {_GRAPH}; give the folder of a SavedModel.")
     function = _read(path, signature)
+    inputs = tuple(_inputs(function))
     files = [file for file in path.rglob("*") if file.is_file()]
     with describing():
         return Model(
@@ -61,9 +65,10 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
             ),
             form=Form.TENSORFLOW,
             value=function,
-            inputs=tuple(_inputs(function)),
+            inputs=inputs,
             weights=lambda: tuple(_weights(function)),
             graph=lambda tracing: _trace(function, tracing),
+            guesses=partial(guess_sizes, inputs),
             file_bytes=sum(file.stat().st_size for file in files),
         )
 
@@ -94,6 +99,7 @@ class _Signature:
 def _read(path: Path, signature: str) -> _Signature:
     import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
 
+    _know_optimizers()
     try:
         model = tf.saved_model.load(str(path))
     except Exception as error:
@@ -109,6 +115,29 @@ def _read(path: Path, signature: str) -> _Signature:
     if name not in names:
         raise UnknownName.among("signature", name, names)
     return _Signature(model, name, path)
+
+
+def _know_optimizers() -> None:
+    """Have TensorFlow load optimizers of Keras 2 that were saved with a model; Keras 3 does not."""
+    import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
+
+    loading = tf.__internal__.saved_model.load
+    if _OPTIMIZER in loading.registered_identifiers() or importlib.util.find_spec("tf_keras"):
+        return  # that package registers its own when it is needed
+
+    class Optimizer(tf.Module):  # type: ignore[misc]  # tensorflow is optional
+        """Has what the moments of weights are restored into."""
+
+        def add_slot(self, var: Any, slot_name: str, **_: Any) -> Any:
+            return tf.Variable(tf.zeros_like(var), name=slot_name)
+
+    version = loading.VersionedTypeRegistration(
+        object_factory=lambda _: Optimizer(), version=2, min_producer_version=1, min_consumer_version=1
+    )
+    loading.register_revived_type(_OPTIMIZER, lambda value: isinstance(value, Optimizer), [version])
+
+
+_OPTIMIZER = "optimizer"
 
 
 def _inputs(signature: _Signature) -> Iterator[InputSpec]:

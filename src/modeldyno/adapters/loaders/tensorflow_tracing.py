@@ -7,6 +7,8 @@ A loop counts as many times as its constant limit says, else once; of two branch
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,7 +20,7 @@ from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.static.flops import Formula, count_op
 from modeldyno.core.static.flops.registry import formulas
 from modeldyno.core.static.graph import Graph, Op, Role, Tensor
-from modeldyno.errors import RequestError, short_reason
+from modeldyno.errors import RequestError, SizesRefused, short_reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,9 +35,15 @@ _SAME_MEMORY = frozenset(
     }
 )  # fmt: skip
 """Operators whose output is an input as it is, or in another shape."""
-_CALLS = {"PartitionedCall": "f", "StatefulPartitionedCall": "f"}
+_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _LOOPS = frozenset({"While", "StatelessWhile"})
 _BRANCHES = frozenset({"If", "StatelessIf"})
+_FLOW = {
+    "Enter": "", "Exit": "", "LoopCond": "",
+    "Merge": "", "NextIteration": "a loop of TensorFlow 1 is counted once",
+    "Switch": "both branches of a condition of TensorFlow 1 are counted",
+}  # fmt: skip
+"""Control flow of TensorFlow 1, whose operators pass a value on, and what counting it assumes."""
 _ATTRIBUTES = ("transpose_a", "transpose_b", "adj_x", "adj_y", "equation", "data_format")
 """Attributes that formulas read."""
 
@@ -64,8 +72,8 @@ def trace_function(
     try:
         traced = tf.function(function).get_concrete_function(**specs)
     except Exception as error:
-        raise RequestError(
-            f"The model cannot be called with inputs of these sizes: {short_reason(error, 200)}."
+        raise SizesRefused(
+            f"The model cannot be called with inputs of these sizes: {_reason(error)}."
         ) from error
     walk = _Walk(formulas=formulas(plugins.formulas()), scope_of=scope_of)
     graph, variables = traced.graph, {id(each.handle): each for each in traced.graph.variables}
@@ -85,6 +93,15 @@ def trace_function(
     )
 
 
+def _reason(error: Exception) -> str:
+    """Return what went wrong, without the places in code that TensorFlow and Keras put around it."""
+    reason = str(error).rpartition("Error: ")[2].partition("Arguments received by")[0]
+    return short_reason(ValueError(_CALLING.sub("", reason)), 200)
+
+
+_CALLING = re.compile(r"Exception encountered when calling [^\n]*\n")
+
+
 @dataclass(frozen=True, slots=True)
 class _Place:
     """The graph that is visited, and the one that has its functions."""
@@ -93,8 +110,26 @@ class _Place:
     library: Any
 
     def function(self, op: Any, attribute: str) -> Any:
-        """Return the graph of the function that an operator calls."""
-        return self.library._get_function(op.get_attr(attribute).name).graph  # noqa: SLF001 - there is no public way
+        """Return the graph of the function that an attribute of an operator names."""
+        return self._graph(op.get_attr(attribute).name)
+
+    def called(self, op: Any) -> Any:
+        """Return the graph of the function that an operator calls; None if it calls none."""
+        if op.type in _CALLS:
+            return self.function(op, "f")
+        return self._graph(op.type) if self.library._is_function(op.type) else None  # noqa: SLF001 - as below
+
+    def _graph(self, name: str) -> Any:
+        """Return the graph of a function; of one of TensorFlow 1 there is but the definition."""
+        from tensorflow.python.framework.function_def_to_graph import (  # noqa: PLC0415 - there is no public way
+            function_def_to_graph,
+        )
+
+        function = self.library._get_function(name)  # noqa: SLF001 - as above
+        if hasattr(function, "graph"):
+            return function.graph
+        with self.library.as_default():
+            return function_def_to_graph(function.cached_definition, include_library_functions=True)
 
 
 @dataclass(kw_only=True)
@@ -158,7 +193,7 @@ class _Walk:
             for tensor in graph.inputs:
                 give(tensor, values_by_name[tensor.name])
             for op in graph.get_operations():
-                value = values_by_name.get(op.inputs[0].name) if op.inputs else None
+                value = values_by_name.get(_handle(op.inputs[0]).name) if op.inputs else None
                 if op.type == "ReadVariableOp" and value is not None:
                     give(op.outputs[0], self._same(value, op.outputs[0]))
                 elif op.type == "TensorListGetItem" and isinstance(value, Tensor) and value.shape:
@@ -170,12 +205,14 @@ class _Walk:
 
     def _visit(self, place: _Place, op: Any, env: dict[str, Any]) -> None:
         values = [env.get(tensor.name) for tensor in op.inputs]
-        if op.type in _CALLS:
-            results = self._call(place.function(op, _CALLS[op.type]), values)
+        if (called := place.called(op)) is not None:
+            results = self._call(called, values)
         elif op.type in _LOOPS:
             results = self._loop(place, op, values)
         elif op.type in _BRANCHES:
             results = self._branch(place, op, values)
+        elif op.type in _FLOW:
+            results = self._pass_on(op, values[0])
         elif op.type == "Const" or (op.outputs and all(map(_is_constant, op.outputs))):
             results = [Tensor(_shape(tensor) or (), tensor.dtype.base_dtype.name) for tensor in op.outputs]
         elif op.type in _SAME_MEMORY and values:
@@ -183,6 +220,11 @@ class _Walk:
         else:
             results = self._record(op, values)
         env.update({tensor.name: value for tensor, value in zip(op.outputs, results, strict=False)})
+
+    def _pass_on(self, op: Any, value: Any) -> list[Any]:
+        if _FLOW[op.type] and not (op.type == "Switch" and op.inputs[1].op.type == "LoopCond"):
+            self.notes.append(_FLOW[op.type])
+        return [self._same(value, tensor) for tensor in op.outputs]
 
     def _same(self, value: Any, output: Any) -> Any:
         """Return a value in the shape of an output; that of a variable where it is read."""
@@ -216,9 +258,10 @@ class _Walk:
             return self.run(inner, values, inner.outputs)
 
     def _loop(self, place: _Place, op: Any, values: list[Any]) -> list[Any]:
-        body, rounds = place.function(op, "body"), _rounds(place, op)
-        if rounds is None:
-            self.notes.append(f"the loop {op.name} is counted once, as its rounds depend on data")
+        body, (rounds, exact) = place.function(op, "body"), _rounds(place, op)
+        if not exact:
+            most = "once" if rounds is None else f"{rounds} times, its most"
+            self.notes.append(f"the loop {op.name} is counted {most}, as its rounds depend on data")
         for _ in range(1 if rounds is None else rounds):
             values = self._call(body, values)
         return values
@@ -241,6 +284,13 @@ _HANDLES = frozenset({"resource", "variant"})
 """Types of handles, which have no size."""
 
 
+def _handle(tensor: Any) -> Any:
+    """Return the handle that a tensor is, before control flow of TensorFlow 1 passed it on."""
+    while tensor.dtype.base_dtype.name in _HANDLES and tensor.op.type in {*_FLOW, "Identity"}:
+        tensor = tensor.op.inputs[0]
+    return tensor
+
+
 def _shape(tensor: Any) -> tuple[int, ...] | None:
     """Return the shape of a symbolic tensor; None where it is not known."""
     return tuple(tensor.shape) if tensor.shape.is_fully_defined() else None
@@ -257,39 +307,95 @@ def _is_constant(tensor: Any) -> bool:
     return tensor.dtype.is_integer and tf.get_static_value(tensor) is not None
 
 
-def _ancestors(outputs: Sequence[Any]) -> set[str]:
-    """Return the names of the operators that outputs depend on."""
+def _ancestors(outputs: Sequence[Any], ends: Callable[[Any], bool] | None = None) -> set[str]:
+    """Return the names of the operators that outputs depend on, not those behind one that `ends`."""
     names: set[str] = set()
     pending = [tensor.op for tensor in outputs]
     while pending:
         op = pending.pop()
         if op.name not in names:
             names.add(op.name)
-            pending += [tensor.op for tensor in op.inputs]
+            pending += [] if ends is not None and ends(op) else [tensor.op for tensor in op.inputs]
     return names
 
 
-def _rounds(place: _Place, op: Any) -> int | None:
-    """Return the rounds of a loop of `tf.while_loop`: its second value limits its first, which counts."""
-    condition = place.function(op, "cond")
-    first, limit = condition.inputs[:2]
-    if not any(
-        each.type == "Less" and [tensor.name for tensor in each.inputs] == [first.name, limit.name]
-        for each in condition.get_operations()
-    ):
+def _rounds(place: _Place, op: Any) -> tuple[int | None, bool]:
+    """Return the most rounds of a loop, None if unknown, and whether it always runs so many."""
+    condition, body = place.function(op, "cond"), place.function(op, "body")
+    rounds: list[int | None] = []
+    pending = list(condition.outputs)
+    while pending:
+        each = pending.pop().op
+        if each.type in {"Identity", "LogicalAnd"}:
+            pending += each.inputs
+        else:
+            rounds.append(_rounds_of_count(place.graph, op, (condition, body), each))
+    known = [number for number in rounds if number is not None]
+    return min(known, default=None), len(known) == len(rounds)
+
+
+def _rounds_of_count(graph: Any, op: Any, parts: tuple[Any, Any], test: Any) -> int | None:
+    """Return how often a count is less than a limit that stays; None if it is no such test."""
+    condition, body = parts
+    if test.type != "Less":
         return None
-    begin, end = (_constant(place.graph, tensor) for tensor in op.inputs[:2])
-    return None if begin is None or end is None else max(0, int(end) - int(begin))
+    places = {tensor.name: number for number, tensor in enumerate(condition.inputs)}
+    count, limit = (_through(tensor) for tensor in test.inputs)
+    place = places.get(count.name)
+    if place is None:
+        return None
+    added = _through(body.outputs[place]).op
+    if added.type not in {"Add", "AddV2"}:
+        return None
+    steps = [tensor for tensor in added.inputs if _through(tensor).name != body.inputs[place].name]
+    if limit.name in places:
+        kept = places[limit.name]
+        if _through(body.outputs[kept]).name != body.inputs[kept].name:
+            return None
+        end = _constant(graph, op.inputs[kept])
+    else:
+        end = _constant(condition, limit)
+    step = _constant(body, steps[0]) if len(steps) == 1 else None
+    begin = _constant(graph, op.inputs[place])
+    if begin is None or end is None or step is None or step <= 0:
+        return None
+    return max(0, math.ceil(float(end - begin) / float(step)))
+
+
+def _through(tensor: Any) -> Any:
+    """Return what a tensor is the same as."""
+    while tensor.op.type == "Identity":
+        tensor = tensor.op.inputs[0]
+    return tensor
 
 
 def _constant(graph: Any, tensor: Any) -> Any:
-    """Return the value of a scalar that follows from constants; None if it does not."""
+    """Return the value of a scalar that follows from constants and shapes; None if it does not."""
     import tensorflow as tf  # noqa: PLC0415 - optional, and heavy
 
-    if any(name for name in _ancestors([tensor]) if graph.get_operation_by_name(name).type == "Placeholder"):
+    names = _ancestors([tensor], ends=_is_known_shape)
+    operators = [graph.get_operation_by_name(name) for name in names]
+    if any(op.type in {"Placeholder", "VarHandleOp"} for op in operators):
         return None
-    with tf.compat.v1.Session(graph=graph) as session:
-        return session.run(tensor)
+    part = tf.compat.v1.GraphDef(versions=graph.graph_def_versions)
+    part.node.extend(op.node_def for op in operators if not _is_known_shape(op))
+    with tf.Graph().as_default() as apart:
+        shapes = {
+            op.outputs[0].name: tf.constant(op.inputs[0].shape.as_list(), op.outputs[0].dtype)
+            for op in operators
+            if _is_known_shape(op)
+        }
+        if tensor.name in shapes:
+            return None  # no scalar
+        (copy,) = tf.graph_util.import_graph_def(
+            part, input_map=shapes, return_elements=[tensor.name], name=""
+        )
+        with tf.compat.v1.Session(graph=apart) as session:
+            return session.run(copy)
+
+
+def _is_known_shape(op: Any) -> bool:
+    return bool(op.type == "Shape" and op.inputs[0].shape.is_fully_defined())
 
 
 def _arguments(op: Any, values: list[Any]) -> dict[str, Any]:

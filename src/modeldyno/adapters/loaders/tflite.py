@@ -1,11 +1,13 @@
 """``tflite:m.tflite``: a model of TensorFlow Lite, read as data.
 
-A parameter is a stored tensor of floats, or of integers with a scale; shapes and indices are buffers.
+A parameter is a stored tensor of floats, or of integers with a scale; shapes, indices and single numbers
+without a dimension, as of arithmetic, are buffers.
 """
 
 from __future__ import annotations
 
 import struct
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,7 @@ from modeldyno.adapters.loaders.tflite_file import MARK, TFLiteFile, read_tflite
 from modeldyno.adapters.loaders.tflite_tracing import trace_tflite
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.core.spec.size_guesses import guess_sizes
 from modeldyno.core.static.graph import Tensor
 from modeldyno.core.static.weights import Weight
 from modeldyno.errors import RequestError
@@ -69,6 +72,7 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         inputs=inputs,
         weights=lambda: weights,
         graph=lambda tracing: trace_tflite(file, path, tracing),
+        guesses=partial(guess_sizes, inputs),
         file_bytes=len(data),
     )
 
@@ -104,6 +108,6 @@ def _weights(file: TFLiteFile) -> Iterator[Weight]:
                     size=Tensor(tensor.shape, tensor.dtype).size,
                     bytes=tensor.stored,
                     storage=f"buffer {tensor.buffer}",
-                    parameter="float" in tensor.dtype or tensor.scaled,
+                    parameter=("float" in tensor.dtype or tensor.scaled) and bool(tensor.shape),
                     scope=scopes.get(tensor.buffer, tensor.scope),
                 )

@@ -15,11 +15,12 @@ from modeldyno import plugins
 from modeldyno.adapters.loaders.operator_memory import OperatorMemory, scopes
 from modeldyno.adapters.loaders.tflite_file import TFLiteFile
 from modeldyno.adapters.loaders.unrolling import Unrolling
+from modeldyno.core.spec.input_spec import format_shape
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.static.flops import Formula, count_op
 from modeldyno.core.static.flops.registry import formulas
 from modeldyno.core.static.graph import Graph, Op, Role, Tensor
-from modeldyno.errors import RequestError, short_reason
+from modeldyno.errors import RequestError, SizesRefused, short_reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,6 +52,7 @@ _OPERANDS: dict[str, tuple[str, ...]] = {
 """Names of operands that formulas read; the schema has none."""
 _RECURRENT = {"LSTM": 18, "RNN": 4, "UNIDIRECTIONAL_SEQUENCE_LSTM": 18, "UNIDIRECTIONAL_SEQUENCE_RNN": 4}
 """Recurrent layers, and the first of their operands that is no weight; the first of all is the input."""
+_WINDOWS = frozenset({"AVERAGE_POOL_2D", "CONV_2D", "CONV_3D", "DEPTHWISE_CONV_2D", "MAX_POOL_2D"})
 _PROBED = (2, 4)
 """Batches at which shapes are taken to be linear in the batch, with that of the file."""
 
@@ -254,11 +256,22 @@ def _shapes_of_a_run(file: TFLiteFile, path: Path, shape_by_input: dict[int, tup
             interpreter.get_tensor_details(subgraph_index=number) for number in range(1, len(file.subgraphs))
         ]
     except (ValueError, RuntimeError) as error:
-        raise RequestError(
+        raise SizesRefused(
             f"LiteRT cannot run {path} with inputs of these sizes: {short_reason(error)}; inspect it at the "
             "sizes it was converted for."
         ) from error
-    return [_by_index(graph.tensors, listed) for graph, listed in zip(file.subgraphs, details, strict=True)]
+    shapes = [_by_index(graph.tensors, listed) for graph, listed in zip(file.subgraphs, details, strict=True)]
+    _check_windows(file, shapes[0])
+    return shapes
+
+
+def _check_windows(file: TFLiteFile, shapes: list[tuple[int, ...]]) -> None:
+    """Refuse sizes at which a window is larger than what it slides over, of which LiteRT makes nothing."""
+    for operator in file.subgraphs[0].operators:
+        if operator.kind in _WINDOWS and 0 in shapes[operator.outputs[0]]:
+            data, *window = (format_shape(shapes[index]) for index in operator.inputs[:2])
+            size = f" of {window[0]}" if window else ""
+            raise SizesRefused(f"{operator.kind} cannot slide a window{size} over {data}: nothing is left.")
 
 
 def _by_index(tensors: Sequence[TensorForm], details: list[dict[str, Any]]) -> list[tuple[int, ...]]:

@@ -6,19 +6,22 @@ pickles, and evaluates the symbolic expressions of the program as Python (by sym
 
 from __future__ import annotations
 
+import sys
 import warnings
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.loaders import torch_archive, torch_inputs, torch_module, torch_weights
 from modeldyno.core.spec.input_spec import BATCH, SEQUENCE, InputSpec
+from modeldyno.core.spec.size_guesses import guess_sizes
 from modeldyno.errors import RequestError, TrustRequired
 from modeldyno.interfaces.load_stages import describing
 from modeldyno.interfaces.loader import Executes, Model
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from torch.export import ExportedProgram
 
@@ -45,9 +48,12 @@ def load(ref: ModelRef, *, seed: int, trust: bool) -> Model:
         part.training = False  # the export fixed the mode, and eval() is rejected
     with describing():
         content = torch_archive.content_digest(path, leave_out=("data/sample_inputs", "serialized_example"))
-        inputs = tuple(_inputs(program, torch_inputs.forward_parameters(module)))
+        names: dict[str, str] = {}
+        inputs = tuple(_inputs(program, torch_inputs.forward_parameters(module), names))
         model = torch_module.describe_module(module, path.stem, content, inputs)
-        return replace(model, file_bytes=path.stat().st_size)
+        return replace(
+            model, guesses=partial(_guesses, inputs, _bounds(program, names)), file_bytes=path.stat().st_size
+        )
 
 
 look = load
@@ -88,10 +94,11 @@ def _load_program(path: Path) -> ExportedProgram:
             ) from error
 
 
-def _inputs(program: ExportedProgram, names: tuple[str, ...]) -> Iterator[InputSpec]:
-    """Declare the user inputs; a dynamic dimension has a name."""
+def _inputs(
+    program: ExportedProgram, names: tuple[str, ...], dynamic_names: dict[str, str]
+) -> Iterator[InputSpec]:
+    """Declare the user inputs; a dynamic dimension has a name, which is added to `dynamic_names`."""
     values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
-    dynamic_names: dict[str, str] = {}
     user_inputs = program.graph_signature.user_inputs
     labels = names if len(names) == len(user_inputs) else tuple(map(str, user_inputs))
     for label, placeholder in zip(labels, user_inputs, strict=True):
@@ -102,6 +109,27 @@ def _inputs(program: ExportedProgram, names: tuple[str, ...]) -> Iterator[InputS
                 shape=tuple(_dimension(value, axis, dynamic_names) for axis in range(value.ndim)),
                 dtype=torch_weights.dtype_name(value.dtype),
             )
+
+
+def _bounds(program: ExportedProgram, dynamic_names: Mapping[str, str]) -> dict[str, tuple[int, int]]:
+    """Return the smallest and largest size that the export allows of each dynamic dimension."""
+    return {
+        dynamic_names[str(symbol)]: (max(1, int(allowed.lower)), int(min(allowed.upper, sys.maxsize)))
+        for symbol, allowed in program.range_constraints.items()
+        if str(symbol) in dynamic_names
+    }
+
+
+def _guesses(
+    inputs: tuple[InputSpec, ...], bounds: Mapping[str, tuple[int, int]], known: Mapping[str, int]
+) -> Iterator[Mapping[str, int]]:
+    """Yield guesses within the bounds, or at the next of them."""
+    for guess in guess_sizes(inputs, known):
+        limits = [bounds.get(name, (1, sys.maxsize)) for name in guess]
+        yield {
+            name: min(max(size, low), high)
+            for (name, size), (low, high) in zip(guess.items(), limits, strict=True)
+        }
 
 
 def _dimension(value: Any, axis: int, dynamic_names: dict[str, str]) -> int | str:

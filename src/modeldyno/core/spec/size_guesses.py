@@ -25,6 +25,8 @@ LENGTHS = (DEFAULT_LENGTH, 64, 77, 32, 16, 8, 256, 512)
 """Lengths of sequences; CLIP takes 77."""
 WINDOWS = (DEFAULT_LENGTH, 512, 576, 256, 1024, 1536, 4096, 16_000, 48_000)
 """Samples of sound: windows of voice activity detectors, and one second."""
+STEPS = (DEFAULT_LENGTH, 1, 512, 16_000, 2, 4, 8, 16, 32, 64)
+"""Steps of a series of numbers, or of vectors."""
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
 """Sizes of dimensions without any hint."""
 
@@ -33,6 +35,8 @@ _IMAGE = 4
 """Dimensions of a batch of images."""
 _SIDE = re.compile(r"height|width|(^|_)(h|w)$|image|img", re.IGNORECASE)
 _STATE = re.compile(r"(?:h|c)[n0_]?\d*|.*(?:state|hidden|cell|cache|past).*", re.IGNORECASE)
+_NAMELESS = re.compile(r".*_dim\d+|s\d+")
+"""Names that loaders give to dimensions without one."""
 _NO_SIZES: Mapping[str, int] = MappingProxyType({})
 
 Choices = tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]
@@ -113,10 +117,10 @@ def image_axes(spec: InputSpec) -> tuple[int, int, int] | None:
     shape = spec.shape or ()
     if len(shape) != _IMAGE or not (spec.dtype or "float32").startswith(("float", "bfloat", "uint8")):
         return None
-    if shape[3] in _CHANNELS and shape[1] not in _CHANNELS:
+    free = [isinstance(size, str) for size in shape]
+    if (shape[3] in _CHANNELS and shape[1] not in _CHANNELS) or free[1:] == [True, True, False]:
         return 3, 1, 2
-    spatial = any(isinstance(side, str) for side in shape[2:])
-    return (1, 2, 3) if spatial and (shape[1] in _CHANNELS or isinstance(shape[1], str)) else None
+    return (1, 2, 3) if any(free[2:]) and (shape[1] in _CHANNELS or free[1]) else None
 
 
 def _choices_for_image(height: int | str, width: int | str) -> Iterator[Choices]:
@@ -141,6 +145,8 @@ def _sizes_for_dimension(spec: InputSpec, name: str) -> tuple[int, ...]:
         return SIDES
     if is_sequence(name) or len(spec.shape or ()) == 2:  # noqa: PLR2004 - (batch, length)
         return WINDOWS if floating else LENGTHS
+    if floating and _NAMELESS.fullmatch(name) and len(spec.shape or ()) == 3:  # noqa: PLR2004 - (batch, steps, features) or channels first
+        return STEPS
     return COUNTS
 
 

@@ -219,11 +219,15 @@ def _is_parameter(dtype: str, shape: tuple[int, ...], roles: frozenset[Reader], 
 
 def _is_scalar_parameter(shape: tuple[int, ...], kind: str, name: str) -> bool:
     """Whether a single number is a parameter of an operator: not as an operand of plain arithmetic."""
+    if kind in _COMPARISONS:
+        return False
     if kind in {"Add", "Div", "Max", "Min", "Mul", "Pow", "Sub"}:
         return name == _BIAS_AFTER_PRODUCT and bool(shape)
-    return _PARAMETER_NAMES.fullmatch(name) is not None
+    # An initial state of a loop without a dimension has all roles that its body gives it.
+    return (bool(shape) or kind == "PRelu") and _PARAMETER_NAMES.fullmatch(name) is not None
 
 
+_COMPARISONS = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Mod"})
 _BIAS_AFTER_PRODUCT = "bias after a product"
 
 
