@@ -115,8 +115,8 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         min_rounds: rounds before the first verdict; a round runs a fresh process of each.
         max_rounds: maximum rounds while a verdict is undecided.
         max_time: seconds for all of it, loading and the search for causes included.
-        quick: answer within ten seconds: few rounds, short ones, no causes; it stands for `min_rounds`,
-            `max_rounds`, `max_time`, `why`, and for `probes` and `plan` if they are not given.
+        quick: answer within ten seconds, or after a round: few rounds, short ones, no causes; it stands for
+            `min_rounds`, `max_rounds`, `max_time`, `why`, and for `probes` and `plan` if they are not given.
         block: run all processes of one side before those of the next, not in turns.
         why: compare outputs, and layers and operators where something has changed.
         run: measure the jobs of given results again, in turns.
@@ -142,7 +142,7 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
     if quick:
         min_rounds, max_rounds, max_time, why = QUICK.min_rounds, QUICK.max_rounds, QUICK.max_time, QUICK.why
         plan, probes = plan or QUICK.plan, probes or QUICK.probes
-    limit = TimeLimit.begin(max_time)
+    limit = TimeLimit.begin(QUICK.longest if quick else max_time)
     knobs = check_settings(settings)
     criteria: Any = evaluate  # it may be of another type than it is declared
     if any(map(callable, criteria if isinstance(criteria, tuple | list) else (criteria,))):
