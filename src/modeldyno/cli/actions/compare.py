@@ -139,7 +139,7 @@ def _run(
 ) -> tuple[Comparison, bool]:
     """Run the models in turns; return the comparison, and whether it was interrupted."""
     with (
-        Progress(quiet=options["quiet"], longest=turns.max_time) as progress,
+        Progress(quiet=options["quiet"], longest=None if limit is None else limit.seconds) as progress,
         open_run_session(progress.watch, limit) as bench,
     ):
         longest = format_rough_duration(turns.max_time or inf)
