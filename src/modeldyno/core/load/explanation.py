@@ -243,7 +243,7 @@ class LevelHops:
     hops: tuple[Hop, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Explanation(Presented):
     """What was measured at each level, of which the hops are derived."""
 
