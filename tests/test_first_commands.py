@@ -167,7 +167,9 @@ def echo_server(request: pytest.FixtureRequest) -> Iterator[str]:
         server.terminate()
 
 
-_PROGRESS = re.compile(r"  \d+ s.*: |  \d+ s: |(Comparing|Measuring) in up to ")
+_PROGRESS = re.compile(
+    r"  \d+ s.*: |  \d+ s: |(Comparing|Measuring) in up to |On this machine .* measures now; "
+)
 
 
 @pytest.mark.parametrize(
