@@ -167,9 +167,8 @@ def echo_server(request: pytest.FixtureRequest) -> Iterator[str]:
         server.terminate()
 
 
-_PROGRESS = re.compile(
-    r"  \d+ s.*: |  \d+ s: |(Comparing|Measuring) in up to |On this machine .* measures now; "
-)
+_PROGRESS = re.compile(r"  \d+ s.*: |(Comparing|Measuring) in up to |On this machine .* measures now; ")
+"""What may stand on standard error beside an answer."""
 
 
 @pytest.mark.parametrize(
