@@ -182,3 +182,11 @@ def test_a_metric_that_nobody_declares_is_told_with_what_to_do() -> None:
         RequestError, match="'vibes', which is no declared metric; declare it by an entry point"
     ):
         event_of(observed_number("vibes", 1.0))
+
+
+@pytest.mark.parametrize("page", ["add-a-metric.md", "count-your-operator.md", "write-a-plugin.md"])
+def test_authors_import_modeldyno_plugin_alone(page: str) -> None:
+    """The pages for the authors of plugins import nothing from inside the package."""
+    text = (Path(__file__).parent.parent / "docs" / "howto" / page).read_text(encoding="utf-8")
+    deep = re.findall(r"^(?:from|import) (modeldyno\.(?!plugin\b|testing\b)\S+)", text, re.MULTILINE)
+    assert not deep

@@ -50,7 +50,20 @@ from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
 from modeldyno.core.static.flops import Count, Formula
 from modeldyno.core.static.graph import Op
 from modeldyno.core.static.weights import Weight
-from modeldyno.core.stats.units import format_quantity
+from modeldyno.core.stats.units import (
+    BYTES,
+    CELSIUS,
+    CORES,
+    COUNT,
+    FRACTION,
+    GRAMS,
+    HERTZ,
+    JOULES,
+    RATE,
+    SECONDS,
+    WATTS,
+    format_quantity,
+)
 from modeldyno.core.study.search_space import Point
 from modeldyno.core.study.study import Study, Trial, TrialRequest
 from modeldyno.errors import (
@@ -103,6 +116,17 @@ from modeldyno.plugins import store as open_store
 
 __all__ = [
     "BATCH_SIZE",
+    "BYTES",
+    "CELSIUS",
+    "CORES",
+    "COUNT",
+    "FRACTION",
+    "GRAMS",
+    "HERTZ",
+    "JOULES",
+    "RATE",
+    "SECONDS",
+    "WATTS",
     "Arrivals",
     "Artifact",
     "Backend",

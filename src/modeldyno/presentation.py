@@ -24,11 +24,14 @@ class Presentation(Protocol):
     def show(self, result: Any) -> None:
         """Print the report of a Result."""
 
-    def data_frame(self, result: Any) -> Any:
-        """Return a pandas.DataFrame with a row for each number."""
+    def data_frame(self, document: Any) -> Any:
+        """Return a pandas.DataFrame of its numbers."""
 
-    def save(self, result: Any, path: str | PathLike[str]) -> None:
-        """Write the report of a Result in the format of the suffix of `path`."""
+    def save(self, document: Any, path: str | PathLike[str]) -> None:
+        """Write a document in the format of the suffix of `path`."""
+
+    def brief(self, document: Any) -> str:
+        """Return its verdict in a line."""
 
 
 _loaders: list[Callable[[], Presentation]] = []
@@ -46,9 +49,30 @@ def presentation() -> Presentation:
 
 
 class Presented:
-    """What prints its report: ``print(document)`` in Python, and the value of a cell in a notebook."""
+    """A document: ``print`` shows its report, as a cell of a notebook does, and it can be saved."""
 
     __slots__ = ()
+
+    def __repr__(self) -> str:
+        identifier = str(getattr(self, "id", ""))[:6]
+        return f"<{type(self).__name__}{identifier and f' {identifier}'}: {presentation().brief(self)}>"
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write it in the format of the suffix: .json is the whole document, .html .md .csv its report.
+
+        Raises:
+            RequestError: no report has this suffix, or the file cannot be written.
+            MissingExtra: the format needs a program that is not installed.
+        """
+        presentation().save(self, path)
+
+    def to_pandas(self) -> Any:
+        """Return a pandas.DataFrame of its numbers, in base units; of what has none, of what it says.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+        """
+        return presentation().data_frame(self)
 
     def __str__(self) -> str:
         return presentation().text(self)

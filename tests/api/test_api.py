@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from tests.support.measured_once import measured_once
 
@@ -99,7 +101,7 @@ def test_a_broken_bound_raises_with_the_result() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"max_time": "2s"}, "max_time= is '2s', but must be a number in base units"),
+        ({"max_runs": "20"}, "max_runs= is '20', but must be a number in base units"),
         ({"inputs": [object()]}, "give arrays and tensors as example="),
         ({"inline": True, "trust": True}, "loaded only in a child"),
         ({"inline": True, "plan": Plan(processes=5)}, "there is no processes"),
@@ -290,3 +292,22 @@ def test_an_argument_of_another_tool_is_answered_with_ours(argument: str, instea
     for function in (modeldyno.profile, modeldyno.inspect):
         with pytest.raises(RequestError, match=f"There is no argument '{argument}'; .*{instead}"):
             function("model.onnx", **options)
+
+
+def test_a_time_limit_is_given_as_on_the_command_line() -> None:
+    """As text with its unit or in seconds, by the same name, in each function that has one."""
+    result = modeldyno.profile(
+        lambda x: x, example=np.ones((1, 2)), max_time="150ms", min_time="10ms", store=False
+    )
+    assert result.job.plan.max_time == 0.15
+    with pytest.raises(RequestError, match=r"'soon' is not a quantity"):
+        modeldyno.profile(lambda x: x, example=np.ones((1, 2)), max_time="soon")
+    times = {"max_time", "budget", "duration", "request_timeout", "timeout"}
+    untold = [
+        f"{name}({parameter.name})"
+        for name in modeldyno.__all__
+        if callable(function := getattr(modeldyno, name)) and not isinstance(function, type)
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.name in times and "str" not in str(parameter.annotation)
+    ]
+    assert not untold

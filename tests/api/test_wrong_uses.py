@@ -68,7 +68,7 @@ modeldyno.profile(layer, 1.0, max_tme=3)  # 1: a misspelt field of the plan
 modeldyno.load("http://127.0.0.1:8000", batchsize=8)  # 2: a misspelt knob
 modeldyno.profle(layer, 1.0)  # 3: a function that is not there
 print(result.nmae)  # 4: an attribute that is not there
-modeldyno.profile(layer, 1.0, max_time="soon")  # 5: text for seconds
+modeldyno.profile(layer, 1.0, max_time=[3])  # 5: a list for a time
 print(result["latency.p50"] * 2)  # 6: a number that may be missing
 Plan(max_tiem=3)  # 7: a misspelt argument of a class
 modeldyno.save("result.json", result)  # 8: the wrong order
@@ -156,3 +156,25 @@ def test_profiles_in_two_threads_take_turns() -> None:
 
     assert sum(one != other for one, other in pairwise(callers)) == 1
     assert all(0.002 <= median < 0.02 for median in medians)
+
+
+@pytest.mark.usefixtures("brief_measurements")
+def test_profiles_of_files_in_two_threads_take_turns(tmp_path: Path) -> None:
+    """Each in processes of its own, which would share the cores: their calls seemed four times as long."""
+    (tmp_path / "slow.py").write_text(
+        "import os\nfrom pathlib import Path\nfrom time import sleep\n\ndef call():\n"
+        "    sleep(0.002)\n    with Path(__file__).with_name('log').open('a') as log:\n"
+        "        log.write(f'{os.getpid()}\\n')\n"
+    )
+
+    def measure(_: int) -> None:
+        modeldyno.profile(
+            f"call:{tmp_path}/slow.py:call", plan=BRIEF, probes="latency", store=False, progress=False
+        )
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(measure, range(2)))
+    callers = (tmp_path / "log").read_text().split()
+
+    assert len(set(callers)) >= 2
+    assert sum(one != other for one, other in pairwise(callers)) == len(set(callers)) - 1

@@ -114,51 +114,25 @@ def test_looking_at_an_onnx_file_needs_no_torch(tmp_path: Path) -> None:
 # -- decoders ---------------------------------------------------------------------------------------------
 
 
-def decoder(folder: Path, mask_length: str) -> Path:
-    """Write a layer of attention with a cache of two heads of 8 and 16 tokens of vocabulary."""
-    nodes = [
-        ("Gather", ["table", "input_ids"], ["embedded"]),
-        ("MatMul", ["embedded", "w"], ["projected"]),
-        ("Reshape", ["projected", "heads"], ["split"]),
-        ("Transpose", ["split"], ["query"], {"perm": [0, 2, 1, 3]}),
-        ("Concat", ["past_key_values.0.key", "query"], ["key"], {"axis": 2}),
-        ("Transpose", ["key"], ["turned"], {"perm": [0, 1, 3, 2]}),
-        ("MatMul", ["query", "turned"], ["scores"]),
-        ("Cast", ["attention_mask"], ["bias"], {"to": 1}),
-        ("Unsqueeze", ["bias", "axes"], ["broad"]),
-        ("Add", ["scores", "broad"], ["y"]),
-    ]
-    weights = {
-        "table": np.ones((16, 16), np.float32),
-        "w": np.ones((16, 16), np.float32),
-        "heads": np.array([0, 0, 2, 8]),
-        "axes": np.array([1, 2]),
-    }
-    inputs = {
-        "input_ids": ("INT64", ["batch", "sequence_length"]),
-        "attention_mask": ("INT64", ["batch", mask_length]),
-        "past_key_values.0.key": ("FLOAT", ["batch", 2, "past_sequence_length", 8]),
-    }
-    return models.save(folder / "decoder.onnx", nodes, inputs, {"y": ("FLOAT", None)}, weights)
-
-
 @pytest.mark.parametrize(
     "mask_length",
     ["past_sequence_length + sequence_length", "total_sequence_length", "attention_mask_sequence_length"],
 )
 def test_the_mask_of_a_decoder_covers_its_cache(tmp_path: Path, mask_length: str) -> None:
     """By whatever name, its length is the sum of both; with 128 each, projections and scores by hand."""
-    result = profiled(decoder(tmp_path, mask_length))
+    result = profiled(models.decoder(tmp_path, mask_length))
     assert not result.failures
     assert [spec.shape for spec in result.inputs] == [(1, 128), (1, 256), (1, 2, 128, 8)]
     assert result["macs"] == 128 * 16 * 16 + 2 * 128 * 256 * 8
-    one = profiled(decoder(tmp_path, mask_length), "input_ids=1x1", "attention_mask=1x20", probes=("static",))
+    one = profiled(
+        models.decoder(tmp_path, mask_length), "input_ids=1x1", "attention_mask=1x20", probes=("static",)
+    )
     assert one["macs"] == 16 * 16 + 2 * 20 * 8
 
 
 def test_sizes_that_contradict_a_sum_are_refused(tmp_path: Path) -> None:
     """The sentence says which sizes do not fit."""
-    path = decoder(tmp_path, "past_sequence_length + sequence_length")
+    path = models.decoder(tmp_path, "past_sequence_length + sequence_length")
     requests = ("input_ids=1x4", "past_key_values.0.key=1x2x16x8", "attention_mask=1x4")
     with pytest.raises(RequestError, match=r"attention_mask.*4 in 1x4 contradicts .*=20"):
         profiled(path, *requests, probes=("static",))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -10,8 +11,10 @@ from tests.support.sample_explanations import an_explanation
 
 import modeldyno
 from modeldyno import codec, plugins
+from modeldyno.core.advice.advice import Advice
 from modeldyno.core.comparison.gate_report import GateReport
 from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.metrics.metric import Query
 from modeldyno.core.recompute.checks import DigestState, Recomputation
 from modeldyno.errors import MissingExtra, RequestError
 from modeldyno.kinds import kind_of
@@ -86,22 +89,68 @@ def test_showing_a_result_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert "digits answers in about 1.3 ms" in capsys.readouterr().out
 
 
-def test_a_table_has_a_row_for_each_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In base units, with the interval and the unit; the class is that of pandas."""
+class Frame:
+    """A pandas.DataFrame for tests."""
 
-    class Frame:
-        def __init__(self, rows: list[tuple[Any, ...]], columns: list[str]) -> None:
-            self.rows, self.columns = rows, columns
+    def __init__(self, rows: list[tuple[Any, ...]], columns: list[str]) -> None:
+        self.rows, self.columns = rows, columns
 
+
+@pytest.fixture
+def frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pandas with a DataFrame that keeps what it is given."""
     pandas = type(sys)("pandas")
     pandas.DataFrame = Frame  # type: ignore[attr-defined]
     pandas.__spec__ = sys.__spec__
     monkeypatch.setitem(sys.modules, "pandas", pandas)
+
+
+@pytest.mark.usefixtures("frames")
+def test_a_table_has_a_row_for_each_number() -> None:
+    """In base units, with the interval and the unit; the class is that of pandas."""
     table = a_result().to_pandas()
     rows = {row[:3]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
 
     assert rows["throughput", "", ""]["low"] == 6100.0
     assert rows["latency", "", "mean"]["unit"] == "s"
+
+
+ALL = [
+    a_result(), a_study(), a_comparison(), a_ladder(), a_capacity(), a_conversion(), an_explanation(),
+    a_trend(),
+    GateReport(result=a_result()), RECOMPUTED,
+    Advice(id="0123456789ab", created="", query=Query.parse("throughput"), tolerance=0.01,
+           baseline=a_result()),
+]  # fmt: skip
+
+
+@pytest.mark.usefixtures("frames")
+@pytest.mark.parametrize("document", ALL, ids=lambda document: type(document).__name__)
+def test_every_document_is_saved_and_tabulated_and_short(document: Presented, tmp_path: Path) -> None:
+    """By the same three words; a debugger or a list of documents shows a line of each."""
+    for suffix in ("json", "html", "md", "csv"):
+        document.save(tmp_path / f"d.{suffix}")
+    table = document.to_pandas()
+
+    assert json.loads((tmp_path / "d.json").read_text())
+    assert (tmp_path / "d.html").read_text().startswith("<!doctype html>")
+    assert (tmp_path / "d.csv").read_text().count("\n") >= 1
+    assert all(len(row) == len(table.columns) for row in table.rows)
+    assert repr(document).startswith(f"<{type(document).__name__}")
+    assert len(repr(document)) < 260
+    assert "\n" not in repr(document)
+    with pytest.raises(RequestError, match="use one of"):
+        document.save(tmp_path / "d.docx")
+
+
+@pytest.mark.usefixtures("frames")
+def test_numbers_of_a_table_are_numbers() -> None:
+    """An explanation has the seconds of each hop; what is empty is missing."""
+    table = an_explanation().to_pandas()
+    hops = {row[:2]: row[2] for row in map(tuple, table.rows)}
+
+    assert table.columns == ["level", "hop", "seconds", "low", "high"]
+    assert hops["in process", "bound"] == pytest.approx(0.003)
 
 
 def test_a_table_needs_pandas(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,6 +116,34 @@ def string_model(folder: Path) -> Path:
     return save(folder / "text.onnx", [("Identity", ["words"], ["y"])], {"words": shape}, {"y": shape}, {})
 
 
+def decoder(folder: Path, mask_length: str = "past_sequence_length + sequence_length") -> Path:
+    """Write a layer of attention with a cache of two heads of 8 and 16 tokens of vocabulary."""
+    nodes = [
+        ("Gather", ["table", "input_ids"], ["embedded"]),
+        ("MatMul", ["embedded", "w"], ["projected"]),
+        ("Reshape", ["projected", "heads"], ["split"]),
+        ("Transpose", ["split"], ["query"], {"perm": [0, 2, 1, 3]}),
+        ("Concat", ["past_key_values.0.key", "query"], ["key"], {"axis": 2}),
+        ("Transpose", ["key"], ["turned"], {"perm": [0, 1, 3, 2]}),
+        ("MatMul", ["query", "turned"], ["scores"]),
+        ("Cast", ["attention_mask"], ["bias"], {"to": 1}),
+        ("Unsqueeze", ["bias", "axes"], ["broad"]),
+        ("Add", ["scores", "broad"], ["y"]),
+    ]
+    weights = {
+        "table": np.ones((16, 16), np.float32),
+        "w": np.ones((16, 16), np.float32),
+        "heads": np.array([0, 0, 2, 8]),
+        "axes": np.array([1, 2]),
+    }
+    inputs: Values = {
+        "input_ids": ("INT64", ["batch", "sequence_length"]),
+        "attention_mask": ("INT64", ["batch", mask_length]),
+        "past_key_values.0.key": ("FLOAT", ["batch", 2, "past_sequence_length", 8]),
+    }
+    return save(folder / "decoder.onnx", nodes, inputs, {"y": ("FLOAT", None)}, weights)
+
+
 def save(
     path: Path,
     nodes: Sequence[tuple[Any, ...]],

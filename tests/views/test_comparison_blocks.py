@@ -20,7 +20,7 @@ from modeldyno.core.comparison.comparison import (
     SettingDiff,
 )
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Interval
+from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.report.blocks import Notice, Severity, Table
 from modeldyno.core.result.result import Failure, FailureKind
@@ -699,4 +699,18 @@ def test_a_quick_look_says_how_many_times(difference: float, low: float, high: f
     measured = change("latency.p50", ChangeVerdict.UNDECIDED, difference, None)
     measured = replace(measured, interval=Interval(low=low, high=high))
     contrast = CandidateComparison(candidate=a_result(), changes=(measured,), judged=(P50,))
-    assert times_sentence(contrast, NAMES, 0.95).startswith(words)
+    assert times_sentence(a_result(), contrast, NAMES, 0.95).startswith(words)
+
+
+def test_a_quick_look_at_few_calls_says_about_how_many_times() -> None:
+    """Without a certified median the ratio of what was seen is given, and called that."""
+    slow, fast = (
+        replace(
+            a_result(), measurements=(Measurement(metric="latency", value=Distribution.of([seconds] * 3)),)
+        )
+        for seconds in (0.3, 0.2)
+    )
+    contrast = CandidateComparison(candidate=slow, changes=(), judged=(P50,))
+    assert times_sentence(fast, contrast, NAMES, 0.95).startswith(
+        "new took about 1.5 times as long as old, by too few independent calls to say how certain"
+    )

@@ -45,7 +45,8 @@ def test_the_sentence_names_every_hop_that_matters() -> None:
     """The largest comes first; hops below a hundredth of the whole are left out, rests are summed."""
     assert headline(an_explanation()) == (
         "onnx:models/mini.onnx takes 15 ms under load (mean), most of it queue under load (9.0 ms, 58%); "
-        "also bound 3.0 ms, kernels 1.2 ms, framework 780 us, server compute 200 us, protocol 450 us, "
+        "also bound 3.0 ms (the least that the hardware needs), kernels 1.2 ms, framework 780 us, server "
+        "compute 200 us, protocol 450 us, "
         "server compute under load 400 us, rest 190 us."
     )
 
@@ -102,7 +103,7 @@ def test_how_the_stamped_requests_differ_from_all_is_told() -> None:
 
 
 def test_doubts_and_failures_are_told() -> None:
-    """Its own with advice, those of its results by their codes and where they come from."""
+    """A single one with its sentence; several in a line, and each with its advice by -v."""
     called = replace(a_called_result(), doubts=(Doubt(code="interference", seen="busy", advice="wait"),))
     failed = a_small_result(failures=(Failure(where="load", kind=FailureKind.SERVER, message="it ended"),))
     explanation = an_explanation(
@@ -110,7 +111,11 @@ def test_doubts_and_failures_are_told() -> None:
     )
     text = text_of(explanation)
     assert "under load: load: it ended." in text
-    assert "of the measurements: interference (in process)." in text
+    assert "interference: in process: busy." in text
+    twice = replace(called, doubts=called.doubts * 2)
+    several = replace(explanation, results={**explanation.results, RunLevel.IN_PROCESS.value: twice})
+    assert "2 doubts: interference (2); -v explains them" in text_of(several)
+    assert text_of(several, verbose=True).count("interference: in process: busy.") == 2
     nothing = an_explanation(results={RunLevel.LOADED.value: failed})
     assert headline(nothing) == "digits: no latency was measured; load: it ended."
 

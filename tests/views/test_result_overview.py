@@ -8,6 +8,7 @@ import numpy as np
 
 from modeldyno import views
 from modeldyno.adapters.reporters import terminal
+from modeldyno.core.metrics.doubt import rate_doubts
 from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.report.blocks import Notice, Severity, Table
 from modeldyno.core.report.charts import Stack
@@ -47,6 +48,26 @@ def test_doubts_are_one_line() -> None:
     assert not several.advice
     assert (single.code, single.text) == (result.doubts[0].code, result.doubts[0].seen)
     assert "-v" in single.advice
+
+
+def a_rate_after(latency: float, rate: float, mean: float) -> str:
+    """Return the first sentence of a profile of a median, a rate of calls and a mean latency."""
+    measured = (
+        Measurement(metric="latency", value=Distribution.of([latency] * 80 + [mean * 5 - latency * 4] * 20)),
+        Measurement(metric="throughput", value=rate),
+        Measurement(metric="batch_rate", value=rate),
+    )
+    result = replace(full_result(), measurements=measured, doubts=tuple(rate_doubts(mean, rate)))
+    return str(next(b.text for b in overview(result) if isinstance(b, Notice)))
+
+
+def test_a_rate_that_is_not_that_of_the_median_says_why() -> None:
+    """Slow calls count in full where the mean agrees; where not even the mean does, it is a contradiction."""
+    assert "20 ms a call, as slow calls count in full" in a_rate_after(0.010, 50.0, 0.020)
+    contradiction = "a call, which was measured after the median and contradicts it"
+    assert f"14 ms {contradiction}" in a_rate_after(0.032, 73.0, 0.032)
+    assert f"100 ms {contradiction}" in a_rate_after(0.010, 10.0, 0.020)
+    assert "a call" not in a_rate_after(0.010, 99.0, 0.010)
 
 
 def test_a_bound_is_shown_with_its_figure() -> None:

@@ -28,6 +28,7 @@ from modeldyno.views import ViewOptions
 from modeldyno.views.study.blocks import blocks, brief, headline
 from modeldyno.views.study.charts import charts
 from modeldyno.views.study.tables import configuration_load_table, numbers
+from modeldyno.views.text import factor
 
 if TYPE_CHECKING:
     from modeldyno.core.study.study import Study
@@ -395,6 +396,29 @@ def test_doubts_about_the_best_are_told() -> None:
     assert "in turns with its rivals: modeldyno sweep --resume" in kept
     assert "go on with the study" not in unkept
     assert "Other processes used the same cores during the timed pass" in kept
+
+
+def test_several_doubts_are_one_line() -> None:
+    """With the command that explains them, which says each in its sentence."""
+    doubted = batches()
+    doubted = replace(
+        doubted, trials=tuple(replace(t, doubts=("interference", "unsettled")) for t in doubted.trials)
+    )
+    brief, full = (
+        " ".join(terminal.text(blocks(doubted, ViewOptions(verbose=verbose))).split())
+        for verbose in (False, True)
+    )
+    assert f"2 doubts: interference, unsettled; modeldyno show {doubted.id[:6]} -v explains them" in brief
+    assert "Other processes used the same cores during the timed pass" in full
+
+
+@pytest.mark.parametrize(
+    ("times", "digits", "text"),
+    [(1.93, 2, "1.9"), (154.0, 2, "154"), (99.6, 2, "100"), (0.13, 2, "0.13"), (1540.0, 3, "1,540")],
+)
+def test_a_factor_has_no_exponent(times: float, digits: int, text: str) -> None:
+    """A search over configurations a hundred times as fast said "1.5e+02 times"."""
+    assert factor(times, digits) == text
 
 
 def test_a_doubt_says_how_many_measurements_it_is_about() -> None:

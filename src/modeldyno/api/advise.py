@@ -14,6 +14,7 @@ from modeldyno.core.comparison.trend import LONGEST
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.spec.probe_options import Observation
+from modeldyno.core.stats.units import read_time
 from modeldyno.errors import RequestError
 from modeldyno.profiling.request import Request
 from modeldyno.progress import showing_progress
@@ -37,7 +38,7 @@ def advise(  # noqa: PLR0913 - one function per command, one parameter per optio
     model: str | Path,
     *,
     metric: str = "throughput",
-    max_time: float = comparison_advise.MAX_TIME,
+    max_time: float | str = comparison_advise.MAX_TIME,
     tolerance: float = comparison_advise.TOLERANCE,
     findings_only: bool = False,
     backend: str | None = None,
@@ -56,7 +57,7 @@ def advise(  # noqa: PLR0913 - one function per command, one parameter per optio
     Args:
         model: a reference (``"m.onnx"``, ``"torch:file.py:factory"``): all runs are in fresh processes.
         metric: what to improve: ``"throughput"`` or ``"latency.p50"``.
-        max_time: seconds for all of it, loading included.
+        max_time: time for all of it, loading included, in seconds or as text such as ``"10m"``.
         tolerance: largest accepted difference of the outputs, relative to the largest output.
         findings_only: try only what the findings suggest, not the usual settings of the backend.
         backend: what runs it; by default the one for the model's format.
@@ -79,6 +80,7 @@ def advise(  # noqa: PLR0913 - one function per command, one parameter per optio
         RunFailed: the unchanged model fails.
         OutOfTime: nothing could be measured within `max_time`.
     """
+    max_time = read_time(max_time, "max_time")
     limit = TimeLimit.begin(max_time)
     if not isinstance(model, str | Path):
         raise RequestError(

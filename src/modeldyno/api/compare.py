@@ -31,6 +31,7 @@ from modeldyno.core.comparison.comparison import Comparison
 from modeldyno.core.comparison.schedule import FEWEST_ROUNDS, MOST_ROUNDS, PLAN, QUICK, RoundSchedule
 from modeldyno.core.result.result import Result
 from modeldyno.core.spec.probe_options import Observation
+from modeldyno.core.stats.units import read_time
 from modeldyno.core.study.study import Study
 from modeldyno.errors import RequestError, RunFailed
 from modeldyno.profiling.request import Request, make_inspection
@@ -73,7 +74,7 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
     candidate_inputs: Sequence[str | InputSpec] = (),
     min_rounds: int = FEWEST_ROUNDS,
     max_rounds: int = MOST_ROUNDS,
-    max_time: float | None = 600.0,
+    max_time: float | str | None = 600.0,
     quick: bool = False,
     block: bool = False,
     why: bool = True,
@@ -114,9 +115,10 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         candidate_inputs: shapes or files for the candidates only.
         min_rounds: rounds before the first verdict; a round runs a fresh process of each.
         max_rounds: maximum rounds while a verdict is undecided.
-        max_time: seconds for all of it, loading and the search for causes included.
-        quick: answer within ten seconds: few rounds, short ones, no causes; it stands for `min_rounds`,
-            `max_rounds`, `max_time`, `why`, and for `probes` and `plan` if they are not given.
+        max_time: time for all of it, loading and the search for causes included, in seconds or as text such
+            as ``"10m"``.
+        quick: answer within ten seconds, or after a round: few rounds, short ones, no causes; it stands for
+            `min_rounds`, `max_rounds`, `max_time`, `why`, and for `probes` and `plan` if they are not given.
         block: run all processes of one side before those of the next, not in turns.
         why: compare outputs, and layers and operators where something has changed.
         run: measure the jobs of given results again, in turns.
@@ -142,7 +144,8 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
     if quick:
         min_rounds, max_rounds, max_time, why = QUICK.min_rounds, QUICK.max_rounds, QUICK.max_time, QUICK.why
         plan, probes = plan or QUICK.plan, probes or QUICK.probes
-    limit = TimeLimit.begin(max_time)
+    max_time = None if max_time is None else read_time(max_time, "max_time")
+    limit = TimeLimit.begin(QUICK.longest if quick else max_time)
     knobs = check_settings(settings)
     criteria: Any = evaluate  # it may be of another type than it is declared
     if any(map(callable, criteria if isinstance(criteria, tuple | list) else (criteria,))):

@@ -11,6 +11,7 @@ from modeldyno.api.profile import as_tuple, offered, parse_names, store_conclusi
 from modeldyno.conversion import ConversionRequest
 from modeldyno.conversion import convert as run_conversion
 from modeldyno.conversion.request import TIMEOUT
+from modeldyno.core.stats.units import read_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,7 +33,7 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
     inputs: str | Sequence[str | InputSpec] = (),
     data: str | Path | None = None,
     evaluate: str | Sequence[str] = (),
-    timeout: float = TIMEOUT,
+    timeout: float | str = TIMEOUT,
     tolerance: float | None = None,
     seed: int = 0,
     name: str | None = None,
@@ -58,7 +59,7 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
             ``"test.npz"`` or ``"test.npz:labels"``.
         evaluate: metrics of the labelled samples, such as ``"accuracy"``, in which no form of lower
             precision may be inferior.
-        timeout: seconds that each form may take.
+        timeout: time that each form may take, in seconds or as text such as ``"10m"``.
         tolerance: accept outputs that are off by this share of their largest value, such as 1e-3, where the
             rule asks for less; the document records it with the user.
         seed: seed of random weights and samples.
@@ -85,7 +86,7 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
         "inputs": as_tuple(inputs, "inputs"),
         "data": data,
         "evaluate": parse_names(evaluate, "evaluate"),
-        "timeout": timeout,
+        "timeout": read_time(timeout, "timeout"),
         "tolerance": tolerance,
         "seed": seed,
         "name": name,

@@ -12,6 +12,7 @@ from modeldyno.api.profile import as_tuple, check_settings, offered, store_concl
 from modeldyno.core.load.explanation import ECHO, Explanation
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import Result
+from modeldyno.core.stats.units import read_time
 from modeldyno.documents.lookup import find_any
 from modeldyno.errors import RequestError
 from modeldyno.loadtest.explanation import (
@@ -50,7 +51,7 @@ def explain(  # noqa: PLR0913 - one function per command, one parameter per opti
     rate: float | str | None = None,
     statistic: str | None = None,
     rounds: int = ROUNDS,
-    max_time: float = MAX_TIME,
+    max_time: float | str = MAX_TIME,
     name: str | None = None,
     trust: bool = False,
     store: bool = True,
@@ -75,7 +76,7 @@ def explain(  # noqa: PLR0913 - one function per command, one parameter per opti
         statistic: ``"mean"`` or ``"p50"``; if None, the median of calls and the mean of requests, as a server
             tells means: of requests the median has a rest that the mean lacks.
         rounds: rounds in which everything is measured once.
-        max_time: seconds for all of it; what does not fit into them is left out.
+        max_time: time for all of it, in seconds or as text such as ``"10m"``; what does not fit is left out.
         name: name of the model in the results.
         trust: allow files that run code when loaded (in the child process).
         store: keep the Results and the Explanation in the store; if the store cannot be written, it warns.
@@ -127,7 +128,7 @@ def explain(  # noqa: PLR0913 - one function per command, one parameter per opti
             ExplainOptions(
                 load=load_of(concurrency, None if rate is None else str(rate)),
                 rounds=rounds,
-                max_time=max_time,
+                max_time=read_time(max_time, "max_time"),
                 statistic=statistic,
             ),
         )

@@ -40,6 +40,7 @@ from modeldyno.core.comparison.way_of_measuring import CODE as NOT_COMPARED
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.doubt import FEW_PROCESSES
 from modeldyno.core.metrics.measurement_plan import LENGTHS
+from modeldyno.core.stats.units import read_time
 from modeldyno.documents.catalog import BRANCH
 from modeldyno.errors import RequestError, RunFailed, UndecidedWarning
 from modeldyno.profiling.request import Request, make_inspection, parse_function
@@ -251,7 +252,7 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
     percentiles: str | Sequence[str] = (),
     max_regression: Regression = None,
     metrics: str | Sequence[str] = (),
-    budget: float = 600.0,
+    budget: float | str = 600.0,
     force: bool = False,
     undecided: str | None = None,
     plan: Plan | None = None,
@@ -289,7 +290,8 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
         percentiles: percentiles to measure until certified, such as ``"p99"``.
         max_regression: largest allowed regression: ``0.05``, ``"5%"``, or by metric, ``{"latency": 0.1}``.
         metrics: metrics that must not get worse; by default latency and memory.
-        budget: seconds after which no further round begins; a part of them is kept to confirm a regression.
+        budget: time after which no further round begins, in seconds or as text such as ``"10m"``; a part of
+            it is kept to confirm a regression.
         force: judge even if the hardware or the inputs differ.
         undecided: what an undecided verdict counts as, ``"pass"`` or ``"fail"``, in ``.outcome`` and in what
             `save_verdict` writes; by default neither.
@@ -304,7 +306,7 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
         progress: show progress on standard error after two seconds, in a terminal or a notebook.
         watch: called with every event.
         settings: the backend's knobs, such as ``batch_size=8``, and fields of `plan`, such as
-            ``max_time=5`` (seconds).
+            ``max_time=5``, in seconds or as text such as ``"10m"``.
 
     Returns:
         The report: ``.verdict`` is held, broken or undecided, ``.checks`` has each check, ``.result`` is the
@@ -313,6 +315,7 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
     Raises:
         RequestError: the request is invalid, or the hardware differs.
     """
+    budget = read_time(budget, "budget")
     limit = TimeLimit.begin(budget, "budget")
     as_long = plan is None and not any(name in settings for name in LENGTHS)
     plan, knobs = split_plan(plan or PLAN, settings)
@@ -417,7 +420,7 @@ def check(  # noqa: PLR0913 - one function per command, one parameter per option
 def doctor(  # noqa: PLR0913 - one function per command, one parameter per option
     model: str | Path | None = None,
     *,
-    budget: float = BUDGET,
+    budget: float | str = BUDGET,
     max_regression: Regression = None,
     backend: str | None = None,
     inputs: str | Sequence[str | InputSpec] = (),
@@ -434,7 +437,7 @@ def doctor(  # noqa: PLR0913 - one function per command, one parameter per optio
     Args:
         model: a path or a reference, which runs against itself in fresh processes; by default a small
             built-in network.
-        budget: seconds of a gate, in which at least twelve processes must fit.
+        budget: time of a gate, in seconds or as text, in which at least twelve processes must fit.
         max_regression: largest allowed regression: ``0.05``, ``"5%"``, or by metric, ``{"latency": 0.1}``.
         backend: what runs it; by default the one for the model's format.
         inputs: shapes or files, as ``--input`` takes them.
@@ -454,6 +457,7 @@ def doctor(  # noqa: PLR0913 - one function per command, one parameter per optio
         RequestError: the request is invalid.
         RunFailed: the model failed, or there were too few processes.
     """
+    budget = read_time(budget, "budget")
     limit = TimeLimit.begin(budget, "budget")
     knobs = check_settings(settings)
     smallest = parse_max_regressions(size_texts(max_regression))

@@ -14,6 +14,7 @@ from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.load_curve import LoadCurve, ends_at_plateau, parse_ladder
 from modeldyno.core.spec.load_spec import Arrivals, Load, parse_rate, parse_sequence
 from modeldyno.core.spec.probe_options import Observation
+from modeldyno.core.stats.units import read_time
 from modeldyno.core.trace.carbon import Emission
 from modeldyno.documents.live_loads import show_loads
 from modeldyno.errors import RequestError, RunFailed
@@ -51,10 +52,10 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
     concurrency: int | None = None,
     rate: float | str | None = None,
     replay: str | Path | None = None,
-    duration: float | None = None,
+    duration: float | str | None = None,
     requests: int | None = None,
     ramp: float = 0.0,
-    request_timeout: float = 60.0,
+    request_timeout: float | str = 60.0,
     retries: int = 0,
     drivers: int = 1,
     sequence: int | str | tuple[int, int] | None = None,
@@ -87,10 +88,11 @@ def load(  # noqa: PLR0913 - one function per command, one parameter per option
         rate: requests per second in an open loop, independent of the server: a number, or text such as
             ``"100:poisson"`` or ``"100:burst=8"``; ``"5:sequences"`` are sequences per second.
         replay: a file of due times.
-        duration: seconds of the steady window; if None, measure until the plan is met.
+        duration: the steady window, in seconds or as text such as ``"10s"``; if None, measure until the plan
+            is met.
         requests: number of requests to measure after the warm-up.
         ramp: seconds of ramp-up to the full load.
-        request_timeout: timeout of a request in seconds.
+        request_timeout: timeout of a request, in seconds or as text.
         retries: retries of a request that was refused, rejected (429, 503), or lost before any answer.
         drivers: number of processes that send.
         sequence: requests of each sequence, for stateful models: ``20``, ``"10..30"``, or ``"data"`` for the
@@ -139,10 +141,10 @@ def load_curve(  # noqa: PLR0913 - one parameter per option
     model: str | Path | Server | None = None,
     *,
     concurrency: str | Sequence[int] | None = None,
-    duration: float | None = None,
+    duration: float | str | None = None,
     requests: int | None = None,
     ramp: float = 0.0,
-    request_timeout: float = 60.0,
+    request_timeout: float | str = 60.0,
     retries: int = 0,
     drivers: int = 1,
     sequence: int | str | tuple[int, int] | None = None,
@@ -173,10 +175,11 @@ def load_curve(  # noqa: PLR0913 - one parameter per option
             URL or name, or what `serve` returned.
         concurrency: rising numbers of concurrent requests, ``(1, 2, 4)`` or ``"1,2,4"``, or ``"1:64"`` to
             double from 1 to 64 until more load brings no more throughput; ``"1:64"`` if None.
-        duration: seconds of the steady window of each load; if None, measure until the plan is met.
+        duration: the steady window of each load, in seconds or as text such as ``"10s"``; if None, measure
+            until the plan is met.
         requests: number of requests to measure at each load, after the warm-up.
         ramp: seconds of ramp-up to the full load.
-        request_timeout: timeout of a request in seconds.
+        request_timeout: timeout of a request, in seconds or as text.
         retries: retries of a request that was refused, rejected (429, 503), or lost before any answer.
         drivers: number of processes that send.
         sequence: requests of each sequence, for stateful models: ``20``, ``"10..30"``, or ``"data"`` for the
@@ -237,10 +240,10 @@ def find_load(  # noqa: PLR0913 - one parameter per option
     measurements: int | None = None,
     concurrency: int | None = None,
     rate: float | str | None = None,
-    duration: float | None = None,
+    duration: float | str | None = None,
     requests: int | None = None,
     ramp: float = 0.0,
-    request_timeout: float = 60.0,
+    request_timeout: float | str = 60.0,
     retries: int = 0,
     drivers: int = 1,
     sequence: int | str | tuple[int, int] | None = None,
@@ -274,10 +277,11 @@ def find_load(  # noqa: PLR0913 - one parameter per option
         concurrency: the concurrency to begin with; with a rate, the maximum concurrency.
         rate: search the rate of an open loop from here: requests per second, or text such as
             ``"100:poisson"``; by default the concurrency is searched.
-        duration: seconds of the steady window of each load; if None, measure until the plan is met.
+        duration: the steady window of each load, in seconds or as text such as ``"10s"``; if None, measure
+            until the plan is met.
         requests: number of requests to measure at each load, after the warm-up.
         ramp: seconds of ramp-up to the full load.
-        request_timeout: timeout of a request in seconds.
+        request_timeout: timeout of a request, in seconds or as text.
         retries: retries of a request that was refused, rejected (429, 503), or lost before any answer.
         drivers: number of processes that send.
         sequence: requests of each sequence, for stateful models: ``20``, ``"10..30"``, or ``"data"`` for the
@@ -397,6 +401,15 @@ def _headers_and_progress(arguments: Mapping[str, Any]) -> Iterator[Callable[[Ev
         yield on_event
 
 
+def _read_if_time(name: str, value: Any) -> Any:
+    """Return the argument, a time that is text in seconds."""
+    return (
+        read_time(value, name)
+        if name in {"duration", "request_timeout"} and isinstance(value, str)
+        else value
+    )
+
+
 def _request(arguments: Mapping[str, Any]) -> Request:
     """Build the Request from the arguments of one of the three functions."""
     reference = _check_reference(arguments["model"])
@@ -406,7 +419,7 @@ def _request(arguments: Mapping[str, Any]) -> Request:
     load = Load(
         **_arrivals(arguments.get("rate"), arguments.get("replay")),
         concurrency=arguments["concurrency"],
-        **{row.field: arguments[row.name] for row in LOAD}
+        **{row.field: _read_if_time(row.name, arguments[row.name]) for row in LOAD}
         | {"sequence": parse_sequence(arguments["sequence"])},
     )
     records = arguments.get("records")

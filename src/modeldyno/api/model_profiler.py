@@ -31,6 +31,7 @@ from modeldyno.core.result.result import Loaded
 from modeldyno.core.result.trace_data import EventKind
 from modeldyno.core.spec.job import DEFAULT_PROBES
 from modeldyno.core.spec.knob import configure
+from modeldyno.core.stats.units import read_time
 from modeldyno.errors import ModelDynoError, ProbeUnsupported, RequestError, RunFailed
 from modeldyno.profiling.resolve_model import resolve_reference
 
@@ -65,7 +66,7 @@ class ModelProfiler:
         *,
         backend: str | None = None,
         trust: bool = False,
-        max_time: float = 60.0,
+        max_time: float | str = 60.0,
         seed: int = 0,
         processes: int = 1,
         store: bool = True,
@@ -82,7 +83,7 @@ class ModelProfiler:
             precision: ``"fp32"``, ``"fp16"`` or ``"bf16"``; None leaves the model as it is stored.
             backend: what runs it; by default the one for the model's format.
             trust: allow files that run code when loaded.
-            max_time: maximum seconds of measuring per probe, warm-up included.
+            max_time: maximum time of measuring per probe, warm-up included, in seconds or as text (``"1m"``).
             seed: seed of random inputs and weights.
             processes: fresh processes in which `profile` and `benchmark` measure, one after the other; with
                 fewer than five, `detect_regressions` measures again in five if it has to. A live object
@@ -102,7 +103,9 @@ class ModelProfiler:
         self.steps: list[SessionStep] = []
         """All measurements, with the names of their methods; reports and exports include all of them."""
         self._trust, self._store, self._progress = trust, store, progress
-        self._plan = Plan(max_time=max_time, min_time=0.0, seed=seed, precision=_ANY_PRECISION)
+        self._plan = Plan(
+            max_time=read_time(max_time, "max_time"), min_time=0.0, seed=seed, precision=_ANY_PRECISION
+        )
         self._processes = _whole_number("processes", processes)
         self._input: Any = None
         self._declared: tuple[str, ...] = ()

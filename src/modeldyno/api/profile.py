@@ -17,6 +17,7 @@ from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.probe_options import Observation, parse_token_counts
+from modeldyno.core.stats.units import read_time
 from modeldyno.core.trace.carbon import Emission
 from modeldyno.documents import catalog
 from modeldyno.documents.catalog import store_conclusion
@@ -131,7 +132,7 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         progress: show progress on standard error after two seconds, in a terminal or a notebook.
         watch: called with every event while it runs.
         settings: the backend's knobs, such as ``batch_size=8``, and fields of `plan`, such as
-            ``max_time=5`` (seconds).
+            ``max_time=5``, in seconds or as text such as ``"10m"``.
 
     Returns:
         The Result; ``result["latency.p50"]`` is a number in base units, ``result.keys()`` lists all numbers.
@@ -194,7 +195,7 @@ def inspect(  # noqa: PLR0913 - one function per command, one parameter per opti
     device: str | Sequence[str] = (),
     memory: str | int | None = None,
     batch_size: int | None = None,
-    max_time: float = INSPECT_TIME,
+    max_time: float | str = INSPECT_TIME,
     plan: Plan | None = None,
     name: str | None = None,
     trust: bool = False,
@@ -222,7 +223,8 @@ def inspect(  # noqa: PLR0913 - one function per command, one parameter per opti
         device: the same, named like ``--device``.
         memory: bytes, or text such as ``"24GiB"``; find the largest batch that fits.
         batch_size: samples in one call.
-        max_time: seconds for all of it, loading included; what runs inside this process is not cut off.
+        max_time: time for all of it, loading included, in seconds or as text such as ``"10m"``; what runs
+            inside this process is not cut off.
         plan: time and memory limits of a child process, and the seed of random weights.
         name: name of the model in the results.
         trust: allow files that run code when loaded (in the child process).
@@ -261,7 +263,7 @@ def inspect(  # noqa: PLR0913 - one function per command, one parameter per opti
         trust=trust,
     )
     with showing_progress(watch, progress=progress) as on_event:
-        limit = TimeLimit.begin(max_time)
+        limit = TimeLimit.begin(read_time(max_time, "max_time"))
         result = measure_request(request, model, example, inline=inline, watch=on_event, limit=limit).result
     store_if(result, condition=store, tags=tags)
     return result
@@ -356,12 +358,20 @@ def split_plan(plan: Plan | None, settings: Mapping[str, Any]) -> tuple[Plan, di
         RequestError: the plan is invalid.
     """
     _check_habits(settings)
-    fields = {name: value for name, value in settings.items() if _is_plan_field(name, value)}
+    fields: dict[str, Any] = {
+        name: read_time(value, name) if name in _TIMES and isinstance(value, str) else value
+        for name, value in settings.items()
+        if _is_plan_field(name, value)
+    }
     try:
         planned = replace(plan or Plan(), **fields)
     except (TypeError, ValueError) as error:
         raise RequestError(f"{error}.") from None
     return planned, {name: value for name, value in settings.items() if name not in fields}
+
+
+_TIMES = frozenset({"max_time", "min_time", "timeout"})
+"""Fields of a Plan that are times, and may be text."""
 
 
 def _check_habits(settings: Mapping[str, Any]) -> None:

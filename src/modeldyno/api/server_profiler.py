@@ -30,6 +30,7 @@ from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.stats import statistics
+from modeldyno.core.stats.units import read_time
 from modeldyno.environment.containers import find_container
 from modeldyno.environment.devices import read_devices
 from modeldyno.environment.idle import IdleRule, idle_device
@@ -166,7 +167,7 @@ class Profiler:
         inspector: BaseModelInspector | None = None,
         *,
         data: Any = None,
-        max_time: float = 60.0,
+        max_time: float | str = 60.0,
         store: bool = True,
         progress: bool = True,
     ) -> None:
@@ -183,7 +184,7 @@ class Profiler:
             inspector: sends the requests; by default that of the engine.
             data: one data item, if no inspector is given; by default random values of the shapes that the
                 server declares.
-            max_time: maximum seconds of measuring.
+            max_time: maximum time of measuring, in seconds or as text such as ``"1m"``.
             store: keep each Result in the store, as the command line does.
             progress: show progress on standard error, in a terminal or a notebook.
 
@@ -200,7 +201,7 @@ class Profiler:
             self.servers = {named_device(device): url_of_server(one) for device, one in server_name.items()}
             server_name = next(iter(self.servers.values()), None)
         self.server_name: str | None = url_of_server(server_name)
-        self.max_time, self.store, self.progress = max_time, store, progress
+        self.max_time, self.store, self.progress = read_time(max_time, "max_time"), store, progress
         self.inspector = inspector or self._default_inspector(data)
         self._init_latency: float | None = None
         """Seconds that the server took which runs for this profiler now."""

@@ -118,14 +118,14 @@ class PlannedKnobs(_CommonKnobs, total=False):
     ports: str
     precision: float | str
     min_runs: int
-    min_time: float
-    max_time: float
+    min_time: float | str
+    max_time: float | str
     may_extend: bool
     max_runs: int
     min_warmup: int
     target: str
     processes: int
     seed: int
-    timeout: float | None
+    timeout: float | str | None
     memory_limit: int | None
     pin: tuple[int, ...]

@@ -40,7 +40,7 @@ from modeldyno.cli.output_options import RESULT_OUTPUT
 @cli_options.NAME
 @cli_options.TRUST
 @RESULT_OUTPUT
-@click.option("-v", "--verbose", is_flag=True, help="Print how each hop was measured.")
+@click.option("-v", "--verbose", is_flag=True, help="Print how each hop was measured, and each doubt.")
 def command() -> None:
     """Explain the latency of MODEL: from the bound of the hardware to a request under load, hop by hop.
 

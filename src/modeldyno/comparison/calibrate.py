@@ -99,7 +99,7 @@ def _completed(result: Result | ModelDynoError) -> Result | None:
     return None if result.interrupted else result
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class MachineCheckup(Presented):
     """How often a gate would be wrong on this machine, and what it detects."""
 

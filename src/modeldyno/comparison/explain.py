@@ -79,7 +79,9 @@ def run_comparison(
     ending = inf if turns.max_time is None else started + turns.max_time
     if campaign.limit is not None:  # which began before, with the command
         ending = campaign.limit.end
-        turns = replace(turns, max_time=max(_MIN_TIMEOUT, campaign.limit.left))
+        # The first round of a quick look may be ended later than no further one is started.
+        longer = campaign.limit.seconds - (turns.max_time or campaign.limit.seconds)
+        turns = replace(turns, max_time=max(_MIN_TIMEOUT, campaign.limit.left - longer))
     why = question.why and not any(
         plugins.serves(job.backend) or job.inspection.mode is Mode.TRAIN for job in jobs
     )

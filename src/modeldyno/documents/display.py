@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import plugins, views
+from modeldyno import codec, plugins, views
 from modeldyno.core.advice.advice import Advice
 from modeldyno.core.comparison.gate_report import GateReport
 from modeldyno.core.comparison.trend import Trend
@@ -20,8 +20,10 @@ from modeldyno.core.metrics.queries import list_numbers
 from modeldyno.core.recompute.checks import Recomputation
 from modeldyno.core.registry.answer import RegistryAnswer
 from modeldyno.core.registry.overview import VersionOverview
+from modeldyno.core.report.blocks import Notice, Table, make_table, shorten
 from modeldyno.core.result.result import Result
-from modeldyno.documents.write import write
+from modeldyno.documents.write import check_format, save_file, write
+from modeldyno.interfaces.reporter import LaysOut, Tabulates
 from modeldyno.kinds import Stored, kind_of
 from modeldyno.views import recomputation
 from modeldyno.views.advice import blocks as advice_blocks
@@ -84,14 +86,52 @@ def show(result: Result) -> None:
     )
 
 
-def data_frame(result: Result) -> Any:
-    """Return a pandas.DataFrame with a row for each number.
+def brief(document: Any) -> str:
+    """Return the verdict in a line of at most so many characters."""
+    if isinstance(document, Stored | Trend):
+        return shorten(kind_of(document).brief(document), _BRIEF)
+    notices = (block.text for block in _blocks(document) if isinstance(block, Notice))
+    return shorten(next(notices, ""), _BRIEF)
+
+
+_BRIEF = 200
+
+
+def data_frame(document: Any) -> Any:
+    """Return a pandas.DataFrame: of a Result with a row for each number, else of the table of its numbers.
 
     Raises:
         MissingExtra: pandas is not installed.
     """
-    plugins.require(("pandas",), "table of a Result, to_pandas(),")
-    rows = [
+    plugins.require(("pandas",), "table of a document, to_pandas(),")
+    pandas = import_module("pandas")
+    if isinstance(document, Result):
+        return pandas.DataFrame(_rows(document), columns=_COLUMNS)
+    table = _table(document)
+    columns = [column.title for column in table.columns]
+    return pandas.DataFrame([[_cell(text) for text in row] for row in table.rows], columns=columns)
+
+
+def _cell(text: str) -> float | str | None:
+    """Read a cell of numbers: a float, a text, or None for an empty one."""
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return text
+
+
+def _table(document: Any) -> Table:
+    """Return the numbers of a document, or else its first table, or else what it says."""
+    if isinstance(document, Stored | Trend):
+        return kind_of(document).numbers(document)
+    blocks = tuple(_blocks(document))
+    notices = [(str(block.severity), block.code, block.text) for block in blocks if isinstance(block, Notice)]
+    tables = (block for block in blocks if isinstance(block, Table))
+    return next(tables, None) or make_table("", ("severity", "code", "text"), notices)
+
+
+def _rows(result: Result) -> list[tuple[Any, ...]]:
+    return [
         (
             query.metric,
             query.scope,
@@ -102,19 +142,29 @@ def data_frame(result: Result) -> Any:
         )
         for query, value in list_numbers(result.measurements)
     ]
-    return import_module("pandas").DataFrame(rows, columns=_COLUMNS)
 
 
-def save(result: Result, path: str | PathLike[str]) -> None:
-    """Write a Result in the format that the suffix of `path` names.
+def save(document: Any, path: str | PathLike[str]) -> None:
+    """Write a document in the format that the suffix of `path` names.
 
     Raises:
         RequestError: no reporter writes such files, or the file cannot be written.
         MissingExtra: the format needs a program that is not installed.
     """
     file = Path(path)
-    is_document = file.suffix == ".json"  # the unchanged document
-    write(result if is_document else _with_python_wording(result), file)
+    if isinstance(document, Result) and file.suffix != ".json":
+        document = _with_python_wording(document)
+    if isinstance(document, Stored | Trend):
+        write(document, file)
+        return
+    check_format(file)
+    reporter = plugins.reporter_for(file)
+    if file.suffix == ".json":
+        save_file(file, codec.encode_document(document))
+    elif isinstance(reporter, LaysOut):
+        save_file(file, reporter.lay_out(tuple(_blocks(document)), title=brief(document)))
+    elif isinstance(reporter, Tabulates):
+        save_file(file, reporter.table(_table(document)))
 
 
 def _with_python_wording(result: Result) -> Result:

@@ -52,19 +52,19 @@ def write(
     """
     reporter = plugins.reporter_for(path)
     if chart is not None:
-        _save(path, draw_chart(lay_out_document(document, options), path, chart))
+        save_file(path, draw_chart(lay_out_document(document, options), path, chart))
         return
     if isinstance(document, Result):
-        _save(path, reporter.render(document, judgements=judgements))
+        save_file(path, reporter.render(document, judgements=judgements))
         return
     check_format(path)
     if path.suffix == ".json":
-        _save(path, kind_of(document).encode(document))
+        save_file(path, kind_of(document).encode(document))
     elif isinstance(reporter, LaysOut):
         page_layout = lay_out_document(document, options)
-        _save(path, reporter.lay_out(page_layout.blocks, title=page_layout.title))
+        save_file(path, reporter.lay_out(page_layout.blocks, title=page_layout.title))
     elif isinstance(reporter, Tabulates):
-        _save(path, reporter.table(kind_of(document).numbers(document)))
+        save_file(path, reporter.table(kind_of(document).numbers(document)))
 
 
 def write_several(documents: Sequence[Document], path: Path) -> None:
@@ -80,12 +80,12 @@ def write_several(documents: Sequence[Document], path: Path) -> None:
         raise RequestError(f"A {path.suffix} file holds one chart; name one document.")
     results = [document for document in documents if isinstance(document, Result)]
     if path.suffix == ".json":
-        _save(path, codec.json_array([kind_of(document).encode(document) for document in documents]))
+        save_file(path, codec.json_array([kind_of(document).encode(document) for document in documents]))
     elif isinstance(reporter, LaysOut):
         page_layout = combine_pages([lay_out_document(document) for document in documents])
-        _save(path, reporter.lay_out(page_layout.blocks, title=page_layout.title))
+        save_file(path, reporter.lay_out(page_layout.blocks, title=page_layout.title))
     elif isinstance(reporter, Tabulates) and len(results) == len(documents):
-        _save(path, reporter.table(numbers(*results)))
+        save_file(path, reporter.table(numbers(*results)))
     else:
         raise RequestError(
             f"A {path.suffix} file holds only results, and these are documents of several kinds; write them "
@@ -167,7 +167,7 @@ def write_pictures(page: Page, folder: Path, suffix: str = ".svg") -> tuple[Path
     paths = []
     for name, chart in charts_by_name(page).items():
         path = folder / f"{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-')}{suffix}"
-        _save(path, reporter.draw(chart, title=page.title))
+        save_file(path, reporter.draw(chart, title=page.title))
         paths.append(path)
     return tuple(paths)
 
@@ -228,7 +228,8 @@ def lay_out_document(document: Document, options: ViewOptions = PLAIN) -> Page:
     return Page(title=title, blocks=tuple(kind.page(document, options)))
 
 
-def _save(path: Path, data: str | bytes) -> None:
+def save_file(path: Path, data: str | bytes) -> None:
+    """Write a file atomically."""
     codec.write(path, data.encode() if isinstance(data, str) else data)
 
 

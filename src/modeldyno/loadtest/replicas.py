@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CostAnswer(Presented):
     """Replicas and costs of a result, as report blocks and as data for its document."""
 

@@ -25,6 +25,7 @@ from modeldyno.errors import UnreadableDocument, error_named, with_trace
 from modeldyno.runtime.events import INTERRUPTED, empty_result
 from modeldyno.runtime.interrupts import counted_interrupts, sigterm_received
 from modeldyno.runtime.measured_region import RegionGate
+from modeldyno.runtime.measuring_turn import MEASURING
 from modeldyno.runtime.supervised_child import LOADING_TIME, ChildLimits, SupervisedChild
 from modeldyno.runtime.time_limit import TimeLimit
 
@@ -56,8 +57,9 @@ def subprocess_executor(
     counts interruptions itself passes its own `interrupts`. With a `guard`, the child measures only while the
     parent is within it; what the guard raises ends the child, and is raised. With a `limit`, a child measures
     less to keep it, and is ended soon after it; if nothing was measured by then, that raises OutOfTime.
+    Of several threads one has it open at a time.
     """
-    with counted_interrupts() if interrupts is None else nullcontext(interrupts) as counter:
+    with MEASURING, counted_interrupts() if interrupts is None else nullcontext(interrupts) as counter:
 
         def execute(job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
             with nullcontext() if guard is None else RegionGate.opened(guard) as gate:

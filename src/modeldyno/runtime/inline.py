@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from threading import RLock
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.runtime.engine import needs_session, run
 from modeldyno.runtime.interrupts import counted_interrupts
+from modeldyno.runtime.measuring_turn import MEASURING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,20 +24,16 @@ NOT_ISOLATED = Doubt(
 )
 
 
-_TURN = RLock()
-"""Held by the thread that measures; a `watch` may measure within its own measurement."""
-
-
 def run_inline(
     job: Job, *, watch: Callable[[Event], None] = lambda _event: None, limit: TimeLimit | None = None
 ) -> Result:
     """Run a Job in this process; a crash of the model crashes the caller.
 
-    Of several threads one runs at a time, as each would wait for Python within the calls of the others.
+    Of several threads one runs at a time.
     The first Ctrl-C finishes the current measurement; the second raises KeyboardInterrupt.
     Less is measured to keep a `limit`, but a call that takes longer is not ended.
     """
-    with _TURN, counted_interrupts(patience=1) as interrupts:
+    with MEASURING, counted_interrupts(patience=1) as interrupts:
         result = run(job, interrupted=lambda: bool(interrupts), watch=watch, limit=limit)
     already_doubted = any(doubt.code == NOT_ISOLATED.code for doubt in result.doubts)
     if already_doubted or not needs_session(job.probes):  # a model that is only inspected does not run

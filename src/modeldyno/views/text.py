@@ -92,6 +92,11 @@ def list_codes(codes: Iterable[str]) -> str:
     return ", ".join(code if number == 1 else f"{code} ({number})" for code, number in counted.items())
 
 
+def factor(times: float, digits: int = 3) -> str:
+    """Format a factor to significant digits, and without an exponent: ``1.9``, ``15``, ``1,540``."""
+    return f"{times:,.0f}" if times >= 10**digits - 0.5 else f"{times:.{digits}g}"
+
+
 def shorten_message(message: str, limit: int = TEXT_LIMIT) -> str:
     """Make a message of a document printable and short, with the options of the command line in it."""
     return shorten_text(spell_for_command_line(message), limit)

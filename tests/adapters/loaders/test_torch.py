@@ -158,6 +158,18 @@ class TestFactories:
 
 
 class TestErrors:
+    def test_an_estimator_is_to_be_saved(self, tmp_path: Path) -> None:
+        """To call the factory itself would time the fit."""
+        file = tmp_path / "iris.py"
+        file.write_text(
+            "from sklearn.dummy import DummyClassifier\n\ndef linear():\n"
+            "    return DummyClassifier().fit([[0.0]], [1])\n"
+        )
+        with pytest.raises(
+            RequestError, match=r"an estimator of sklearn; .*profile linear\.joblib with --trust"
+        ):
+            loader.load(ModelRef(scheme="torch", locator=f"{file}:linear"), seed=0, trust=False)
+
     @pytest.mark.parametrize(
         ("locator", "expected"),
         [

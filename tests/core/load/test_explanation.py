@@ -340,6 +340,35 @@ def test_a_bound_above_the_time_of_the_operators_is_left_out() -> None:
     assert doubt.seen.startswith("bound is left out: the operators are faster than the bound")
 
 
+def with_noisy_framework(called: Result) -> Result:
+    """Return it with a time outside of operators that is anything up to the whole call."""
+    noisy = Measurement(
+        metric="dispatch_time", value=8e-4, scope="ops", interval=Interval(low=0.0, high=5e-3)
+    )
+    measurements = tuple(noisy if m.metric == noisy.metric else m for m in called.measurements)
+    return replace(called, measurements=measurements)
+
+
+def test_a_bound_that_may_be_above_the_operators_is_left_out_too() -> None:
+    """What they took is below it, though not surely: a part below zero would be drawn."""
+    called = with_noisy_framework(a_called_result(bound=4.3))
+    (level,) = explain_levels({RunLevel.IN_PROCESS: called})
+    times = {hop.name: hop.time for hop in level.hops}
+    assert times[HopName.BOUND] is None
+    kernels = times[HopName.KERNELS]
+    assert kernels is not None
+    assert kernels.seconds > 0
+
+
+def test_no_operator_takes_less_than_no_time() -> None:
+    """Where the bound is within their interval, what they take beyond it is at least nothing."""
+    (level,) = explain_levels({RunLevel.IN_PROCESS: with_noisy_framework(a_called_result())})
+    kernels = next(hop.time for hop in level.hops if hop.name is HopName.KERNELS)
+    assert kernels is not None
+    assert kernels.interval is not None
+    assert kernels.interval.low == 0.0
+
+
 def test_a_large_rest_is_doubted() -> None:
     """Three percent of the whole are enough; rests of both signs do not cancel."""
     good = an_explanation()

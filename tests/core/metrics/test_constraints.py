@@ -287,6 +287,16 @@ class TestSentence:
                 Measurement(metric="latency", value=Distribution.of([0.125, 0.125])),
                 "latency.n >= 10: broken (2)",
             ),
+            (
+                "throughput >= 1000/s",
+                rate(0, 5.4, math.inf),
+                "throughput >= 1,000/s: undecided (5.4/s, from too few samples to bound it)",
+            ),
+            (
+                "latency.p50 <= 1ms",
+                Measurement(metric="latency", value=Distribution.of([0.3, 0.2, 0.4])),
+                "latency.p50 <= 1 ms: undecided (not certified: 8 effective samples are missing)",
+            ),
         ],
     )
     def test_a_judgement_is_said_with_figures(self, text: str, measured: Measurement, sentence: str) -> None:

@@ -29,6 +29,7 @@ from modeldyno.core.stats.units import (
     join_units_unbroken,
     parse_bound,
     parse_quantity,
+    read_time,
 )
 from modeldyno.errors import RequestError
 
@@ -326,3 +327,16 @@ def test_what_the_rounding_of_a_difference_left_is_no_time() -> None:
     assert format_quantity(-1.5e-20, "s") == "0 s"
     assert format_quantity(2e-12, "s", 1) == "0.002 ns"
     assert format_quantity(1.5e-20, "s", None) != "0 s"
+
+
+def test_a_time_limit_may_be_text() -> None:
+    """Seconds, or a number with a unit; what is no time is refused by its name."""
+    assert (read_time(5, "max_time"), read_time("10m", "max_time"), read_time("1.5", "budget")) == (
+        5,
+        600.0,
+        1.5,
+    )
+    with pytest.raises(RequestError, match=r"'soon' is not a quantity"):
+        read_time("soon", "max_time")
+    with pytest.raises(RequestError, match=r"budget is 0 s: it must be more than 0"):
+        read_time("0s", "budget")

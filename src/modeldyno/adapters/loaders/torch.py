@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.loaders import (
+    estimator,
     python_source,
     torch_inputs,
     torch_module,
@@ -181,6 +182,12 @@ def _build_module(source: python_source.PythonObject, ref: ModelRef) -> tuple[Mo
         value = value()
     module, example = value if _is_pair(value) else (value, None)
     if not isinstance(module, torch.nn.Module):
+        if framework := estimator.framework_of(module):
+            file = f"{source.attribute}.joblib"
+            raise RequestError(
+                f"'{ref}' returns {type(module).__name__}, an estimator of {framework}; "
+                f"save it with joblib.dump(model, '{file}'), and profile {file} with --trust."
+            )
         raise RequestError(
             f"'{ref}' returns {type(module).__name__}, not a torch.nn.Module or a pair of one and its "
             f"inputs; profile any other callable as call:{ref.locator}."

@@ -40,9 +40,10 @@ if TYPE_CHECKING:
 
 def run(**options: Any) -> int:
     """Compare models or results, and report it; return the exit code."""
+    asked_time = options["max_time"]
     if options["quick"]:
         options = _with_quick_look(options)
-    limit = TimeLimit.begin(options["max_time"])
+    limit = TimeLimit.begin(asked_time if options["max_time"] == asked_time else QUICK.longest)
     question = CompareOptions(
         metrics=cli_options.split_names(options["metrics"]),
         smallest=parse_smallest_effects(options["smallest"]),
@@ -138,13 +139,17 @@ def _run(
 ) -> tuple[Comparison, bool]:
     """Run the models in turns; return the comparison, and whether it was interrupted."""
     with (
-        Progress(quiet=options["quiet"], longest=turns.max_time) as progress,
+        Progress(quiet=options["quiet"], longest=None if limit is None else limit.seconds) as progress,
         open_run_session(progress.watch, limit) as bench,
     ):
         longest = format_rough_duration(turns.max_time or inf)
+        within = (
+            f"{longest} (--max-time)"
+            if limit is None or limit.seconds == turns.max_time
+            else f"{longest} or after one"
+        )
         progress.announce(
-            f"Comparing in up to {turns.most} rounds of {len(jobs)} fresh processes, "
-            f"within {longest} (--max-time)."
+            f"Comparing in up to {turns.most} rounds of {len(jobs)} fresh processes, within {within}."
         )
         result = run_comparison(jobs, turns, question, bench)
     interrupted = bool(bench.interrupted())

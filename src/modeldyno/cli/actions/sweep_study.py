@@ -238,5 +238,5 @@ def _next_commands(study: Study, targets: OutputTargets) -> Iterator[str]:
     name = study.id[:6]
     yield f"Study {study.id}; to show it again: modeldyno show {name}"
     yield f"One in detail: modeldyno report {name} --configuration 1,default -o FILE.html"
-    yield f"With another goal: modeldyno sweep --rerank {name} --require 'latency.p99 <= 5ms'"
+    yield f"Another goal: modeldyno sweep --rerank {name} --require 'latency.p99 <= 5ms'"
     yield from export_configs.export_hint(study, name)

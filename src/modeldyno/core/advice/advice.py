@@ -69,7 +69,7 @@ class TriedSetting:
         return max((agreement.relative for agreement in self.outputs), default=0.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Advice(Presented):
     """Observations, trials and the best settings for a model, as a document."""
 

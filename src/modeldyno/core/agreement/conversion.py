@@ -93,7 +93,7 @@ class Converted:
         return "" if self.failure is None else str(self.failure.kind)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Conversion(Presented):
     """A model, and what each recipe made of it."""
 

@@ -174,7 +174,7 @@ class CandidateComparison:
         return (change for change in self.changes if change.outcome == outcome)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Comparison(Presented):
     """A baseline and its candidates with all verdicts, as a document."""
 

@@ -37,7 +37,7 @@ class Check:
     change: Change | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class GateReport(Presented):
     """A Result, the checks on it, and their verdicts."""
 

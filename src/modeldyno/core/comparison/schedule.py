@@ -38,6 +38,9 @@ class QuickLook:
     min_rounds: int = VERDICT_ROUNDS
     max_rounds: int = 2 * VERDICT_ROUNDS
     max_time: float = 10.0
+    """Seconds for the rounds; the first is completed all the same."""
+    longest: float = 60.0
+    """Seconds after which even the first round is ended: a framework may take ten seconds to be imported."""
     probes: tuple[str, ...] = ("latency",)
     why: bool = False
     plan: Plan = field(default_factory=lambda: Plan(max_time=0.5, min_time=0.1))

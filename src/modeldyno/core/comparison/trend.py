@@ -133,7 +133,7 @@ class LevelStep:
         return self.mark is None or not self.mark.environment
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Trend(Presented):
     """The history of a metric, as a document."""
 

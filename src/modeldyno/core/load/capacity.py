@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.load_spec import Load
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Capacity(LoadSeries):
     """The answer of a capacity search, as a document."""
 

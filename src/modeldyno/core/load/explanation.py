@@ -73,6 +73,14 @@ class TimeEstimate:
         below, above = self._reach
         return type(self)(seconds=seconds, interval=Interval(low=seconds - below, high=seconds + above))
 
+    def not_negative(self) -> Self:
+        """Return it with an interval of no time below zero; its value is not below zero."""
+        if self.interval is None:
+            return self
+        return type(self)(
+            seconds=self.seconds, interval=Interval(low=max(0.0, self.interval.low), high=self.interval.high)
+        )
+
     @property
     def may_be_zero(self) -> bool:
         """Whether zero lies in its interval."""
@@ -235,7 +243,7 @@ class LevelHops:
     hops: tuple[Hop, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Explanation(Presented):
     """What was measured at each level, of which the hops are derived."""
 
@@ -363,7 +371,7 @@ def _hops_in_process(result: Result, statistic: str) -> Iterator[Hop]:
         bound = _exact(bound.seconds)
     kernels, framework = _split_call(result, statistic)
     unknown = "the model could not be analysed, or this machine's peaks are not known in its dtype"
-    if bound is not None and kernels is not None and (kernels - bound).is_known_negative:
+    if bound is not None and kernels is not None and kernels.seconds < bound.seconds:
         bound, unknown = None, BOUND_ABOVE
     yield _hop(
         HopName.BOUND, RunLevel.IN_PROCESS, bound,
@@ -373,7 +381,7 @@ def _hops_in_process(result: Result, statistic: str) -> Iterator[Hop]:
     unwatched = "the backend does not tell its operators"
     yield _hop(
         HopName.KERNELS, RunLevel.IN_PROCESS,
-        kernels if kernels is None or bound is None else kernels - bound,
+        kernels if kernels is None or bound is None else (kernels - bound).not_negative(),
         "operators of the second pass, without the cost of watching them; less the bound",
         unwatched,
     )  # fmt: skip

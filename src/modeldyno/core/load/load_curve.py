@@ -95,7 +95,7 @@ class Knee:
     high: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LoadSeries(Presented):
     """A log of loads on one server: what a load curve and a search have in common, as documents."""
 
@@ -116,7 +116,7 @@ class LoadSeries(Presented):
     schema: int = SCHEMA
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LoadCurve(LoadSeries):
     """The same model under a series of loads."""
 

@@ -76,7 +76,7 @@ class DifferenceRow:
         return None if self.interval is None else self.interval.low <= 0 <= self.interval.high
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Reconciliation(Presented):
     """What another tool says of a server, beside a Result of ours."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from math import inf
+from math import ceil, inf
 from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import (
@@ -20,7 +20,7 @@ from modeldyno.core.metrics.measurement import (
 )
 from modeldyno.core.metrics.metric import METRICS, Query, fraction_of
 from modeldyno.core.stats.statistics import certified_floor
-from modeldyno.core.stats.units import format_estimate, format_quantity, parse_bound
+from modeldyno.core.stats.units import NOT_BOUNDED, format_estimate, format_quantity, parse_bound
 from modeldyno.errors import RequestError, RunFailed
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ _CONSTRAINT = re.compile(
     r"\s*(?P<query>[^<>=\s@]+(?:@[^<>\s]*[^<>=\s])?)\s*(?P<sign><=|>=|[<>](?!=))\s*(?P<bound>\S.*?)\s*"
 )
 """A scope may contain equals signs, such as ``prompt=128``."""
+
+
+NOT_CERTIFIED = "not certified"
 
 
 class Verdict(StrEnum):
@@ -223,13 +226,23 @@ class Judgement:
         value, interval = format_estimate(answer.value, bounds.low, bounds.high, self.constraint.query.unit)
         if answer.interval is None and answer.value is not None:
             interval = answer.why
+        elif interval in {"", NOT_BOUNDED} and self.verdict is Verdict.UNDECIDED and answer.value is not None:
+            interval = "from too few samples to bound it"
         elif " to " in interval:
             interval = f"95 % interval {interval}"
-        few = answer.interval is not None and answer.size is not None  # the table has the missing samples
-        unknown = answer.why.rstrip(".") if answer.value is None and not few else ""
-        missing = unknown[:1].lower() + unknown[1:] or "not certified"
-        figures = ", ".join(filter(None, (value or missing, interval)))
+        figures = ", ".join(filter(None, (value or self._missing_text(), interval)))
         return f"{self.constraint}: {self.verdict} ({figures})"
+
+    def _missing_text(self) -> str:
+        """Say why there is no value; of a percentile, how many samples an undecided bound lacks."""
+        answer, fraction = self.answer, fraction_of(self.constraint.query.statistic or "")
+        if answer.interval is None or answer.size is None or fraction is None:
+            unknown = answer.why.rstrip(".")
+            return unknown[:1].lower() + unknown[1:] or NOT_CERTIFIED
+        if self.verdict is not Verdict.UNDECIDED:
+            return NOT_CERTIFIED
+        missing = ceil(certified_floor(fraction) - answer.size)
+        return f"{NOT_CERTIFIED}: {missing:,} effective sample{'s are' if missing > 1 else ' is'} missing"
 
 
 def worst_verdict(judgements: Iterable[Judgement]) -> Verdict:

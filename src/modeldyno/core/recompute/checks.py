@@ -52,7 +52,7 @@ class DigestState(StrEnum):
     """It was written without a digest: by an earlier version, or its store keeps it in parts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Recomputation(Presented):
     """Whether a document holds, as a document."""
 

@@ -65,7 +65,7 @@ class AnswerCandidate:
         return broken or self.out_of_memory
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RegistryAnswer(Presented):
     """Which variant to run and with which configuration, or why that is not known."""
 

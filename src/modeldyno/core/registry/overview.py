@@ -71,7 +71,7 @@ class SpeedRow:
     """That rate."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class VersionOverview(Presented):
     """A version with its variants, figures and tasks."""
 

@@ -40,7 +40,6 @@ from modeldyno.presentation import Presented, presentation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from os import PathLike
 
 SCHEMA = 1
 Fact = str | int | float | bool
@@ -271,15 +270,6 @@ class Result(Presented):
     def to_html(self) -> str:
         """Return the report as one self-contained page."""
         return presentation().page(self)
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the Result in the format of the suffix: .json is the whole document, .html .md .csv .pdf.
-
-        Raises:
-            RequestError: no report has this suffix, or the file cannot be written.
-            MissingExtra: the format needs a program that is not installed.
-        """
-        presentation().save(self, path)
 
     def show(self) -> None:
         """Print the report, in colour if the terminal supports it."""

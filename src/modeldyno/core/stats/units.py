@@ -133,6 +133,15 @@ def check_time_limit(seconds: float, name: str, *, zero: bool = False) -> float:
     return seconds
 
 
+def read_time(value: float | str, name: str) -> float:
+    """Return a time limit in seconds, given in seconds or as text such as ``"10m"``.
+
+    Raises:
+        RequestError: the text is no time, or the time is not above 0 or too long.
+    """
+    return check_time_limit(parse_quantity(value, SECONDS) if isinstance(value, str) else value, name)
+
+
 LONGEST = 20 * 86400.0
 """Seconds of the longest time limit: no system call waits for 2^31 milliseconds, which are 24.9 days."""
 

@@ -68,7 +68,7 @@ def quick_blocks(comparison: Comparison) -> tuple[Block, ...]:
     laid: list[Block] = []
     for contrast, name in zip(comparison.contrasts, names[1:], strict=True):
         pair = (names[0], name)
-        text = times_sentence(contrast, pair, comparison.level)
+        text = times_sentence(comparison.baseline, contrast, pair, comparison.level)
         if comparison.baseline.failure or contrast.candidate.failure:
             text = _conclusion(comparison, contrast, pair)
         laid.append(_verdict(prefix_interruption(comparison, text)))

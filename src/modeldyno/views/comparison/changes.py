@@ -36,12 +36,13 @@ from modeldyno.core.stats.units import (
     format_percent,
     format_quantity,
 )
-from modeldyno.views.text import TEXT_LIMIT, interruption_prefix, shorten_name
+from modeldyno.views.text import TEXT_LIMIT, factor, interruption_prefix, shorten_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from modeldyno.core.comparison.comparison import CandidateComparison, Change, Comparison
+    from modeldyno.core.result.result import Result
 
 
 def sentence(contrast: CandidateComparison, names: tuple[str, str]) -> str:
@@ -69,7 +70,9 @@ def sentence(contrast: CandidateComparison, names: tuple[str, str]) -> str:
             return f"It is undecided whether {now} is better or worse than {before}: {undecided}."
 
 
-def times_sentence(contrast: CandidateComparison, names: tuple[str, str], level: float) -> str:
+def times_sentence(
+    baseline: Result, contrast: CandidateComparison, names: tuple[str, str], level: float
+) -> str:
     """Say how many times slower or faster a call of the candidate is, with half of its interval.
 
     The interval is that of the verdict; one that reaches across 1 leaves open which of the two is faster.
@@ -77,7 +80,11 @@ def times_sentence(contrast: CandidateComparison, names: tuple[str, str], level:
     before, now = names
     change = next((change for change in contrast.changes if change.query == MEDIAN_CALL), None)
     if change is None or change.difference is None:
-        return sentence(contrast, names)
+        ratio = _ratio_of_raw_medians(baseline, contrast.candidate)
+        if ratio is None:
+            return sentence(contrast, names)
+        about, few = f"about {factor(ratio, 2)}", "by too few independent calls"
+        return f"{now} took {about} times as long as {before}, {few} {_HOW_CERTAIN}"
     ratio, span = 1 + change.difference, change.interval
     if (
         span is None
@@ -85,10 +92,7 @@ def times_sentence(contrast: CandidateComparison, names: tuple[str, str], level:
         or format_changes(span.low, span.high) == NOT_BOUNDED
         or span.low <= -1
     ):
-        return (
-            f"{now} took {ratio:.3g} times as long as {before}, in too few processes to say how certain that "
-            "is; leave out --quick, or give --max-time 30s."
-        )
+        return f"{now} took {factor(ratio)} times as long as {before}, in too few processes {_HOW_CERTAIN}"
     low, high = 1 + span.low, 1 + span.high
     word = "slower"
     if ratio < 1:
@@ -100,6 +104,17 @@ def times_sentence(contrast: CandidateComparison, names: tuple[str, str], level:
     if low <= 1 <= high:
         return f"{now} may be faster or slower than {before}: {text} as long ({certain} % interval)."
     return f"{now} is {text} {word} than {before} ({certain} % interval)."
+
+
+_HOW_CERTAIN = "to say how certain that is; leave out --quick, or give --max-time 30s."
+
+
+def _ratio_of_raw_medians(baseline: Result, candidate: Result) -> float | None:
+    """Return how many times as long the median call took, certified or not; None if it has no meaning."""
+    before, now = baseline.distribution("latency"), candidate.distribution("latency")
+    if before is None or now is None or before.void or now.void or not before.statistic("p50"):
+        return None
+    return now.statistic("p50") / before.statistic("p50")
 
 
 MEDIAN_CALL = Query(metric="latency", statistic="p50")

@@ -22,7 +22,7 @@ from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, Table
 from modeldyno.core.report.charts import AxisScale, Waterfall, WaterfallStep
 from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.option_spelling import spell_for_command_line
-from modeldyno.views.text import count, estimate, estimate_near_zero, share, shorten_name
+from modeldyno.views.text import count, estimate, estimate_near_zero, list_codes, share, shorten_name
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
@@ -70,9 +70,8 @@ def _sentence(explanation: Explanation, levels: Sequence[LevelHops]) -> str:
     largest = max((hop for hop in hops if hop.time is not None), key=_size)
     assert largest.time is not None
     part = largest.time.seconds / total.seconds if total.seconds > 0 else 0.0
-    most = (
-        "" if part < _SMALL else f", {'most' if part >= _MOST else 'the largest part'} of it {largest.label}"
-    )
+    name = f"what the hardware needs at least, the {largest.label}" if _is_bound(largest) else largest.label
+    most = "" if part < _SMALL else f", {'most' if part >= _MOST else 'the largest part'} of it {name}"
     size = "" if part < _SMALL else f" ({_time(largest.time)}, {min(part, 1.0):.0%})"
     others = _named_parts([hop for hop in hops if hop is not largest], total.seconds)
     rest = f"; also {others}" if others else ""
@@ -82,7 +81,7 @@ def _sentence(explanation: Explanation, levels: Sequence[LevelHops]) -> str:
 def _named_parts(hops: Sequence[Hop], total: float) -> str:
     """List the hops that matter, and the sum of all rests; those under load bear the level in their label."""
     parts = [
-        f"{hop.label} {_time(hop.time)}"
+        f"{hop.label} {_time(hop.time)}{' (the least that the hardware needs)' if _is_bound(hop) else ''}"
         for hop in hops
         if hop.time is not None
         and hop.name is not HopName.REST
@@ -92,6 +91,10 @@ def _named_parts(hops: Sequence[Hop], total: float) -> str:
     if abs(remaining) >= _SMALL * abs(total):
         parts.append(f"rest {format_quantity(remaining, SECONDS, 2)}")
     return ", ".join(parts)
+
+
+def _is_bound(hop: Hop) -> bool:
+    return hop.name is HopName.BOUND
 
 
 def _time(time: TimeEstimate) -> str:
@@ -219,22 +222,26 @@ def _notices(explanation: Explanation, *, verbose: bool) -> Iterator[Notice]:
     for name, reason in explanation.missing.items():
         text = spell_for_command_line(f"{reason.rstrip('.')}.")
         yield note(text, code=_MISSING_NAMES.get(name, name))
-    own = tuple(explanation_doubts(explanation.levels))
-    for doubt in own:
-        yield Notice(
-            severity=Severity.DOUBT,
-            code=doubt.code,
-            text=f"{spell_for_command_line(doubt.seen)}.",
-            advice=spell_for_command_line(doubt.advice),
-        )
-    others: dict[str, dict[str, None]] = {}
-    for name, result in explanation.results.items():
-        for doubt in noteworthy_doubts(result.doubts):
-            others.setdefault(doubt.code, {})[name] = None
-    if others:
-        listed = ", ".join(f"{code} ({', '.join(names)})" for code, names in others.items())
-        yield Notice(severity=Severity.DOUBT, code="of the measurements", text=f"{listed}.")
+    yield from _doubts(explanation, verbose=verbose)
     yield from _basis(explanation, verbose=verbose)
+
+
+def _doubts(explanation: Explanation, *, verbose: bool) -> Iterator[Notice]:
+    """Yield the doubts about the hops and their measurements: in a line, or each with its advice."""
+    all_doubts = [("", doubt) for doubt in explanation_doubts(explanation.levels)]
+    for name, result in explanation.results.items():
+        all_doubts += [(name, doubt) for doubt in noteworthy_doubts(result.doubts)]
+    if verbose or len(all_doubts) == 1:
+        for name, doubt in all_doubts:
+            yield Notice(
+                severity=Severity.DOUBT,
+                code=doubt.code,
+                text=f"{name and f'{name}: '}{spell_for_command_line(doubt.seen).rstrip('.')}.",
+                advice=spell_for_command_line(doubt.advice),
+            )
+    elif all_doubts:
+        text = f"{list_codes(doubt.code for _, doubt in all_doubts)}; -v explains them"
+        yield Notice(severity=Severity.DOUBT, code=f"{len(all_doubts)} doubts", text=text)
 
 
 _MISSING_NAMES = {ECHO: "no echo"}

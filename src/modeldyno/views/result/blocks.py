@@ -174,7 +174,7 @@ def _histogram_note(value: Distribution, shape: Histogram) -> str:
 # --- the overview ---------------------------------------------------------------------------------
 
 
-_FACTS = {"inputs", "backend", "measured"}
+_FACTS = {"inputs", "backend", "load", "measured"}
 """Facts of how it was measured that the overview keeps."""
 _DOUBT = 150
 """Most characters of a doubt: two lines."""
@@ -183,15 +183,19 @@ _DOUBT = 150
 def overview(result: Result, options: ViewOptions = PLAIN) -> Iterator[Block]:
     """Lay out a profile in brief.
 
-    Inspections, loads and one's own code are shown in full.
+    Inspections and one's own code are shown in full, and so is a load but for its doubts and the machine.
     """
-    if (
-        is_inspection(result)
-        or is_region_profile(result)
-        or is_watched_block(result)
-        or result.job.load is not None
-    ):
+    if is_inspection(result) or is_region_profile(result) or is_watched_block(result):
         yield from blocks(result, options)
+        return
+    if result.job.load is not None:
+        full = blocks(result, options)
+        shown = [
+            block for block in full if not (isinstance(block, Notice) and block.severity is Severity.DOUBT)
+        ]
+        yield from shown[:-1]
+        yield from _doubts(result)
+        yield _brief_facts(result)
         return
     judgements, cohosted = options.judgements, tuple(cohosted_table(result))
     result = without_cohosted(result)
@@ -208,8 +212,12 @@ def overview(result: Result, options: ViewOptions = PLAIN) -> Iterator[Block]:
     if text := _model_text(result):
         yield note(text, code="model")
     yield from _doubts(result)
+    yield _brief_facts(result)
+
+
+def _brief_facts(result: Result) -> Table:
     facts = footer(result)
-    yield replace(facts, title="", rows=tuple(row for row in facts.rows if row[0] in _FACTS))
+    return replace(facts, title="", rows=tuple(row for row in facts.rows if row[0] in _FACTS))
 
 
 def _model_text(result: Result) -> str:

@@ -25,7 +25,7 @@ from modeldyno.views.study.tables import (
     format_point,
     trial_failure,
 )
-from modeldyno.views.text import count, join_nonempty, shorten_text
+from modeldyno.views.text import count, factor, join_nonempty, list_codes, shorten_text
 from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
@@ -63,18 +63,25 @@ def blocks(study: Study, options: ViewOptions = PLAIN, ranked: Ranking | None = 
         yield from configuration_load_table(study, ranked.best)
     yield from failure_tables(study)
     if described is not None:
-        yield from _doubts(study, described, stored=options.stored)
+        yield from _doubts(study, described, options)
     yield from _search_doubts(study, ranked, stored=options.stored)
 
 
-def _doubts(study: Study, row: RankedConfiguration, *, stored: bool) -> Iterator[Notice]:
-    """Yield the doubts about a configuration, in how many measurements they occur, and where to look."""
+def _doubts(study: Study, row: RankedConfiguration, options: ViewOptions) -> Iterator[Notice]:
+    """Yield the doubts about a configuration: several in a line, with `verbose` each with its sentence."""
     telling = study.candidates[key(row.point)].quoted_trials
     codes = row.doubts[:_DOUBTS]
+    if len(codes) > 1 and options.stored and not options.verbose:
+        yield Notice(
+            severity=Severity.DOUBT,
+            code=f"{len(row.doubts)} doubts",
+            text=f"{list_codes(row.doubts)}; modeldyno show {study.id[:6]} -v explains them",
+        )
+        return
     for code in codes:
         doubted = [trial for trial in telling if code in trial.doubts]
         share = f", in {len(doubted)} of {len(telling)} measurements" if len(telling) > 1 else ""
-        result_id = doubted[-1].result[:6] if stored and code == codes[-1] else ""
+        result_id = doubted[-1].result[:6] if options.stored and code == codes[-1] else ""
         yield Notice(
             severity=Severity.DOUBT,
             code=code,
@@ -201,7 +208,7 @@ def _gain_text(
         return f"compared with {format_quantity(other.value, first.query.unit, 3)} for the default"
     if several or (gain.times >= _TIMES and first.maximize):
         weighed = " as good as the default by the weighted objectives" if several else " that of the default"
-        return f"{gain.times:.2g} times{weighed}{_between(f'{gain.low:.2g}', f'{gain.high:.2g}')}"
+        return f"{factor(gain.times, 2)} times{weighed}{_between(factor(gain.low, 2), factor(gain.high, 2))}"
     ratio = gain.times if first.maximize else 1 / gain.times
     ends = sorted(
         abs((times if first.maximize else 1 / times) - 1) for times in (gain.low, gain.high) if times

@@ -56,7 +56,7 @@ def page(study: Study, options: ViewOptions = PLAIN, ranked: Ranking | None = No
     if options.configurations:
         yield from _some_configurations(study, ranked, options)
         return
-    blocks = list(study_blocks.blocks(study, replace(options, top=_TOP), ranked))
+    blocks = list(study_blocks.blocks(study, replace(options, top=_TOP, verbose=True), ranked))
     drawn = list(charts(study, ranked))
     curves = [picture for picture in drawn if picture.title.endswith(" against latency")]
     across = [picture for picture in drawn if isinstance(picture, Parallel)]

@@ -21,6 +21,7 @@ from modeldyno.views.text import (
     count,
     estimate,
     exact_text,
+    factor,
     format_ends,
     format_knob_value,
     join_nonempty,
@@ -330,7 +331,7 @@ def _gain(row: RankedConfiguration) -> str:
         return _NONE
     if not isfinite(gain.times):
         return "∞"
-    return f"{gain.times:.3g}x" if gain.times >= 1 else f"{gain.times:.2f}x"
+    return f"{factor(gain.times)}x" if gain.times >= 1 else f"{gain.times:.2f}x"
 
 
 def _remark(ranked: Ranking, row: RankedConfiguration) -> str:
