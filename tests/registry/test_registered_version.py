@@ -137,3 +137,16 @@ def test_wrong_inputs_are_refused_before_anything_is_loaded(registry: Registry, 
         register(Registration(model=str(model), inputs=("x=none.npz",)), registry)
     with pytest.raises(RequestError, match="'float33' is not one of"):
         register(Registration(model=str(model), inputs=("x=4:float33",)), registry)
+
+
+def test_functions_take_the_version_that_was_found(digits: Version) -> None:
+    """As `retrieve` returns it; `Profiler` serves it by its name."""
+    (found,) = modeldyno.retrieve("digits")
+    result = modeldyno.inspect(found, store=False, progress=False)
+    profiler = modeldyno.Profiler(found)
+
+    assert result.model is not None
+    assert result.model.digest.partition(":")[2] == digits.digest.partition(":")[2]
+    assert result.name == "digits"
+    assert profiler.model_info == {"name": "digits", "path": "digits/1", "engine": "onnx"}
+    assert profiler._path == "digits/1"

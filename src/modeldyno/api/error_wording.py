@@ -1,4 +1,4 @@
-"""What the functions of Python have in common: errors name arguments, and a server stands for its URL."""
+"""What the functions of Python have in common: errors name arguments, and objects stand for their names."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from modeldyno import plugins
 from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.registry.records import Version
 from modeldyno.environment.containers import Container
 from modeldyno.environment.running_servers import ServerRecord
 from modeldyno.errors import RequestError, RunFailed, UnknownName
@@ -42,7 +43,8 @@ class _Text:
 def reword_errors(function: Callable[P, R]) -> Callable[P, R]:
     """Decorate a function whose first argument is a model: reword its errors for Python.
 
-    Any argument may be a server that `serve` or `list_servers` returned, for which its URL is given.
+    Any argument may be a server that `serve` or `list_servers` returned, for which its URL is given, or a
+    version that `register` or `retrieve` returned, for which its name is.
     """
     annotations = {name: str(each.annotation) for name, each in signature(function).parameters.items()}
     parameters = annotations.keys() - {"settings"}
@@ -54,7 +56,7 @@ def reword_errors(function: Callable[P, R]) -> Callable[P, R]:
             _check_no_document(
                 function.__name__, annotations, dict(zip(annotations, args, strict=False)) | kwargs
             )
-            return function(*map(url_of_server, args), **{n: url_of_server(v) for n, v in kwargs.items()})
+            return function(*map(as_reference, args), **{n: as_reference(v) for n, v in kwargs.items()})
         except (RequestError, RunFailed) as error:
             model = args[0] if args else kwargs.get("model")
             error.args = (reword_for_python(str(error), live=not isinstance(model, str | Path | None)),)
@@ -102,8 +104,10 @@ _INSTEAD = {"gate": "it measures a model, and check judges a Result that was mea
 """Function to what a document is given to instead."""
 
 
-def url_of_server(value: Any) -> Any:
-    """Return the URL of a server that was started or listed here; anything else as it is."""
+def as_reference(value: Any) -> Any:
+    """Return the URL of a server, or the name of a registered version; anything else as it is."""
+    if isinstance(value, Version):
+        return value.name
     record = getattr(value, "record", value)
     return record.url if isinstance(record, ServerRecord | Container) else value
 

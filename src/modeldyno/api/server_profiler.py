@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec
-from modeldyno.api.error_wording import url_of_server
+from modeldyno.api.error_wording import as_reference
 from modeldyno.api.inspectors import ENGINES, STAGES, BaseModelInspector, ServerInspector
 from modeldyno.api.load import load
 from modeldyno.api.profile import measure_request, store_if
@@ -28,6 +28,7 @@ from modeldyno.core.load.request_target import Endpoint
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.registry.records import Version
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.stats import statistics
 from modeldyno.core.stats.units import read_time
@@ -175,7 +176,7 @@ class Profiler:
 
         Args:
             model_info: information about the model: a mapping or an object with ``name`` (or
-                ``architecture``) and ``engine``; or the URL of a model on a server.
+                ``architecture``) and ``engine``; a registered version; or the URL of a model on a server.
             server_name: URL of the server; one that `serve` has started, or its name; the name of a container
                 of Docker or Podman; or its host, if it uses the conventional port of its engine for the
                 device. If None, the ``path`` of `model_info` is served here for each diagnosis; without a
@@ -194,13 +195,15 @@ class Profiler:
         """
         if inspector is not None and not isinstance(inspector, BaseModelInspector):
             raise TypeError(f"inspector is {type(inspector).__name__}, but must be a BaseModelInspector")
-        self.model_info = url_of_server(model_info)
+        self.model_info = (
+            _info_of(model_info) if isinstance(model_info, Version) else as_reference(model_info)
+        )
         self.servers: dict[str, str] = {}
         """Servers by device, if several are given."""
         if isinstance(server_name, Mapping):
-            self.servers = {named_device(device): url_of_server(one) for device, one in server_name.items()}
+            self.servers = {named_device(device): as_reference(one) for device, one in server_name.items()}
             server_name = next(iter(self.servers.values()), None)
-        self.server_name: str | None = url_of_server(server_name)
+        self.server_name: str | None = as_reference(server_name)
         self.max_time, self.store, self.progress = read_time(max_time, "max_time"), store, progress
         self.inspector = inspector or self._default_inspector(data)
         self._init_latency: float | None = None
@@ -562,6 +565,16 @@ class Profiler:
             if value is not None:
                 return str(getattr(value, "name", value))
         return info if isinstance(info, str) and "name" in names and "://" not in info else ""
+
+
+def _info_of(version: Version) -> dict[str, str]:
+    """Return what a registered version says: its name, where it is, and the engine that serves its form."""
+    engine = version.labels.get("engine", version.kind)
+    return {
+        "name": version.model,
+        "path": version.name,
+        "engine": engine if engine in ENGINES else version.kind,
+    }
 
 
 def _find_server(name: str) -> str | None:
