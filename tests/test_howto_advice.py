@@ -101,7 +101,7 @@ def test_a_model_is_advised_from_python(monkeypatch: pytest.MonkeyPatch) -> None
 
     def advised(job: Job, wish: AdviseOptions, bench: RunSession) -> Iterator[Advice]:
         assert callable(bench.execute)
-        assert (wish.max_time, wish.space, str(wish.query)) == (0.0, False, "throughput")
+        assert (wish.max_time, wish.space, str(wish.query)) == (1.0, False, "throughput")
         assert job.plan == plan
         yield Advice(
             id="a",
@@ -112,7 +112,7 @@ def test_a_model_is_advised_from_python(monkeypatch: pytest.MonkeyPatch) -> None
         )
 
     monkeypatch.setattr("modeldyno.comparison.advise.advise", advised)
-    advice = modeldyno.advise(DIGITS, max_time=0.0, findings_only=True, plan=plan, batch_size=4)
+    advice = modeldyno.advise(DIGITS, max_time="1s", findings_only=True, plan=plan, batch_size=4)
     assert advice.baseline.job.model.locator == DIGITS
     assert advice.baseline.job.config["batch_size"] == 4
     with pytest.raises(RequestError, match="give a reference"):

@@ -15,7 +15,6 @@ from modeldyno import plugins
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.stats.sanitize import clean, is_writable_text
-from modeldyno.documents.lookup import find_any
 from modeldyno.environment.containers import find_container
 from modeldyno.environment.running_servers import running_inputs, running_url
 from modeldyno.errors import RequestError, UnknownName
@@ -136,6 +135,8 @@ def _is_document(word: str) -> bool:
     """Return whether a word without a mark of its own is an id, a tag or the name of a stored document."""
     if set(word) & set("/@: "):
         return False
+    from modeldyno.documents.lookup import find_any  # noqa: PLC0415 - slow, and only registered names need it
+
     with suppress(RequestError):
         find_any(word)
         return True

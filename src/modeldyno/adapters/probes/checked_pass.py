@@ -9,7 +9,6 @@ from modeldyno.adapters.probes import timing_loop
 from modeldyno.adapters.probes.checked_calls import CheckedCalls
 from modeldyno.adapters.probes.leak_watch import LeakWatch
 from modeldyno.core.metrics import call_checks
-from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.spec.devices import is_cpu
 from modeldyno.environment.machine import allowed_cores
 from modeldyno.environment.peaks import local_device
@@ -18,9 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from modeldyno.core.metrics.doubt import Doubt
-    from modeldyno.core.metrics.measurement import Measurement
+    from modeldyno.core.metrics.measurement import Distribution, Measurement
     from modeldyno.core.metrics.measurement_plan import Plan
-    from modeldyno.core.metrics.stop_rule import StopRuleResult
     from modeldyno.core.stats.statistics import Samples
     from modeldyno.interfaces.probe import Subject
 
@@ -30,7 +28,7 @@ def measure_checked_pass(
     plan: Plan,
     draw: Callable[[int], Samples],
     metric: str,
-    figures: Callable[[StopRuleResult], Iterator[Measurement]],
+    figures: Callable[[Distribution], Iterator[Measurement]],
 ) -> Iterator[Measurement | Doubt]:
     """Warm up, measure until the plan is met, and yield the figures, their doubts and those of the calls.
 
@@ -39,18 +37,19 @@ def measure_checked_pass(
         plan: how long, and how precisely.
         draw: makes n plain calls, or blocks of them; seconds per call.
         metric: what is measured.
-        figures: makes the figures of the samples.
+        figures: makes the figures of the times.
     """
     watch = LeakWatch(draw=draw)
     with CheckedCalls(subject=subject, draw=draw) as checked:
         paced = timing_loop.measure_timed_pass(
             subject, plan, watch.watched(checked.times), metric, warming=subject.calls[0]
         )
-        median = Distribution.of(paced.samples).statistic("p50")
+        times = timing_loop.distribution(paced)
+        median = times.statistic("p50")
         doubts = (*checked.doubts(median), *_rate_doubts(subject, median))
-        yield from figures(paced)
+        yield from figures(times)
         yield from doubts
-        yield from timing_loop.steady_state_doubts(metric, paced, timing_loop.distribution(paced), plan)
+        yield from timing_loop.steady_state_doubts(metric, paced, times, plan)
         if not subject.interrupted():
             yield from watch.doubts(paced.warmup_runs)
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.core.metrics.doubt import Doubt
+    from modeldyno.core.metrics.measurement import Distribution
     from modeldyno.core.metrics.measurement_plan import Plan
-    from modeldyno.core.metrics.stop_rule import StopRuleResult
     from modeldyno.interfaces.probe import Subject
 
 needs = CanCall
@@ -28,5 +28,5 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     yield from measure_checked_pass(subject, plan, plain, "latency", _latency)
 
 
-def _latency(paced: StopRuleResult) -> Iterator[Measurement]:
-    yield Measurement(metric="latency", value=timing_loop.distribution(paced))
+def _latency(times: Distribution) -> Iterator[Measurement]:
+    yield Measurement(metric="latency", value=times)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from modeldyno.adapters.probes import timing_loop
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from modeldyno.core.metrics.doubt import Doubt
     from modeldyno.core.metrics.measurement import Measurement
     from modeldyno.core.metrics.measurement_plan import Plan
-    from modeldyno.core.metrics.stop_rule import StopRuleResult
     from modeldyno.core.stats.statistics import Samples
     from modeldyno.interfaces.probe import Subject
 
@@ -42,8 +40,9 @@ def measure(subject: Subject, plan: Plan) -> Iterator[Measurement | Doubt]:
     calls = subject.calls
     draw = timing_loop.time_call_blocks(calls, BLOCK)
     if not any(m.metric == "latency" for m in subject.known):
-        rates = partial(_rates_of_pass, subject)
-        yield from measure_checked_pass(subject, mean_plan, draw, "throughput", rates)
+        yield from measure_checked_pass(
+            subject, mean_plan, draw, "throughput", lambda times: _rates(subject, times.samples())
+        )
         return
     paced = timing_loop.measure_timed_pass(subject, mean_plan, draw, "throughput", warming=calls[0])
     yield from _rates(subject, paced.samples)
@@ -66,10 +65,6 @@ def _calls_of_latency(subject: Subject, plan: Plan) -> Samples | None:
         return None
     low, high = statistics.mean_interval(samples)
     return samples if high - low <= 2 * plan.precision * float(samples.mean()) else None
-
-
-def _rates_of_pass(subject: Subject, paced: StopRuleResult) -> Iterator[Measurement]:
-    return _rates(subject, paced.samples)
 
 
 def _rates(subject: Subject, samples: Samples) -> Iterator[Measurement]:

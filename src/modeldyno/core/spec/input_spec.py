@@ -298,8 +298,16 @@ def format_shape(shape: tuple[Dimension, ...]) -> str:
 def _is_shape(text: str) -> bool:
     return text == "scalar" or (
         any(map(str.isdigit, _split_shape(text)))
-        and all(part.isidentifier() or part.isdigit() for part in _split_shape(text))
+        and all(part.isidentifier() or _is_size(part) for part in _split_shape(text))
     )
+
+
+_DIGITS = 18
+"""Of the largest size of a dimension that anything could have."""
+
+
+def _is_size(part: str) -> bool:
+    return part.isdecimal() and len(part) <= _DIGITS
 
 
 def _split_shape(text: str) -> list[str]:
