@@ -52,6 +52,7 @@ def _store_of_these_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """Keep what tests measure out of the store of whoever runs them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MODELDYNO_STORE", f"sqlite:///{tmp_path_factory.mktemp('store')}/store.db")
+        patch.setenv("MODELDYNO_WORKER", "no")
         yield
 
 

@@ -147,6 +147,7 @@ _STARTS_NO_MODEL = {
     "environment/nvidia_smi.py": "a program of the driver",
     "environment/other_devices.py": "a program of a driver",
     "environment/peaks.py": "our own loops, of which peaks are measured",
+    "registry/worker_process.py": "workers, which start models by the one way",
     "api/jobs.py": "commands of ours, which start models by the one way",
     "cli/actions/engine.py": "a command of an engine, as it was typed",
     "cli/__init__.py": "itself, with names in UTF-8",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,10 +17,12 @@ from modeldyno.core.registry.answer import AnswerState
 from modeldyno.core.registry.records import FigureState, TaskState
 from modeldyno.environment.idle import IdleRule
 from modeldyno.errors import RequestError
+from modeldyno.registry.worker_process import StartedWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
+
+    from modeldyno.interfaces.registry import Registry
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,23 @@ def net(type_: Callable[..., Said], model: Path, measured: object) -> Callable[.
     return type_
 
 
+def test_registering_starts_a_worker_where_none_is(
+    type_: Callable[..., Said], registry: Registry, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not if it is unwanted, if one is there, or if nothing is queued."""
+    started = StartedWorker(pid=7, log=Path("worker.log"))
+    monkeypatch.setattr("modeldyno.cli.actions.registry.start_worker", lambda: started)
+    first = type_("registry", "add", str(model), "--no-worker").out
+    tasks = [task.id for task in registry.tasks()]
+    registry.change_tasks(tasks, TaskState.CANCELLED, "me")
+    second = type_("registry", "add", str(model)).out
+    third = type_("registry", "add", str(model)).out
+
+    assert "no worker is running: start one with modeldyno worker" in first
+    assert "a worker was started for them, which ends when they are done: process 7, log worker.log" in second
+    assert "queued" not in third
+
+
 def test_an_empty_registry_says_how_to_begin(type_: Callable[..., Said]) -> None:
     result = type_("registry", "list")
 
@@ -81,7 +101,7 @@ def test_list_has_what_was_registered(net: Callable[..., Said]) -> None:
 
     assert "net" in result.out
     assert "onnx" in result.out
-    assert "No registered model is like that" in net("registry", "list", "resnet").out
+    assert "No models match this filter" in net("registry", "list", "resnet").out
 
 
 def test_a_json_document_has_everything(net: Callable[..., Said]) -> None:

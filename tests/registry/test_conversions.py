@@ -9,10 +9,10 @@ import pytest
 from tests.support.registry import DIGEST
 
 from modeldyno.core.registry.policy import Policy
-from modeldyno.core.registry.records import VariantState
+from modeldyno.core.registry.records import TaskKind, TaskState, VariantState
 from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.errors import StoreError
-from modeldyno.registry import conversions
+from modeldyno.errors import RequestError, StoreError
+from modeldyno.registry import conversions, execute
 from modeldyno.registry.register import Registration, register
 from modeldyno.testing.sample_conversions import a_conversion
 
@@ -42,6 +42,24 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[ConversionRequest]:
 
     monkeypatch.setattr(conversions, "convert", convert)
     return requests
+
+
+def test_a_conversion_that_fails_is_no_task_that_was_done(
+    registry: Registry, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That its variant differs is an answer; that there is none is not."""
+    register(Registration(model=str(model)), registry)
+    task = next(task for task in registry.tasks() if task.kind is TaskKind.CONVERT)
+
+    def fail(*_: object, **__: object) -> None:
+        raise RequestError("no such operator")
+
+    monkeypatch.setattr(conversions, "convert_version", fail)
+    outcome = execute.convert(task, registry)
+
+    assert (outcome.state, outcome.why) == (TaskState.FAILED, "no such operator")
+    assert outcome.variant is not None
+    assert outcome.variant.state is VariantState.FAILED
 
 
 def test_a_variant_that_differs_says_where_first(

@@ -141,9 +141,9 @@ def test_wrong_inputs_are_refused_before_anything_is_loaded(registry: Registry, 
 
 def test_functions_take_the_version_that_was_found(digits: Version) -> None:
     """As `retrieve` returns it; `Profiler` serves it by its name."""
-    (found,) = modeldyno.retrieve("digits")
-    result = modeldyno.inspect(found, store=False, progress=False)
-    profiler = modeldyno.Profiler(found)
+    (version,) = modeldyno.retrieve("digits")
+    result = modeldyno.inspect(version, store=False, progress=False)
+    profiler = modeldyno.Profiler(version)
 
     assert result.model is not None
     assert result.model.digest.partition(":")[2] == digits.digest.partition(":")[2]

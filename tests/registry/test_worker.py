@@ -680,6 +680,17 @@ def test_a_stale_figure_that_is_measured_again_is_confirmed_or_has_changed(
 
 
 @pytest.mark.usefixtures("measured")
+def test_a_fresh_figure_that_somebody_has_measured_again_is_confirmed(registered: Registry) -> None:
+    work()
+    task = registered.tasks(model="net")[0]
+    registered.enqueue((task,))
+    work()
+
+    (event,) = [each for each in registered.events() if each.kind.startswith("figure.")]
+    assert event.kind == "figure.confirmed"
+
+
+@pytest.mark.usefixtures("measured")
 def test_a_first_figure_confirms_nothing(registered: Registry) -> None:
     work()
 

@@ -26,8 +26,9 @@ from modeldyno.registry.push import push_version
 from modeldyno.registry.ray_cluster import run_on_ray
 from modeldyno.registry.register import Registration, named_metrics
 from modeldyno.registry.register import register as register_model
-from modeldyno.registry.targets import named_device
+from modeldyno.registry.targets import CPU, named_device
 from modeldyno.registry.worker import WorkerOptions, run_worker
+from modeldyno.registry.worker_process import ALL, run_on_each_device, run_quietly, start_worker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,6 +66,7 @@ def register(  # noqa: PLR0913 - one parameter per option
     convert: bool = True,
     profile: bool = True,
     wait: bool = False,
+    worker: bool = False,
     trust: bool = False,
 ) -> Version:
     """Register a model, as ``modeldyno registry add`` does.
@@ -92,6 +94,8 @@ def register(  # noqa: PLR0913 - one parameter per option
         profile: queue its measurements.
         wait: work in this process until nothing is left that can be done now, and wait for a device that
             another measurement has.
+        worker: start a worker where none is running, as the command does; it goes on in the background and
+            ends when all is done.
         trust: allow its file to run code when it is loaded.
 
     Returns:
@@ -127,6 +131,8 @@ def register(  # noqa: PLR0913 - one parameter per option
             trust=trust,
         )
         registered = register_model(request, stack.enter_context(plugins.store()).registry)
+    if worker and registered.queued and not (registered.workers or wait):
+        start_worker()
     if wait:
         run_worker(WorkerOptions(once=True, waits=True, idle=IdleRule(samples=0)))
     return registered.version
@@ -394,6 +400,7 @@ def work(  # noqa: PLR0913 - one parameter per option
     device: str = "cpu",
     name: str | None = None,
     once: bool = False,
+    until_done: bool = False,
     idle: IdleRule | None = None,
     windows: str | Sequence[str] = (),
     never_on: str | Sequence[str] = (),
@@ -403,9 +410,10 @@ def work(  # noqa: PLR0913 - one parameter per option
     """Do what the registry has queued while the device is idle, as ``modeldyno worker`` does.
 
     Args:
-        device: ``"cpu"``, or a GPU such as ``"cuda:0"``.
+        device: ``"cpu"``, or a GPU such as ``"cuda:0"``; ``"all"`` for a worker for each, in processes.
         name: name of this target, if it is new.
         once: end when nothing is left that can be done now; otherwise only Ctrl-C ends it.
+        until_done: end when nothing is left for the next ten minutes.
         idle: when the device counts as idle.
         windows: times of day at which it works, such as ``"22:00-06:00"``; always by default.
         never_on: devices that are never used, such as ``"gpu:0"``.
@@ -419,15 +427,18 @@ def work(  # noqa: PLR0913 - one parameter per option
         StoreError: the store cannot be read or written.
     """
     options = WorkerOptions(
-        device=named_device(device),
+        device=CPU if device == ALL else named_device(device),
         target_name=name,
         once=once,
+        until_done=until_done,
         idle=idle or IdleRule(),
         windows=tuple(map(Window.parse, as_tuple(windows, "windows"))),
         never_on=tuple(map(named_device, as_tuple(never_on, "never_on"))),
         hooks=webhooks.read_hooks(f"{name}={command}" for name, command in (hooks or {}).items()),
     )
-    if ray is None:
+    if device == ALL:
+        run_on_each_device(options, run_quietly)
+    elif ray is None:
         run_worker(options)
     else:
         run_on_ray(ray, options)

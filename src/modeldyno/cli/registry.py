@@ -38,6 +38,7 @@ def registry_command() -> None:
 @click.option("--no-convert", is_flag=True, help="Queue no conversions.")
 @click.option("--no-profile", is_flag=True, help="Queue no measurements.")
 @click.option("--wait", is_flag=True, help="Work in this terminal until its figures are there.")
+@click.option("--no-worker", is_flag=True, help="Start no worker, although none is running.")
 @click.option("--trust", is_flag=True, help="Allow its file to run code when it is loaded.")
 @JSON
 def _add() -> None:
@@ -168,13 +169,14 @@ def _webhook() -> None:
 
 
 @declare("worker")
-@click.option("--device", default="cpu", show_default=True, help="Device to measure on: cpu, or cuda:0.")
+@click.option("--device", default="cpu", show_default=True, help="Device to measure on: cpu, cuda:0, or all.")
 @click.option("--name", metavar="TEXT", help="Name of this target, if it is new.  [default: the host's]")
 @click.option(
     "--ray", metavar="ADDRESS",
     help="Let the machines of a Ray cluster do it: ray://head:10001, head:6379, auto, or local.",
 )  # fmt: skip
 @click.option("--once", is_flag=True, help="End when nothing is left that can be done now.")
+@click.option("--until-done", is_flag=True, help="End when nothing is left for the next ten minutes.")
 @click.option(
     "--idle-cpu", metavar="SHARE", default="2%", show_default=True,
     help="Share of the cores that others may use for the device to count as idle; 100%: whatever they use.",

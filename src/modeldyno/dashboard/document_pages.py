@@ -318,7 +318,7 @@ def _list_page(  # noqa: PLR0913 - the parts of a list
     listed, mark = cut_page(entries)
     asks = any(query.values()) or not first
     nothing = (
-        PageText(text=wrong or "Nothing here is like that.")
+        PageText(text=wrong or "Nothing matches this filter.")
         if asks
         else PageText(text=room.none, commands=(room.command,))
     )

@@ -118,7 +118,7 @@ def _model_parts(
 ) -> Iterator[Part]:
     if not listed:
         yield (
-            PageText(text="No registered model is like that.")
+            PageText(text="No models match this filter.")
             if asks
             else PageText(text="No model is registered yet.", commands=("modeldyno registry add model.onnx",))
         )

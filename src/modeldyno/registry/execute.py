@@ -72,9 +72,8 @@ def convert(task: Task, registry: Registry) -> Outcome:
         next_tasks = tuple(
             t for target in targets_of(registry) for t in profile_tasks(variant, policy, target, version)
         )
-    return Outcome(
-        state=TaskState.DONE, why=variant.why, variant=variant, conversion=conversion, next=next_tasks
-    )
+    state = TaskState.FAILED if variant.state is VariantState.FAILED else TaskState.DONE
+    return Outcome(state=state, why=variant.why, variant=variant, conversion=conversion, next=next_tasks)
 
 
 def measure(
@@ -111,7 +110,7 @@ def measure(
     if result.model is not None and result.model.digest != variant.digest:
         why = f"{ref} has changed since it was registered; register it again"
         return Outcome(state=TaskState.FAILED, why=why)
-    figure, before = figure_of(task, result), _stale_result(task, registry)
+    figure, before = figure_of(task, result), _result_before(task, registry)
     if figure.state is FigureState.DOUBTFUL:  # it decides nothing
         figure, before = replace(figure, replaces=before), ""
     state = TaskState.FAILED if figure.state is FigureState.FAILED else TaskState.DONE
@@ -176,12 +175,12 @@ def _job_of(name: str, measure: Measure, registry: Registry, device: str) -> Job
     return replace(request, name=version.name, plan=PLAN).job()
 
 
-def _stale_result(task: Task, registry: Registry) -> str:
-    """Return the id of the Result of the stale figure that a task measures again; empty if there is none."""
+def _result_before(task: Task, registry: Registry) -> str:
+    """Return the id of the last sure Result of the figure that a task measures again; else nothing."""
     figure = next((f for f in registry.figures(task.model, task.number) if f.key == task.key), None)
     if figure is None:
         return ""
-    return figure.result if figure.state is FigureState.STALE else figure.replaces
+    return figure.result if figure.state in {FigureState.FRESH, FigureState.STALE} else figure.replaces
 
 
 def _request(

@@ -58,6 +58,8 @@ _PATIENCE = 60.0
 _WAITING = "waiting"
 _MESSAGES = 5
 """Messages of webhooks that are sent between two tasks: a receiver may take ten seconds for each."""
+_SOON = 600.0
+"""Seconds within which a worker that ends when all is done waits for a task that was put off."""
 _STALE_CHECK = 60.0
 """Seconds between two checks, by a worker without work, of what has become stale."""
 
@@ -73,6 +75,8 @@ class WorkerOptions:
     """Seconds between two looks for a task."""
     once: bool = False
     """Whether to end when nothing is queued."""
+    until_done: bool = False
+    """Whether to end when nothing is left that could be done within ten minutes."""
     waits: bool = False
     """Whether to wait for a device that is in use, instead of putting its task off, and to take doubtful
     figures once more: at once if it is idle then, else at the end."""
@@ -268,13 +272,19 @@ def _work(store: Store, post: _Post, interrupts: Sized, done: Callable[[TaskDone
             if _becomes_idle(post, tried.doubtful, interrupts):
                 tried.again = {each.id for each in tried.doubtful}
             tried.doubtful = []
-        elif options.once:
+        elif options.once or (options.until_done and not _is_left(registry, post)):
             _say_when(post, opening)
             break
         else:
             post.announce(registry, f"{_WAITING} until {opening:%H:%M}" if opening else _WAITING)
             _pause(options.poll, interrupts)
     return ""
+
+
+def _is_left(registry: Registry, post: _Post) -> bool:
+    """Return whether there is a task for this worker that may be done soon."""
+    tasks = registry.tasks(states=(TaskState.QUEUED, TaskState.DEFERRED, TaskState.LEASED))
+    return any(task.target in {"", post.target.id} and task.left <= _SOON for task in tasks)
 
 
 def _say_when(post: _Post, opening: datetime | None) -> None:

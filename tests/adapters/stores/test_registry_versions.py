@@ -212,7 +212,7 @@ class TestLists:
         assert names_of(text="resnet") == {"ResNet_50", "ResNetX50"}
         assert names_of(text="t_5") == {"ResNet_50"}
         assert names_of(text="%") == set()
-        assert names_of(framework="torch") == {"bert", "ResNetX50"}
+        assert names_of(framework="torch") == names_of(framework="PyTorch") == {"bert", "ResNetX50"}
         assert names_of(framework="torch", text="res") == {"ResNetX50"}
         assert names_of(task="embedding") == {"bert"}
         assert names_of(task="nothing") == set()

@@ -12,6 +12,7 @@ from modeldyno.core.registry.names import (
     check_alias,
     check_description,
     check_model_name,
+    framework_name,
     name_from_label,
 )
 from modeldyno.errors import RequestError
@@ -183,3 +184,10 @@ def test_what_is_said_of_a_version_can_be_listed(
 
     with pytest.raises(RequestError, match=sentence):
         check_description(labels, task=task)
+
+
+@pytest.mark.parametrize(
+    ("word", "name"), [("PyTorch", "torch"), ("scikit-learn", "sklearn"), ("onnx", "onnx"), ("Own", "Own")]
+)
+def test_a_framework_has_the_name_by_which_it_is_imported(word: str, name: str) -> None:
+    assert framework_name(word) == name

@@ -28,6 +28,7 @@ from modeldyno.registry.policies import all_policies, check_policy_request, find
 from modeldyno.registry.push import push_version
 from modeldyno.registry.register import Registration, as_metric, named_metrics, read_registration, register
 from modeldyno.registry.worker import WorkerOptions
+from modeldyno.registry.worker_process import start_worker
 from modeldyno.views.registry import answer as answer_view
 from modeldyno.views.registry import lists
 from modeldyno.views.registry import version as version_view
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from modeldyno.registry.register import Registered
+    from modeldyno.registry.worker_process import StartedWorker
 
 _STATES = {AnswerState.FOUND: OK, AnswerState.NOTHING_HOLDS: BROKEN, AnswerState.UNKNOWN: UNDECIDED}
 
@@ -47,9 +49,12 @@ def add(**options: Any) -> None:
     with plugins.store() as store:
         registered = register(request, store.registry)
     _write_json(registered.version, options["json_path"])
+    waiting = options["wait"]
+    is_needed = registered.queued and not (registered.workers or waiting or options["no_worker"])
+    worker = start_worker() if is_needed else None
     if options["json_path"] != "-":
-        _print_registered(registered, waiting=options["wait"])
-    if not options["wait"]:
+        _print_registered(registered, worker, waiting=waiting)
+    if not waiting:
         return
     # Whoever waits has asked to measure now; what others disturb is doubtful, and measured again later.
     worker_action.work(WorkerOptions(once=True, waits=True, idle=IdleRule(samples=0)))
@@ -65,7 +70,7 @@ def list_models(text: str, framework: str, task: str, limit: int, json_path: str
     if not entries:
         filtered = text or framework or task
         click.echo(
-            "No registered model is like that; modeldyno registry list shows all."
+            "No models match this filter; modeldyno registry list shows all."
             if filtered
             else "Nothing is registered yet; modeldyno registry add MODEL registers one."
         )
@@ -323,7 +328,7 @@ def _registration(options: Mapping[str, Any]) -> Registration:
     return Registration(**values)
 
 
-def _print_registered(registered: Registered, *, waiting: bool) -> None:
+def _print_registered(registered: Registered, worker: StartedWorker | None, *, waiting: bool) -> None:
     version = registered.version
     word = "is registered" if registered.new else "was registered already"
     click.echo(clean(f"{version.name} {word}: {version.framework}, {version.digest[:19]}"))
@@ -332,7 +337,12 @@ def _print_registered(registered: Registered, *, waiting: bool) -> None:
     if waiting or not registered.queued:
         return
     tasks_text = count(registered.queued, "task")
-    if registered.workers:
+    if worker is not None:
+        click.echo(
+            f"{tasks_text} queued; a worker was started for them, which ends when they are done: process "
+            f"{worker.pid}, log {worker.log}"
+        )
+    elif registered.workers:
         click.echo(f"{tasks_text} queued; {count(registered.workers, 'worker')} will do them.")
     else:
         click.echo(

@@ -14,9 +14,10 @@ from modeldyno.core.stats.units import SECONDS, check_time_limit, parse_quantity
 from modeldyno.environment.idle import IdleRule
 from modeldyno.profiling.run import OK, UNDECIDED
 from modeldyno.registry.ray_cluster import run_on_ray
-from modeldyno.registry.targets import named_device
+from modeldyno.registry.targets import CPU, named_device
 from modeldyno.registry.webhooks import read_hooks
 from modeldyno.registry.worker import TaskDone, WorkerOptions, run_worker
+from modeldyno.registry.worker_process import ALL, run_on_each_device
 from modeldyno.views.text import format_rough_duration
 
 if TYPE_CHECKING:
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
 def run(**options: Any) -> int:
     """Work until interrupted; return the exit code: undecided if others kept the device from what is left."""
     worker_options = WorkerOptions(
-        device=named_device(options["device"]),
+        device=CPU if options["device"] == ALL else named_device(options["device"]),
         target_name=options["name"],
         once=options["once"],
+        until_done=options["until_done"],
         windows=tuple(map(Window.parse, options["windows"])),
         never_on=tuple(map(named_device, options["never_on"])),
         hooks=read_hooks(options["hooks"]),
@@ -46,7 +48,9 @@ def run(**options: Any) -> int:
         )
         return OK
     if not worker_options.once:
-        click.echo(f"Waiting for tasks for {worker_options.device}; Ctrl-C ends it.", err=True)
+        click.echo(f"Waiting for tasks for {options['device']}; Ctrl-C ends it.", err=True)
+    if options["device"] == ALL:
+        return run_on_each_device(worker_options, work)
     return work(worker_options)
 
 

@@ -107,6 +107,14 @@ def name_from_label(label: str) -> str:
     return cleaned or "model"
 
 
+_FRAMEWORKS = {"pytorch": "torch", "tf": "tensorflow", "tflite": "tensorflow-lite", "scikit-learn": "sklearn"}
+
+
+def framework_name(word: str) -> str:
+    """Return what a framework is called here: ``torch`` for ``PyTorch``."""
+    return _FRAMEWORKS.get(word.lower(), word)
+
+
 # --- names in a folder of ModelCI -------------------------------------------------------------------
 
 _KIND = re.compile(r"(?P<framework>[a-z]+)-(?P<engine>[a-z0-9]+)")

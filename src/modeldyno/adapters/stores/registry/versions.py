@@ -21,7 +21,7 @@ from modeldyno.adapters.stores.schema import (
     VARIANTS,
     VERSIONS,
 )
-from modeldyno.core.registry.names import LARGEST_NUMBER, VersionName, check_alias
+from modeldyno.core.registry.names import LARGEST_NUMBER, VersionName, check_alias, framework_name
 from modeldyno.core.registry.records import (
     SOURCE,
     UNFINISHED,
@@ -172,7 +172,7 @@ def find_models(
     if text:
         query = query.where(func.lower(MODELS.c.name).contains(text.lower(), autoescape=True))
     if framework:
-        query = query.where(MODELS.c.framework == storable_text(framework))
+        query = query.where(MODELS.c.framework == storable_text(framework_name(framework)))
     if task:
         query = query.where(MODELS.c.task == storable_text(task))
     if before:
@@ -225,7 +225,7 @@ def find_versions_by(  # noqa: PLR0913 - one parameter per condition
         newest = (MODELS.c.name == VERSIONS.c.model) & (MODELS.c.latest == VERSIONS.c.number)
         query = query.join(MODELS, newest).order_by(MODELS.c.touched.desc(), MODELS.c.name)
     for column, value in (
-        (VERSIONS.c.framework, framework),
+        (VERSIONS.c.framework, framework_name(framework)),
         (VERSIONS.c.task, task),
         (VERSIONS.c.parent, parent),
     ):
