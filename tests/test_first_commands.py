@@ -167,7 +167,9 @@ def echo_server(request: pytest.FixtureRequest) -> Iterator[str]:
         server.terminate()
 
 
-_PROGRESS = re.compile(r"  \d+ s.*: |(Comparing|Measuring) in up to |On this machine .* measures now; ")
+_PROGRESS = re.compile(
+    r"  \d+ s.*: |(Comparing|Measuring) in up to |Waiting for modeldyno worker|modeldyno worker.* still measures; "
+)
 """What may stand on standard error beside an answer."""
 
 

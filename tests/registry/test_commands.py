@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,10 +13,11 @@ import pytest
 from sqlalchemy import NullPool, create_engine, text
 
 import modeldyno
-from modeldyno import plugins
+from modeldyno import cli, plugins
 from modeldyno.cli import main
 from modeldyno.core.registry.answer import AnswerState
 from modeldyno.core.registry.records import FigureState, TaskState
+from modeldyno.environment.device_lock import device_lock
 from modeldyno.environment.idle import IdleRule
 from modeldyno.errors import RequestError
 from modeldyno.registry.worker_process import StartedWorker
@@ -70,7 +73,10 @@ def test_registering_starts_a_worker_where_none_is(
     third = type_("registry", "add", str(model)).out
 
     assert "no worker is running: start one with modeldyno worker" in first
-    assert "a worker was started for them, which ends when they are done: process 7, log worker.log" in second
+    assert (
+        "a worker was started for them, and ends when they are done.\nIts process is 7, its log worker.log"
+        in second
+    )
     assert "queued" not in third
 
 
@@ -352,3 +358,23 @@ def test_a_version_of_a_live_object_names_its_class(model: Path, monkeypatch: py
     version = modeldyno.register(Said(code=0, out="", err=""), labels={"team": "vision"}, convert=False)
 
     assert version.labels == {"class": f"{Said.__module__}.Said", "team": "vision"}
+
+
+def test_a_command_by_hand_waits_for_a_worker_that_measures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And goes on beside one that takes too long."""
+    monkeypatch.setattr("modeldyno.environment.device_lock._folder", lambda: tmp_path)
+    with ExitStack() as worker:
+        assert worker.enter_context(device_lock("cpu", "modeldyno worker: net/1 source: batch 1")) is None
+        ending = threading.Timer(0.5, worker.close)
+        ending.start()
+        with cli._hold_device("profile"), device_lock("cpu", "another") as holder:
+            assert str(holder).startswith("modeldyno profile (pid ")
+        ending.join()
+    assert capsys.readouterr().err.startswith("Waiting for modeldyno worker: net/1 source: batch 1 (pid ")
+
+    monkeypatch.setattr(cli, "_PATIENCE", 0.0)
+    with device_lock("cpu", "modeldyno worker: net/1 source: batch 1"), cli._hold_device("profile"):
+        pass
+    assert "still measures; the figures disturb each other" in capsys.readouterr().err

@@ -132,6 +132,18 @@ def test_inputs_stand_in_a_file_in_our_words_or_those_of_modelci(tmp_path: Path,
     assert read_registration(path, {}).inputs == INPUTS[text]
 
 
+@pytest.mark.parametrize("text", ["{name: x}", "{name: x, dtype: INT64}", "{shape: [1], name: x, rest: 1}"])
+def test_a_table_of_an_input_has_a_name_and_a_shape(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "model.yaml"
+    path.write_text(f"model: net.onnx\ninputs: [{text}]\n", encoding="utf-8")
+    if "shape" in text:  # what else is said of it, such as ModelCI's format, does no harm
+        assert read_registration(path, {}).inputs
+        return
+
+    with pytest.raises(RequestError, match="a table, such as"):
+        read_registration(path, {})
+
+
 def test_wrong_inputs_are_refused_before_anything_is_loaded(registry: Registry, model: Path) -> None:
     with pytest.raises(RequestError, match=r"There is no file none\.npz; check the path of the input"):
         register(Registration(model=str(model), inputs=("x=none.npz",)), registry)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -323,20 +323,26 @@ def run_command(arguments: Sequence[str], made: list[Any] | None = None) -> Any:
 
 @contextmanager
 def _hold_device(command: str) -> Iterator[None]:
-    """Hold the lock of this machine's processor, so that a worker waits; say it if a worker measures now."""
+    """Hold the lock of this machine's processor, so that a worker waits; wait for one that measures."""
     from modeldyno.environment.device_lock import device_lock  # noqa: PLC0415 - only measuring needs it
 
     with ExitStack() as stack:
         if command in _HOLDING:
-            try:
+            with suppress(OSError, RequestError):  # nowhere to put the lock: measure without it
                 holder = stack.enter_context(device_lock("cpu", f"modeldyno {command}"))
-            except (OSError, RequestError):  # nowhere to put the lock: measure without it
-                holder = None
-            if holder is not None and holder.startswith("modeldyno worker"):
-                click.echo(
-                    f"On this machine {holder} measures now; the figures disturb each other.", err=True
-                )
+                if holder is not None and holder.startswith(_WORKER):
+                    click.echo(f"Waiting for {holder}, at most {_PATIENCE:.0f} s.", err=True)
+                    stack.close()
+                    lock = device_lock("cpu", f"modeldyno {command}", patience=_PATIENCE)
+                    holder = stack.enter_context(lock)
+                    if holder is not None and holder.startswith(_WORKER):
+                        click.echo(f"{holder} still measures; the figures disturb each other.", err=True)
         yield
+
+
+_WORKER = "modeldyno worker"
+_PATIENCE = 30.0
+"""Seconds that a command leaves to a worker which measures on this machine."""
 
 
 def _print_interrupted(code: int) -> int:

@@ -182,7 +182,7 @@ def _input(value: Any) -> InputSpec:
     """
     if not isinstance(value, dict):
         return parse_input(str(value).strip())
-    if value.keys() < _OF_INPUT or not isinstance(shape := value["shape"], list):
+    if not value.keys() >= _OF_INPUT or not isinstance(shape := value["shape"], list):
         raise RequestError(
             "An input is name=8x128:int64, a file, or a table, such as {name: x, shape: [-1, 8]}."
         )

@@ -339,8 +339,8 @@ def _print_registered(registered: Registered, worker: StartedWorker | None, *, w
     tasks_text = count(registered.queued, "task")
     if worker is not None:
         click.echo(
-            f"{tasks_text} queued; a worker was started for them, which ends when they are done: process "
-            f"{worker.pid}, log {worker.log}"
+            f"{tasks_text} queued; a worker was started for them, and ends when they are done.\n"
+            f"Its process is {worker.pid}, its log {worker.log}"
         )
     elif registered.workers:
         click.echo(f"{tasks_text} queued; {count(registered.workers, 'worker')} will do them.")
