@@ -168,7 +168,8 @@ def echo_server(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 _PROGRESS = re.compile(
-    r"  \d+ s.*: |(Comparing|Measuring) in up to |Waiting for modeldyno worker|modeldyno worker.* still measures"
+    r"  \d+ s.*: |(Comparing|Measuring) in up to |"
+    r"Waiting for modeldyno worker|modeldyno worker.* still measures"
 )
 """What may stand on standard error beside an answer."""
 
