@@ -329,6 +329,21 @@ def test_a_bound_that_holds_without_a_certified_value_is_told_alone() -> None:
     assert best.title.endswith("; a range, > or <: of too few samples")
 
 
+def test_an_objective_of_too_few_samples_is_marked() -> None:
+    """It has its place in the table, and neither a half-width nor a sentence without "about"."""
+    raw = an_answer("latency.p99.raw", 0.5, interval=Interval(low=0.3, high=math.inf))
+    trial = a_trial({"concurrency": 1}, an_answer("latency.p99", None, size=9.0), raw)
+    shown = add_trials(
+        a_served_study("concurrency=1,2", goal=Goal(objectives=(Objective.parse("latency.p99"),)), default={}),
+        [trial],
+    )
+    best = next(t for t in tables(shown) if t.title.startswith("The configuration at its best load"))
+
+    assert "gives latency.p99 about 500 ms" in headline_of(shown)
+    assert "~500 ms" in best.rows[0]
+    assert best.title.endswith("; ~: of too few samples")
+
+
 def test_the_best_is_shown_under_each_of_its_loads() -> None:
     """A curve as a table: every load that was measured of the best configuration, the chosen one marked."""
     bounds = goal("latency.mean <= 25ms")

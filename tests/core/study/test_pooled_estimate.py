@@ -16,6 +16,7 @@ from modeldyno.core.metrics.measurement import CLIENT_LIMITED, SATURATED, Interv
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.study.pooled_estimate import (
     DOUBTED,
+    OPEN_ERROR,
     PRIOR,
     UNCERTIFIED,
     Estimate,
@@ -273,8 +274,8 @@ class TestShown:
         shown = shown_estimate(study, candidate, RATE)
 
         assert shown is not None
-        assert (round(shown[0].value, 6), shown[1]) == (110.0, True)
-        assert shown_value(study, candidate, RATE) == shown[0].value
+        assert (round(shown.value, 6), shown.certified) == (110.0, True)
+        assert shown_value(study, candidate, RATE) == shown.value
         assert shown_value(study, candidate, Query.parse("energy")) is None
 
     def test_a_percentile_of_few_samples_is_a_hint(self) -> None:
@@ -285,9 +286,35 @@ class TestShown:
         shown = shown_estimate(study, candidate, P99)
 
         assert shown is not None
-        assert (round(shown[0].value, 9), shown[1]) == (0.006, False)
+        assert (round(shown.value, 9), shown.certified) == (0.006, False)
         study, candidate = of(*trials, a_trial(HERE, short))
         assert shown_value(study, candidate, P99) is None
+
+    def test_what_few_samples_leave_open_is_its_error(self) -> None:
+        """An interval with two ends is as wide as it is; without one of them nothing is known so well."""
+        short = an_answer("latency.p99", None, size=9.0)
+
+        def shown(*ends: float) -> Estimate:
+            raw = replace(an_answer("latency.p99.raw", 0.004), interval=Interval(low=ends[0], high=ends[1]))
+            study, candidate = of(a_trial(HERE, short, raw))
+            return shown_estimate(study, candidate, P99) or pytest.fail("there is none")
+
+        assert 0.03 < shown(0.0038, 0.0042).error < 0.06
+        assert shown(0.0038, math.inf).error == shown(-math.inf, math.inf).error == OPEN_ERROR
+        assert shown(0.0038, math.inf).high > 2.6 * 0.004
+        assert shown(-math.inf, 0.4).error > 2
+
+    def test_one_short_trial_beside_a_certified_one_is_seen_only(self) -> None:
+        """They are pooled, as all percentiles of a metric are of the same trials."""
+        short = an_answer("latency.p99", None, size=9.0)
+        study, candidate = of(
+            a_trial(HERE, an_answer("latency.p99", 0.004)),
+            a_trial(HERE, short, an_answer("latency.p99.raw", 0.009)),
+        )
+        shown = shown_estimate(study, candidate, P99)
+
+        assert shown is not None
+        assert (round(shown.value, 9), shown.certified) == (0.006, False)
 
 
 class TestHint:

@@ -285,6 +285,30 @@ class TestCertainty:
         assert ranked.rivals == ()
         assert (best.trials, best.verified) == (2, 2)
 
+    def test_what_was_seen_too_seldom_may_still_be_the_best(self) -> None:
+        """A certainty over what was tried counts the percentiles that too few samples leave open.
+
+        They were without a rank once: a default of 63 us was "over 99 % certain to be the best" of four, two
+        of which had been seen at 32 us.
+        """
+        goal = Goal(objectives=(Objective.parse("latency.p50"),))
+
+        def seen(batch: int, median: float, stage: TrialPurpose = TrialPurpose.SEARCH) -> Trial:
+            raw = an_answer("latency.p50.raw", median, interval=Interval(low=-math.inf, high=0.03))
+            return a_trial({"batch_size": batch}, an_answer("latency.p50", None, size=5.0), raw, stage=stage)
+
+        default = [
+            a_trial({"batch_size": 1}, an_answer("latency.p50", 63e-6, error=0.05), stage=TrialPurpose.VERIFY)
+        ] * 2
+        ranked = ranking(in_process(*default, seen(2, 32e-6), seen(3, 410e-6), goal=goal))
+        best = the_best(ranked)
+
+        assert best.default
+        assert ranked.near_best < 0.6
+        assert {row.point["batch_size"] for row in ranked.rivals} == {2, 3}
+        only_seen = [value for row in ranked.rows for value in row.objectives if value and not value.certified]
+        assert [round(1e6 * value.value) for value in only_seen] == [32, 410]
+
     def test_equals_share_the_resamples(self) -> None:
         """Two that measured the same are each best in half of them, and named as rivals."""
         ranked = ranking(in_process(*batches(50, 100, 100)))

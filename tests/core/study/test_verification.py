@@ -182,6 +182,15 @@ class TestRounds:
         repeated = again(answered(study, lambda _: 100.0))
         assert set(repeated[: RIVALS + 1]) == {1, 2, 3, 4}
 
+    def test_what_may_be_better_for_want_of_samples_is_measured_again(self) -> None:
+        """A search by a tail gives hints alone; those that may be best are verified."""
+        study = replace(searched(), goal=Goal(objectives=(Objective.parse("latency.p99"),)))
+        study = add_trials(study, [few(batch(n), 100.0) for n in (1, 2)])
+        ask = next_verification_trial(study)
+
+        assert ask is not None
+        assert ask.stage is TrialPurpose.VERIFY
+
     def test_a_default_that_fails_is_not_waited_for(self) -> None:
         """Where it never worked, the best is verified by itself."""
         study = add_trials(searched(), [a_trial(batch(1), state=TrialState.FAILED), rated(batch(2), 100.0)])

@@ -12,9 +12,9 @@ from modeldyno.core.stats.statistics import load_numpy
 from modeldyno.core.study.pooled_estimate import (
     Estimate,
     Spread,
-    pool_trials,
     probability_of_bounds,
     run_to_run_spread,
+    seen_estimate,
     total_miss,
 )
 from modeldyno.core.study.search_space import Key, Point, key
@@ -23,7 +23,6 @@ from modeldyno.core.study.study import Candidate, TrialPurpose
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.metrics.metric import Query
     from modeldyno.core.study.goal import Goal, Objective
     from modeldyno.core.study.study import Study, Trial
 
@@ -87,7 +86,7 @@ def scored_candidates(study: Study) -> list[ScoredCandidate]:
             configuration=(configuration := study.configuration(candidate.point)),
             load={name: candidate.point[name] for name in loads if name in candidate.point},
             objectives=tuple(
-                _joint_estimate(candidate, o.query, spreads[o.query])
+                seen_estimate(candidate.quoted_trials, o.query, spreads[o.query])
                 if _other_work(candidate) <= same
                 else None
                 for o in goal.objectives
@@ -139,10 +138,6 @@ def _verifying_runs(study: Study) -> Iterator[tuple[int, list[Trial]]]:
 
 def _is_verifying(trial: Trial) -> bool:
     return trial.stage is TrialPurpose.VERIFY
-
-
-def _joint_estimate(candidate: Candidate, query: Query, between: Spread) -> Estimate | None:
-    return pool_trials(candidate.quoted_trials, query, between)
 
 
 def scores(estimates: Sequence[Sequence[Estimate | None]], goal: Goal) -> list[float]:

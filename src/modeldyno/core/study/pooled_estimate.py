@@ -31,6 +31,9 @@ PRIOR, PRIOR_DEGREES = 0.03, 2.0
 """Run-to-run spread assumed before anything was repeated, and its weight in degrees of freedom."""
 UNCERTIFIED = 0.5
 """Largest probability of a bound on a percentile that is not certified or not measured."""
+OPEN_ERROR = 0.5
+"""Least standard error, of the logarithm, of a percentile whose samples do not bound it on both sides: its
+true value may be almost three times what was seen, or a third of it."""
 DOUBTED = 0.75
 """Largest probability of the bounds if the server was saturated or the client was the limit."""
 
@@ -46,6 +49,8 @@ class Estimate:
     """Standard error of the logarithm of the value; of the value itself if that is not positive."""
     between: float = 0.0
     """The part of the error that is due to run-to-run variation."""
+    certified: bool = True
+    """Whether it is a claim; of a percentile with too few samples it is what was seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,23 +181,36 @@ def estimate(study: Study, candidate: Candidate, query: Query) -> Estimate | Non
     return pool_trials(candidate.quoted_trials, query, run_to_run_spread(study, query))
 
 
-def shown_estimate(study: Study, candidate: Candidate, query: Query) -> tuple[Estimate, bool] | None:
-    """Return the one estimate of a candidate that every table and chart shows, and whether it is certified.
-
-    Of a percentile that is not certified it is the pooled quantile of the samples, as a hint.
-    """
-    certified = estimate(study, candidate, query)
-    if certified is not None or query.statistic is None:
-        return None if certified is None else (certified, True)
-    raw_query = replace(query, part="raw")
-    raw = pool_trials(candidate.quoted_trials, raw_query, run_to_run_spread(study, query))
-    return None if raw is None else (raw, False)
+def shown_estimate(study: Study, candidate: Candidate, query: Query) -> Estimate | None:
+    """Return the one estimate of a candidate that the ranking and every table and chart show."""
+    return seen_estimate(candidate.quoted_trials, query, run_to_run_spread(study, query))
 
 
 def shown_value(study: Study, candidate: Candidate, query: Query) -> float | None:
     """Return the value of `shown_estimate`."""
     shown = shown_estimate(study, candidate, query)
-    return None if shown is None else shown[0].value
+    return None if shown is None else shown.value
+
+
+def seen_estimate(trials: Sequence[Trial], query: Query, between: Spread) -> Estimate | None:
+    """Pool trials; of a percentile that they do not certify, the quantiles that were seen, marked as such.
+
+    A candidate that was tried is not out of the question for want of samples, so it has an estimate with the
+    error that these leave open. Where an end of an interval is open, it is `OPEN_ERROR` at least.
+    """
+    certified = pool_trials(trials, query, between)
+    if certified is not None or query.statistic is None:
+        return certified
+    answers = [answer for trial in trials if (answer := _answer_or_raw(trial, query)) is not None]
+    seen = pool_answers(answers, between, alike=True) if len(answers) == len(trials) else None
+    if seen is None:
+        return None
+    ends = [end for answer in answers if (ends := answer.interval) for end in (ends.low, ends.high)]
+    is_bounded = len(ends) == 2 * len(answers) and all(map(math.isfinite, ends))
+    error = seen.error if is_bounded else max(seen.error, OPEN_ERROR)
+    factor = math.exp(Z * error)
+    low, high = min(seen.low, seen.value / factor), max(seen.high, seen.value * factor)
+    return replace(seen, low=low, high=high, error=error, certified=False)
 
 
 def pool_trials(trials: Sequence[Trial], query: Query, between: Spread) -> Estimate | None:

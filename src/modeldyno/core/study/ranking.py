@@ -74,7 +74,7 @@ class RankedConfiguration:
     """From 1; with `Rank.EACH`, among those of its load."""
     point: Point
     objectives: tuple[Estimate | None, ...]
-    """In the order of the goal; None without a certified value."""
+    """In the order of the goal; None where nothing was seen that counts."""
     judgements: tuple[Judgement, ...]
     """On the constraints, in the order of the goal, by the pooled intervals of its trials."""
     feasible: bool

@@ -53,7 +53,7 @@ LONGER = 2.0
 TWICE = 2
 """Measurements needed to see how much a candidate varies."""
 POWER = 0.2
-"""Conditional power below which more rounds are not worth their time."""
+"""Predictive power below which more rounds are not worth their time."""
 LOOK = 0.15
 """Smallest share of the Plan's time for a trial (see decision 0023); the largest is all of it."""
 MORE = 1.5
@@ -209,8 +209,9 @@ def _is_noise_limited(study: Study) -> bool:
 def _is_futile(result: Ranking, certain: float) -> bool:
     """Return whether the remaining rounds would hardly make the answer certain.
 
-    The score z of a comparison of n measurements, with n growing to N, is expected to become normal with
-    mean z sqrt(N / n) and variance N / n - 1 (conditional power; Lan, Simon and Halperin 1982).
+    The score z of a comparison of n measurements, with n growing to N and a flat prior of the difference, is
+    predicted to be normal with mean z sqrt(N / n) and variance N / n - 1 (predictive power; Spiegelhalter,
+    Freedman and Blackburn 1986).
     """
     done = min(row.verified for row in result.rows if row.share >= CHANCE or row == result.best)
     if not TWICE <= done < ROUNDS:

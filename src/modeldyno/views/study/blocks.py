@@ -299,7 +299,8 @@ def _values(study: Study, row: RankedConfiguration) -> Sequence[str]:
 def _objective(objective: Objective, value: Estimate | None) -> str:
     if value is None:
         return f"no {objective.query}"
-    return f"{objective.query} {format_estimate(value.value, value.low, value.high, objective.query.unit)[0]}"
+    text = format_estimate(value.value, value.low, value.high, objective.query.unit)[0]
+    return f"{objective.query} {'' if value.certified else 'about '}{text}"
 
 
 def _why_nothing(study: Study) -> str:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from modeldyno.core.metrics.constraints import Answer, Constraint, Judgement
     from modeldyno.core.metrics.metric import Query
     from modeldyno.core.spec.knob import KnobValue
+    from modeldyno.core.study.pooled_estimate import Estimate
     from modeldyno.core.study.ranking import ModelRow, RankedConfiguration, Ranking
     from modeldyno.core.study.study import Candidate, Study, Trial
 
@@ -152,8 +153,10 @@ def best_table(study: Study, ranked: Ranking, top: int) -> Table:
     several = f"The best of {count(ranked.configurations, 'configuration')}, and the default"
     title = several if ranked.configurations > 1 else "The configuration at its best load"
     title = f"{title}; ± is half of the 95 % interval"
-    uncertified = any(_is_uncertified(row, query) for row in rows for query in study.goal.queries)
-    title += "; a range, > or <: of too few samples" if uncertified else ""
+    is_seen_only = any(value is not None and not value.certified for row in rows for value in row.objectives)
+    is_judged_only = any(_is_uncertified(row, query) for row in rows for query in study.goal.queries)
+    marks = [UNCERTIFIED] * is_seen_only + ["a range, > or <"] * is_judged_only
+    title += f"; {', '.join(marks)}: of too few samples" if marks else ""
     apart, together = (
         make_table(title, *_best(study, ranked, rows, names, together=one)) for one in (False, True)
     )
@@ -280,7 +283,7 @@ def format_figure(study: Study, row: RankedConfiguration, query: Query) -> str:
     """Format a value with half of its interval, or what bounds it."""
     for objective, value in zip(study.goal.objectives, row.objectives, strict=True):
         if objective.query == query and value is not None:
-            return _value_with_half_width(value.value, value.low, value.high, query.unit)
+            return _estimate_text(value, query.unit)
     judged = (judgement for judgement in row.judgements if judgement.constraint.query == query)
     return next(map(_judged_value, judged), _NONE)
 
@@ -292,7 +295,7 @@ def format_shown(study: Study, candidate: Candidate, query: Query) -> str:
     """
     if (shown := shown_estimate(study, candidate, query)) is None:
         return ""
-    return f"{'' if shown[1] else UNCERTIFIED}{format_quantity(shown[0].value, query.unit, 3)}"
+    return f"{'' if shown.certified else UNCERTIFIED}{format_quantity(shown.value, query.unit, 3)}"
 
 
 def _is_uncertified(row: RankedConfiguration, query: Query) -> bool:
@@ -311,6 +314,13 @@ def _judged_value(judgement: Judgement) -> str:
     if answer.value is not None:
         return _value_with_half_width(answer.value, bounds.low, bounds.high, answer.query.unit)
     return format_ends(bounds.low, bounds.high, answer.query.unit) or _NONE
+
+
+def _estimate_text(value: Estimate, unit: str) -> str:
+    """Format an estimate with half of its interval; one that is not certified is marked, and has none."""
+    if value.certified:
+        return _value_with_half_width(value.value, value.low, value.high, unit)
+    return f"{UNCERTIFIED}{estimate(value.value, Interval(low=value.low, high=value.high), unit)[0]}"
 
 
 def _value_with_half_width(value: float, low: float, high: float, unit: str) -> str:
