@@ -301,7 +301,7 @@ class TestShown:
 
         assert 0.03 < shown(0.0038, 0.0042).error < 0.06
         assert shown(0.0038, math.inf).error == shown(-math.inf, math.inf).error == OPEN_ERROR
-        assert shown(0.0038, math.inf).high > 2.6 * 0.004
+        assert shown(0.0038, math.inf).high > 3.9 * 0.004
         assert shown(-math.inf, 0.4).error > 2
 
     def test_one_short_trial_beside_a_certified_one_is_seen_only(self) -> None:

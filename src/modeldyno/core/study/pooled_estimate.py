@@ -31,9 +31,9 @@ PRIOR, PRIOR_DEGREES = 0.03, 2.0
 """Run-to-run spread assumed before anything was repeated, and its weight in degrees of freedom."""
 UNCERTIFIED = 0.5
 """Largest probability of a bound on a percentile that is not certified or not measured."""
-OPEN_ERROR = 0.5
+OPEN_ERROR = 0.7
 """Least standard error, of the logarithm, of a percentile whose samples do not bound it on both sides: its
-true value may be almost three times what was seen, or a third of it."""
+true value may be four times what was seen, or a quarter of it."""
 DOUBTED = 0.75
 """Largest probability of the bounds if the server was saturated or the client was the limit."""
 
