@@ -167,14 +167,18 @@ def test_a_wrong_request_gets_one_sentence_and_its_code(
 
 def test_a_profile_is_shown_saved_and_stored(modeldyno: Callable[..., CommandResult], tmp_path: Path) -> None:
     """The verdict comes first; the document is on disk and in the store."""
-    completed = modeldyno("profile", STEADY, *QUICK, "--json", "r.json", "--tag", "first")
+    reports = "-o", "r.html", "-o", "r.csv"
+    completed = modeldyno("profile", STEADY, *QUICK, "--json", "r.json", *reports, "--tag", "first")
     result = codec.read(tmp_path / "r.json")
 
     assert completed.code == 0
     assert completed.out.startswith("known_latency.steady answers in ")
     assert all(len(line) <= 80 for line in completed.out.splitlines())
-    assert "Saved to r.json." in completed.out
+    assert "Saved to r.json, r.html and r.csv." in completed.out
     assert modeldyno("show", "first", "--json").out == (tmp_path / "r.json").read_text()
+    assert modeldyno("show", "@first", "--json").out == (tmp_path / "r.json").read_text()
+    assert modeldyno("check", "first", "--baseline", "@first").code in {0, 5}
+    assert modeldyno("check", "first", "--baseline", f"@{result.id[:6]}").code == 2
     assert result.id[:6] in modeldyno("list").out
     assert modeldyno("tag", result.id[:6], "best").out.endswith("best, first\n")
     assert modeldyno("tag", result.id[:6], "best", "--remove").out.endswith("first\n")

@@ -106,7 +106,7 @@ def test_a_document_is_shown_and_reported_again(stored: Callable[..., Any], tmp_
     """A stored comparison gives the same document, numbers and page."""
     first = stored("compare", OLD, NEW, "--json", "c.json", "-o", "c.csv")
 
-    assert stored("show", "c.json").out == first.out.replace("Saved to c.json.\n", "")
+    assert stored("show", "c.json").out == first.out.replace("Saved to c.json and c.csv.\n", "")
     document = codec_comparison.decode(stored("show", "c.json", "--json").out)
     assert document == codec_comparison.read(tmp_path / "c.json")
     assert (tmp_path / "c.csv").read_text().splitlines()[1].startswith("mb,latency.p50,s,worse,")

@@ -56,7 +56,7 @@ def test_two_stored_results_are_compared(stored: Callable[..., Any], tmp_path: P
     assert result.code == 0
     assert " ".join(result.out.split()) == (
         "onnx:models/mini.onnx, under load: the mean latency rose by 4.0 ms: 4.0 ms of it queue under load. "
-        "Saved to c.json."
+        "Saved to c.json and c.html."
     )
     document = json.loads((tmp_path / "c.json").read_text())
     assert document["kind"] == "explanation"

@@ -333,10 +333,8 @@ def test_an_objective_of_too_few_samples_is_marked() -> None:
     """It has its place in the table, and neither a half-width nor a sentence without "about"."""
     raw = an_answer("latency.p99.raw", 0.5, interval=Interval(low=0.3, high=math.inf))
     trial = a_trial({"concurrency": 1}, an_answer("latency.p99", None, size=9.0), raw)
-    shown = add_trials(
-        a_served_study("concurrency=1,2", goal=Goal(objectives=(Objective.parse("latency.p99"),)), default={}),
-        [trial],
-    )
+    least = Goal(objectives=(Objective.parse("latency.p99"),))
+    shown = add_trials(a_served_study("concurrency=1,2", goal=least, default={}), [trial])
     best = next(t for t in tables(shown) if t.title.startswith("The configuration at its best load"))
 
     assert "gives latency.p99 about 500 ms" in headline_of(shown)

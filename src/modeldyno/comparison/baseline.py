@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,6 +46,8 @@ def find_baseline(word: str, *names: str) -> Result:
             f"{word} has baselines of {', '.join(names_stored[:_LISTED_NAMES])}, but none of "
             f"{' or '.join(names) or 'this model'}; give the model's --name."
         )
+    with suppress(RequestError):  # a tag that was given without the sign
+        return find_result(word)
     raise RequestError(
         f"The store has no baseline {word}; save one with modeldyno profile MODEL --save-as-baseline "
         f"{word.removeprefix(BRANCH)}."

@@ -11,7 +11,7 @@ from modeldyno.codec import study as codec_study
 from modeldyno.core.study.ranking import find_configuration, ranking
 from modeldyno.core.study.search_space import key
 from modeldyno.core.study.study import NAMED
-from modeldyno.documents.catalog import stored_result
+from modeldyno.documents.catalog import BRANCH, stored_result
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 def find(document: str) -> Result:
     """Find a Result by the path of its file, or by its id, a prefix of it or a tag in the store.
 
-    ``STUDY#3`` is a configuration of a study (`find_configuration_result`).
+    ``@main`` is what was saved as that baseline, or else what has the tag ``main``; ``STUDY#3`` is a
+    configuration of a study (`find_configuration_result`).
 
     Raises:
         RequestError: there is none.
@@ -40,6 +41,9 @@ def find(document: str) -> Result:
         try:
             return store.get(document)
         except RequestError as error:
+            if document.startswith(BRANCH):
+                for entry in store.find(tag=document.removeprefix(BRANCH), limit=1):
+                    return store.get(entry.id)
             if not path.suffix:
                 raise
             raise RequestError(f"There is no file, stored id or tag '{document}'.") from error

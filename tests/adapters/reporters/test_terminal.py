@@ -209,6 +209,19 @@ class TestTables:
             "metric 3   8    8",
         ]
 
+    def test_a_last_number_keeps_its_title(self) -> None:
+        """Only a remark goes below its row; a number there said of nothing what it was."""
+        titles = "concurrency", "requests/s", "compute time", "client CPU"
+        columns = tuple(Column(title=title, align=Align.RIGHT) for title in titles)
+        rows = ("1", "140/s", "5 ms", "0.03 cores"), ("4", "590/s", "6 ms", "0.06 cores")
+
+        assert terminal.text([Table(title="", columns=columns, rows=rows)], width=40).splitlines() == [
+            "concurrency            1           4",
+            "requests/s         140/s       590/s",
+            "compute time        5 ms        6 ms",
+            "client CPU    0.03 cores  0.06 cores",
+        ]
+
     def test_columns_that_fit_nowhere_are_stacked(self) -> None:
         """Where not even the numbers fit, each cell has a line."""
         columns = (

@@ -173,7 +173,9 @@ def _table_lines(block: Table, width: int) -> Iterator[Line]:
     if widths := _fit_widths(block, natural, width):
         for index, row in enumerate((*header, *block.rows)):
             yield from _row(block, row, widths, "faint" if header and not index else "")
-    elif widths := _fit_widths(block, [*natural[:-1], 0], width):
+    elif (  # a remark goes below its row; a number there would have lost its title
+        block.columns[-1].align is Align.LEFT and (widths := _fit_widths(block, [*natural[:-1], 0], width))
+    ):
         for index, row in enumerate((*header, *block.rows)):
             yield from _row(block, (*row[:-1], ""), widths, "faint" if header and not index else "")
             if row[-1] and (index or not header):

@@ -190,9 +190,10 @@ class OutputTargets:
             raise problem
 
     def print_saved(self, problem: ModelDynoError | None = None) -> None:
-        """Print where the document was saved, unless a problem kept it from that."""
-        if self.json and problem is None:
-            click.echo(f"Saved to {self.json}.")
+        """Print where the document and its reports were saved, unless a problem kept them from that."""
+        files = [*filter(None, (self.json,)), *self.reports]
+        if files and problem is None:
+            click.echo(f"Saved to {', '.join(files[:-1])}{' and ' * (len(files) > 1)}{files[-1]}.")
 
 
 def _to_report(path: Path, outcomes: Sequence[JudgedResult]) -> None:
