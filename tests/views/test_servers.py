@@ -41,7 +41,7 @@ def test_memory_of_gpus_has_a_column_where_a_server_is_on_one() -> None:
     """Of a server that is on none it is a dash."""
     servers = (SERVER, replace(SERVER, name="other"))
     text = plugins.terminal().text(
-        tuple(view.blocks(servers, usage=(replace(USAGE, device_memory=5 << 30), USAGE)))
+        tuple(view.blocks(servers, usage=(replace(USAGE, device_memory=5 << 30), USAGE))), width=100
     )
 
     lines = [line.split() for line in text.splitlines()]
