@@ -38,31 +38,17 @@ def test_what_is_unknown_is_a_dash() -> None:
 
 
 def test_memory_of_gpus_has_a_column_where_a_server_is_on_one() -> None:
-    """Of a server that is on none it is a dash."""
+    """Of a server that is on none it is a dash; on a narrow terminal a server has a column, not a line."""
     servers = (SERVER, replace(SERVER, name="other"))
     text = plugins.terminal().text(
-        tuple(view.blocks(servers, usage=(replace(USAGE, device_memory=5 << 30), USAGE))), width=100
+        tuple(view.blocks(servers, usage=(replace(USAGE, device_memory=5 << 30), USAGE)))
     )
 
     lines = [line.split() for line in text.splitlines()]
-    assert next(line[:7] for line in lines if line[:2] == ["digits", "1.50"]) == [
-        "digits",
-        "1.50",
-        "3.00",
-        "GiB",
-        "5.00",
-        "GiB",
-        "17",
-    ]
-    assert next(line[:6] for line in lines if line[:2] == ["other", "1.50"]) == [
-        "other",
-        "1.50",
-        "3.00",
-        "GiB",
-        "—",
-        "17",
-    ]
+    assert ["name", "digits", "other"] in lines
+    assert ["on", "GPUs", "5.00", "GiB", "—"] in lines
     assert max(map(len, text.splitlines())) <= 80
+
 
 
 def test_without_servers_it_is_said_how_to_start_one() -> None:
