@@ -51,6 +51,17 @@ def test_the_sentence_names_every_hop_that_matters() -> None:
     )
 
 
+def test_parts_that_do_not_add_up_have_no_largest() -> None:
+    """Where the rests are much of the whole, the sentence says what was measured and calls none most of it."""
+    called = a_called_result(5.0, bound=None, parts=(3.0, 4.5, 7.5))
+    text = headline(an_explanation(results={RunLevel.IN_PROCESS.value: called}))
+
+    assert text == (
+        "onnx:models/mini.onnx takes 5.0 ms in process (mean); where it goes is not clear: framework 4.5 ms, "
+        "kernels 3.0 ms, rest -2.5 ms."
+    )
+
+
 def test_the_terminal_draws_the_waterfall_within_80_columns() -> None:
     """Each bar begins where the one before ends; sums begin at the left."""
     lines = text_of(an_explanation()).splitlines()

@@ -50,7 +50,6 @@ def test_memory_of_gpus_has_a_column_where_a_server_is_on_one() -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
-
 def test_without_servers_it_is_said_how_to_start_one() -> None:
     """One sentence, with the command."""
     assert "modeldyno serve MODEL" in plugins.terminal().text(tuple(view.blocks(())))

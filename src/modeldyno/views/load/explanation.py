@@ -34,6 +34,8 @@ _SMALL = 0.01
 """Share of the whole below which a hop is not named in the sentence."""
 _MOST = 0.5
 """Share of the whole from which a hop is most of it."""
+_UNCLEAR = 0.2
+"""Share of the whole in the rests from which on no hop is called the largest."""
 _STATISTIC_NAMES = {"mean": "mean", "p50": "median"}
 _TAIL = "p99"
 
@@ -63,7 +65,7 @@ def brief(explanation: Explanation) -> str:
     return text if largest.time is None else f"{text}, most of it {largest.label} ({_time(largest.time)})"
 
 
-def _sentence(explanation: Explanation, levels: Sequence[LevelHops]) -> str:
+def _sentence(explanation: Explanation, levels: tuple[LevelHops, ...]) -> str:
     total = levels[-1].whole
     statistic = _STATISTIC_NAMES[explanation.statistic]
     hops = [hop for level in levels for hop in level.hops]
@@ -74,8 +76,10 @@ def _sentence(explanation: Explanation, levels: Sequence[LevelHops]) -> str:
     most = "" if part < _SMALL else f", {'most' if part >= _MOST else 'the largest part'} of it {name}"
     size = "" if part < _SMALL else f" ({_time(largest.time)}, {min(part, 1.0):.0%})"
     others = _named_parts([hop for hop in hops if hop is not largest], total.seconds)
-    rest = f"; also {others}" if others else ""
-    return f"{title(explanation)} takes {_time(total)} {levels[-1].level} ({statistic}){most}{size}{rest}."
+    takes = f"{title(explanation)} takes {_time(total)} {levels[-1].level} ({statistic})"
+    if others and unexplained_share(levels) > _UNCLEAR:
+        return f"{takes}; where it goes is not clear: {name} {_time(largest.time)}, {others}."
+    return f"{takes}{most}{size}{f'; also {others}' if others else ''}."
 
 
 def _named_parts(hops: Sequence[Hop], total: float) -> str:
