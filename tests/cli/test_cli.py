@@ -179,6 +179,7 @@ def test_a_profile_is_shown_saved_and_stored(modeldyno: Callable[..., CommandRes
     assert modeldyno("show", "@first", "--json").out == (tmp_path / "r.json").read_text()
     assert modeldyno("check", "first", "--baseline", "@first").code in {0, 5}
     assert modeldyno("check", "first", "--baseline", f"@{result.id[:6]}").code == 2
+    assert f"its newest: {result.id[:6]}." in modeldyno("show", result.name).err
     assert result.id[:6] in modeldyno("list").out
     assert modeldyno("tag", result.id[:6], "best").out.endswith("best, first\n")
     assert modeldyno("tag", result.id[:6], "best", "--remove").out.endswith("first\n")

@@ -121,6 +121,15 @@ def test_an_address_names_one_job_or_several(tmp_path: Path) -> None:
     assert read_job(f"{path}#3", "profile").label == "b.onnx batch_size=1"
 
 
+def test_jobs_without_a_command_get_one_before_they_run(tmp_path: Path) -> None:
+    """What the message names next is then accepted."""
+    path = tmp_path / "jobs.yaml"
+    path.write_text("model: a.onnx\nmatrix: {batch_size: [1, 8]}\n")
+
+    with pytest.raises(RequestError, match="for all: add command: profile to it, then modeldyno run"):
+        read_job(str(path), "profile")
+
+
 @pytest.mark.parametrize(
     ("after", "command", "message"), [
         ("#5", "profile", "has 4 jobs; .* names number 5"),

@@ -52,7 +52,7 @@ def test_the_sentence_names_every_hop_that_matters() -> None:
 
 
 def test_parts_that_do_not_add_up_have_no_largest() -> None:
-    """Where the rests are much of the whole, the sentence says what was measured and calls none most of it."""
+    """Where the rests are much of the whole, the sentence says what was measured and no more."""
     called = a_called_result(5.0, bound=None, parts=(3.0, 4.5, 7.5))
     text = headline(an_explanation(results={RunLevel.IN_PROCESS.value: called}))
 

@@ -103,8 +103,9 @@ def read_job(address: str, command: str) -> FileJob:
     jobs = read_jobs(address)
     if len(jobs) > 1:
         path = jobs[0].config.origin
+        first = "" if all(job.command for job in jobs) else f"add command: {command} to it, then "
         raise RequestError(
-            f"{address} has {len(jobs)} jobs; for all: modeldyno run {address}; "
+            f"{address} has {len(jobs)} jobs; for all: {first}modeldyno run {address}; "
             f"for one: modeldyno {command} {path}#{jobs[0].number}"
         )
     job = jobs[0]

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from modeldyno.core.study.study import Study
     from modeldyno.interfaces.store import Conclusion
 
+_SOME = 3
+"""Results of a model that a message lists."""
+
 
 def find(document: str) -> Result:
     """Find a Result by the path of its file, or by its id, a prefix of it or a tag in the store.
@@ -44,6 +47,12 @@ def find(document: str) -> Result:
             if document.startswith(BRANCH):
                 for entry in store.find(tag=document.removeprefix(BRANCH), limit=1):
                     return store.get(entry.id)
+            if newest := store.find(name=document, limit=_SOME):
+                listed = ", ".join(entry.id[:6] for entry in newest)
+                raise RequestError(
+                    f"'{document}' is the name of a model, not of one result; its newest: {listed}. Write "
+                    f"{newest[0].id[:6]} for the newest, or modeldyno list --name {document} for all."
+                ) from error
             if not path.suffix:
                 raise
             raise RequestError(f"There is no file, stored id or tag '{document}'.") from error
