@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.environment.inside_folder import check_inside
 from modeldyno.errors import RequestError
-from modeldyno.servers import onnx_config, pbtxt, triton_config
+from modeldyno.servers import onnx_config, pbtxt
 from modeldyno.servers.file_cache import link_or_copy
 from modeldyno.servers.triton_config import DTYPES, Config
 from modeldyno.servers.triton_repository_writer import python_backend_files
@@ -129,7 +129,7 @@ def write_repository(target: Path, repository: TritonRepository, configs: Mappin
         shutil.copytree(
             repository.folder / name, entry, copy_function=_link_file, ignore=shutil.ignore_patterns(CONFIG)
         )
-        (entry / CONFIG).write_text(triton_config.to_pbtxt(config), encoding="utf-8")
+        (entry / CONFIG).write_text(pbtxt.to_pbtxt(config), encoding="utf-8")
         if name in repository.by_runner:
             for version in entry.glob("[0-9]*"):
                 for source, file in python_backend_files().items():

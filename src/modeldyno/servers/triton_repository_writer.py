@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.spec.input_spec import BATCH
 from modeldyno.errors import RequestError
-from modeldyno.servers import triton_config
+from modeldyno.servers import pbtxt
 from modeldyno.servers.paths import INSIDE
 from modeldyno.servers.triton_config import DTYPES, Config
 
@@ -51,7 +51,7 @@ def write_model_entry(folder: Path, config: Config) -> Path:
     """
     version = folder / str(config["name"]) / "1"
     version.mkdir(parents=True, exist_ok=True)
-    (version.parent / "config.pbtxt").write_text(triton_config.to_pbtxt(config), encoding="utf-8")
+    (version.parent / "config.pbtxt").write_text(pbtxt.to_pbtxt(config), encoding="utf-8")
     if config["backend"] == PYTHON:
         for source, target in python_backend_files().items():
             shutil.copyfile(source, version / target)

@@ -31,9 +31,9 @@ from modeldyno.errors import MissingExtra, RequestError
 from modeldyno.interfaces.client import NumbersRequests
 from modeldyno.interfaces.loader import Form
 from modeldyno.servers import (
+    pbtxt,
     tcp_ports,
     triton,
-    triton_config,
     triton_repository_reader,
     triton_repository_writer,
 )
@@ -149,7 +149,7 @@ def configuration(model: Model, config: Mapping[str, KnobValue]) -> str:
         model_config["max_batch_size"] = batch
         if batch > 1:
             model_config["dynamic_batching"] = {"preferred_batch_size": [batch]}
-    return triton_config.to_pbtxt(model_config)
+    return pbtxt.to_pbtxt(model_config)
 
 
 @contextmanager
@@ -260,7 +260,7 @@ def _of_models(
         "server": server,
         "counters": lambda: read_model_stats(control, configs),
         "instances": count_instances(control, configs),
-        "files": tuple(("config.pbtxt", triton_config.to_pbtxt(entry)) for entry in configs),
+        "files": tuple(("config.pbtxt", pbtxt.to_pbtxt(entry)) for entry in configs),
         "flat": triton_knobs.flat_outputs(configs[0]),
     }
 
@@ -342,7 +342,7 @@ def open_in_process(model: Model, config: Mapping[str, KnobValue]) -> Iterator[I
                 server=server,
                 configs=tuple(configs),
                 software={"triton": server.version()},
-                files=tuple(("config.pbtxt", triton_config.to_pbtxt(entry)) for entry in configs),
+                files=tuple(("config.pbtxt", pbtxt.to_pbtxt(entry)) for entry in configs),
                 pid=os.getpid(),
                 doubts=triton_ensembles.repository_doubts(model, configs),
             )
