@@ -120,17 +120,16 @@ def deploy(model: Model, configuration: str, folder: Path) -> None:
         RequestError: the model cannot be written.
     """
     if model.form == Form.REPOSITORY:
-        triton_repository_reader.copy_files(model.value, folder)
+        triton_repository_reader.copy_files(model.value, folder, pbtxt.parse_pbtxt(configuration))
         return
     with TemporaryDirectory(prefix="modeldyno-", dir=folder) as temporary:
         model_files.deploy(model, Path(temporary))
-        if f'backend: "{triton_repository_writer.PYTHON}"' in configuration.splitlines():
-            for source, target in triton_repository_writer.python_backend_files().items():
-                shutil.copyfile(source, Path(temporary) / target)
         version_folder = folder / "1"
         version_folder.mkdir(exist_ok=True)
         for path in Path(temporary).iterdir():
             shutil.copyfile(path, version_folder / path.name)
+    if pbtxt.parse_pbtxt(configuration).get("backend") == triton_repository_writer.PYTHON:
+        triton_repository_writer.add_our_runner(folder)
 
 
 def configuration(model: Model, config: Mapping[str, KnobValue]) -> str:
