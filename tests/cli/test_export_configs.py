@@ -96,7 +96,7 @@ def test_another_triton_takes_a_model_that_calls_others_by_code(
 def test_what_was_promised_of_an_export_holds_where_it_is_served(
     modeldyno: Callable[..., Said], tmp_path: Path
 ) -> None:
-    """An ensemble with a tensor called 308, served by the command of the page, holds the bound of its sweep."""
+    """An ensemble with a tensor called 308 holds the bound of its sweep where the page says to serve it."""
     ensemble_of_308(tmp_path / "models")
     bounds = ("--require", "latency.p50 <= 50ms")
     outcome = modeldyno(
