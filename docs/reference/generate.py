@@ -21,6 +21,7 @@ from modeldyno.cli.help_pages import show_all_options
 from modeldyno.core.metrics.doubt import CODES
 from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.static.flops.registry import describe_formula, formulas
+from modeldyno.sweeps import model_analyzer_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,6 +46,30 @@ def doubts() -> str:
     """The table of doubts."""
     rows = [f"| `{code}` | {sentence} |" for code, sentence in CODES.items()]
     return "\n".join(["# Doubts", "", "| code | meaning |", "|---|---|", *rows, ""])
+
+
+def model_analyzer() -> str:
+    """Every key, flag and metric of Model Analyzer, and what stands here in its place."""
+    named = {
+        "Keys of its file, and options of its command line": model_analyzer_keys.KEYS,
+        "perf_analyzer_flags": model_analyzer_keys.PERF_ANALYZER_FLAGS,
+        "genai_perf_flags": model_analyzer_keys.GENAI_PERF_FLAGS,
+        "Metrics of objectives, constraints and plots": {
+            **{name: f"`{query}`" for name, (query, _) in model_analyzer_keys.METRICS.items()},
+            **model_analyzer_keys.METRICS_WITHOUT_COUNTERPART,
+        },
+    }
+    lines = [
+        "# Words of Model Analyzer",
+        "",
+        "What `modeldyno sweep --from-model-analyzer FILE` makes of each, and the answer to one of its",
+        "command lines; what they leave out they name. An option is its key with hyphens:",
+        "`--latency-budget` is `latency_budget`.",
+    ]
+    for title, table in named.items():
+        rows = [f"| `{name}` | {text.replace('|', '/')} |" for name, text in table.items()]
+        lines += ["", f"## {title}", "", "| Model Analyzer | here |", "|---|---|", *rows]
+    return "\n".join([*lines, ""])
 
 
 def command_line() -> str:
@@ -221,6 +246,7 @@ PAGES = {
     "python.md": python,
     "metrics.md": metrics,
     "doubts.md": doubts,
+    "model-analyzer.md": model_analyzer,
     "command-line.md": command_line,
     "operators.md": operators,
 }

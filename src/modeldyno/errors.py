@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+LINE = "\n\n"
+"""Between the lines of the message of a `RequestError` that has several."""
+
+
 class ModelDynoError(Exception):
     """Base class; the message is one sentence: what was wrong, where, and what to do."""
 

@@ -73,11 +73,26 @@ def test_throughput_keeps_its_kinds_apart() -> None:
     assert dict(a_figure(*rates, inputs=(text,))["throughput"]) == {
         "samples_per_second": 80.0,
         "batches_per_second": 10.0,
+        "requests_per_second": 10.0,
         "tokens_per_second": 80.0 * 128,
     }
     assert "tokens_per_second" not in a_figure(*rates, inputs=(image,))["throughput"]
     free = InputSpec(name="input_ids", shape=("batch", "seq"), dtype="int64")
     assert "tokens_per_second" not in a_figure(*rates, inputs=(free,))["throughput"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "images"),
+    [((8, 3, 224, 224), True), ((8, 224, 224, 3), True), ((8, 1, 28, 28), True), ((8, 64, 7, 7), False),
+     ((8, 3), False)],
+)  # fmt: skip
+def test_images_and_requests_per_second(shape: tuple[int, ...], images: bool) -> None:
+    """A sample of the shape of an image is one; a request is a call, or what a server answered."""
+    rates = (observed_number("throughput", 80.0), observed_number("request_rate", 20.0))
+    throughput = a_figure(*rates, inputs=(InputSpec(name="x", shape=shape, dtype="float32"),))["throughput"]
+
+    assert throughput.get("images_per_second") == (80.0 if images else None)
+    assert throughput["requests_per_second"] == 20.0
 
 
 def test_memory_is_several_numbers() -> None:

@@ -185,6 +185,42 @@ def test_a_dark_page_prints_in_light_colours(opened: Open) -> None:
         assert tab.page.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
 
 
+PARTS = """
+() => [...document.querySelectorAll("table.unfit")].map((table) => ({
+  columns: [...table.tHead.rows[0].cells].map((cell) => cell.textContent.trim()).filter(Boolean),
+  parts: [...table.parentElement.querySelectorAll("table.fitted")].map((part) => ({
+    columns: [...part.tHead.rows[0].cells].map((cell) => cell.textContent.trim()),
+    rows: part.rows.length === table.rows.length,
+    wider: Math.max(0, part.offsetWidth - part.parentElement.clientWidth),
+  })),
+}))
+"""
+
+
+def test_on_paper_a_wide_table_has_every_column(opened: Open) -> None:
+    """It is continued below with those that did not fit, and the names of its rows; charts are not cut."""
+    names = ("concurrency", *(f"a long name of column {number}" for number in range(20)))
+    row = tuple(str(number) for number in range(len(names)))
+    titles = make_columns(*(f"{name}>" for name in names))
+    table = Table(title="Under each load", columns=titles, rows=(row, row))
+    with opened(html.lay_out([table, *study_page.page(a_large_study(50))], title="t")) as tab:
+        tab.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        first, *others = tab.page.evaluate(PARTS)
+
+        assert len(first["parts"]) > 1
+        for one in (first, *others):
+            assert set(one["columns"]) == {name for part in one["parts"] for name in part["columns"] if name}
+            assert all(part["rows"] for part in one["parts"])
+            assert [part["wider"] for part in one["parts"]] == [0] * len(one["parts"])
+        assert all(part["columns"][0] == "concurrency" for part in first["parts"])
+        right = "const right = (one) => one.getBoundingClientRect().right"
+        charts = "[...document.querySelectorAll('.chart')].map(right)"
+        edge = "right(document.querySelector('main')) + 1"
+        assert tab.page.evaluate(f"() => {{ {right}; return Math.max(...{charts}) <= {edge} }}")
+        tab.page.evaluate("dispatchEvent(new Event('afterprint'))")
+        assert tab.count("table.fitted, table.unfit") == 0
+
+
 def test_series_are_taken_away_and_patterns_added(opened: Open) -> None:
     """A name in a legend is a switch; so is the button that adds patterns to colours."""
     with opened(study(200)) as tab:

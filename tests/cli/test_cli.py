@@ -653,6 +653,41 @@ def test_without_a_terminal_a_line_says_every_while_where_it_stands(
 
 
 @pytest.mark.parametrize(
+    ("line", "typed", "left_out"),
+    [
+        (
+            "profile --model-repository r --profile-models m --latency-budget 10 --gpus 0 -d 5 --bogus 4",
+            "modeldyno sweep 'r#m' --set protocol=grpc --mode online --latency-budget 10ms",
+            ["--bogus: Model Analyzer has no", "--gpus: ", "--duration-seconds: "],
+        ),
+        (
+            "report --report-model-configs m_config_4 --output-formats pdf --checkpoint-directory c",
+            "modeldyno report m --configuration m_4 -o m.pdf",
+            ["--checkpoint-directory: "],
+        ),
+        (
+            "analyze --analysis-models m --num-configs-per-model 4 --inference-output-fields perf_throughput",
+            "modeldyno sweep --rerank m -o m.html --top 4",
+            ["--inference-output-fields: "],
+        ),
+        ("profile --model-repository models --profile-models m", "modeldyno sweep 'models#m'", []),
+    ],
+)
+def test_no_option_of_model_analyzer_is_dropped_in_silence(
+    line: str, typed: str, left_out: list[str], modeldyno: Callable[..., CommandResult]
+) -> None:
+    """Each is in the command, or stands on a line of its own below it with the reason."""
+    result = modeldyno(*line.split())
+
+    first, *others = result.err.strip().split("\n  ")
+    assert result.code == 2
+    assert all(word in first for word in typed.split())
+    assert len(others) == len(left_out)
+    for item in left_out:
+        assert any(each.startswith(f"left out: {item}") and each[-8:].strip() for each in others)
+
+
+@pytest.mark.parametrize(
     ("line", "says"),
     [
         ("profile m.onnx --threads", "it is a knob: --set "),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
 import numpy as np
 import pytest
-from tests.adapters.backends.test_served_triton_ensembles import calling, repository
+from tests.adapters.backends.test_served_triton_ensembles import CODE, calling, repository
 
 from modeldyno import plugins
 from modeldyno.core.load.request_target import Endpoint
@@ -88,6 +90,74 @@ def test_another_triton_takes_a_model_that_calls_others_by_code(
     with run_server(plain(tmp_path / "out" / "caller_2", ["caller", "double", "increment"])) as server:
         assert ask(server.ports["http"], "caller") == 3.0
         assert instances(server.ports["http"], "double") == 2
+
+
+@pytest.mark.engine
+def test_what_was_promised_of_an_export_holds_where_it_is_served(
+    modeldyno: Callable[..., Said], tmp_path: Path
+) -> None:
+    """An ensemble with a tensor called 308 holds the bound of its sweep where the page says to serve it."""
+    ensemble_of_308(tmp_path / "models")
+    bounds = ("--require", "latency.p50 <= 50ms")
+    outcome = modeldyno(
+        "sweep", "models/#ocr", "--backend", "triton", "--space", "composing.net.instances=1,2", "-c", "2",
+        "--strategy", "grid", "--max-trials", "3", "--trial-time", "2s", *bounds, "--export-configs", "out",
+    )  # fmt: skip
+    assert outcome.code in {0, 5}, outcome.err
+    assert "Triton can serve out as it is" in outcome.out
+    entries = sorted(path.name for path in (tmp_path / "out").iterdir())
+    best = next(name for name in entries if name.startswith("ocr_") and "default" not in name)
+
+    with run_server(started_by_page(tmp_path / "out", entries)) as server:
+        url = f"http://127.0.0.1:{server.ports['http']}#{best}"
+        served = modeldyno("load", url, "-c", "2", "--max-time", "4s", *bounds)
+    assert served.code == 0, served.out + served.err
+    assert "held" in served.out
+
+
+def ensemble_of_308(folder: Path) -> None:
+    """Write the repository: ``pre`` halves in Python, ``net`` doubles in ONNX, ``ocr`` runs both."""
+    onnx = pytest.importorskip("onnx")
+    value, helper = onnx.helper.make_tensor_value_info, onnx.helper
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["input.1", "input.1"], ["308"])],
+        "net",
+        [value("input.1", onnx.TensorProto.FLOAT, ["batch", 2])],
+        [value("308", onnx.TensorProto.FLOAT, ["batch", 2])],
+    )
+    net = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    tensor = '{{ name: "{}" data_type: TYPE_FP32 dims: [ 2 ] }}'
+    configs = {
+        "pre": ("backend: 'python'", "X", "Y"),
+        "net": ("backend: 'onnxruntime'", "input.1", "308"),
+        "ocr": (
+            """platform: 'ensemble' ensemble_scheduling { step [
+            { model_name: 'pre' model_version: -1
+              input_map { key: 'X', value: 'RAW' } output_map { key: 'Y', value: 'half' } },
+            { model_name: 'net' model_version: -1
+              input_map { key: 'input.1', value: 'half' } output_map { key: '308', value: 'TEXT' } } ] }""",
+            "RAW",
+            "TEXT",
+        ),
+    }
+    for name, (head, source, target) in configs.items():
+        (folder / name / "1").mkdir(parents=True)
+        (folder / name / "config.pbtxt").write_text(
+            f"{head} max_batch_size: 8 input {tensor.format(source)} output {tensor.format(target)}"
+        )
+    (folder / "pre" / "1" / "model.py").write_text(CODE.format(formula="array / 2"))
+    (folder / "net" / "1" / "model.onnx").write_bytes(net.SerializeToString())
+
+
+def started_by_page(repository: Path, entries: list[str]) -> Launch:
+    """Return the start of the server by ``modeldyno engine run triton``."""
+    launch, modeldyno = plain(repository, entries), str(Path(sys.executable).with_name("modeldyno"))
+
+    def command(folder: Path, chosen: dict[str, int]) -> list[str]:
+        _, *arguments = launch.command(folder, chosen)
+        return [modeldyno, "engine", "run", "triton", "--", "tritonserver", *arguments]
+
+    return replace(launch, command=command, environment={})
 
 
 def sweep_composed(modeldyno: Callable[..., Said], model: str, *options: str) -> Said:

@@ -40,6 +40,17 @@ def test_each_entry_gets_what_its_configuration_asks_for(tmp_path: Path) -> None
     assert {path.name for path in native.iterdir()} == {"1"}
 
 
+def test_a_model_of_a_repository_gets_our_runner_where_its_configuration_wants_it(tmp_path: Path) -> None:
+    """The Python backend runs an ONNX file of the repository by our runner; a native one needs none."""
+    (tmp_path / "models" / "m" / "2").mkdir(parents=True)
+    shutil.copyfile(DIGITS, tmp_path / "models" / "m" / "2" / "model.onnx")
+    python, native = entry(tmp_path, "m_1"), entry(tmp_path, "m_default")
+    write_deployments(job(f"{tmp_path}/models#m", "repository"), {python: PYTHON, native: NATIVE}, "")
+
+    assert {path.name for path in (python / "2").iterdir()} == {"model.onnx", "model.py", "runner.py"}
+    assert {path.name for path in (native / "2").iterdir()} == {"model.onnx"}
+
+
 def test_another_model_by_now_is_refused(tmp_path: Path) -> None:
     """Configurations found for one model are not combined with another."""
     with pytest.raises(RequestError, match="not the model that was measured"):

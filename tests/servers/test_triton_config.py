@@ -7,7 +7,7 @@ import pytest
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.errors import RequestError
 from modeldyno.servers import triton_config, triton_repository_writer
-from modeldyno.servers.triton_config import to_pbtxt, with_settings
+from modeldyno.servers.triton_config import with_settings
 
 IMAGE = InputSpec(name="image", shape=("batch", 3, "height", 8), dtype="float32")
 LABEL = InputSpec(name="label", shape=("batch",), dtype="int64")
@@ -17,48 +17,6 @@ BASE = {
     "instance_group": [{"count": 1, "kind": "KIND_CPU"}],
     "parameters": {"threads": {"string_value": "2"}},
 }
-
-
-def test_the_text_of_a_configuration() -> None:
-    """Words of Triton have no quotation marks, text has; messages repeat, numbers stand in a list."""
-    assert to_pbtxt({**BASE, "dynamic_batching": {"preferred_batch_size": [4, 8]}}) == (
-        'name: "m"\n'
-        "max_batch_size: 8\n"
-        "instance_group {\n"
-        "  count: 1\n"
-        "  kind: KIND_CPU\n"
-        "}\n"
-        "parameters {\n"
-        '  key: "threads"\n'
-        "  value {\n"
-        '    string_value: "2"\n'
-        "  }\n"
-        "}\n"
-        "dynamic_batching {\n"
-        "  preferred_batch_size: [4, 8]\n"
-        "}\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("config", "written"),
-    [
-        ({"a": True, "b": False, "c": None}, "a: true\nb: false\n"),
-        ({"a": 0.5}, "a: 0.5\n"),
-        ({"a": 'say "hi"\\\n'}, 'a: "say \\"hi\\"\\\\\\n"\n'),
-        ({"a": "é"}, 'a: "\\303\\251"\n'),
-        ({"dynamic_batching": {}}, "dynamic_batching {\n}\n"),
-        ({"input": [], "reshape": {"shape": []}}, "reshape {\n}\n"),
-        ({"kind": "not a word"}, 'kind: "not a word"\n'),
-        (
-            {"priority_queue_policy": {"1": {"timeout_action": "DELAY"}}},
-            "priority_queue_policy {\n  key: 1\n  value {\n    timeout_action: DELAY\n  }\n}\n",
-        ),
-    ],
-)
-def test_values_are_written_as_text_protobuf(config: dict[str, object], written: str) -> None:
-    """Every kind of value has its form."""
-    assert to_pbtxt(config) == written
 
 
 def test_any_field_is_set_by_its_path() -> None:
@@ -90,6 +48,28 @@ def test_any_field_is_set_by_its_path() -> None:
     }
     assert BASE["max_batch_size"] == 8, "what it was made from is as before"
     assert json.loads(json.dumps(config)) == config
+
+
+def test_a_field_of_text_takes_the_text_as_it_is() -> None:
+    """Digits, words and commas stay text; the keys of maps may be digits, and have dots."""
+    assert with_settings(
+        {"name": "m"},
+        {
+            "metric_tags.version": "2",
+            "metric_tags.a.b": "true",
+            "parameters.mode": "1e3",
+            "parameters.x.y.string_value": "1,2",
+            "ensemble_scheduling.step.0.output_map.308": "7",
+            "ensemble_scheduling.step.0.input_map.input.1": "X",
+            "dynamic_batching.priority_queue_policy.1.timeout_action": "DELAY",
+        },
+    ) == {
+        "name": "m",
+        "metric_tags": {"version": "2", "a.b": "true"},
+        "parameters": {"mode": {"string_value": "1e3"}, "x.y": {"string_value": "1,2"}},
+        "ensemble_scheduling": {"step": [{"output_map": {"308": "7"}, "input_map": {"input.1": "X"}}]},
+        "dynamic_batching": {"priority_queue_policy": {"1": {"timeout_action": "DELAY"}}},
+    }
 
 
 def test_a_path_through_a_number_is_refused() -> None:

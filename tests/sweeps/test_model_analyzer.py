@@ -193,6 +193,22 @@ def test_what_is_varied_is_what_model_analyzer_varies() -> None:
     assert "space" not in tree()
 
 
+def test_the_concurrency_formula() -> None:
+    """Twice the requests that fill all instances, of what is varied; a load that is given comes before it."""
+    formula = {**ONE, "use_concurrency_formula": True}
+
+    assert translate(formula).tree["space"]["concurrency"] == "2*instances*max_batch"
+    batches = {"model_config_parameters": {"max_batch_size": [4, 8]}}
+    assert translate({**formula, **batches}).tree["space"] == {
+        "max_batch": [4, 8], "concurrency": "2*max_batch"
+    }  # fmt: skip
+    limited = translate({**formula, "run_config_search_max_concurrency": 64})
+    given = translate({**formula, "concurrency": 3})
+    assert [item.key for item in limited.dropped] == ["run_config_search_max_concurrency"]
+    assert [item.key for item in given.dropped] == ["use_concurrency_formula"]
+    assert given.tree["load"] == {"concurrency": 3}
+
+
 def test_instance_groups() -> None:
     """Several choices are axes of number and device; what no axis can say is dropped."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +12,9 @@ from modeldyno.core.study.search_space import Axis, Space
 from modeldyno.errors import MissingExtra, RequestError, UnknownName
 from modeldyno.sweeps.point_to_job import backends, check_axes, check_dimensions, job_at_point, knob_of
 from modeldyno.testing.sample_studies import a_served_study, a_study
+
+if TYPE_CHECKING:
+    from modeldyno.core.spec.knob import KnobValue
 
 
 def test_a_knob_is_set_over_what_the_user_set() -> None:
@@ -46,6 +49,20 @@ def test_a_load_is_changed_and_the_rest_of_it_stays() -> None:
     assert job_at_point(open_, {"rate": 50.0, "concurrency": 4.0}).load == Load(
         arrivals=Arrivals.POISSON, rate=50.0, concurrency=4
     )
+
+
+def test_a_concurrency_is_a_product_of_knobs() -> None:
+    """Each point has its own load; a factor without a value is named, at the axis and at the point."""
+    study = a_served_study("instances=1,3", "concurrency=2*instances*max_batch", settings={"max_batch": 8})
+    check_axes(study)
+    point: dict[str, KnobValue] = {"instances": 3, "concurrency": "2*instances*max_batch"}
+
+    assert job_at_point(study, point).load == Load(concurrency=48)
+    assert job_at_point(study, {**point, "instances": 1}).load == Load(concurrency=16)
+    with pytest.raises(RequestError, match=r"concurrency=2\*queue_delay needs a number for queue_delay"):
+        check_axes(a_served_study("instances=1,3", "concurrency=2*queue_delay"))
+    with pytest.raises(RequestError, match="takes whole numbers from 1, not many"):
+        check_axes(a_served_study("concurrency=many"))
 
 
 def test_what_is_no_knob_sizes_a_dimension() -> None:

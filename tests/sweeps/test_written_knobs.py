@@ -93,6 +93,17 @@ def test_the_default_of_a_sweep_is_what_is_deployed(repository: Path) -> None:
     }  # fmt: skip
 
 
+def test_the_default_of_a_part_is_a_value_of_its_axis(repository: Path) -> None:
+    """Knobs of parts are text: the 2 of the file is the "2" of the axis, and no third value beside it."""
+    study = modeldyno.sweep(
+        f"repository:{repository}#ocr", backend="triton", dry_run=True, progress=False,
+        space=("composing.text.instances=1,2", "composing.text.dynamic_batching=false,true"),
+    )  # fmt: skip
+
+    assert study.default["composing.text.instances"] == "2"
+    assert study.space.holds({**study.default, "concurrency": 1})
+
+
 def test_batching_that_a_file_turns_on_is_off_where_a_point_says_so(repository: Path) -> None:
     """What is not set leaves the file as it is; false takes the batching out of it."""
     study = modeldyno.sweep(

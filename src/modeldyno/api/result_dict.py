@@ -31,6 +31,9 @@ _MISSING_DOUBTS = {
     "timeline": "process-memory-only",
 }
 """Section to the doubt that explains why it is missing."""
+_IMAGE_DIMENSIONS = 4
+_CHANNELS = frozenset({1, 3, 4})
+"""Of grey, colour and transparent images."""
 _TOKEN_INPUT = re.compile(r"(?:^|_)(?:ids|tokens?)$")
 """End of the name of an input whose second axis counts tokens."""
 
@@ -73,7 +76,8 @@ class Figures(Mapping[str, Any]):
     ``latency``
         mean, std, min, max, p50, p90, p95, p99 in ms; runs; warmup_runs, which were dropped.
     ``throughput``
-        samples_per_second, batches_per_second, and for token inputs, tokens_per_second: input tokens,
+        samples_per_second, batches_per_second, requests_per_second (a call is a request where there is no
+        server); for inputs of images, images_per_second; for token inputs, tokens_per_second: input tokens,
         padding included.
     ``memory``
         Bytes. peak is the maximum held by the device's allocator, or on a CPU the growth of the process tree
@@ -197,12 +201,28 @@ def _throughput(result: Result) -> Section:
         _drop_missing(
             {
                 "samples_per_second": samples,
+                "images_per_second": samples if _takes_images(result) else None,
                 "batches_per_second": result.number("batch_rate"),
+                "requests_per_second": _requests_per_second(result),
                 "tokens_per_second": samples * tokens if samples is not None and tokens else None,
                 "generated_tokens_per_second": result.number("token_rate"),
             }
         )
     )
+
+
+def _takes_images(result: Result) -> bool:
+    """Return whether one input alone has the shape of images: with 1, 3 or 4 channels, first or last."""
+    shapes = [spec.shape for spec in result.inputs]
+    if len(shapes) != 1 or shapes[0] is None or len(shapes[0]) != _IMAGE_DIMENSIONS:
+        return False
+    return not _CHANNELS.isdisjoint((shapes[0][1], shapes[0][-1]))
+
+
+def _requests_per_second(result: Result) -> float | None:
+    """Return the requests that were answered: a call is one where there is no server."""
+    rate = result.number("request_rate")
+    return result.number("batch_rate") if rate is None else rate
 
 
 def _tokens_per_sample(result: Result) -> int | None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modeldyno.errors import (
+    LINE,
     FaultyPlugin,
     FaultyPluginWarning,
     ModelDynoError,
@@ -382,7 +383,9 @@ def print_error(error: Exception, arguments: Sequence[str] = ()) -> int:
             text, code = _unforeseen_text(error)
     from modeldyno.core.report.blocks import clean  # noqa: PLC0415 - only on errors
 
-    _echo_error(f"modeldyno: {clean(' '.join(text.split()))}")
+    kept = isinstance(error, RequestError | click.UsageError)  # others quote what they got
+    lines = text.split(LINE) if kept else [text]
+    _echo_error("modeldyno: " + "\n  ".join(clean(" ".join(line.split())) for line in lines))
     return code
 
 

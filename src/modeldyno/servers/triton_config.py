@@ -1,19 +1,20 @@
-"""Triton model configurations as plain mappings: changes values by path, and writes text protobuf.
+"""Triton model configurations as plain mappings, whose values are changed by path.
 
 The mapping has the shape of Triton's ModelConfig in JSON, so the same mapping serves as the file of a
-repository (text protobuf) and as the override in a load request (JSON).
+repository (text protobuf, `servers.pbtxt`) and as the override in a load request (JSON).
 """
 
 from __future__ import annotations
 
+import copy
 import json
-import re
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.errors import RequestError
+from modeldyno.servers.triton_schema import ROOT, TEXT, Field, Fields, fields_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 Config = dict[str, Any]
 """Field to a value, a Config, or a list of either."""
@@ -25,117 +26,75 @@ DTYPES = {
     "float16": "TYPE_FP16", "float32": "TYPE_FP32", "float64": "TYPE_FP64",
 }  # fmt: skip
 
-_ENUMS = {"kind", "data_type", "format", "timeout_action", "priority"}
-"""Fields whose values are enumeration names, which text protobuf does not quote."""
-MAPS = {
-    "parameters", "metric_tags", "cc_model_filenames", "priority_queue_policy", "input_map", "output_map",
-    "inputs", "default_priority_queue_policy",
-}  # fmt: skip
-"""Fields that map keys to values."""
-LISTS = {
-    "input", "output", "instance_group", "preferred_batch_size", "gpus", "dims", "profile", "batch_input",
-    "batch_output", "model_warmup", "control_input", "state", "versions", "step", "host_policy",
-    "gpu_execution_accelerator", "cpu_execution_accelerator", "resources", "secondary_devices",
-}  # fmt: skip
-"""Repeated fields; a single value stands for a list of one."""
-_ENUM_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
-
 
 def with_settings(config: Config, settings: Mapping[str, str]) -> Config:
     """Return the configuration with further values: paths such as ``instance_group.0.count`` to texts.
 
-    A text is read as JSON if it is JSON, as a list if it has commas, or else as is. The index of a repeated
-    field may be omitted, and is then 0.
+    The text of a field that holds text is taken as it is. Any other is read as JSON if it is JSON, as a list
+    if it has commas, or else as is. The index of a repeated field may be omitted, and is then 0; the key of
+    a map may have dots.
 
     Raises:
         RequestError: a path leads through a value that has no fields.
     """
-    result: Config = json.loads(json.dumps(config))
+    result = copy.deepcopy(config)
     for path, text in settings.items():
         parts = [part for part in path.split(".") if part]
         if not parts:
             raise RequestError(
                 "A setting of the configuration needs a path, such as config.max_batch_size=8."
             )
-        _set(result, parts, _parse_value(text), path)
+        _set(result, parts, text, path, ROOT)
     return result
 
 
-def to_pbtxt(config: Config) -> str:
-    """Return the configuration as the text of ``config.pbtxt``."""
-    return "".join(f"{line}\n" for name, value in config.items() for line in _field(name, value, ""))
-
-
-def _set(fields: Config, parts: list[str], value: Any, path: str) -> None:
+def _set(values: Config, parts: list[str], text: str, path: str, fields: Fields) -> None:
+    """Set what a path leads to, from a message on."""
     name, *rest = parts
+    field = fields.get(name, Field(""))
     if not rest:
-        fields[name] = [value] if name in LISTS and not isinstance(value, list) else value
-        return
-    if name == "parameters" and len(rest) == 1 and not isinstance(value, dict):
-        fields.setdefault(name, {})[rest[0]] = {"string_value": str(value)}
-        return
-    inner = fields.setdefault(name, [] if name in LISTS else {})
-    if isinstance(inner, list):
+        value = _parse_value(text, field)
+        values[name] = [value] if field.repeated and not isinstance(value, list) else value
+    elif field.key:
+        _set_entry(values.setdefault(name, {}), rest, text, path, field)
+    elif field.repeated:
         index = int(rest.pop(0)) if rest[0].isdigit() else 0
-        if not rest:
-            inner.extend({} for _ in range(index + 1 - len(inner)))
-            inner[index] = value
-            return
-        inner.extend({} for _ in range(index + 1 - len(inner)))
-        inner = inner[index]
-    if not isinstance(inner, dict):
-        raise RequestError(f"config.{path}: '{name}' is {inner!r}, which has no fields.")
-    _set(inner, rest, value, path)
+        items = values.setdefault(name, [])
+        items.extend({} for _ in range(index + 1 - len(items)))
+        if rest:
+            _set(_with_fields(items[index], name, path), rest, text, path, fields_of(field))
+        else:
+            items[index] = _parse_value(text, field)
+    else:
+        _set(_with_fields(values.setdefault(name, {}), name, path), rest, text, path, fields_of(field))
 
 
-def _parse_value(text: str) -> Any:
+def _set_entry(entries: Config, rest: list[str], text: str, path: str, field: Field) -> None:
+    """Set an entry of a map, or a field of its value."""
+    inner = fields_of(field)
+    key = ".".join(rest)
+    if len(rest) > 1 and rest[-1] in inner:
+        key = ".".join(rest[:-1])
+        _set(_with_fields(entries.setdefault(key, {}), key, path), rest[-1:], text, path, inner)
+    elif inner.keys() == {"string_value"} and not text.startswith("{"):
+        entries[key] = {"string_value": text}
+    else:
+        entries[key] = _parse_value(text, Field(field.holds))
+
+
+def _with_fields(value: Any, name: str, path: str) -> Config:
+    if not isinstance(value, dict):
+        raise RequestError(f"config.{path}: '{name}' is {value!r}, which has no fields.")
+    return value
+
+
+def _parse_value(text: str, field: Field) -> Any:
+    if field.holds == TEXT and not (field.repeated or field.key):
+        return text
     try:
         return json.loads(text)
     except ValueError:
         pass
     if "," in text:
-        return [_parse_value(part.strip()) for part in text.split(",") if part.strip()]
+        return [_parse_value(part.strip(), field) for part in text.split(",") if part.strip()]
     return text
-
-
-def _field(name: str, value: Any, indent: str) -> Iterator[str]:
-    if isinstance(value, list):
-        if value and not any(isinstance(item, dict | list) for item in value):
-            yield f"{indent}{name}: [{', '.join(_scalar(name, item) for item in value)}]"
-        else:
-            for item in value:
-                yield from _field(name, item, indent)
-    elif isinstance(value, dict) and name in MAPS:
-        for key, item in value.items():
-            yield from _message(name, {"key": int(key) if key.isdigit() else key, "value": item}, indent)
-    elif isinstance(value, dict):
-        yield from _message(name, value, indent)
-    elif value is not None:
-        yield f"{indent}{name}: {_scalar(name, value)}"
-
-
-def _message(name: str, fields: Config, indent: str) -> Iterator[str]:
-    yield f"{indent}{name} {{"
-    for inner, value in fields.items():
-        yield from _field(inner, value, indent + "  ")
-    yield f"{indent}}}"
-
-
-def _scalar(name: str, value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    if name in _ENUMS and _ENUM_NAME.fullmatch(str(value)):
-        return str(value)
-    return _quote(str(value))
-
-
-def _quote(value: str) -> str:
-    """Quote a string for text protobuf, with every byte that is not printable ASCII in octal."""
-    plain = {ord("\\"): "\\\\", ord('"'): '\\"', ord("\n"): "\\n"}
-    inner = "".join(
-        plain.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}")  # noqa: PLR2004 - ASCII
-        for byte in value.encode()
-    )
-    return f'"{inner}"'

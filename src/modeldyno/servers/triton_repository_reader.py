@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.environment.inside_folder import check_inside
 from modeldyno.errors import RequestError
-from modeldyno.servers import onnx_config, pbtxt, triton_config
+from modeldyno.servers import onnx_config, pbtxt
 from modeldyno.servers.file_cache import link_or_copy
 from modeldyno.servers.triton_config import DTYPES, Config
-from modeldyno.servers.triton_repository_writer import python_backend_files
+from modeldyno.servers.triton_repository_writer import PYTHON, add_our_runner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -129,11 +129,9 @@ def write_repository(target: Path, repository: TritonRepository, configs: Mappin
         shutil.copytree(
             repository.folder / name, entry, copy_function=_link_file, ignore=shutil.ignore_patterns(CONFIG)
         )
-        (entry / CONFIG).write_text(triton_config.to_pbtxt(config), encoding="utf-8")
+        (entry / CONFIG).write_text(pbtxt.to_pbtxt(config), encoding="utf-8")
         if name in repository.by_runner:
-            for version in entry.glob("[0-9]*"):
-                for source, file in python_backend_files().items():
-                    shutil.copyfile(source, version / file)
+            add_our_runner(entry)
         if is_ensemble(config):  # Triton requires a version directory, even an empty one
             (entry / "1").mkdir(exist_ok=True)
 
@@ -151,8 +149,10 @@ _PLATFORMS = {
 }  # fmt: skip
 
 
-def copy_files(repository: TritonRepository, entry: Path) -> None:
+def copy_files(repository: TritonRepository, entry: Path, config: Config) -> None:
     """Copy a model's files next to its configuration, in a directory NAME, NAME_NUMBER or NAME_default.
+
+    A model of the ONNX Runtime backend that the configuration gives to the Python backend gets our runner.
 
     Raises:
         RequestError: the repository has no such model, or two, or the files cannot be copied.
@@ -183,8 +183,11 @@ def copy_files(repository: TritonRepository, entry: Path) -> None:
             ignore=shutil.ignore_patterns(CONFIG, "__pycache__"),
             dirs_exist_ok=True,
         )
-        if is_ensemble(_config(repository.folder, name)):
+        own_config = _config(repository.folder, name)
+        if is_ensemble(own_config):
             (entry / "1").mkdir(exist_ok=True)
+        if config.get("backend") == PYTHON != backend_of(own_config):
+            add_our_runner(entry)
     except (OSError, shutil.Error) as error:
         raise RequestError(f"The files of '{name}' cannot be copied to {entry}: {error}") from error
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.spec.input_spec import BATCH
 from modeldyno.errors import RequestError
-from modeldyno.servers import triton_config
+from modeldyno.servers import pbtxt
 from modeldyno.servers.paths import INSIDE
 from modeldyno.servers.triton_config import DTYPES, Config
 
@@ -51,16 +51,17 @@ def write_model_entry(folder: Path, config: Config) -> Path:
     """
     version = folder / str(config["name"]) / "1"
     version.mkdir(parents=True, exist_ok=True)
-    (version.parent / "config.pbtxt").write_text(triton_config.to_pbtxt(config), encoding="utf-8")
+    (version.parent / "config.pbtxt").write_text(pbtxt.to_pbtxt(config), encoding="utf-8")
     if config["backend"] == PYTHON:
-        for source, target in python_backend_files().items():
-            shutil.copyfile(source, version / target)
+        add_our_runner(version.parent)
     return version
 
 
-def python_backend_files() -> dict[Path, str]:
-    """Return the files that the Python backend runs, and their names there."""
-    return {INSIDE / "triton_model.py": "model.py", INSIDE / "runner.py": "runner.py"}
+def add_our_runner(entry: Path) -> None:
+    """Copy the programs that the Python backend runs into each version of a model."""
+    for version in entry.glob("[0-9]*"):
+        shutil.copyfile(INSIDE / "triton_model.py", version / "model.py")
+        shutil.copyfile(INSIDE / "runner.py", version / "runner.py")
 
 
 def _tensor(spec: InputSpec, *, batched: bool) -> Config:

@@ -124,7 +124,7 @@ def default_point(
         if value is None and knob is not None:
             value = knob.default
         if value is not None:
-            values[spec.name] = value
+            values[spec.name] = _as_in(spec, value)
         elif knob is not None and knob.usual is not None:
             usual[spec.name] = knob.usual
     for name, value in usual.items():
@@ -132,6 +132,11 @@ def default_point(
             check({**settings, **values, name: value})
             values[name] = value
     return space.named(values)
+
+
+def _as_in(spec: Axis, value: KnobValue) -> KnobValue:
+    """Return the axis's own form of a value, as a knob of a family takes text: 2 is "2" there."""
+    return next((each for each in spec.values if str(each).lower() == str(value).lower()), value)
 
 
 def read_axis(name: str, definition: Any) -> Axis:

@@ -56,7 +56,7 @@ KEYS: dict[str, str] = {
     "optuna_min_trials": _CHOICE,
     "optuna_max_trials": "write budget: with max_trials",
     "optuna_early_exit_threshold": _CHOICE,
-    "use_concurrency_formula": "write space: with the values of concurrency",
+    "use_concurrency_formula": "write space: with concurrency: 2*instances*max_batch",
     # the server
     "triton_launch_mode": "write set: with launch: docker or in-process, or server: http://host:8000",
     "triton_docker_image": "write set: with image: IMAGE",

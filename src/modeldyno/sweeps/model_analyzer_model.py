@@ -27,7 +27,7 @@ RANGES = {
 """Axis to the name of its range in Model Analyzer, its ends there, and how it goes on."""
 LOADS = ("concurrency", "request_rate", "batch_sizes")
 SEARCH = (
-    *LOADS, "run_config_search_disable", "request_rate_search_enable",
+    *LOADS, "run_config_search_disable", "request_rate_search_enable", "use_concurrency_formula",
     *(f"run_config_search_{end}_{name}" for name, *_ in RANGES.values() for end in ("min", "max")),
 )  # fmt: skip
 """Keys of what is varied."""
@@ -139,12 +139,26 @@ def _translate_space(draft: Draft, config: Mapping[str, Any], below: Mapping[str
     )
     load = "rate" if rate else "concurrency"
     values = parameters.get("request_rate" if rate else "concurrency")
+    if config.get("use_concurrency_formula") and values is None and not (disabled or rate):
+        _translate_formula(draft, config)
+    elif config.get("use_concurrency_formula"):
+        draft.drop("use_concurrency_formula", "the load is given")
     if values is not None:
         draft.vary(load, as_values(values))
-    elif named:
+    elif named and "concurrency" not in draft.tree.get("space", {}):
         draft.vary(load, 1 if disabled and not rate else _range(config, load))
     if (sizes := parameters.get("batch_sizes")) is not None and as_values(sizes) != 1:
         draft.vary("batch_size", as_values(sizes))
+
+
+def _translate_formula(draft: Draft, config: Mapping[str, Any]) -> None:
+    """Vary the concurrency with the instances and the batch: twice the requests that fill all of them."""
+    known = {**draft.tree.get("set", {}), **draft.tree.get("space", {})}
+    factors = [name for name in ("instances", "max_batch") if name in known]
+    draft.put("space", "concurrency", "*".join(("2", *factors)) if factors else 2)
+    for key in ("run_config_search_min_concurrency", "run_config_search_max_concurrency"):
+        if config.get(key) is not None:
+            draft.drop(key, "the concurrency follows from the instances and the batch")
 
 
 def _range(config: Mapping[str, Any], axis: str) -> str | int:

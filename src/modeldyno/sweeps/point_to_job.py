@@ -7,6 +7,7 @@ own check of combinations.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,10 @@ BACKEND = "backend"
 """The axis that selects the backend."""
 LOAD, CALLS = "load", ("latency", "throughput")
 """Probes that time a server, and those that time calls."""
+
+
+_FACTORS = re.compile(r"[\w.]+(?:\s*\*\s*[\w.]+)+")
+"""A product of numbers and knobs, such as ``2*instances*max_batch``."""
 
 
 def job_at_point(study: Study, point: Mapping[str, KnobValue]) -> Job:
@@ -57,10 +62,10 @@ def job_at_point(study: Study, point: Mapping[str, KnobValue]) -> Job:
         backend=name,
         config=configs[0],
         sizes={**study.job.sizes, **sizes},
-        load=_load_at(study.job.load, name, own),
+        load=_load_at(study.job.load, name, _with_products(own, configs[0])),
         probes=_probes_for(study.job, name),
         beside=tuple(
-            replace(spec, config=config, load=_load_at(spec.load, name, load))
+            replace(spec, config=config, load=_load_at(spec.load, name, _with_products(load, config)))
             for spec, config, load in zip(study.job.beside, configs[1:], neighbour_points, strict=True)
         ),
     )
@@ -149,9 +154,12 @@ def _check_axis(study: Study, axis: Axis) -> bool:
     if axis.name in study.loads:
         owner = multi_model.model_of_setting(axis.name, _neighbour_names(study))
         load = next((spec.load for spec in study.job.beside if spec.name == owner), study.job.load)
+        prefix = f"{owner}." if owner else ""
+        known = {a.name.removeprefix(prefix): 1 for a in study.space.axes if a.name not in study.loads}
         for name in names:
             for value in axis.values:
-                _load_at(load, name, {axis.name.removeprefix(f"{owner}."): value})
+                point = {axis.name.removeprefix(f"{owner}."): value}
+                _load_at(load, name, _with_products(point, {**study.settings, **known}))
         return True
     if not _is_knob(study, axis.name):
         return False
@@ -206,6 +214,29 @@ def _whole_number(what: str, value: KnobValue) -> int:
     if isinstance(value, bool | str) or value < 1 or value != int(value):
         raise RequestError(f"The {what} takes whole numbers from 1, not {value}.")
     return int(value)
+
+
+def _with_products(
+    point: Mapping[str, KnobValue], config: Mapping[str, KnobValue]
+) -> Mapping[str, KnobValue]:
+    """Compute the concurrency of a point if it is a product of its knobs.
+
+    Raises:
+        RequestError: a factor has no value at the point.
+    """
+    text = point.get("concurrency")
+    if not isinstance(text, str) or not _FACTORS.fullmatch(text.strip()):
+        return point
+    values = {**config, **point}
+    factors = [part.strip() for part in text.split("*")]
+    for factor in factors:
+        value = values.get(factor)
+        if not factor.isdecimal() and (isinstance(value, str | bool) or value is None):
+            raise RequestError(
+                f"The axis concurrency={text} needs a number for {factor}; set it, or give it an axis."
+            )
+    product = math.prod(float(factor) if factor.isdecimal() else float(values[factor]) for factor in factors)
+    return {**point, "concurrency": max(1, round(product))}
 
 
 def _load_at(load: Load | None, backend: str, point: Mapping[str, KnobValue]) -> Load | None:

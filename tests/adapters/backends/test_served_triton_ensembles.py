@@ -20,7 +20,7 @@ from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.loadgen.single_request import send_once
 from modeldyno.profiling import request, resolve_model
-from modeldyno.servers import pbtxt, triton, triton_config, triton_repository_reader
+from modeldyno.servers import pbtxt, triton, triton_repository_reader
 from modeldyno.testing.loaders import LoaderSuite
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ def test_what_is_no_configuration_is_refused(text: str) -> None:
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     """The writer and the reader agree."""
     for config in loaded(repository(tmp_path)).value.configs.values():
-        assert pbtxt.parse_pbtxt(triton_config.to_pbtxt(config)) == config
+        assert pbtxt.parse_pbtxt(pbtxt.to_pbtxt(config)) == config
 
 
 def test_entries_are_written_under_other_configurations(tmp_path: Path) -> None:

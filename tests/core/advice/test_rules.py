@@ -464,6 +464,24 @@ class TestBottleneck:
             assert answer is not None
             assert answer[0] is limit
 
+    @pytest.mark.parametrize(
+        ("cores", "by_itself", "preempted", "limit"),
+        [
+            (0.02, 160.0, 3.0, (Limit.WAITING, 0.98)),
+            (0.02, 160.0, 150.0, (Limit.NEIGHBOURS, None)),  # it was kept from its core
+            (0.9, 160.0, 3.0, (Limit.NEIGHBOURS, None)),
+            (0.02, 0.0, 0.0, (Limit.NEIGHBOURS, None)),
+        ],
+    )
+    def test_a_call_that_sleeps_is_waiting(
+        self, cores: float, by_itself: float, preempted: float, limit: tuple[Limit, float | None]
+    ) -> None:
+        """Whatever others do meanwhile, if it gave up its core and was not driven from it."""
+        counted = {"cpu_utilization": cores, "context_switches": by_itself, "preemptions": preempted}
+        measured = (*analysed(), *(observed_number(name, number) for name, number in counted.items()))
+
+        assert self.of(result(*measured, doubts={"interference": "x"})) == limit
+
     def test_of_an_idle_device_it_is_the_host(self) -> None:
         """A busy one tells of no more."""
         idle = times(0.2, "gpu_utilization", "cuda:0")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeldyno.core.study.search_space import Axis, Point, Space, axis, key, parse_axis
+from modeldyno.core.study.search_space import Axis, Point, Space, axis, height, key, parse_axis
 from modeldyno.errors import RequestError
 
 NESTED = Space(
@@ -212,3 +212,11 @@ class TestWords:
         assert not parse_axis("a=true,false").ordered
         assert not parse_axis("a=1,all").ordered
         assert replace(parse_axis("a=1,2"), values=(1, "x")).ordered is False
+
+
+def test_a_product_of_knobs_is_one_value_of_an_axis() -> None:
+    """It is text, which loads are not ordered by."""
+    (value,) = parse_axis("concurrency=2*instances*max_batch").values
+
+    assert value == "2*instances*max_batch"
+    assert [height(each) for each in (value, 4, 2.5)] == [0.0, 4.0, 2.5]

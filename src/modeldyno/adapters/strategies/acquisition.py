@@ -154,7 +154,8 @@ class Acquisition:
 
 def log_in_flight(points: Sequence[Point]) -> Array:
     """Return the log of the samples in flight or arriving, up to a constant that all have in common."""
-    return np.array([sum(math.log(float(p[name])) for name in _IN_FLIGHT_AXES if name in p) for p in points])
+    numbers = [[p[name] for name in _IN_FLIGHT_AXES if not isinstance(p.get(name, ""), str)] for p in points]
+    return np.array([sum(math.log(float(number)) for number in row) for row in numbers])
 
 
 def _fit_outputs(study: Study, features: FeatureMap, candidates: Sequence[Candidate]) -> list[MetricModel]:

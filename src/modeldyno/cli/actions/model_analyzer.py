@@ -7,13 +7,13 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.errors import RequestError
+from modeldyno.errors import LINE, RequestError
 from modeldyno.sweeps.model_analyzer import read_config, translate
-from modeldyno.sweeps.model_analyzer_draft import as_names
+from modeldyno.sweeps.model_analyzer_draft import DroppedKey, as_names
 from modeldyno.sweeps.model_analyzer_keys import KEYS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 _SHORT = {
     "-f": "config_file", "-s": "checkpoint_directory", "-i": "monitoring_interval", "-d": "duration_seconds",
@@ -37,16 +37,28 @@ _COMMANDS = ("profile", "analyze", "report")
 _CONFIGURATION = re.compile(r"(?P<model>.+?)_(?:config_)?(?P<number>\d+|default)")
 """A configuration as Model Analyzer names it (``text_config_4``), or as we do (``text_4``)."""
 _STUDY = "STUDY"
+_USED_LATER = frozenset(
+    {
+        "config_file", "analysis_models", "profile_models", "report_model_configs", "objectives",
+        "constraints", "latency_budget", "min_throughput", "export_path", "output_formats",
+        "num_configs_per_model",
+    }
+)  # fmt: skip
+"""Options of which `analyze` and `report` are made."""
+_FORMATS = ("pdf", "csv")
+"""Of a report, besides HTML."""
 
 
 def suggest(arguments: Sequence[str]) -> str:
     """Return what to type instead of a command line of Model Analyzer; empty if it is none.
 
+    Below it stands each option that the line does not have, with the reason.
+
     Args:
         arguments: those after the program, such as ``["profile", "--model-repository", "models"]``.
     """
     command = next((word for word in arguments if word in _COMMANDS), "")
-    options = _read_options(arguments)
+    options, unknown = _read_options(arguments)
     recognised = options.keys() - {"quiet", "verbose", "mode", "output_formats", "concurrency", "batch_sizes"}
     if command == "profile":  # other letters mean something else elsewhere: -n, -r, -i
         written = {
@@ -63,16 +75,38 @@ def suggest(arguments: Sequence[str]) -> str:
             config = {**read_config(Path(str(path))), **config}
         except RequestError as error:
             note = f" ({str(error).rstrip('.')}: with it, modeldyno sweep --from-model-analyzer {path})"
+    left_out = [DroppedKey(key=flag, reason="Model Analyzer has no such option") for flag in unknown]
     if command == "profile":
-        return _instead_of_profile(config, options, None if note else path) + note
-    line = _report_line(config, options) if command == "report" else _analysis_line(config, options)
-    done = "Model Analyzer's report is" if command == "report" else "Model Analyzer's analyze is"
-    return f"{done}: {line}{note}"
+        line, dropped = _instead_of_profile(config, options, None if note else path)
+        left_out += [_as_typed(item, options) for item in dropped]
+    else:
+        read = _report_line if command == "report" else _analysis_line
+        line = f"Model Analyzer's {command} is: {read(config, options)}"
+        left_out += [
+            DroppedKey(key=_flag(key), reason=KEYS[key])
+            for key in options
+            if key in KEYS.keys() - _USED_LATER
+        ]
+    return f"{line}{note}{_list_left_out(left_out)}"
 
 
-def _read_options(arguments: Sequence[str]) -> dict[str, Any]:
-    """Return the options of Model Analyzer among the words, by the keys of its file."""
+def _flag(key: str) -> str:
+    return f"--{key.replace('_', '-')}"
+
+
+def _as_typed(item: DroppedKey, options: Mapping[str, Any]) -> DroppedKey:
+    """Name a key as the option by which it was given, if it was."""
+    return DroppedKey(key=_flag(item.key), reason=item.reason) if item.key in options else item
+
+
+def _list_left_out(items: Iterable[DroppedKey]) -> str:
+    return "".join(f"{LINE}left out: {item}" for item in items)
+
+
+def _read_options(arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return the options of Model Analyzer by the keys of its file, and those that it does not have."""
     options: dict[str, Any] = {}
+    unknown: list[str] = []
     waiting = list(arguments)
     before = True
     while waiting:
@@ -83,30 +117,35 @@ def _read_options(arguments: Sequence[str]) -> dict[str, Any]:
         if flag.startswith("--"):
             key = flag[2:].replace("-", "_")
         if key not in KEYS and key not in _ONLY_OPTIONS:
+            unknown += [flag] if flag.startswith("-") else []
             continue
         if key in _SWITCHES:
             options[key] = True
         elif separator or waiting:
             options[key] = value if separator else waiting.pop(0)
-    return options
+    return options, unknown
 
 
-def _instead_of_profile(config: Mapping[str, Any], options: Mapping[str, Any], path: Any) -> str:
-    """Return the sweep that a profile of Model Analyzer is."""
+def _instead_of_profile(
+    config: Mapping[str, Any], options: Mapping[str, Any], path: Any
+) -> tuple[str, Sequence[DroppedKey]]:
+    """Return the sweep that a profile of Model Analyzer is, and what it does not have."""
     try:
         sweep = translate(config)
     except RequestError as error:
-        return f"Model Analyzer's profile is modeldyno sweep, but {str(error)[:1].lower()}{str(error)[1:]}"
+        return (
+            f"Model Analyzer's profile is modeldyno sweep, but {str(error)[:1].lower()}{str(error)[1:]}",
+            (),
+        )
     if options.get("mode"):
         sweep.tree["mode"] = str(options["mode"])
     if "models" not in sweep.tree:
-        return f"Model Analyzer's profile is: {sweep.command_line()}"
+        return f"Model Analyzer's profile is: {sweep.command_line()}", sweep.dropped
     if path is not None:
-        return (
-            f"Model Analyzer's profile of several models is: modeldyno sweep --from-model-analyzer {path} "
-            f"> sweep.yaml; then: {sweep.command()}"
-        )
-    return f"Model Analyzer's profile of several models is: {sweep.command_line()}"
+        line = f"modeldyno sweep --from-model-analyzer {path} > sweep.yaml; then: {sweep.command()}"
+    else:
+        line = sweep.command_line()
+    return f"Model Analyzer's profile of several models is: {line}", sweep.dropped
 
 
 def _analysis_line(config: Mapping[str, Any], options: Mapping[str, Any]) -> str:
@@ -124,7 +163,9 @@ def _analysis_line(config: Mapping[str, Any], options: Mapping[str, Any]) -> str
         command += ["--require", bound]
     for key in ("latency_budget", "min_throughput"):
         if key in tree:
-            command += [f"--{key.replace('_', '-')}", str(tree[key])]
+            command += [_flag(key), str(tree[key])]
+    if top := options.get("num_configs_per_model"):
+        command += ["--top", str(top)]
     return shlex.join([*command, "-o", _report_file(config, study)])
 
 
@@ -140,6 +181,9 @@ def _report_line(config: Mapping[str, Any], options: Mapping[str, Any]) -> str:
 
 
 def _report_file(config: Mapping[str, Any], study: str) -> str:
+    """Return the file of a report: PDF where Model Analyzer writes that, too."""
     folder = str(config.get("export_path") or ".")
-    name = "report" if study == _STUDY else study
-    return f"{folder.rstrip('/')}/{name}.html" if folder != "." else f"{name}.html"
+    formats = as_names(config.get("output_formats"))
+    suffix = next((each for each in formats if each in _FORMATS), "html")
+    name = f"{'report' if study == _STUDY else study}.{suffix}"
+    return f"{folder.rstrip('/')}/{name}" if folder != "." else name

@@ -17,6 +17,10 @@ _STAGES = {
 }
 _FOREIGN_CORES = 0.25
 """Cores kept busy by others from which on they are the limit, not only a doubt."""
+_IDLE = 0.5
+"""Cores that a model uses below which it waits, if it gave up the core by itself."""
+_BY_ITSELF = 4
+"""Voluntary context switches for each involuntary one: whom others keep from its core is preempted."""
 _IDLE_DEVICE = 0.5
 """Utilisation of a device below which its host is the limit."""
 
@@ -30,6 +34,8 @@ class Limit(StrEnum):
     """Memory bandwidth."""
     OVERHEAD = "overhead"
     """Neither: starting operators, waiting, kernels far from both roofs."""
+    WAITING = "waiting"
+    """Sleep, a lock, or an answer from elsewhere: the model runs on no core."""
     HOST = "host"
     """The host that feeds a device."""
     DISK = "disk"
@@ -79,6 +85,8 @@ def _served_bottleneck(case: Case) -> Bottleneck | None:
 
 
 def _local_bottleneck(case: Case) -> Bottleneck | None:
+    if case.result.environment.on_cpu and not case.doubted("paging") and (waiting := _waiting(case)):
+        return waiting
     for code, limit in (
         ("paging", Limit.DISK),
         ("interference", Limit.NEIGHBOURS),
@@ -99,6 +107,21 @@ def _local_bottleneck(case: Case) -> Bottleneck | None:
         share=1 - share if limit is Limit.OVERHEAD else share,
         seen=f"a call takes {format_seconds(latency)}, and arithmetic or memory alone would take "
         f"{format_seconds(case.bound_seconds)} at the peaks of this machine",
+    )
+
+
+def _waiting(case: Case) -> Bottleneck | None:
+    """Return that the model waits, if it is on no core for most of the time and was not kept from one."""
+    used, by_itself = case.number("cpu_utilization"), case.number("context_switches")
+    if used is None or used >= _IDLE or not by_itself:
+        return None
+    if by_itself < _BY_ITSELF * (case.number("preemptions") or 0.0):
+        return None
+    return Bottleneck(
+        limit=Limit.WAITING,
+        share=1 - used,
+        seen=f"calls used {used:.2f} cores, and gave up the core by themselves {by_itself:,.0f} times: they "
+        "sleep, or wait for a lock, a disk or an answer",
     )
 
 

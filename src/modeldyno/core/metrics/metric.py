@@ -522,6 +522,8 @@ EVERYDAY = {
     "cpu": "cpu_utilization", "gpu": "gpu_utilization", "params": "parameters", "size": "weight_bytes",
     "flop": "flops", "gflops": "flops", "mac": "macs", "errors": "error_rate",
     "p50": "latency.p50", "p90": "latency.p90", "p95": "latency.p95", "p99": "latency.p99",
+    "samples_per_second": "throughput", "images_per_second": "throughput",
+    "requests_per_second": "request_rate", "tokens_per_second": "token_rate",
     "perf_throughput": "throughput", "perf_latency": "latency", "perf_latency_avg": "latency.mean",
     "perf_latency_p90": "latency.p90", "perf_latency_p95": "latency.p95", "perf_latency_p99": "latency.p99",
     "gpu_used_memory": "device_memory", "cpu_used_ram": "process_memory", "gpu_power_usage": "power",

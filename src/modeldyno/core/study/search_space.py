@@ -143,6 +143,11 @@ def key(point: Mapping[str, KnobValue]) -> Key:
     return tuple(sorted(point.items()))
 
 
+def height(value: KnobValue) -> float:
+    """Return the number by which a load is ordered; 0 for a product of knobs (``2*instances``)."""
+    return 0.0 if isinstance(value, str) else float(value)
+
+
 def _matters(axis: Axis, point: Mapping[str, KnobValue]) -> bool:
     """Return whether the condition of an axis holds at a point."""
     return axis.where is None or point.get(axis.where) in axis.equals

@@ -30,6 +30,7 @@ LIMITS = {
     Limit.COMPUTE: "compute",
     Limit.MEMORY: "memory bandwidth",
     Limit.OVERHEAD: "overhead, such as launching operators: compute and memory are far from their peaks",
+    Limit.WAITING: "waiting, not the processor",
     Limit.HOST: "the host, which does not keep the device busy",
     Limit.DISK: "the disk",
     Limit.NEIGHBOURS: "other processes on this machine",

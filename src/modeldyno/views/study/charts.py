@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.metrics.metric import METRICS, Query
 from modeldyno.core.report.charts import AxisScale, Parallel, Picture, Plot, ReferenceLine, Series
 from modeldyno.core.study.pooled_estimate import shown_value
-from modeldyno.core.study.search_space import key
+from modeldyno.core.study.search_space import height, key
 from modeldyno.views.study.tables import format_point
 from modeldyno.views.text import count, format_knob_value
 
@@ -121,7 +121,7 @@ def candidates_by_load(study: Study, row: RankedConfiguration) -> list[Candidate
         if study.configuration(candidate.point) == study.configuration(row.point)
     ]
     # By the loads themselves, not by the order of measurement.
-    return sorted(mine, key=lambda candidate: [float(v) for v in _load(study, candidate.point)])
+    return sorted(mine, key=lambda candidate: [height(v) for v in _load(study, candidate.point)])
 
 
 def configuration_name(study: Study, row: RankedConfiguration) -> str:

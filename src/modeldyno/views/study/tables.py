@@ -13,7 +13,7 @@ from modeldyno.core.stats.units import format_quantity
 from modeldyno.core.study.pooled_estimate import estimate as estimated
 from modeldyno.core.study.pooled_estimate import judge_candidate, shown_estimate
 from modeldyno.core.study.ranking import ranking
-from modeldyno.core.study.search_space import key
+from modeldyno.core.study.search_space import height, key
 from modeldyno.core.study.study import TrialState, configuration_label
 from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.text import (
@@ -213,7 +213,7 @@ def configuration_load_table(study: Study, row: RankedConfiguration) -> Iterator
     mine = study.configuration(row.point)
     there = [c for c in study.candidates.values() if study.configuration(c.point) == mine and not c.failed]
     names = [axis.name for axis in study.space.axes if axis.name in study.loads]
-    there.sort(key=lambda candidate: [float(candidate.point.get(name, 0)) for name in names])
+    there.sort(key=lambda candidate: [height(candidate.point.get(name, 0)) for name in names])
     if len(there) < _FEW or not names:
         return
     bounds = BOUNDS if study.goal.constraints else ()

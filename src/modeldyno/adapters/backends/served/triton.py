@@ -31,9 +31,9 @@ from modeldyno.errors import MissingExtra, RequestError
 from modeldyno.interfaces.client import NumbersRequests
 from modeldyno.interfaces.loader import Form
 from modeldyno.servers import (
+    pbtxt,
     tcp_ports,
     triton,
-    triton_config,
     triton_repository_reader,
     triton_repository_writer,
 )
@@ -120,17 +120,16 @@ def deploy(model: Model, configuration: str, folder: Path) -> None:
         RequestError: the model cannot be written.
     """
     if model.form == Form.REPOSITORY:
-        triton_repository_reader.copy_files(model.value, folder)
+        triton_repository_reader.copy_files(model.value, folder, pbtxt.parse_pbtxt(configuration))
         return
     with TemporaryDirectory(prefix="modeldyno-", dir=folder) as temporary:
         model_files.deploy(model, Path(temporary))
-        if f'backend: "{triton_repository_writer.PYTHON}"' in configuration.splitlines():
-            for source, target in triton_repository_writer.python_backend_files().items():
-                shutil.copyfile(source, Path(temporary) / target)
         version_folder = folder / "1"
         version_folder.mkdir(exist_ok=True)
         for path in Path(temporary).iterdir():
             shutil.copyfile(path, version_folder / path.name)
+    if pbtxt.parse_pbtxt(configuration).get("backend") == triton_repository_writer.PYTHON:
+        triton_repository_writer.add_our_runner(folder)
 
 
 def configuration(model: Model, config: Mapping[str, KnobValue]) -> str:
@@ -149,7 +148,7 @@ def configuration(model: Model, config: Mapping[str, KnobValue]) -> str:
         model_config["max_batch_size"] = batch
         if batch > 1:
             model_config["dynamic_batching"] = {"preferred_batch_size": [batch]}
-    return triton_config.to_pbtxt(model_config)
+    return pbtxt.to_pbtxt(model_config)
 
 
 @contextmanager
@@ -260,7 +259,7 @@ def _of_models(
         "server": server,
         "counters": lambda: read_model_stats(control, configs),
         "instances": count_instances(control, configs),
-        "files": tuple(("config.pbtxt", triton_config.to_pbtxt(entry)) for entry in configs),
+        "files": tuple(("config.pbtxt", pbtxt.to_pbtxt(entry)) for entry in configs),
         "flat": triton_knobs.flat_outputs(configs[0]),
     }
 
@@ -342,7 +341,7 @@ def open_in_process(model: Model, config: Mapping[str, KnobValue]) -> Iterator[I
                 server=server,
                 configs=tuple(configs),
                 software={"triton": server.version()},
-                files=tuple(("config.pbtxt", triton_config.to_pbtxt(entry)) for entry in configs),
+                files=tuple(("config.pbtxt", pbtxt.to_pbtxt(entry)) for entry in configs),
                 pid=os.getpid(),
                 doubts=triton_ensembles.repository_doubts(model, configs),
             )

@@ -20,7 +20,7 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.errors import RequestError
 from modeldyno.servers import (
     admin_client,
-    triton_config,
+    pbtxt,
     triton_repository_reader,
     triton_repository_writer,
     triton_stats,
@@ -92,7 +92,7 @@ def _session(
         doubts=_foreign_model_doubts(others),
         counters=lambda: read_model_stats(control, [model_config]),
         instances=count_instances(control, [model_config]),
-        files=(("config.pbtxt", triton_config.to_pbtxt(model_config)),),
+        files=(("config.pbtxt", pbtxt.to_pbtxt(model_config)),),
         flat=triton_knobs.flat_outputs(model_config),
     )
 

@@ -344,6 +344,10 @@ const charts = (() => {
       lineStyle: line >= picture.names.length - picture.marked ? { color: colours.list[1], width: 3, opacity: 1 } : {},
     }));
     const faint = Math.max(0.05, Math.min(0.6, 25 / rows.length));
+    const aligned = (dim, name) => { // a long name would be cut at the edge
+      if (dim === 0 && name.length > 11) return { align: "left", width: room * 0.7 };
+      return dim === picture.scales.length - 1 && name.length > 17 ? { align: "right", width: room * 0.7 } : {};
+    };
     const room = (tall ? 120 : width / picture.scales.length) - 8;
     return {
       ...base(colours, picture.description),
@@ -356,7 +360,7 @@ const charts = (() => {
         name: titled(scale, units[dim][1]),
         nameLocation: tall ? "start" : "end",
         nameGap: tall ? 0 : 14,
-        nameTextStyle: { color: colours.text, fontSize: 12, textBorderColor: colours.back, textBorderWidth: 3, width: room, overflow: tall ? "none" : "break", ...(tall ? { align: "left", verticalAlign: "bottom", padding: [0, 0, 12, 0] } : {}) },
+        nameTextStyle: { color: colours.text, fontSize: 12, textBorderColor: colours.back, textBorderWidth: 3, width: room, overflow: tall ? "none" : "break", ...(tall ? { align: "left", verticalAlign: "bottom", padding: [0, 0, 12, 0] } : aligned(dim, titled(scale, units[dim][1]))) },
         axisLine: { lineStyle: { color: colours.line } },
         axisTick: { show: false },
         z: 10,

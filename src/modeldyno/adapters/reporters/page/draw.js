@@ -141,6 +141,7 @@
     if (printing === on) return;
     printing = on;
     document.body.classList.toggle("printing", on); // light colours, whatever the screen has
+    fitTables(document, on);
     all();
   };
   addEventListener("beforeprint", () => print(true));

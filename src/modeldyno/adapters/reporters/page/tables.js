@@ -43,3 +43,48 @@ const sortTables = (() => {
   });
 })();
 sortTables(document);
+// On paper a table cannot scroll: one that is too wide is continued below, with the columns that are left.
+const fitTables = (() => {
+  const without = (table, columns) => {
+    const copy = table.cloneNode(true);
+    copy.classList.remove("unfit");
+    copy.classList.add("fitted");
+    [...copy.rows].forEach((row) => [...row.cells].forEach((cell, at) => columns.includes(at) || cell.remove()));
+    return copy;
+  };
+  const parts = (table, room) => {
+    const heads = [...table.tHead.rows[0].cells];
+    const widths = heads.map((head) => Math.ceil(head.getBoundingClientRect().width));
+    const first = heads.findIndex((head) => head.textContent.trim());
+    // What names a row stands in each part: columns without a heading, and the first with one if it has words.
+    const keys = heads.map((_, at) => at).slice(0, first + (first && heads[first].classList.contains("right") ? 0 : 1));
+    const taken = keys.reduce((sum, at) => sum + widths[at], 0);
+    const found = [];
+    let left = 0;
+    const empty = (at) => [...table.rows].every((row) => !row.cells[at].textContent.trim());
+    for (let at = keys.length; at < heads.length; at += 1) {
+      if (empty(at)) continue; // it takes what room is left
+      if (!found.length || left < widths[at]) {
+        found.push([...keys]);
+        left = room - taken;
+      }
+      found.at(-1).push(at);
+      left -= widths[at];
+    }
+    return found;
+  };
+  return (root, on) => {
+    root.querySelectorAll("table.fitted").forEach((table) => table.remove());
+    root.querySelectorAll("table.unfit").forEach((table) => table.classList.remove("unfit"));
+    if (!on) return;
+    root.querySelectorAll(".scroll > table").forEach((table) => {
+      const room = table.parentElement.clientWidth;
+      const plain = table.tHead && ![...table.rows].some((row) => row.cells.length !== table.rows[0].cells.length);
+      if (!plain || !room || table.offsetWidth <= room) return;
+      const copies = parts(table, room).map((columns) => without(table, columns));
+      copies.slice(1).forEach((copy) => copy.caption?.append(" (continued)"));
+      table.after(...copies);
+      table.classList.add("unfit");
+    });
+  };
+})();
