@@ -144,13 +144,16 @@ def _policy() -> None:
 @declare("tasks", within=registry_command)
 @click.argument("name", required=False)
 @click.option("--all", "ended", is_flag=True, help="Also those that have ended.")
+@click.option("--failed", is_flag=True, help="Only those that have failed.")
 @click.option("--cancel", type=int, multiple=True, metavar="TASK", help="Cancel a task.")
 @click.option(
     "--retry",
     type=int,
     multiple=True,
-    metavar="TASK",
-    help="Queue a task again that ended, or now if it was put off.",
+    is_flag=False,
+    flag_value=0,
+    metavar="[TASK]",
+    help="Queue a task again that ended, or now if it was put off; with --failed, all that have failed.",
 )
 @LIST_LIMIT
 def _tasks() -> None:
