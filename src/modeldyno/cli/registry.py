@@ -163,7 +163,9 @@ def _tasks() -> None:
 @declare("webhook", within=registry_command)
 @click.argument("url", required=False)
 @click.option("--secret", default="", help="Sign messages with this text (HMAC-SHA256).")
-@repeatable("--kind", "kinds", "PATTERN", "Kinds of events, such as 'alias.*'.  [default: all]")
+@repeatable(
+    "--kind", "kinds", "PATTERN", "Kinds of events, such as 'alias.*'.  [default: all but task.deferred]"
+)
 @click.option("--model", default="", metavar="NAME", help="Only events of this model.")
 @click.option("--remove", type=int, metavar="ID", help="Remove a webhook.")
 @click.option("--send", is_flag=True, help="Send now what is due; a worker does it by itself.")

@@ -27,7 +27,7 @@ from modeldyno.core.registry.records import HardwareTarget, Worker
 from modeldyno.errors import MissingExtra, ModelDynoError, RequestError, RunFailed, StoreUnavailable
 from modeldyno.interfaces.store import Store
 from modeldyno.registry.outages import OutagePatience, patient_store
-from modeldyno.registry.targets import CPU, target_here
+from modeldyno.registry.targets import CPU, known_target, target_here
 from modeldyno.registry.worker import TaskDone, WorkerOptions, new_worker, pause, run_worker
 from modeldyno.runtime.interrupts import counted_interrupts
 
@@ -67,7 +67,8 @@ def do_next(options: WorkerOptions, store: str) -> NodeReport:
     refused = ""
     try:
         with plugins.store() as own:
-            place = own.place
+            place, target = own.place, known_target(target, own.registry)
+            worker = new_worker(target)
         if place == store:
             run_worker(options, done=lambda one: done.append(_without_documents(one)), tell=messages.append)
         else:

@@ -34,7 +34,7 @@ from modeldyno.registry import canary, execute, webhooks
 from modeldyno.registry.figures import repeat_tasks
 from modeldyno.registry.outages import OutagePatience, patient_store, pause_after
 from modeldyno.registry.policies import policy_of, tasks_missing_on
-from modeldyno.registry.targets import CPU, devices_here, software_here, target_here
+from modeldyno.registry.targets import CPU, devices_here, known_target, software_here, target_here
 from modeldyno.runtime.interrupts import counted_interrupts
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ _LOOK_AGAIN = 1.0
 """Seconds between two looks at a device that is waited for."""
 _LOCK_PATIENCE = 20.0
 """Seconds for which a worker waits for the lock of its device at once."""
+_LOADED_PATIENCE = 120.0
+"""The same once the model is loaded, which would be in vain: on a busy machine a command takes a minute."""
 _POLL = 0.1
 """Seconds between two tries to get a lock: commands by hand try half as often."""
 _GIVE_WAY = 0.5
@@ -213,10 +215,11 @@ def run_worker(
         raise UnknownName.among("device", options.device, devices_here())
     if options.device in options.never_on:
         raise RequestError(f"{options.device} is a device that is never to be used here; give another one.")
-    target = target_here(options.device, options.target_name)
-    worker, shift = new_worker(target), _Shift(began=monotonic())
-    post = _Post(worker=worker, target=target, options=options, begin=begin, tell=tell, shift=shift)
+    here = target_here(options.device, options.target_name)
     with plugins.store() as store, counted_interrupts() as interrupts:
+        target = known_target(here, store.registry)
+        worker, shift = new_worker(target), _Shift(began=monotonic())
+        post = _Post(worker=worker, target=target, options=options, begin=begin, tell=tell, shift=shift)
         most = options.patience if options.once else math.inf
         patience = OutagePatience(pause=pause, tell=tell, interrupts=interrupts, most=most)
         patient = patient_store(store, patience)
@@ -473,12 +476,12 @@ def _device_held(post: _Post, what: str, interrupts: Sized, samples: int | None 
     Raises:
         DeviceInUse: somebody else uses it.
     """
-    options, reported = post.options, ""
+    options, reported, patience = post.options, "", _LOCK_PATIENCE
     if samples is None:
-        samples = 1 if _was_idle(post) else options.idle.samples
+        samples, patience = 1 if _was_idle(post) else options.idle.samples, _LOADED_PATIENCE
     rule = replace(options.idle, samples=min(samples, options.idle.samples))
     with ExitStack() as held:
-        while why := _hold(held, post, what, rule, interrupts):
+        while why := _hold(held, post, what, rule, interrupts, patience):
             if not options.waits or interrupts:
                 raise DeviceInUse(why)
             if reported != why:
@@ -488,12 +491,12 @@ def _device_held(post: _Post, what: str, interrupts: Sized, samples: int | None 
         yield
 
 
-def _hold(held: ExitStack, post: _Post, what: str, rule: IdleRule, interrupts: Sized) -> str:
+def _hold(held: ExitStack, post: _Post, what: str, rule: IdleRule, interrupts: Sized, patience: float) -> str:
     """Enter the lock of the device if it is idle; else return who uses it.
 
     A lock is free for half a second between two commands in a row, and is waited for.
     """
-    device, end = post.options.device, monotonic() + _LOCK_PATIENCE
+    device, end = post.options.device, monotonic() + patience
     while (holder := held.enter_context(device_lock(device, f"modeldyno worker: {what}"))) is not None:
         held.close()
         if interrupts or monotonic() >= end:
