@@ -20,6 +20,7 @@
      ├── DeviceInUse                  4   somebody else uses the device that was to be measured
      ├── DiskFull                     4   there is no disk space for an output file
      └── StoreError                   4   the store cannot be read or written
+          └── StoreUnavailable        4   not now: its server is away, its disk full, its lock taken
 
 A failed *run* (out of memory, a crash, a timeout) does not raise: it is a
 :class:`modeldyno.core.result.result.Failure` inside a Result.
@@ -155,6 +156,10 @@ class DiskFull(ModelDynoError):
 
 class StoreError(ModelDynoError):
     """The store cannot be opened, read or written."""
+
+
+class StoreUnavailable(StoreError):
+    """The store, or the place of the models' files, cannot be used now: whoever has time waits for it."""
 
 
 class FaultyPluginWarning(UserWarning):

@@ -7,6 +7,9 @@ import os
 from datetime import UTC, datetime
 from typing import Any
 
+ACTOR = "MODELDYNO_ACTOR"
+"""Names who acts for the user of the process, such as a person for whom a job runs."""
+
 
 def new_identity() -> dict[str, Any]:
     """Return the fields `id`, twelve hexadecimal digits, and `created`, UTC in ISO 8601."""
@@ -14,8 +17,20 @@ def new_identity() -> dict[str, Any]:
 
 
 def actor() -> str:
-    """Return who acts, for the history."""
-    try:
+    """Return who acts, for the history: the user of this process, which no variable changes.
+
+    Who MODELDYNO_ACTOR names is written before it, as ``ada (ci)``.
+    """
+    name = os.environ.get(ACTOR, "").strip()
+    return f"{name} ({_user()})" if name else _user()
+
+
+def _user() -> str:
+    if not hasattr(os, "getuid"):  # pragma: no cover - Windows has no such number
         return getpass.getuser()
-    except (KeyError, OSError):  # a user id without a name
+    import pwd  # noqa: PLC0415 - not on Windows
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a user id without a name
         return str(os.getuid())

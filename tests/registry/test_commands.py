@@ -20,6 +20,9 @@ from modeldyno.core.registry.records import FigureState, TaskState
 from modeldyno.environment.device_lock import device_lock
 from modeldyno.environment.idle import IdleRule
 from modeldyno.errors import RequestError
+from modeldyno.interfaces.registry import Outcome
+from modeldyno.registry.targets import target_here
+from modeldyno.registry.worker import new_worker
 from modeldyno.registry.worker_process import StartedWorker
 
 if TYPE_CHECKING:
@@ -213,6 +216,34 @@ def test_tasks_are_listed_cancelled_and_queued_again(type_: Callable[..., Said],
     assert "1 task queued" in type_("registry", "tasks", "--retry", "1").out
     assert "No task queued: only one that has ended" in type_("registry", "tasks", "--retry", "1").out
     assert "net/1 source: batch 8" in type_("registry", "tasks", "net").out
+
+
+@pytest.mark.usefixtures("registry")
+def test_all_tasks_that_have_failed_are_queued_again_at_once(
+    type_: Callable[..., Said], model: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many they are; of one model, or of all."""
+    monkeypatch.setattr("modeldyno.registry.changes._PAGE", 2)
+    assert "No task has failed." in type_("registry", "tasks", "--failed").out
+    type_("registry", "add", str(model), "--no-convert")
+    worker = new_worker(target_here())
+    while (task := registry.claim(worker)) is not None:
+        registry.finish(task, Outcome(state=TaskState.FAILED, why="out of memory"), "me")
+
+    listed = type_("registry", "tasks", "net", "--failed").out
+    wrong = type_("registry", "tasks", "--retry")
+    queued = type_("registry", "tasks", "net", "--retry", "--failed").out
+
+    assert listed.count("out of memory") == 3
+    assert "No worker is running" not in listed
+    assert (wrong.code, "write --retry --failed for all that have failed" in wrong.err) == (2, True)
+    assert "3 tasks queued" in queued
+    assert queued.count("net/1 source") == 3
+    assert "No task queued" in type_("registry", "tasks", "--retry", "999").out
+    assert modeldyno.registry_tasks(failed=True) == ()
+    assert len(modeldyno.registry_tasks(failed=True, retry=True)) == 3
+    with pytest.raises(RequestError, match="failed=True"):
+        modeldyno.registry_tasks(retry=True)
 
 
 def test_files_come_out_again(net: Callable[..., Said], tmp_path: Path) -> None:

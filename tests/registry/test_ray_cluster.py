@@ -12,7 +12,7 @@ from tests.support.registry import ONCE
 
 from modeldyno import plugins
 from modeldyno.core.registry.records import FigureState, TaskState
-from modeldyno.errors import MissingExtra, RequestError, RunFailed
+from modeldyno.errors import MissingExtra, RequestError, RunFailed, StoreUnavailable
 from modeldyno.registry import ray_cluster
 from modeldyno.registry.figures import current_figures
 from modeldyno.registry.ray_cluster import do_next, run_on_ray
@@ -232,3 +232,63 @@ def test_the_store_that_is_compared_is_the_place_of_the_workers_store(registry: 
     del registry
     with plugins.store() as store:
         assert not do_next(ONCE, store.place).refused
+
+
+@pytest.mark.usefixtures("measured", "ray")
+def test_ports_that_others_reach_are_told_of(
+    registry: Registry, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not those of the loopback, nor of other programs; and not where the cluster asks for tokens."""
+    register(Registration(model=str(model), convert=False), registry)
+    names = {1: "gcs_server", 2: "raylet", 3: "postgres", 4: "raylet", 5: "gcs_server"}
+    addresses = {1: "::", 2: "127.0.0.1", 3: "0.0.0.0", 4: "::1", 5: "192.0.2.7"}
+    listening = [
+        SimpleNamespace(status="LISTEN", pid=pid, laddr=SimpleNamespace(ip=ip, port=1000 + pid))
+        for pid, ip in addresses.items()
+    ]
+    monkeypatch.setattr("psutil.net_connections", lambda _kind: listening)
+    monkeypatch.setattr("psutil.Process", lambda pid: SimpleNamespace(name=lambda: names[pid]))
+
+    _, (line,) = work()
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    _, lines = work()
+
+    assert line.startswith(
+        "Ray listens to other machines, too (gcs_server at port 1001, gcs_server at port 1005), whatever"
+    )
+    assert lines == []
+
+
+@pytest.mark.usefixtures("measured", "ray")
+def test_behind_a_thousand_tasks_for_other_hardware_those_for_this_are_seen(
+    registry: Registry, model: Path
+) -> None:
+    """The queue of another machine is as long as it is, and comes first."""
+    register(Registration(model=str(model), convert=False), registry)
+    others = [
+        replace(task, key=f"{task.key} {copy}", target="f" * 12, priority=1, id=0)
+        for task in registry.tasks()
+        for copy in range(500)
+    ]
+    assert registry.enqueue(others) == 1500
+
+    done, _ = work()
+
+    assert [each.outcome.state for each in done] == [TaskState.DONE] * 3
+    assert registry.targets_waited_for(0.0) == {"f" * 12}
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_machine_whose_store_is_away_for_a_moment_is_called_again(
+    registry: Registry, model: Path, ray: PlayedRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not left out, as one that reads another store is."""
+    del ray, registry, model
+
+    def away() -> None:
+        raise StoreUnavailable("The store is away.")
+
+    monkeypatch.setattr(plugins, "store", away)
+    report = do_next(ONCE, "here")
+
+    assert (report.refused, report.messages) == ("", ("The store is away.",))

@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import pytest
 
 from modeldyno.errors import RequestError
-from modeldyno.registry.targets import named_device
+from modeldyno.registry.targets import known_target, named_device, target_here
+
+if TYPE_CHECKING:
+    from modeldyno.interfaces.registry import Registry
 
 
 @pytest.mark.parametrize(
@@ -25,3 +31,17 @@ def test_a_device_has_one_name(text: str, name: str) -> None:
 def test_what_is_no_device_is_refused(text: str) -> None:
     with pytest.raises(RequestError, match="is no name of a device; write cpu, or gpu:0"):
         named_device(text)
+
+
+def test_a_machine_whose_memory_is_counted_differently_keeps_its_target(registry: Registry) -> None:
+    """By some megabytes, as another kernel does; with half of its memory it is another one."""
+    here = target_here()
+    memory = here.hardware["memory"]
+    assert isinstance(memory, int)
+    before = replace(here, id="a" * 12, hardware={**here.hardware, "memory": memory + 2**20})
+    registry.put_target(replace(before, id="b" * 12, hardware={**here.hardware, "memory": memory // 2}))
+    assert known_target(here, registry) == here
+    registry.put_target(before)
+    assert known_target(here, registry) == before
+    registry.put_target(here)
+    assert known_target(here, registry) == here

@@ -252,7 +252,7 @@ def test_a_worker_that_waits_takes_doubtful_figures_once_more_when_the_device_is
         lambda _device, rule: next(answers) if rule.samples else None,
     )
     monkeypatch.setattr(worker_module, "_PATIENCE", 60.0 if again else 0.0)
-    monkeypatch.setattr(worker_module, "_pause", lambda _seconds, _interrupts: None)
+    monkeypatch.setattr(worker_module, "pause", lambda _seconds, _interrupts: None)
     run_worker(replace(ONCE, waits=True, idle=IdleRule(samples=0)), tell=sentences.append)
 
     assert len(taken) == 3 + again
@@ -341,7 +341,7 @@ def test_a_device_that_another_measurement_holds_is_waited_for(
         busy = run_worker(replace(ONCE, patience=-1.0))
 
     assert measured == []
-    assert busy.startswith("modeldyno profile (pid ")
+    assert busy.startswith("cpu was in use for a minute: modeldyno profile (pid ")
     assert busy.endswith(" measures on cpu")
 
 
@@ -356,7 +356,7 @@ def test_a_worker_that_waits_tells_who_has_the_device_once_and_measures_when_it_
         assert stack.enter_context(device_lock("cpu", "modeldyno profile")) is None
         pauses = iter([lambda: None, stack.close])
         monkeypatch.setattr(worker_module, "_LOCK_PATIENCE", 0.0)
-        monkeypatch.setattr(worker_module, "_pause", lambda *_: next(pauses, lambda: None)())
+        monkeypatch.setattr(worker_module, "pause", lambda *_: next(pauses, lambda: None)())
         run_worker(replace(ONCE, waits=True), done=done.append, tell=sentences.append)
 
     assert [each.outcome.state for each in done] == [TaskState.DONE] * 3
@@ -369,7 +369,7 @@ def test_a_worker_that_waits_tells_who_has_the_device_once_and_measures_when_it_
 def test_a_wait_for_a_device_ends_with_ctrl_c(registered: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[TaskDone] = []
     monkeypatch.setattr(
-        worker_module, "_pause", lambda _seconds, _interrupts: signal.raise_signal(signal.SIGINT)
+        worker_module, "pause", lambda _seconds, _interrupts: signal.raise_signal(signal.SIGINT)
     )
     with device_lock("cpu", "modeldyno profile"):
         run_worker(replace(ONCE, waits=True), done=done.append)
@@ -403,7 +403,7 @@ def test_a_device_that_is_taken_while_the_model_loads_leaves_the_task_where_it_w
     monkeypatch.setattr("modeldyno.environment.idle.why_busy", lambda _device, _rule: next(answers))
     before = [task.id for task in registered.tasks(model="net")]
 
-    assert run_worker(replace(ONCE, patience=-1.0)) == OTHERS
+    assert run_worker(replace(ONCE, patience=-1.0)) == f"cpu was in use for a minute: {OTHERS}"
 
     assert measured == []
     after = registered.tasks(model="net")

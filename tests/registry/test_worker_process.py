@@ -51,7 +51,7 @@ def test_a_worker_that_ends_when_all_is_done_waits_for_what_was_put_off_for_a_mo
     """And not for what is put off for half an hour."""
     register(Registration(model=str(model), convert=False), registry)
     pauses: list[float] = []
-    monkeypatch.setattr(worker, "_pause", lambda seconds, _interrupts: pauses.append(seconds))
+    monkeypatch.setattr(worker, "pause", lambda seconds, _interrupts: pauses.append(seconds))
     first = registry.claim(new_worker(target_here()))
     assert first is not None
     registry.finish(first, Outcome(state=TaskState.DEFERRED, again_in=1800.0), "me")

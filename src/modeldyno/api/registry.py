@@ -13,13 +13,14 @@ from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.profile import as_tuple
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import Window
+from modeldyno.core.registry.records import OPEN, TaskState
 from modeldyno.environment.idle import IdleRule
 from modeldyno.errors import RequestError, StoreError
 from modeldyno.identity import actor
 from modeldyno.loadtest.replicas import CostOptions
 from modeldyno.registry import answer as answering
 from modeldyno.registry import changes, deployment, webhooks
-from modeldyno.registry.changes import change_and_list_tasks
+from modeldyno.registry.changes import change_and_list_tasks, failed_tasks
 from modeldyno.registry.overview import version_overview
 from modeldyno.registry.policies import check_policy_request, find_policy, read_policy
 from modeldyno.registry.push import push_version
@@ -473,8 +474,9 @@ def registry_tasks(
     name: str | None = None,
     *,
     ended: bool = False,
+    failed: bool = False,
     cancel: Sequence[int] = (),
-    retry: Sequence[int] = (),
+    retry: Sequence[int] | bool = (),
     limit: int = 20,
 ) -> tuple[Task, ...]:
     """List what is to be done, cancel it or queue it again, as ``modeldyno registry tasks`` does.
@@ -482,17 +484,25 @@ def registry_tasks(
     Args:
         name: only tasks of this model.
         ended: also tasks that have ended.
+        failed: only tasks that have failed.
         cancel: numbers of tasks to cancel first.
-        retry: numbers of tasks to queue first, which ended or were put off.
+        retry: numbers of tasks to queue first, which ended or were put off; True, with `failed`, for all
+            that have failed.
         limit: maximum number.
 
     Returns:
         The tasks: those that are being done, then those that will be, then ended ones.
     """
+    if retry is True and not failed:
+        raise RequestError("`retry=True` is for all that have failed: add failed=True, or name the tasks.")
+    states = () if ended else (TaskState.FAILED,) if failed and not retry else tuple(OPEN)
     with plugins.store() as store:
-        return change_and_list_tasks(
-            store.registry, name, ended=ended, cancel=cancel, retry=retry, limit=limit
-        )[0]
+        registry = store.registry
+        again = failed_tasks(registry, name) if retry is True else retry or ()
+        listed, _ = change_and_list_tasks(
+            registry, name, states=states, cancel=cancel, retry=again, limit=limit
+        )
+    return listed
 
 
 @reword_errors

@@ -144,13 +144,16 @@ def _policy() -> None:
 @declare("tasks", within=registry_command)
 @click.argument("name", required=False)
 @click.option("--all", "ended", is_flag=True, help="Also those that have ended.")
+@click.option("--failed", is_flag=True, help="Only those that have failed.")
 @click.option("--cancel", type=int, multiple=True, metavar="TASK", help="Cancel a task.")
 @click.option(
     "--retry",
     type=int,
     multiple=True,
-    metavar="TASK",
-    help="Queue a task again that ended, or now if it was put off.",
+    is_flag=False,
+    flag_value=0,
+    metavar="[TASK]",
+    help="Queue a task again that ended, or now if it was put off; with --failed, all that have failed.",
 )
 @LIST_LIMIT
 def _tasks() -> None:
@@ -160,7 +163,9 @@ def _tasks() -> None:
 @declare("webhook", within=registry_command)
 @click.argument("url", required=False)
 @click.option("--secret", default="", help="Sign messages with this text (HMAC-SHA256).")
-@repeatable("--kind", "kinds", "PATTERN", "Kinds of events, such as 'alias.*'.  [default: all]")
+@repeatable(
+    "--kind", "kinds", "PATTERN", "Kinds of events, such as 'alias.*'.  [default: all but task.deferred]"
+)
 @click.option("--model", default="", metavar="NAME", help="Only events of this model.")
 @click.option("--remove", type=int, metavar="ID", help="Remove a webhook.")
 @click.option("--send", is_flag=True, help="Send now what is due; a worker does it by itself.")

@@ -13,6 +13,7 @@ import hashlib
 import os
 import re
 import stat
+from dataclasses import replace
 from itertools import chain
 from math import inf, isfinite, nan
 from pathlib import Path
@@ -157,6 +158,29 @@ def decode(data: bytes | str, *, origin: str = "the document") -> Result:
                 "modeldyno.read_all reads all of them."
             )
         return _to_result(document, origin)
+
+
+def encode_head(result: Result) -> bytes:
+    """Encode a Result without what was measured and analysed: a few kilobytes, which `decode_head` reads."""
+    head = replace(result, measurements=(), outline=None, activity=None)
+    return msgspec.json.encode(_to_writable(msgspec.to_builtins(head)))
+
+
+def decode_head(data: bytes | str, *, origin: str = "the document") -> Result:
+    """Decode a Result, or its head, without what was measured and analysed.
+
+    Raises:
+        UnreadableDocument: it is truncated, corrupt, of another kind, or of a later schema.
+    """
+    with explain_damage(origin, "not a ModelDyno result"):
+        parts = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        return _to_result(
+            {key: msgspec.json.decode(part) for key, part in parts.items() if key not in _BODY}, origin
+        )
+
+
+_BODY = frozenset({"measurements", "outline", "activity"})
+"""The large parts of the document of a Result."""
 
 
 def _to_result(document: Any, origin: str) -> Result:

@@ -21,12 +21,14 @@ from modeldyno.core.comparison.trend import (
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.spec.model_ref import ModelRef, names_of_file
 from modeldyno.errors import ModelDynoError, RequestError
+from modeldyno.interfaces.store import KeepsHeads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from modeldyno.core.comparison.trend import Scatter
     from modeldyno.core.result.result import Result
+    from modeldyno.core.result.where import KeptNumber
     from modeldyno.core.spec.knob import KnobValue
     from modeldyno.interfaces.store import Entry, Store
 
@@ -42,10 +44,27 @@ class StoredReading(NamedTuple):
 
 
 def read_stored(store: Store, identifier: str, query: Query | None) -> StoredReading:
-    """Read what a history takes of a result; without a query, its typical latency."""
+    """Read what a history takes of a result; without a query, its typical latency.
+
+    The number is taken from the table of numbers, and no sample is read, if the table has it.
+    """
+    if query is not None:
+        head = _head(store, identifier)
+        number = _kept_number(store, identifier, query)
+        if number is not None:
+            return StoredReading(history_setup(head), query, Reading.of_number(head, number))
     result = store.get(identifier)
     query = query or default_query(result)
     return StoredReading(history_setup(result), query, Reading.of(result, query))
+
+
+def _head(store: Store, identifier: str) -> Result:
+    return store.head(identifier) if isinstance(store, KeepsHeads) else store.get(identifier)
+
+
+def _kept_number(store: Store, identifier: str, query: Query) -> KeptNumber | None:
+    """Return the number of a result that the store keeps for lists; None if it keeps none of this query."""
+    return store.registry.numbers([identifier], [str(query)]).get(identifier, {}).get(str(query))
 
 
 def trend_of(
@@ -138,14 +157,18 @@ def scatter_of(baseline: Result, candidate: Result, queries: Iterable[Query]) ->
     results of one version of the model are compared, so that a change of the model is not noise; otherwise
     all are, around the levels of their history. A store that cannot be read yields nothing.
     """
-    results: list[Result] = []
+    readings_of: dict[Query, list[Reading]] = {query: [] for query in queries}
     with suppress(ModelDynoError), plugins.store() as store:
         entries = [e for e in store.find(name=baseline.name, limit=_SCATTER_RESULTS) if not e.failed]
-        results = [store.get(entry.id) for entry in entries if entry.config == baseline.job.config]
-    comparable = [result for result in results if result.id != candidate.id and _same_setup(baseline, result)]
+        for entry in entries:
+            if entry.config != baseline.job.config or entry.id == candidate.id:
+                continue
+            if _same_setup(baseline, _head(store, entry.id)):
+                for query, readings in readings_of.items():
+                    if (reading := read_stored(store, entry.id, query).reading) is not None:
+                        readings.append(reading)
     scatters: dict[Query, Scatter] = {}
-    for query in queries:
-        readings = [reading for result in comparable if (reading := Reading.of(result, query)) is not None]
+    for query, readings in readings_of.items():
         if len(readings) > FEWEST and min(reading.value for reading in readings) > 0:
             whole_trend = trend(baseline.name, query, readings)
             scatter_estimate = scatter(_split_by_version(whole_trend), baseline, candidate)

@@ -184,7 +184,8 @@ class Registry(Protocol):
     def finish(self, task: Task, outcome: Outcome, actor: str) -> bool:
         """End or defer a task and store what came of it, or neither; False if the lease was lost.
 
-        One that is queued again was never begun: it keeps its place, and nobody is told.
+        One that is queued again was never begun: it keeps its place, and nobody is told. To end a task once
+        more in the same way changes nothing, and is True.
         """
 
     def change_tasks(self, ids: Sequence[int], state: TaskState, actor: str) -> int:
@@ -206,6 +207,12 @@ class Registry(Protocol):
 
     def count_tasks(self, states: Sequence[TaskState], most: int) -> int:
         """Return how many tasks are in these states; `most` stands for more, too."""
+
+    def targets_waited_for(self, soon: float) -> frozenset[str]:
+        """Return the targets of the tasks that could be claimed now, or once some seconds have passed.
+
+        Empty stands for those that any machine may do.
+        """
 
     def asked_for(self, target: str) -> AskedFor:
         """Return what was ever to be measured on a target, and of which versions on any."""

@@ -222,6 +222,14 @@ class KeepsDocuments(Protocol):
 
 
 @runtime_checkable
+class KeepsHeads(Protocol):
+    """A store that gives what a Result is of without what was measured, so that many are read quickly."""
+
+    def head(self, identifier: str) -> Result:
+        """Return the Result of this id without measurements, outline and activity; RequestError if none."""
+
+
+@runtime_checkable
 class KeepsLiveLoads(Protocol):
     """A store that shows loads to others while they go on.
 

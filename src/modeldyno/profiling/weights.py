@@ -20,7 +20,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from modeldyno.core.registry.records import WeightFile
-from modeldyno.errors import RequestError, StoreError
+from modeldyno.errors import RequestError, StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +63,7 @@ def keep(files: Sequence[Path], root: Path, where: str) -> tuple[WeightFile, ...
         except StoreError:
             raise
         except Exception as error:  # each system of fsspec raises errors of its own
-            raise StoreError(f"{file} cannot be copied to {where}: {_error_text(error)}.") from error
+            raise StoreUnavailable(f"{file} cannot be copied to {where}: {_error_text(error)}.") from error
     return tuple(kept)
 
 
@@ -74,7 +74,8 @@ def fetch(version: Version | Variant | EvaluationData, where: str) -> Path:
     fetched again.
 
     Raises:
-        StoreError: a file is missing, damaged, or cannot be written.
+        StoreUnavailable: the place of the copies cannot be used now.
+        StoreError: a file is missing, or damaged.
     """
     system, base = _file_system(where)
     folder = _cache(system, base) / hashlib.sha256(repr(version.files).encode()).hexdigest()[:32]
@@ -93,7 +94,7 @@ def fetch(version: Version | Variant | EvaluationData, where: str) -> Path:
                 f"The copy of {file.path} of {version.name} is not in {where} any more."
             ) from None
         except Exception as error:  # each system of fsspec raises errors of its own
-            raise StoreError(
+            raise StoreUnavailable(
                 f"{file.path} of {version.name} cannot be fetched from {where}: {_error_text(error)}."
             ) from error
     return folder if version.entry == "." else folder / _inside(version.entry)

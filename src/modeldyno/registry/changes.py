@@ -252,12 +252,12 @@ def change_and_list_tasks(
     registry: Registry,
     name: str | None,
     *,
-    ended: bool = False,
+    states: Sequence[TaskState] = tuple(OPEN),
     cancel: Sequence[int] = (),
     retry: Sequence[int] = (),
     limit: int,
 ) -> tuple[tuple[Task, ...], dict[TaskState, int]]:
-    """Cancel tasks, queue those again that ended or were put off, and list what is left to do.
+    """Cancel tasks, queue those again that ended or were put off, and list those in some states.
 
     Returns:
         The tasks, and how many were cancelled and queued.
@@ -266,17 +266,36 @@ def change_and_list_tasks(
         RequestError: there is no such model.
     """
     changed = {
-        state: registry.change_tasks(tuple(ids), state, actor())
+        state: sum(
+            registry.change_tasks(ids[at : at + _PAGE], state, actor()) for at in range(0, len(ids), _PAGE)
+        )
         for ids, state in ((cancel, TaskState.CANCELLED), (retry, TaskState.QUEUED))
         if ids
     }
-    parsed = None if name is None else VersionName.parse(name)
-    if parsed is not None:
-        registry.version(parsed)
-    tasks = registry.tasks(
-        states=() if ended else tuple(OPEN),
-        model=None if parsed is None else parsed.model,
-        number=None if parsed is None else parsed.number,
-        limit=limit,
-    )
-    return tuple(tasks), changed
+    return tuple(registry.tasks(states=states, limit=limit, **_of_model(registry, name))), changed
+
+
+def failed_tasks(registry: Registry, name: str | None) -> list[int]:
+    """Return the ids of all tasks that have failed, of a model or of all.
+
+    Raises:
+        RequestError: there is no such model.
+    """
+    ids: list[int] = []
+    after, of_model = None, _of_model(registry, name)
+    while page := registry.tasks(states=(TaskState.FAILED,), limit=_PAGE, after=after, **of_model):
+        ids += (task.id for task in page)
+        after = page[-1].place
+    return ids
+
+
+def _of_model(registry: Registry, name: str | None) -> dict[str, Any]:
+    if name is None:
+        return {}
+    parsed = VersionName.parse(name)
+    registry.version(parsed)
+    return {"model": parsed.model, "number": parsed.number}
+
+
+_PAGE = 1000
+"""Tasks that are read or changed at once."""

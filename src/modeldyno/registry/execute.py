@@ -24,7 +24,7 @@ from modeldyno.core.registry.staleness import confirmation
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.documents.live_loads import show_loads
-from modeldyno.errors import DeviceInUse, ModelDynoError, StoreError
+from modeldyno.errors import DeviceInUse, ModelDynoError, StoreError, StoreUnavailable
 from modeldyno.interfaces.registry import Outcome
 from modeldyno.kinds import kind_of
 from modeldyno.profiling.registered_version import find_variant, inputs_of
@@ -53,7 +53,11 @@ if TYPE_CHECKING:
 
 
 def convert(task: Task, registry: Registry) -> Outcome:
-    """Convert a version by a recipe, and say whether the result is still the model."""
+    """Convert a version by a recipe, and say whether the result is still the model.
+
+    Raises:
+        StoreUnavailable: its files cannot be fetched, or what was made cannot be kept, now.
+    """
     version = _version(task, registry)
     pending = Variant(
         model=version.model, number=version.number, recipe=task.recipe, state=VariantState.CONVERTING
@@ -64,6 +68,8 @@ def convert(task: Task, registry: Registry) -> Outcome:
         variant, conversion = conversions.convert_version(
             version, located(version, registry), task.recipe, registry
         )
+    except StoreUnavailable:
+        raise
     except ModelDynoError as error:
         variant = replace(pending, state=VariantState.FAILED, why=str(error))
     next_tasks: tuple[Task, ...] = ()
@@ -88,6 +94,7 @@ def measure(
 
     Raises:
         DeviceInUse: the guard, which is entered around what is measured, says so.
+        StoreUnavailable: its files cannot be fetched now.
     """
     assert task.measure is not None
     version = _version(task, registry)
@@ -102,7 +109,7 @@ def measure(
             watch = live.follow(lambda _event: None)
             judged = run_request(request, watch=watch, interrupts=interrupts, guard=guard)
             live.end(judged.result)
-    except DeviceInUse:
+    except (DeviceInUse, StoreUnavailable):
         raise
     except ModelDynoError as error:
         return Outcome(state=TaskState.FAILED, why=str(error))
@@ -130,6 +137,7 @@ def compare(task: Task, registry: Registry, device: str, *, guard: Region, inter
 
     Raises:
         DeviceInUse: the guard says so.
+        StoreUnavailable: files cannot be fetched now.
     """
     assert task.measure is not None
     names = (f"{task.model}/{task.number} {task.recipe}", *task.measure.beside)
@@ -145,7 +153,7 @@ def compare(task: Task, registry: Registry, device: str, *, guard: Region, inter
             comparison = run_comparison(jobs, turns, CompareOptions(), bench)
         for name, result in zip(names, () if comparison is None else comparison.results, strict=False):
             _check_content(name, result, registry)
-    except DeviceInUse:
+    except (DeviceInUse, StoreUnavailable):
         raise
     except ModelDynoError as error:
         return Outcome(state=TaskState.FAILED, why=str(error))

@@ -11,7 +11,7 @@ from modeldyno.core.registry.policy import DEFAULT, REPEATS, profile_task
 from modeldyno.core.registry.records import FigureState, VariantFigure
 from modeldyno.core.registry.staleness import PROTOCOL, forbidding_doubts, stale_because
 from modeldyno.registry.policies import readable_policies
-from modeldyno.registry.targets import decisive, engine_versions, software_here, target_here
+from modeldyno.registry.targets import decisive, engine_versions, known_target, software_here, target_here
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -89,7 +89,7 @@ def _checked(
 
 def _software_by_target(registry: Registry, targets: set[str]) -> dict[str, Mapping[str, Fact]]:
     by_target: dict[str, Mapping[str, Fact]] = {w.target: w.software for w in registry.workers()}
-    here = target_here().id
+    here = known_target(target_here(), registry).id
     if here in targets:
         by_target[here] = software_here()
     return by_target

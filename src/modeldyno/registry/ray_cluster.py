@@ -15,25 +15,30 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
+from math import inf
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import psutil
+
 from modeldyno import plugins
 from modeldyno.clock import monotonic
-from modeldyno.core.registry.records import HardwareTarget, TaskState, Worker
-from modeldyno.errors import MissingExtra, ModelDynoError, RequestError, RunFailed
+from modeldyno.core.registry.records import HardwareTarget, Worker
+from modeldyno.errors import MissingExtra, ModelDynoError, RequestError, RunFailed, StoreUnavailable
 from modeldyno.interfaces.store import Store
-from modeldyno.registry.targets import CPU, target_here
-from modeldyno.registry.worker import TaskDone, WorkerOptions, new_worker, run_worker
+from modeldyno.registry.outages import OutagePatience, patient_store
+from modeldyno.registry.targets import CPU, known_target, target_here
+from modeldyno.registry.worker import TaskDone, WorkerOptions, new_worker, pause, run_worker
 from modeldyno.runtime.interrupts import counted_interrupts
 
 if TYPE_CHECKING:
     from collections.abc import Sized
 
 
+_SERVERS = frozenset({"gcs_server", "raylet"})
+"""Names of the processes of Ray that run what they are given."""
 _REST = 30.0
 """Seconds for which a machine that found nothing to do is left alone."""
-_QUEUED = (TaskState.QUEUED, TaskState.DEFERRED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +67,14 @@ def do_next(options: WorkerOptions, store: str) -> NodeReport:
     refused = ""
     try:
         with plugins.store() as own:
-            place = own.place
+            place, target = own.place, known_target(target, own.registry)
+            worker = new_worker(target)
         if place == store:
             run_worker(options, done=lambda one: done.append(_without_documents(one)), tell=messages.append)
         else:
             refused = f"its MODELDYNO_STORE is {place}, not {store}"
+    except StoreUnavailable as error:  # it is called again in a while
+        messages.append(str(error))
     except ModelDynoError as error:
         refused = str(error)
     return NodeReport(
@@ -123,8 +131,18 @@ def run_on_ray(
         machines = sorted({node["NodeManagerAddress"] for node in ray.nodes()})
         if len(machines) > 1:
             _require_tokens(machines[-1])
+        elif not _has_tokens() and (ports := ports_open_to_others()):
+            tell(
+                f"Ray listens to other machines, too ({', '.join(ports)}), whatever address it was given: "
+                "whoever reaches one of these ports may run code here. Close them by a firewall, or set "
+                "RAY_AUTH_MODE=token for the cluster and here."
+            )
         with plugins.store() as store, counted_interrupts() as interrupts:
-            cluster = _Cluster(ray=ray, store=store, options=options, done=done, tell=tell)
+            patience = OutagePatience(
+                pause=pause, tell=tell, interrupts=interrupts, most=options.patience if options.once else inf
+            )
+            patient = patient_store(store, patience)
+            cluster = _Cluster(ray=ray, store=patient, options=options, done=done, tell=tell)
             cluster.work(interrupts)
     except ray.exceptions.RayError as error:
         reason = str(error).partition("\n")[0].rstrip(".")
@@ -149,8 +167,25 @@ def _check_tokens(address: str) -> None:
         _require_tokens(host)
 
 
+def ports_open_to_others() -> tuple[str, ...]:
+    """Return the ports of Ray's servers on this machine that do not listen to the loopback alone."""
+    ports = set()
+    with suppress(psutil.Error):  # where it is not allowed to look
+        for each in psutil.net_connections("tcp"):
+            if each.status != psutil.CONN_LISTEN or not each.laddr or ip_address(each.laddr.ip).is_loopback:
+                continue
+            with suppress(psutil.Error):
+                if each.pid and (name := psutil.Process(each.pid).name()) in _SERVERS:
+                    ports.add(f"{name} at port {each.laddr.port}")
+    return tuple(sorted(ports))
+
+
+def _has_tokens() -> bool:
+    return os.environ.get("RAY_AUTH_MODE") == "token"
+
+
 def _require_tokens(host: str) -> None:
-    if os.environ.get("RAY_AUTH_MODE") != "token":
+    if not _has_tokens():
         raise RequestError(
             f"Whoever reaches the Ray cluster at {host} may run code on it; start it with "
             "RAY_AUTH_MODE=token, and set that here, too."
@@ -222,7 +257,7 @@ class _Cluster:
         for identifier, one in alive.items():
             processors = one["Resources"].get("CPU", 0.0)
             self.nodes.setdefault(identifier, _Node(identifier, one["NodeManagerHostname"], processors))
-        targets = {task.target for task in self.store.registry.tasks(states=_QUEUED)}
+        targets = self.store.registry.targets_waited_for(0.0)
         now = self.clock()
         return [
             node

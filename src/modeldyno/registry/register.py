@@ -30,7 +30,7 @@ from modeldyno.profiling.registered_version import reference_here
 from modeldyno.profiling.resolve_model import resolve_reference
 from modeldyno.registry import conversions, evaluation_data
 from modeldyno.registry.policies import find_policy
-from modeldyno.registry.targets import target_here
+from modeldyno.registry.targets import known_target, target_here
 from modeldyno.runtime.identify import identify_model
 from modeldyno.runtime.supervised_child import ChildLimits
 from modeldyno.servers import triton_config
@@ -374,7 +374,7 @@ def targets_of(registry: Registry) -> tuple[str, ...]:
     """Return the ids of the targets that figures are wanted on."""
     if serving := {worker.target for worker in registry.workers()}:
         return tuple(sorted(serving))
-    here = target_here()
+    here = known_target(target_here(), registry)
     registry.put_target(here)
     return (here.id,)
 

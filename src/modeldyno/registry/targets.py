@@ -16,6 +16,7 @@ from modeldyno.servers import install
 
 if TYPE_CHECKING:
     from modeldyno.core.registry.records import Fact
+    from modeldyno.interfaces.registry import Registry
 
 CPU = "cpu"
 _DRIVERS = ("nvidia_driver",)
@@ -32,6 +33,31 @@ def target_here(device: str = CPU, name: str | None = None) -> HardwareTarget:
         device=device,
         hardware=dict(facts),
     )
+
+
+def known_target(here: HardwareTarget, registry: Registry) -> HardwareTarget:
+    """Return the target of the registry that is this hardware, or `here` if there is none.
+
+    An id digests the memory to the byte, and a kernel counts some megabytes more or less than the one before:
+    the same machine keeps its target, and its figures.
+    """
+    targets = registry.targets()
+    if any(each.id == here.id for each in targets):
+        return here
+    return next((each for each in targets if _is_same(each, here)), here)
+
+
+def _is_same(one: HardwareTarget, other: HardwareTarget) -> bool:
+    memory, other_memory = one.hardware.get("memory"), other.hardware.get("memory")
+    if not isinstance(memory, int) or not isinstance(other_memory, int):
+        return False
+    alike = abs(memory - other_memory) <= _MEMORY_TOLERANCE * max(memory, other_memory)
+    rest = {**one.hardware, "memory": other_memory} == other.hardware
+    return one.device == other.device and alike and rest
+
+
+_MEMORY_TOLERANCE = 0.02
+"""Share of a machine's memory that kernels count differently."""
 
 
 def devices_here() -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 That a device is in use is a state of the device and of no task: the worker looks at it again every few
 seconds and converts meanwhile, and no task loses its place. Workers at one device take turns, as what one of
-them loads or converts would disturb what another measures.
+them loads or converts would disturb what another measures. An outage of the store, or of the place of the
+models' files, is no failure of a task either: it is waited for.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ from modeldyno.core.registry.records import FigureState, HardwareTarget, Task, T
 from modeldyno.environment import idle
 from modeldyno.environment.device_lock import device_lock
 from modeldyno.environment.idle import IdleRule, idle_device
-from modeldyno.errors import DeviceInUse, ModelDynoError, RequestError, UnknownName
+from modeldyno.errors import DeviceInUse, ModelDynoError, RequestError, StoreUnavailable, UnknownName
 from modeldyno.identity import new_identity
 from modeldyno.interfaces.registry import Outcome
 from modeldyno.registry import canary, execute, webhooks
 from modeldyno.registry.figures import repeat_tasks
+from modeldyno.registry.outages import OutagePatience, patient_store, pause_after
 from modeldyno.registry.policies import policy_of, tasks_missing_on
-from modeldyno.registry.targets import CPU, devices_here, software_here, target_here
+from modeldyno.registry.targets import CPU, devices_here, known_target, software_here, target_here
 from modeldyno.runtime.interrupts import counted_interrupts
 
 if TYPE_CHECKING:
@@ -49,6 +51,8 @@ _LOOK_AGAIN = 1.0
 """Seconds between two looks at a device that is waited for."""
 _LOCK_PATIENCE = 20.0
 """Seconds for which a worker waits for the lock of its device at once."""
+_LOADED_PATIENCE = 120.0
+"""The same once the model is loaded, which would be in vain: on a busy machine a command takes a minute."""
 _POLL = 0.1
 """Seconds between two tries to get a lock: commands by hand try half as often."""
 _GIVE_WAY = 0.5
@@ -136,6 +140,13 @@ class _Shift:
     """Who was last said to use the device."""
     seen_idle: float = -math.inf
     """When the device was last known to be used by nobody else."""
+    tries: int = 0
+    """Tasks in a row whose files could not be fetched or kept."""
+    out_of_reach: list[int] = field(default_factory=list)
+    """These tasks: they come after all others."""
+    outage: str = ""
+    """Why."""
+    outage_since: float = 0.0
 
     def alive(self) -> float:
         return monotonic() - self.began
@@ -149,6 +160,17 @@ class _Shift:
 
     def found_idle(self) -> None:
         self.busy, self.waits_since, self.seen_idle = "", None, monotonic()
+
+    def found_outage(self, task: Task, why: str) -> None:
+        if not self.tries:
+            self.outage, self.outage_since = why, monotonic()
+        self.tries += 1
+        self.out_of_reach.append(task.id)
+
+    def found_no_outage(self) -> float:
+        """Note that files can be reached again; return for how many seconds they could not."""
+        self.tries, self.out_of_reach = 0, []
+        return monotonic() - self.outage_since
 
     def waits_for(self) -> float:
         return 0.0 if self.waits_since is None else monotonic() - self.waits_since
@@ -181,29 +203,33 @@ def run_worker(
         tell: called with what has changed of this machine.
 
     Returns:
-        Who has used the device for a minute, so that what is left could not be measured; else nothing.
+        Why what is left could not be done, such as who has used the device for a minute; else nothing.
 
     Raises:
         UnknownName: this machine has no such device.
         RequestError: the device is one of those that are never used.
-        StoreError: the store cannot be read or written.
+        StoreError: the store cannot be read or written. An outage that comes later is waited for: without
+            end, or with `once` for a minute.
     """
     if options.device not in devices_here():
         raise UnknownName.among("device", options.device, devices_here())
     if options.device in options.never_on:
         raise RequestError(f"{options.device} is a device that is never to be used here; give another one.")
-    target = target_here(options.device, options.target_name)
-    worker, shift = new_worker(target), _Shift(began=monotonic())
-    post = _Post(worker=worker, target=target, options=options, begin=begin, tell=tell, shift=shift)
+    here = target_here(options.device, options.target_name)
     with plugins.store() as store, counted_interrupts() as interrupts:
-        registry = store.registry
-        post.announce(registry, _WAITING)
+        target = known_target(here, store.registry)
+        worker, shift = new_worker(target), _Shift(began=monotonic())
+        post = _Post(worker=worker, target=target, options=options, begin=begin, tell=tell, shift=shift)
+        most = options.patience if options.once else math.inf
+        patience = OutagePatience(pause=pause, tell=tell, interrupts=interrupts, most=most)
+        patient = patient_store(store, patience)
+        post.announce(store.registry, _WAITING)
         try:
-            registry.enqueue(tuple(tasks_missing_on(registry, target.id)))
-            return _work(store, post, interrupts, done)
+            patient.registry.enqueue(tuple(tasks_missing_on(patient.registry, target.id)))
+            return _work(patient, post, interrupts, done)
         finally:
             with suppress(ModelDynoError):
-                registry.leave(worker.id)
+                store.registry.leave(worker.id)
 
 
 def new_worker(target: HardwareTarget) -> Worker:
@@ -245,7 +271,7 @@ class _Tried:
 
 
 def _work(store: Store, post: _Post, interrupts: Sized, done: Callable[[TaskDone], None]) -> str:
-    """Work until interrupted, or with `once` until nothing is left; return who keeps it from the rest."""
+    """Work until interrupted, or with `once` until nothing is left; return what keeps it from the rest."""
     registry, options, shift = store.registry, post.options, post.shift
     checked, tried = -math.inf, _Tried()
     while not interrupts and len(tried.ids) < options.most:
@@ -255,36 +281,52 @@ def _work(store: Store, post: _Post, interrupts: Sized, done: Callable[[TaskDone
                 _look_after_figures(store, post, interrupts, opens=opening is None)
                 checked = monotonic()
             ended = None if opening else _do_next(registry, post, interrupts, tried)
-        if ended is not None and ended.outcome.state is not TaskState.QUEUED:
+        if ended is None:
+            reason = _rest(registry, post, interrupts, tried, opening)
+            if reason is not None:
+                return reason
+        elif ended.outcome.state is not TaskState.QUEUED:
             done(ended)
             tried.add(ended, post)
             webhooks.send_due(registry, most=_MESSAGES, hooks=options.hooks)
-            _pause(_GIVE_WAY, interrupts)
-        elif ended is not None:  # somebody uses the device
-            continue
-        elif shift.busy:
-            if options.once and shift.waits_for() > options.patience:
-                return shift.busy
-            post.announce(registry, f"{_WAITING} for {options.device}")
-            _pause(_LOOK_AGAIN, interrupts)
-            shift.busy = ""
-        elif tried.doubtful and not opening:
-            if _becomes_idle(post, tried.doubtful, interrupts):
-                tried.again = {each.id for each in tried.doubtful}
-            tried.doubtful = []
-        elif options.once or (options.until_done and not _is_left(registry, post)):
-            _say_when(post, opening)
-            break
-        else:
-            post.announce(registry, f"{_WAITING} until {opening:%H:%M}" if opening else _WAITING)
-            _pause(options.poll, interrupts)
+            pause(_GIVE_WAY, interrupts)
+        elif shift.tries:  # its files cannot be reached
+            post.announce(registry, f"{_WAITING} for the models' files")
+            pause(pause_after(shift.tries), interrupts)
     return ""
+
+
+def _rest(
+    registry: Registry, post: _Post, interrupts: Sized, tried: _Tried, opening: datetime | None
+) -> str | None:
+    """Wait a moment, as nothing can be done now; return why the worker ends, if it does, or nothing."""
+    options, shift = post.options, post.shift
+    if shift.busy:
+        if options.once and shift.waits_for() > options.patience:
+            return f"{options.device} was in use for a minute: {shift.busy}"
+        post.announce(registry, f"{_WAITING} for {options.device}")
+        pause(_LOOK_AGAIN, interrupts)
+        shift.busy = ""
+    elif shift.out_of_reach:  # nothing else is left
+        if options.once and monotonic() - shift.outage_since > options.patience:
+            return f"files could not be reached for a minute: {shift.outage}"
+        shift.out_of_reach = []
+    elif tried.doubtful and not opening:
+        if _becomes_idle(post, tried.doubtful, interrupts):
+            tried.again = {each.id for each in tried.doubtful}
+        tried.doubtful = []
+    elif options.once or (options.until_done and not _is_left(registry, post)):
+        _say_when(post, opening)
+        return ""
+    else:
+        post.announce(registry, f"{_WAITING} until {opening:%H:%M}" if opening else _WAITING)
+        pause(options.poll, interrupts)
+    return None
 
 
 def _is_left(registry: Registry, post: _Post) -> bool:
     """Return whether there is a task for this worker that may be done soon."""
-    tasks = registry.tasks(states=(TaskState.QUEUED, TaskState.DEFERRED, TaskState.LEASED))
-    return any(task.target in {"", post.target.id} and task.left <= _SOON for task in tasks)
+    return not registry.targets_waited_for(_SOON).isdisjoint({"", post.target.id})
 
 
 def _say_when(post: _Post, opening: datetime | None) -> None:
@@ -296,7 +338,7 @@ def _do_next(registry: Registry, post: _Post, interrupts: Sized, tried: _Tried) 
     """Do the first task that can be done, a conversion where others use the device; None if there is none."""
     task = registry.claim(
         post.worker,
-        leave=tried.to_leave() if post.options.once else (),
+        leave=[*post.shift.out_of_reach, *(tried.to_leave() if post.options.once else ())],
         kinds=(TaskKind.CONVERT,) if post.shift.busy else (),
     )
     if task is None:
@@ -323,7 +365,7 @@ def _turn(post: _Post, interrupts: Sized) -> Iterator[None]:
             if held.enter_context(turn) is None:
                 break
             held.close()
-            _pause(_POLL, interrupts)
+            pause(_POLL, interrupts)
         yield
 
 
@@ -354,12 +396,37 @@ def _do(task: Task, registry: Registry, post: _Post, interrupts: Sized, *, once_
         post.shift.found_idle()
     elif _is_doubtful(outcome) and not _disregards_others(post):
         outcome = replace(outcome, state=TaskState.DEFERRED, again_in=0.0 if once_more else _deferral(task))
+    if outcome.state is not TaskState.QUEUED and post.shift.tries:
+        seconds = post.shift.found_no_outage()
+        post.tell(f"The models' files can be reached again, after {seconds:.0f} s.")
     held = registry.finish(task, outcome, post.worker.id)
     return TaskDone(task=task, outcome=outcome, lost=not held, seconds=monotonic() - begin)
 
 
 def _outcome(task: Task, registry: Registry, post: _Post, interrupts: Sized) -> Outcome:
-    """Convert at once; measure only on an idle device, and hold its lock while it is measured."""
+    """Convert at once; measure only on an idle device. What cannot be done now is queued as it was."""
+    try:
+        return _attempt(task, registry, post, interrupts)
+    except DeviceInUse as error:
+        if str(error) != post.shift.reported:
+            post.tell(f"{post.options.device} is waited for: {error}")
+            post.shift.reported = str(error)
+        post.shift.found_busy(str(error))
+        return Outcome(state=TaskState.QUEUED, why=str(error))
+    except StoreUnavailable as error:
+        if not post.shift.tries:
+            post.tell(f"{error} It is waited for.")
+        post.shift.found_outage(task, str(error))
+        return Outcome(state=TaskState.QUEUED, why=str(error))
+
+
+def _attempt(task: Task, registry: Registry, post: _Post, interrupts: Sized) -> Outcome:
+    """Do a task, with the lock of the device while it is measured.
+
+    Raises:
+        DeviceInUse: somebody else uses the device.
+        StoreUnavailable: the model's files cannot be fetched or kept now.
+    """
     if task.kind is TaskKind.CONVERT:
         post.begin(task)
         return execute.convert(task, registry)
@@ -372,19 +439,10 @@ def _outcome(task: Task, registry: Registry, post: _Post, interrupts: Sized) -> 
             again_in=opening.timestamp() - now.timestamp(),
         )
     guard = partial(_device_held, post, task.label, interrupts)
-    try:
-        _glance(post, task.label, interrupts)
-        post.begin(task)
-        if task.kind is TaskKind.COMPARE:
-            device = post.options.device
-            return execute.compare(task, registry, device, guard=guard, interrupts=interrupts)
-        return execute.measure(task, registry, post.options.device, guard=guard, interrupts=interrupts)
-    except DeviceInUse as error:
-        if str(error) != post.shift.reported:
-            post.tell(f"{post.options.device} is waited for: {error}")
-            post.shift.reported = str(error)
-        post.shift.found_busy(str(error))
-        return Outcome(state=TaskState.QUEUED, why=str(error))
+    _glance(post, task.label, interrupts)
+    post.begin(task)
+    do = execute.compare if task.kind is TaskKind.COMPARE else execute.measure
+    return do(task, registry, post.options.device, guard=guard, interrupts=interrupts)
 
 
 def local_now() -> datetime:
@@ -418,32 +476,32 @@ def _device_held(post: _Post, what: str, interrupts: Sized, samples: int | None 
     Raises:
         DeviceInUse: somebody else uses it.
     """
-    options, reported = post.options, ""
+    options, reported, patience = post.options, "", _LOCK_PATIENCE
     if samples is None:
-        samples = 1 if _was_idle(post) else options.idle.samples
+        samples, patience = 1 if _was_idle(post) else options.idle.samples, _LOADED_PATIENCE
     rule = replace(options.idle, samples=min(samples, options.idle.samples))
     with ExitStack() as held:
-        while why := _hold(held, post, what, rule, interrupts):
+        while why := _hold(held, post, what, rule, interrupts, patience):
             if not options.waits or interrupts:
                 raise DeviceInUse(why)
             if reported != why:
                 post.tell(f"{what} waits for {options.device}: {why}")
                 reported = why
-            _pause(_LOOK_AGAIN, interrupts)
+            pause(_LOOK_AGAIN, interrupts)
         yield
 
 
-def _hold(held: ExitStack, post: _Post, what: str, rule: IdleRule, interrupts: Sized) -> str:
+def _hold(held: ExitStack, post: _Post, what: str, rule: IdleRule, interrupts: Sized, patience: float) -> str:
     """Enter the lock of the device if it is idle; else return who uses it.
 
     A lock is free for half a second between two commands in a row, and is waited for.
     """
-    device, end = post.options.device, monotonic() + _LOCK_PATIENCE
+    device, end = post.options.device, monotonic() + patience
     while (holder := held.enter_context(device_lock(device, f"modeldyno worker: {what}"))) is not None:
         held.close()
         if interrupts or monotonic() >= end:
             return f"{holder} measures on {device}"
-        _pause(_POLL, interrupts)
+        pause(_POLL, interrupts)
     if busy := idle.why_busy(device, rule):
         held.close()
         return busy
@@ -481,7 +539,7 @@ def _becomes_idle(post: _Post, doubtful: Sequence[Task], interrupts: Sized) -> b
             reported = True
         if monotonic() >= end:
             return False
-        _pause(_LOOK_AGAIN, interrupts)
+        pause(_LOOK_AGAIN, interrupts)
     return not interrupts
 
 
@@ -509,7 +567,8 @@ def _renewing(task: Task, post: _Post) -> Iterator[None]:
         thread.join()
 
 
-def _pause(seconds: float, interrupts: Sized) -> None:
+def pause(seconds: float, interrupts: Sized) -> None:
+    """Sleep for some seconds, or until interrupted."""
     end = monotonic() + seconds
     while not interrupts and (left := end - monotonic()) > 0:
         time.sleep(min(0.1, left))

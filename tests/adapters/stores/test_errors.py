@@ -12,12 +12,15 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
+from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
 from tests.support.disk_faults import largest_file
 
 from modeldyno.adapters.stores import sql
+from modeldyno.adapters.stores.errors import as_store_error
 from modeldyno.core.study.study import TrialRequest
-from modeldyno.errors import RequestError, StoreError
+from modeldyno.errors import RequestError, StoreError, StoreUnavailable
 from modeldyno.testing.sample_results import a_result
 from modeldyno.testing.sample_studies import a_study
 from modeldyno.testing.stores import add_sample_trial, fill_store, ids, sweep_into
@@ -250,3 +253,44 @@ def _log_size(path: Path, result: Result, folder: Path) -> int:
     with sql.open(url_of(folder / "store.db")) as store:
         store.put(result, headline="")
         return (folder / "store.db-wal").stat().st_size
+
+
+def of_server(state: str | None, kind: type[DBAPIError] = OperationalError) -> DBAPIError:
+    """An error of PostgreSQL with its SQLSTATE; None for what the client sees itself."""
+    cause = psycopg.Error("it failed")
+    cause.sqlstate = state
+    return kind("SELECT 1", {}, cause)
+
+
+@pytest.mark.parametrize(
+    ("state", "sentence"),
+    [
+        (None, "cannot be reached (it failed); check that its server runs"),
+        ("08006", "cannot be reached"),
+        ("57P01", "cannot be reached"),
+        ("57P03", "cannot be reached"),
+        ("53100", "its disk is full"),
+        ("55P03", "is locked by another process"),
+    ],
+)
+def test_what_may_be_over_in_a_while_can_be_waited_for(state: str | None, sentence: str) -> None:
+    with pytest.raises(StoreUnavailable) as caught, as_store_error("here"):
+        raise of_server(state)
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("state", "sentence"),
+    [
+        (
+            "42501",
+            "may not be read or written so by the role that MODELDYNO_STORE names (it failed);",
+        ),
+        ("42P01", "cannot be used (it failed); check MODELDYNO_STORE"),
+    ],
+)
+def test_what_stays_as_it_is_ends_whoever_meets_it(state: str, sentence: str) -> None:
+    with pytest.raises(StoreError) as caught, as_store_error("here"):
+        raise of_server(state, ProgrammingError)
+    assert not isinstance(caught.value, StoreUnavailable)
+    assert sentence in str(caught.value)

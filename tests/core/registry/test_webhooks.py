@@ -112,3 +112,13 @@ def test_pauses_grow_to_six_hours() -> None:
 def test_what_may_be_a_token_is_not_shown(url: str, shown: str) -> None:
     """All that follows a question mark."""
     assert Webhook(url=url).shown == shown
+
+
+def test_that_a_task_was_put_off_is_told_to_who_asks_for_it() -> None:
+    """It is half of all events, and nothing that anybody has to do."""
+    patterns = ("*", "task.*", "task.deferred", "alias.*", "*.deferred")
+    wanting = [
+        each for each in patterns if Webhook(url="https://a", kinds=(each,)).wants("task.deferred", "m")
+    ]
+    assert wanting == ["task.*", "task.deferred"]
+    assert Webhook(url="https://a").wants("task.done", "m")

@@ -8,9 +8,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from modeldyno.errors import StoreError
+from modeldyno.errors import StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,14 @@ _DAMAGED = (
 _TOO_LARGE = "cannot hold a document of this size ({cause}); save it with --json instead"
 _LOG_SIZE = 2**16
 """Bytes that the write-ahead log and its index need."""
+_UNREACHABLE = "cannot be reached ({cause}); check that its server runs, and MODELDYNO_STORE"
+_NOT_ALLOWED = (
+    "may not be read or written so by the role that MODELDYNO_STORE names ({cause}); grant it the right, "
+    "or name a role that has it"
+)
 _OTHER = "cannot be used ({cause}); check MODELDYNO_STORE"
+_PASSING = frozenset({_LOCKED, _FULL, _FAILING, _UNREACHABLE})
+"""What may be over in a while."""
 
 _SQLITE = {
     sqlite3.SQLITE_BUSY: _LOCKED,
@@ -57,24 +64,36 @@ _SQLITE = {
 _POSTGRESQL = {
     "25006": _READ_ONLY,
     "40P01": _LOCKED,
+    "42501": _NOT_ALLOWED,
     "53100": _FULL,
+    "53300": _UNREACHABLE,
     "55P03": _LOCKED,
     "58030": _FAILING,
     "54000": _TOO_LARGE,
+    "57P01": _UNREACHABLE,
+    "57P02": _UNREACHABLE,
+    "57P03": _UNREACHABLE,
+    "25P03": _UNREACHABLE,
 }
 """SQLSTATE to the message."""
+_CONNECTION = "08"
+"""The class of SQLSTATE of connections that are refused or lost; what the client sees itself has none."""
 
 
 @contextmanager
 def as_store_error(place: str) -> Iterator[None]:
-    """Turn database and file system errors into a StoreError about the store at `place`."""
+    """Turn database and file system errors into a StoreError about the store at `place`.
+
+    It is StoreUnavailable where that may be over in a while.
+    """
     try:
         yield
     except (SQLAlchemyError, sqlite3.Error, UnicodeDecodeError, OSError) as error:
         cause = getattr(error, "orig", None) or error
         text = " ".join(str(cause).split())
-        message = _FULL if _is_full_disk(cause, place) else _message(cause).format(cause=text)
-        raise StoreError(f"The store {place} {message}.") from error
+        message = _FULL if _is_full_disk(cause, place) else _message(cause, error)
+        kind = StoreUnavailable if message in _PASSING else StoreError
+        raise kind(f"The store {place} {message.format(cause=text)}.") from error
 
 
 def _is_full_disk(cause: BaseException, place: str) -> bool:
@@ -86,14 +105,17 @@ def _is_full_disk(cause: BaseException, place: str) -> bool:
     return False
 
 
-def _message(cause: BaseException) -> str:
+def _message(cause: BaseException, error: BaseException) -> str:
     if isinstance(cause, OSError):
         return _CANNOT_OPEN
     if isinstance(cause, UnicodeDecodeError):  # raised on SQLite's message about a damaged table
         return _DAMAGED
     if isinstance(cause, sqlite3.Error):
         return _SQLITE.get(primary_code(cause), _OTHER)
-    return _POSTGRESQL.get(getattr(cause, "sqlstate", None) or "", _OTHER)
+    state = getattr(cause, "sqlstate", None) or ""
+    if isinstance(error, OperationalError) and state[:2] in {"", _CONNECTION}:
+        return _UNREACHABLE
+    return _POSTGRESQL.get(state, _OTHER)
 
 
 def primary_code(error: sqlite3.Error) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import delete, func, select
 
 from modeldyno import codec
-from modeldyno.adapters.stores.rows import document_columns, replace, storable_text
+from modeldyno.adapters.stores.rows import document_columns, replace, storable_text, verified_document
 from modeldyno.adapters.stores.schema import ARTIFACTS, FACTS, KEY_LENGTH, NUMBERS, RESULTS, TAGS
 from modeldyno.core.result.where import KeptNumber, as_number, as_text, facts, kept_numbers
 from modeldyno.interfaces.store import Entry, StoredName
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 LISTED = [column for column in RESULTS.c if column.name in Entry.__dataclass_fields__]
 """Columns of a list."""
 NEWEST_FIRST = (RESULTS.c.created.desc(), RESULTS.c.id.desc())
+HEAD = "head"
+"""The fact that is a Result without what was measured, as JSON: no condition can name it."""
 _AT_ONCE = 500
 """Results that one query names: databases limit its parameters."""
 ADVICE = "The other results stay readable; remove this one with modeldyno rm."
@@ -68,13 +70,33 @@ def number_rows(result: Result) -> list[dict[str, Any]]:
 
 
 def fact_rows(result: Result) -> list[dict[str, Any]]:
-    """Return the rows of the settings and other facts that conditions can name."""
+    """Return the rows of the settings and other facts that conditions can name, and of the head."""
+    head = codec.encode_head(result).decode()
     return [
-        {"result_id": storable_text(result.id), "name": name, "text": text, "number": as_number(value)}
-        for name, (value, text) in {
-            _key(name): (value, storable_text(as_text(value))) for name, value in facts(result).items()
-        }.items()
+        {"result_id": storable_text(result.id), "name": HEAD, "text": storable_text(head), "number": None},
+        *(
+            {"result_id": storable_text(result.id), "name": name, "text": text, "number": as_number(value)}
+            for name, (value, text) in {
+                _key(name): (value, storable_text(as_text(value))) for name, value in facts(result).items()
+            }.items()
+        ),
     ]
+
+
+def head(connection: Connection, identifier: str, place: str) -> Result | None:
+    """Return the Result of an id without what was measured; None if there is none.
+
+    Raises:
+        StoreError: its document is damaged.
+    """
+    origin = f"Result {identifier} in the store {place}"
+    query = select(FACTS.c.text).where(FACTS.c.result_id == identifier, FACTS.c.name == HEAD)
+    if (text := connection.scalar(query)) is not None:
+        return codec.decode_head(text, origin=origin)
+    row = connection.execute(
+        select(RESULTS.c.document, RESULTS.c.checksum).where(RESULTS.c.id == identifier)
+    ).one_or_none()  # stored before heads were
+    return None if row is None else codec.decode_head(verified_document(*row, origin, ADVICE), origin=origin)
 
 
 def _key(name: str) -> str:

@@ -144,6 +144,13 @@ class SqlStore:
                     return verified_document(row.document, row.checksum, origin, results.ADVICE)
         return None
 
+    def head(self, identifier: str) -> Result:
+        with self._database.reading() as connection:
+            result = results.head(connection, storable_text(identifier), self._database.place)
+        if result is None:
+            raise RequestError(f"The store has no result {identifier!r}; modeldyno list shows what it has.")
+        return result
+
     def change_mark(self) -> str:
         return self._database.change_mark()
 

@@ -14,7 +14,7 @@ from modeldyno.cli.actions.printing import print_blocks
 from modeldyno.core.registry.answer import AnswerState
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import DEFAULT
-from modeldyno.core.registry.records import TaskState
+from modeldyno.core.registry.records import OPEN, TaskState
 from modeldyno.core.stats.sanitize import clean
 from modeldyno.environment.idle import IdleRule
 from modeldyno.errors import RequestError
@@ -248,12 +248,18 @@ def webhook(url: str | None, remove: int | None, send: bool, **of_added: Any) ->
         click.echo("There is no webhook; modeldyno registry webhook https://host/path adds one.")
 
 
-def tasks(name: str | None, *, ended: bool, cancel: Sequence[int], retry: Sequence[int], limit: int) -> None:
-    """List, cancel or retry tasks."""
+def tasks(
+    name: str | None, *, ended: bool, failed: bool, cancel: Sequence[int], retry: Sequence[int], limit: int
+) -> None:
+    """List, cancel or retry tasks; number 0 stands for all that have failed."""
+    if 0 in retry and not failed:
+        raise RequestError("Name the task: --retry 12, or write --retry --failed for all that have failed.")
+    states = () if ended else (TaskState.FAILED,) if failed and not retry else tuple(OPEN)
     with plugins.store() as store:
         registry = store.registry
+        again = changes.failed_tasks(registry, name) if 0 in retry else retry
         listed, changed = changes.change_and_list_tasks(
-            registry, name, ended=ended, cancel=cancel, retry=retry, limit=limit
+            registry, name, states=states, cancel=cancel, retry=again, limit=limit
         )
         targets = {target.id: target for target in registry.targets()}
         working = registry.workers()
@@ -262,10 +268,10 @@ def tasks(name: str | None, *, ended: bool, cancel: Sequence[int], retry: Sequen
     if listed:
         print_blocks(lists.tasks(listed, targets))
     elif not changed:
-        click.echo("Nothing is to be done.")
+        click.echo("No task has failed." if failed else "Nothing is to be done.")
     if working:
         print_blocks(lists.workers(working, targets))
-    elif listed and not ended:
+    elif OPEN.intersection(task.state for task in listed):
         click.echo("No worker is running; start one with: modeldyno worker")
 
 

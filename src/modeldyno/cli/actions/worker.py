@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def run(**options: Any) -> int:
-    """Work until interrupted; return the exit code: undecided if others kept the device from what is left."""
+    """Work until interrupted; return the exit code: undecided if something kept it from what is left."""
     worker_options = WorkerOptions(
         device=CPU if options["device"] == ALL else named_device(options["device"]),
         target_name=options["name"],
@@ -56,12 +56,12 @@ def run(**options: Any) -> int:
 
 def work(options: WorkerOptions) -> int:
     """Do tasks, a line for each when it begins and when it has ended; return the exit code."""
-    busy = run_worker(
+    why = run_worker(
         options, begin=_print_beginning, done=_print_outcome, tell=lambda text: click.echo(clean(text))
     )
-    if not busy:
+    if not why:
         return OK
-    click.echo(clean(f"The rest stays queued, as {options.device} was in use for a minute: {busy}"), err=True)
+    click.echo(clean(f"The rest stays queued, as {why}"), err=True)
     return UNDECIDED
 
 

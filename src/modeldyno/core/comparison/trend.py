@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from modeldyno.core.result.result import Result
+    from modeldyno.core.result.where import KeptNumber
     from modeldyno.core.stats.statistics import Samples
 
 LONGEST = 1000
@@ -64,11 +65,30 @@ class Reading:
             return None
         if answer.value is None:
             return None
+        return cls._at(result, answer.value, answer.interval)
+
+    @classmethod
+    def of_number(cls, head: Result, number: KeptNumber) -> Self | None:
+        """Take one number of a Result from where numbers are kept for lists; None if it is not certified.
+
+        Args:
+            head: the Result, which may be without its measurements.
+            number: the number, whose ends are None where nothing bounds it.
+        """
+        if head.failures or number.value is None:
+            return None
+        low, high = number.low, number.high
+        bounded = (low is not None or high is not None) and low != high
+        interval = Interval(low=-inf if low is None else low, high=inf if high is None else high)
+        return cls._at(head, number.value, interval if bounded else None)
+
+    @classmethod
+    def _at(cls, result: Result, value: float, interval: Interval | None) -> Self:
         return cls(
             result=result.id,
             created=result.created,
-            value=answer.value,
-            interval=answer.interval,
+            value=value,
+            interval=interval,
             digest=result.model.digest if result.model else "",
             hardware=result.environment.hardware,
             software=result.environment.software,

@@ -17,6 +17,8 @@ MOST_ATTEMPTS = 12
 """Times that a message is sent, over about two days, before it is given up."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 6 * 3600.0
 _SHOWN = 60
+PUT_OFF = "task.deferred"
+"""The kind of event that ``*`` does not stand for."""
 HOOK = "hook:"
 """What the address of a command begins with."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -33,7 +35,7 @@ class Webhook:
     secret: str = ""
     """What messages are signed with; empty for no signature."""
     kinds: tuple[str, ...] = ("*",)
-    """Kinds of events, also as patterns such as ``variant.*``."""
+    """Kinds of events, also as patterns such as ``variant.*``; ``*`` is all but ``task.deferred``."""
     model: str = ""
     """Only events of this model; empty for all."""
 
@@ -49,8 +51,13 @@ class Webhook:
         return f"{address}?***" if mark else address
 
     def wants(self, kind: str, model: str) -> bool:
-        """Return whether it is told of an event of this kind and model."""
-        return self.model in {"", model} and any(fnmatchcase(kind, pattern) for pattern in self.kinds)
+        """Return whether it is told of an event of this kind and model.
+
+        That a task was put off is told only where a pattern begins with its word: it happens by itself, and
+        is half of all events.
+        """
+        patterns = [each for each in self.kinds if kind != PUT_OFF or each.startswith("task.")]
+        return self.model in {"", model} and any(fnmatchcase(kind, pattern) for pattern in patterns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -147,7 +147,7 @@ class SqlRegistry:
                 else task_rows.finish(connection, task, outcome.state, why=outcome.why, result=identifier)
             )
             if not held:
-                return False
+                return task_rows.was_ended(connection, task, outcome.state, identifier)
             if result is not None:
                 results.put(connection, result, outcome.headline)
             if outcome.comparison is not None:
@@ -189,6 +189,7 @@ class SqlRegistry:
 
     tasks = in_transaction(_reading, task_rows.find)
     count_tasks = in_transaction(_reading, task_rows.count)
+    targets_waited_for = in_transaction(_reading, task_rows.targets_waited_for)
 
     def asked_for(self, target: str) -> AskedFor:
         with self._reading() as connection:

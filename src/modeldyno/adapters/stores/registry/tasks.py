@@ -144,6 +144,12 @@ def finish(connection: Connection, task: Task, state: TaskState, *, why: str = "
     return connection.execute(ended).rowcount == 1
 
 
+def was_ended(connection: Connection, task: Task, state: TaskState, result: str) -> bool:
+    """Return whether this lease has ended a task so: a commit whose answer was lost is asked for again."""
+    so = and_(TASKS.c.id == task.id, TASKS.c.token == task.token, TASKS.c.state == state)
+    return connection.scalar(select(TASKS.c.id).where(so, TASKS.c.result == result)) is not None
+
+
 def hand_back(connection: Connection, task: Task, why: str) -> bool:
     """Queue a leased task that was never begun, as if it had not been leased; False if the lease was lost."""
     queued = (
@@ -228,6 +234,16 @@ def find(
             following = after if after is not None and after[0] == rank else None
             listed += _of_group(connection, query, chosen, following, limit - len(listed))
     return [_task(row, now) for row in listed]
+
+
+def targets_waited_for(connection: Connection, soon: float) -> frozenset[str]:
+    """Return the targets of the tasks that could be claimed now, or once some seconds have passed."""
+    seconds, boot = clock.now(connection)
+    ends = and_(
+        TASKS.c.state.in_([TaskState.LEASED, TaskState.DEFERRED]), clock.is_over(TASKS, seconds + soon, boot)
+    )
+    query = select(TASKS.c.target).where(or_(TASKS.c.state == TaskState.QUEUED, ends)).distinct()
+    return frozenset(connection.scalars(query))
 
 
 def count(connection: Connection, states: Sequence[TaskState], most: int) -> int:
