@@ -166,38 +166,3 @@ def test_distributions_are_pooled_by_metric_and_scope() -> None:
 def test_a_measurement_knows_its_row() -> None:
     """Unit and direction come from the table of metrics."""
     assert observed_number("load_time", 1.0).row.unit == "s"
-
-
-class TestThinned:
-    """What a document keeps of more samples than it needs."""
-
-    def test_each_so_manieth_is_kept_with_the_extremes_and_the_number(self) -> None:
-        """Evenly spaced, from the first on."""
-        samples = [1.0 + n * 1e-3 for n in range(1000)]
-        samples[1], samples[2] = 0.5, 9.0
-        whole = Distribution.of(samples)
-        thinned = whole.thinned(100)
-
-        assert list(thinned.samples()) == samples[::10]
-        assert (thinned.taken, thinned.extremes) == (1000, (0.5, 9.0))
-        assert (thinned.statistic("min"), thinned.statistic("max")) == (0.5, 9.0)
-        assert thinned.statistic("p50") == pytest.approx(whole.statistic("p50"), rel=0.01)
-        assert (thinned.certificate().n, thinned.certificate().max) == (100, 9.0)
-
-    def test_few_samples_are_all_kept(self) -> None:
-        """And nothing else is noted."""
-        whole = Distribution.of([1.0, 2.0], [3.0])
-        assert whole.thinned(2) is whole
-        assert (whole.taken, whole.extremes) == (0, None)
-
-    def test_each_process_keeps_its_own(self) -> None:
-        """As each has its own spacing."""
-        thinned = Distribution.of([1.0, 2.0, 3.0, 4.0], [5.0]).thinned(2)
-        assert [list(run) for run in thinned.arrays()] == [[1.0, 3.0], [5.0]]
-
-    def test_pooled_with_others_the_number_and_the_extremes_are_of_all(self) -> None:
-        """Whichever of the two is thinned."""
-        thinned, whole = Distribution.of([1.0, 9.0, 1.0, 1.0]).thinned(2), Distribution.of([0.5, 2.0])
-        for pooled in (thinned.pooled(whole), whole.pooled(thinned)):
-            assert (pooled.taken, pooled.extremes, len(pooled)) == (6, (0.5, 9.0), 4)
-        assert whole.pooled(whole).extremes is None

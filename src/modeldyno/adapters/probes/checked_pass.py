@@ -44,7 +44,7 @@ def measure_checked_pass(
         paced = timing_loop.measure_timed_pass(
             subject, plan, watch.watched(checked.times), metric, warming=subject.calls[0]
         )
-        times = timing_loop.distribution(paced, plan.percentiles)
+        times = timing_loop.distribution(paced)
         median = times.statistic("p50")
         doubts = (*checked.doubts(median), *_rate_doubts(subject, median))
         yield from figures(times)

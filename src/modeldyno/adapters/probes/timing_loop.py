@@ -13,14 +13,12 @@ from modeldyno.clock import ClockCheck, perf_counter_ns
 from modeldyno.core.metrics import doubt
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement
-from modeldyno.core.metrics.metric import fraction_of
 from modeldyno.core.metrics.stop_rule import measure_until_stable
 from modeldyno.core.result.result import Progressed
-from modeldyno.core.stats.statistics import certified_floor
 from modeldyno.interfaces.sampler import WatchStage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.core.metrics.stop_rule import MeasurementProgress, StopRuleResult
@@ -32,10 +30,6 @@ _BLOCK_GROWTH = 8
 """Largest growth of the first block of calls: the very first call may be slow."""
 _REPORT_GROWTH = 1.5
 """Growth of the samples from one provisional measurement to the next."""
-_KEPT = 2**15
-"""Samples of a process that a document keeps: p99.9 is certified by a fifth of them."""
-_KEPT_OF_FLOOR = 5
-"""How many times as many samples are kept as certify a percentile."""
 _MANY_SAMPLES = 1024
 """From so many samples on, sending them to the parent takes memory that shows next to a small model."""
 
@@ -112,14 +106,9 @@ def clock_facts(reads: int = 2001) -> dict[str, float]:
     return {"clock_resolution": smallest * 1e-9, "timer_cost": steps[len(steps) // 2] * 1e-9}
 
 
-def distribution(result: StopRuleResult, percentiles: Sequence[str] = ()) -> Distribution:
-    """Return the Distribution of the samples, with how they were taken.
-
-    Of a model of microseconds, half a million calls are timed in two seconds: what a document keeps of them
-    certifies each of the `percentiles`, and p99.9, five times over.
-    """
-    floors = [certified_floor(fraction) for name in percentiles if (fraction := fraction_of(name))]
-    times = Distribution.of(
+def distribution(result: StopRuleResult) -> Distribution:
+    """Return the Distribution of the samples, with how they were taken."""
+    return Distribution.of(
         result.samples,
         stop=str(result.stop),
         unmet=result.unmet,
@@ -128,7 +117,6 @@ def distribution(result: StopRuleResult, percentiles: Sequence[str] = ()) -> Dis
         clock=CLOCK,
         **clock_facts(),
     )
-    return times.thinned(max(_KEPT, *(_KEPT_OF_FLOOR * floor for floor in floors)) if floors else _KEPT)
 
 
 def measure_timed_pass(

@@ -108,10 +108,6 @@ class Distribution:
     """Seconds; the smallest observed step of the clock."""
     timer_cost: float = 0.0
     """Seconds that reading the clock adds to a sample; included in it, never subtracted."""
-    taken: int = 0
-    """Samples that were taken, if only each so-manieth of them is kept; 0 if all are."""
-    extremes: tuple[float, float] | None = None
-    """The smallest and the largest of those that were taken, if not all are kept."""
     void: str = ""
     """Code of the doubt with which none of its statistics is valid: ``saturated``, if it has no steady value
     and only grows, ``client-limited``, if it says nothing about the server, or one of UNEARNED."""
@@ -120,20 +116,6 @@ class Distribution:
     def of(cls, *runs: Iterable[float], **how: object) -> Distribution:
         """Build from the samples of each process."""
         return replace(cls(runs=tuple(map(pack, runs))), **how)  # type: ignore[arg-type]
-
-    def thinned(self, most: int) -> Distribution:
-        """Keep each so-manieth sample of each process, evenly spaced, if it has more than `most`.
-
-        Of the samples of a steady state that is a sample of the same distribution; of their dependence on
-        each other less is left, so that intervals hold. The extremes are kept beside it.
-        """
-        if all(len(run) <= 8 * most for run in self.runs):
-            return self
-        arrays = self.arrays()
-        every = [-(-len(samples) // most) for samples in arrays]
-        whole = self.samples()
-        kept = tuple(pack(samples[::step]) for samples, step in zip(arrays, every, strict=True))
-        return replace(self, runs=kept, taken=len(self), extremes=(float(whole.min()), float(whole.max())))
 
     def arrays(self) -> tuple[ndarray, ...]:
         """Return the samples of each process as read-only float64 arrays."""
@@ -218,16 +200,6 @@ class Distribution:
             clock_resolution=max(self.clock_resolution, other.clock_resolution),
             timer_cost=max(self.timer_cost, other.timer_cost),
             void=self.void or other.void,
-            taken=(self.taken or len(self)) + (other.taken or len(other)) if self.taken or other.taken else 0,
-            extremes=self._extremes_with(other),
-        )
-
-    def _extremes_with(self, other: Distribution) -> tuple[float, float] | None:
-        if self.extremes is None and other.extremes is None:
-            return None
-        return (
-            min(self.statistic("min"), other.statistic("min")),
-            max(self.statistic("max"), other.statistic("max")),
         )
 
     def certificate(self) -> Certificate:
@@ -431,8 +403,8 @@ _LEAST = {"std": 2, "cv": 2}
 
 _STATISTICS: dict[str, Callable[[Distribution], float]] = {
     "mean": lambda d: float(d.samples().mean()),
-    "min": lambda d: float(d.samples().min()) if d.extremes is None else d.extremes[0],
-    "max": lambda d: float(d.samples().max()) if d.extremes is None else d.extremes[1],
+    "min": lambda d: float(d.samples().min()),
+    "max": lambda d: float(d.samples().max()),
     "std": _standard_deviation,
     "cv": lambda d: _standard_deviation(d) / mean if (mean := d.statistic("mean")) else 0.0,
     "n": lambda d: float(len(d)),

@@ -78,7 +78,6 @@ def _timing(result: Result) -> str:
     unmet = f" ({'; '.join(value.unmet)})" if value.unmet else ""
     answered = result.number("requests", "ok") or 0
     of_all = f" of {answered:,.0f} that were answered" if answered > len(value) else ""
-    of_all = f", evenly spaced among {value.taken:,} timed ones," if value.taken else of_all
     parts = [
         f"{count(len(value), unit)}{of_all} in {count(processes, 'process', 'processes')}",
         f"equivalent to {effective:,} independent {'one' if effective == 1 else 'ones'} for the median"
