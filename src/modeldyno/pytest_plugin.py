@@ -120,7 +120,7 @@ class Profile:
         from dataclasses import replace  # noqa: PLC0415 - imported only when used
 
         import modeldyno  # noqa: PLC0415
-        from modeldyno.api.gate import reference_of  # noqa: PLC0415
+        from modeldyno.api.error_wording import reference_of  # noqa: PLC0415
         from modeldyno.api.profile import BoundBroken  # noqa: PLC0415
         from modeldyno.core.comparison.schedule import PLAN  # noqa: PLC0415
 

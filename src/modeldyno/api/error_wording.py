@@ -112,6 +112,31 @@ def as_reference(value: Any) -> Any:
     return record.url if isinstance(record, ServerRecord | Container) else value
 
 
+def reference_of(model: Any) -> str:
+    """Return the text of a path or a reference; of a live object, say what to give instead.
+
+    Raises:
+        RequestError: it is an object of this process.
+    """
+    if isinstance(model, str | Path):
+        return str(model)
+    if isinstance(model, tuple) and model and not isinstance(model[0], str | Path):
+        return reference_of(model[0])  # with its example, as the other functions take it
+    code, name = getattr(model, "__code__", None), getattr(model, "__qualname__", "")
+    if code is not None and name.isidentifier():  # a lambda or an inner function is in no file
+        instead = f"a reference, 'call:{code.co_filename}:{name}'"
+    elif callable(model):
+        instead = "a function of a file that makes it, 'torch:file.py:factory'"
+    else:
+        raise RequestError(
+            f"A {type(model).__name__} is no model; give a reference, 'torch:file.py:factory', or a path."
+        )
+    raise RequestError(
+        f"The model runs in fresh processes, which have no {name or type(model).__name__} of this one; give "
+        f"{instead}, or the path of a saved model, such as modeldyno.convert(model, to='onnx') writes."
+    )
+
+
 def readable_signature(function: Callable[..., Any]) -> Signature:
     """Return the signature of a function with unquoted type annotations, for ``help()``."""
     original = signature(function)
