@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from difflib import get_close_matches
 from functools import wraps
 from inspect import Signature, signature
@@ -51,6 +52,7 @@ def reword_errors(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        kwargs.update(_read_old_words(function.__name__, kwargs))
         try:
             _check_spelling([name for name in kwargs if name not in parameters], parameters)
             _check_no_document(
@@ -64,6 +66,18 @@ def reword_errors(function: Callable[P, R]) -> Callable[P, R]:
 
     wrapper.__signature__ = readable_signature(function)  # type: ignore[attr-defined]
     return wrapper
+
+
+_OLD_WORDS = {"convert": {"timeout": "max_time"}}
+"""Function to the former names of its parameters, and their names."""
+
+
+def _read_old_words(function: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Take the arguments with former names out of others, and return them by their names, with a warning."""
+    words = {old: new for old, new in _OLD_WORDS.get(function, {}).items() if old in arguments}
+    for old, new in words.items():
+        warnings.warn(f"{function}: {old}= is {new}= now.", DeprecationWarning, stacklevel=3)
+    return {new: arguments.pop(old) for old, new in words.items()}
 
 
 def _check_spelling(names: Sequence[str], parameters: Collection[str]) -> None:
