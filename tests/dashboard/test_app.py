@@ -249,7 +249,7 @@ def test_a_single_load_says_how_it_was_loaded(tmp_path: Path) -> None:
         store.put(load, headline="remote, concurrency 4: 12 ms, 50/s")
         text = visitor_of(store).read("/loads")
 
-    assert "remote, concurrency 4: 12 ms, 50/s" in text
+    assert "remote, concurrency 4" in text
 
 
 def test_models_that_are_not_registered_are_listed_too(tmp_path: Path) -> None:
