@@ -65,17 +65,17 @@ def test_a_layer_is_loaded_measured_kept_and_reported_by_them(site: Path, tmp_pa
     (tmp_path / "pyproject.toml").touch()
     (tmp_path / "m.linear").write_text(json.dumps({"linear": {"weights": [[1, 2], [3, 4]], "bias": [0, 1]}}))
     done = run_beside(
-        site, "-m", "modeldyno", "profile", "m.linear", "--probe", "latency", "--require", "evenness > 0",
-        "--set", "times=2",
-        "--max-time", "1s", "--json", "m.json", "-o", "m.badge", cwd=tmp_path, MODELDYNO_STORE="project://",
+        site, "-m", "modeldyno", "profile", "m.linear", "--probe", "latency", "--backend", "repeated",
+        "--set", "times=2", "--require", "call_evenness > 0", "--max-time", "1s", "--json", "m.json",
+        "-o", "m.badge", cwd=tmp_path, MODELDYNO_STORE="project://",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "m.json").read_text())
     measured = {measurement["metric"] for measurement in result["measurements"]}
 
     assert result["job"]["backend"] == "repeated"
-    assert {"latency", "evenness", "load_average"} <= measured
-    assert "evenness" in done.stdout
+    assert {"latency", "call_evenness", "load_average"} <= measured
+    assert "call_evenness" in done.stdout
     assert json.loads((tmp_path / "m.badge").read_text())["message"].endswith("s")
     assert (tmp_path / ".modeldyno" / "store.db").is_file()
 
@@ -93,13 +93,13 @@ def test_the_others_are_used_by_the_commands_of_their_kinds(site: Path, tmp_path
 
     run("convert", "net.py:make", "--to", "linear", "-o", "forms")
     (layer,) = tmp_path.glob("forms/**/model.linear")
-    run("sweep", str(layer), "--strategy", "shuffled", "--space", "times=1,2", "--max-trials", "2",
-        "--max-time", "20s", "--json", "study.json")  # fmt: skip
+    run("sweep", str(layer), "--strategy", "shuffled", "--backend", "repeated", "--space", "times=1,2",
+        "--max-trials", "2", "--max-time", "20s", "--json", "study.json")  # fmt: skip
     study = json.loads((tmp_path / "study.json").read_text())
     assert study["strategy"] == "shuffled"
     trial = study["trials"][0]["result"]
     run("export", trial, "--to", "json-lines:history.jsonl")
     assert json.loads((tmp_path / "history.jsonl").read_text())["id"] == trial
-    assert "hey" in run("import", str(PACKAGE / "tests" / "hey.csv"))
+    assert "hey" in run("import", str(PACKAGE / "tests" / "importer.csv"))
     listed = " ".join(run("plugins").split())
     assert all(re.search(rf"\b{name}\b", listed) for name in ("plain-json", "load-average", "project"))

@@ -45,7 +45,9 @@ class Nowhere:
 FUNCTIONS: dict[str, str | Nowhere] = {
     "import": "import_results",  # a keyword of Python
     "list": "list_results",  # `from modeldyno import *` would hide the built-in
-    "plugins": "list_plugins",  # the module modeldyno.plugins has the name
+    "plugins": Nowhere("a group; by itself it is plugins list"),
+    "plugins list": "list_plugins",
+    "plugins new": Nowhere("writes the files of a package once, before there is anything to import"),
     "run": "run_jobs",  # a script that runs in Python decorates with @profiled
     "engine": Nowhere("installs programs on a machine, once, before anything is measured"),
     "help": Nowhere("Python has help()"),
@@ -229,7 +231,7 @@ def command(name: str) -> click.Command:
 @cache
 def all_commands() -> tuple[str, ...]:
     """Return the commands, and those of the groups that have a function for each."""
-    groups = {name: command(name) for name in ("registry", "servers")}
+    groups = {name: command(name) for name in ("plugins", "registry", "servers")}
     parts = (f"{name} {part}" for name, group in groups.items() for part in group.commands)  # type: ignore[attr-defined]
     return (*COMMANDS, *parts)
 

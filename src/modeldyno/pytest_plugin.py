@@ -32,8 +32,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--modeldyno-update", action="store_true", help="Measure, and save the results as the baselines."
     )
     group.addoption(
-        "--modeldyno-budget", type=float, default=120.0, metavar="SECONDS",
-        help="Time of each gate, after which no further round starts (default: %(default)s).",
+        "--modeldyno-budget", default="2m", metavar="TIME",
+        help="Time of each gate, after which no further round starts, such as 10m (default: %(default)s).",
     )  # fmt: skip
     group.addoption(
         "--modeldyno-undecided", choices=("pass", "fail"), default="pass",
@@ -62,7 +62,7 @@ class Profile:
     folder: Path
     name: str
     update: bool
-    budget: float
+    budget: float | str
     undecided: str
     calls: int = 0
 
@@ -120,7 +120,7 @@ class Profile:
         from dataclasses import replace  # noqa: PLC0415 - imported only when used
 
         import modeldyno  # noqa: PLC0415
-        from modeldyno.api.gate import reference_of  # noqa: PLC0415
+        from modeldyno.api.error_wording import reference_of  # noqa: PLC0415
         from modeldyno.api.profile import BoundBroken  # noqa: PLC0415
         from modeldyno.core.comparison.schedule import PLAN  # noqa: PLC0415
 

@@ -311,3 +311,12 @@ def test_a_time_limit_is_given_as_on_the_command_line() -> None:
         if parameter.name in times and "str" not in str(parameter.annotation)
     ]
     assert not untold
+
+
+def test_a_former_name_of_a_parameter_is_understood() -> None:
+    """With a warning that says the name; the value is read as the same."""
+    with (
+        pytest.warns(DeprecationWarning, match="convert: timeout= is max_time= now"),
+        pytest.raises(RequestError, match="'soon'"),
+    ):
+        modeldyno.convert("model.onnx", to="onnx", timeout="soon")  # type: ignore[call-arg]

@@ -1,4 +1,4 @@
-"""A gate runs its model in fresh processes: an object of this one is refused with what to give instead."""
+"""What runs a model in fresh processes refuses an object of this one, with what to give instead."""
 
 from __future__ import annotations
 
@@ -44,3 +44,22 @@ def test_a_live_object_is_refused_with_what_to_give(model: object, instead: str,
         fixture(any_model)
     assert instead in str(of_gate.value)
     assert str(of_fixture.value) == str(of_gate.value)
+
+
+@pytest.mark.parametrize("function", ["gate", "doctor", "load", "load_curve", "find_load", "serve"])
+def test_whatever_runs_it_elsewhere_says_the_same(function: str) -> None:
+    """One sentence for all of them."""
+    arguments = ("baseline.json",) if function == "gate" else ()
+    with pytest.raises(RequestError, match="no Linear of this one; give a function of a file that makes it"):
+        getattr(modeldyno, function)(Linear(2, 2), *arguments)
+
+
+@pytest.mark.slow
+def test_advice_is_given_for_a_live_object() -> None:
+    """Its settings are tried in this process, and there is no command that a shell could run."""
+    advice = modeldyno.advise(Linear(2, 2), zeros(1, 2), max_time="20s", progress=False)
+
+    assert advice.baseline["throughput"]
+    assert any(tried.change for tried in advice.tried)
+    assert "not-isolated" in {doubt.code for doubt in advice.baseline.doubts}
+    assert advice.command == ""

@@ -296,7 +296,7 @@ def test_a_crash_does_not_stop_the_others(
 
 def test_a_recipe_that_takes_too_long_is_ended(source: Callable[[str], str], tmp_path: Path) -> None:
     """The failure says what it was doing."""
-    slow = request_of(source("slow"), tmp_path, "torchscript", timeout=4)
+    slow = request_of(source("slow"), tmp_path, "torchscript", max_time=4)
     failure = convert(slow)["torchscript"].failure
 
     assert failure is not None
@@ -419,7 +419,7 @@ def test_all_is_what_the_source_can_become_here(
         ({"to": ("onx",)}, UnknownName, "did you mean 'onnx'"),
         ({"to": ()}, RequestError, "name a form"),
         ({"data": "absent.npz"}, RequestError, "--data"),
-        ({"timeout": 0}, RequestError, "time limit"),
+        ({"max_time": 0}, RequestError, "time limit"),
         ({"tolerance": 1.0}, RequestError, "such as 1e-3"),
         ({"model": "torch:absent.py:make"}, RequestError, "no file"),
         ({"inputs": ("other=2x6",)}, RequestError, "other"),

@@ -18,6 +18,7 @@ from tests.dashboard.conftest import HOSTILE, INSPECTED, links_of, put, visitor_
 from tests.support.sample_registry import a_figure, a_task, a_variant, a_version
 
 from modeldyno import plugins
+from modeldyno.core.metrics.measurement import observed_number
 from modeldyno.dashboard.app import API, AS_CSV, PAGES, QUERY, WRITES
 from modeldyno.dashboard.schema import TYPES
 from modeldyno.registry.targets import target_here
@@ -226,6 +227,8 @@ def test_results_are_a_table_of_settings_and_figures(tmp_path: Path) -> None:
             result = a_result(id=digit * 12)
             config = {**result.job.config, "batch_size": batch}
             store.put(replace(result, job=replace(result.job, config=config)), headline="mini says much")
+        remote = a_result(id="c" * 12, name="echo")
+        store.put(replace(remote, job=replace(remote.job, config={})), headline="echo says much")
         visitor = visitor_of(store)
         text = visitor.read("/results")
         table = list(csv.reader(visitor.read("/results.csv").splitlines()))
@@ -233,8 +236,20 @@ def test_results_are_a_table_of_settings_and_figures(tmp_path: Path) -> None:
     header, *rows = table
     assert '<th scope="col" class="right">batch_size</th>' in text
     assert {"batch_size", "latency.p50", "throughput", "summary"} <= set(header)
-    assert sorted(row[header.index("batch_size")] for row in rows) == ["1", "8"]
+    assert "device" not in header  # they have it alike, or not at all
+    assert sorted(row[header.index("batch_size")] for row in rows) == ["", "1", "8"]
     assert {row[header.index("throughput")] for row in rows} == {"6,200/s"}
+
+
+def test_a_single_load_says_how_it_was_loaded(tmp_path: Path) -> None:
+    """Its summary has the concurrency or the rate, beside what was measured."""
+    with plugins.store(f"sqlite:///{tmp_path}/store.db") as store:
+        result = a_result(id="a" * 12)
+        load = replace(result, measurements=(*result.measurements, observed_number("request_rate", 50.0)))
+        store.put(load, headline="remote, concurrency 4: 12 ms, 50/s")
+        text = visitor_of(store).read("/loads")
+
+    assert "remote, concurrency 4" in text
 
 
 def test_models_that_are_not_registered_are_listed_too(tmp_path: Path) -> None:

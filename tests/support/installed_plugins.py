@@ -34,5 +34,5 @@ def run_beside(
     path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH", ""))))
     return subprocess.run(
         [sys.executable, *arguments], cwd=cwd or folder, capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHONPATH": path, "COLUMNS": "300", **variables}, timeout=300,
+        env={**os.environ, "PYTHONPATH": path, "COLUMNS": "300", **variables}, timeout=900,
     )  # fmt: skip

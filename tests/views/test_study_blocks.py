@@ -115,7 +115,7 @@ def test_what_cannot_be_told_apart_is_said_with_its_shares() -> None:
 
     assert text.count("not distinguishable from") == 1
     assert "of 100 resamples" in text
-    assert "prefer the cheaper" in text or "none of them is cheaper" in text
+    assert "prefer the cheaper" in text or "none of the others is cheaper" in text
 
 
 def test_beside_a_best_that_may_break_its_bound_stands_one_that_does_not() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from modeldyno.api.error_wording import reword_errors
-from modeldyno.api.profile import as_tuple, check_settings, parse_evaluation
+from modeldyno.api.profile import as_tuple, check_settings, offered, parse_evaluation
 from modeldyno.comparison import advise as comparison_advise
 from modeldyno.comparison import history
 from modeldyno.core.comparison.comparison import SMALLEST_EFFECT
@@ -15,9 +18,9 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.stats.units import read_time
-from modeldyno.errors import RequestError
 from modeldyno.profiling.request import Request
 from modeldyno.progress import showing_progress
+from modeldyno.runtime.inline import run_inline
 from modeldyno.runtime.session import open_run_session
 from modeldyno.runtime.time_limit import TimeLimit
 
@@ -35,7 +38,8 @@ _PLAN = Plan(max_time=2.0, min_time=0.3)
 
 @reword_errors
 def advise(  # noqa: PLR0913 - one function per command, one parameter per option
-    model: str | Path,
+    model: Any,
+    example: Any = None,
     *,
     metric: str = "throughput",
     max_time: float | str = comparison_advise.MAX_TIME,
@@ -55,7 +59,9 @@ def advise(  # noqa: PLR0913 - one function per command, one parameter per optio
     """Try optimizations of a model, as ``modeldyno advise`` does.
 
     Args:
-        model: a reference (``"m.onnx"``, ``"torch:file.py:factory"``): all runs are in fresh processes.
+        model: a reference (``"m.onnx"``, ``"torch:file.py:factory"``), which runs in fresh processes, or a
+            live object, which runs inside this one.
+        example: inputs of a live object.
         metric: what to improve: ``"throughput"`` or ``"latency.p50"``.
         max_time: time for all of it, loading included, in seconds or as text such as ``"10m"``.
         tolerance: largest accepted difference of the outputs, relative to the largest output.
@@ -82,25 +88,27 @@ def advise(  # noqa: PLR0913 - one function per command, one parameter per optio
     """
     max_time = read_time(max_time, "max_time")
     limit = TimeLimit.begin(max_time)
-    if not isinstance(model, str | Path):
-        raise RequestError(
-            "advise runs a model in fresh processes; give a reference, such as torch:file.py:factory."
-        )
     knobs = check_settings(settings)
-    request = Request(
-        model=str(model),
-        backend=backend,
-        settings=knobs,
-        inputs=as_tuple(inputs, "inputs"),
-        observation=Observation(**parse_evaluation(evaluate, data)),
-        plan=plan or _PLAN,
-        name=name,
-        trust=trust,
-    )
     options = comparison_advise.AdviseOptions(
         query=Query.parse(metric), max_time=max_time, tolerance=tolerance, space=not findings_only
     )
-    with showing_progress(watch, progress=progress) as on_event, open_run_session(on_event, limit) as bench:
+    live = not isinstance(model, str | Path)
+    with ExitStack() as stack:
+        ref, own = stack.enter_context(offered(model, name, example)) if live else (str(model), None)
+        request = Request(
+            model=ref,
+            backend=backend or own,
+            settings=knobs,
+            inputs=as_tuple(inputs, "inputs"),
+            observation=Observation(**parse_evaluation(evaluate, data)),
+            plan=plan or _PLAN,
+            name=name,
+            trust=trust,
+        )
+        on_event = stack.enter_context(showing_progress(watch, progress=progress))
+        bench = stack.enter_context(open_run_session(on_event, limit))
+        if live:
+            bench = replace(bench, execute=partial(run_inline, limit=limit), together=None)
         return list(comparison_advise.advise(request.job(), options, bench))[-1]
 
 

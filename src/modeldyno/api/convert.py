@@ -10,7 +10,7 @@ from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.profile import as_tuple, offered, parse_names, store_conclusion_if
 from modeldyno.conversion import ConversionRequest
 from modeldyno.conversion import convert as run_conversion
-from modeldyno.conversion.request import TIMEOUT
+from modeldyno.conversion.request import MAX_TIME
 from modeldyno.core.stats.units import read_time
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
     inputs: str | Sequence[str | InputSpec] = (),
     data: str | Path | None = None,
     evaluate: str | Sequence[str] = (),
-    timeout: float | str = TIMEOUT,
+    max_time: float | str = MAX_TIME,
     tolerance: float | None = None,
     seed: int = 0,
     name: str | None = None,
@@ -59,7 +59,7 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
             ``"test.npz"`` or ``"test.npz:labels"``.
         evaluate: metrics of the labelled samples, such as ``"accuracy"``, in which no form of lower
             precision may be inferior.
-        timeout: time that each form may take, in seconds or as text such as ``"10m"``.
+        max_time: time that each form may take, in seconds or as text such as ``"10m"``.
         tolerance: accept outputs that are off by this share of their largest value, such as 1e-3, where the
             rule asks for less; the document records it with the user.
         seed: seed of random weights and samples.
@@ -86,7 +86,7 @@ def convert(  # noqa: PLR0913 - one function per command, one parameter per opti
         "inputs": as_tuple(inputs, "inputs"),
         "data": data,
         "evaluate": parse_names(evaluate, "evaluate"),
-        "timeout": read_time(timeout, "timeout"),
+        "max_time": read_time(max_time, "max_time"),
         "tolerance": tolerance,
         "seed": seed,
         "name": name,

@@ -403,7 +403,7 @@ def replicas(
 
 @reword_errors
 def list_plugins(name: str | None = None) -> tuple[ListedPlugin, ...]:
-    """List plugins, the knobs of a backend, or all metrics, as ``modeldyno plugins`` does.
+    """List plugins, the knobs of a backend, or all metrics, as ``modeldyno plugins list`` does.
 
     Args:
         name: a kind of plugin (``"probes"``), a backend (``"onnxruntime"``) or ``"metrics"``; all kinds if

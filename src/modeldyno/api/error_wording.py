@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from difflib import get_close_matches
 from functools import wraps
 from inspect import Signature, signature
@@ -51,6 +52,7 @@ def reword_errors(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        kwargs.update(_read_old_words(function.__name__, kwargs))
         try:
             _check_spelling([name for name in kwargs if name not in parameters], parameters)
             _check_no_document(
@@ -64,6 +66,18 @@ def reword_errors(function: Callable[P, R]) -> Callable[P, R]:
 
     wrapper.__signature__ = readable_signature(function)  # type: ignore[attr-defined]
     return wrapper
+
+
+_OLD_WORDS = {"convert": {"timeout": "max_time"}}
+"""Function to the former names of its parameters, and their names."""
+
+
+def _read_old_words(function: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Take the arguments with former names out of others, and return them by their names, with a warning."""
+    words = {old: new for old, new in _OLD_WORDS.get(function, {}).items() if old in arguments}
+    for old, new in words.items():
+        warnings.warn(f"{function}: {old}= is {new}= now.", DeprecationWarning, stacklevel=3)
+    return {new: arguments.pop(old) for old, new in words.items()}
 
 
 def _check_spelling(names: Sequence[str], parameters: Collection[str]) -> None:
@@ -110,6 +124,31 @@ def as_reference(value: Any) -> Any:
         return value.name
     record = getattr(value, "record", value)
     return record.url if isinstance(record, ServerRecord | Container) else value
+
+
+def reference_of(model: Any) -> str:
+    """Return the text of a path or a reference; of a live object, say what to give instead.
+
+    Raises:
+        RequestError: it is an object of this process.
+    """
+    if isinstance(model, str | Path):
+        return str(model)
+    if isinstance(model, tuple) and model and not isinstance(model[0], str | Path):
+        return reference_of(model[0])  # with its example, as the other functions take it
+    code, name = getattr(model, "__code__", None), getattr(model, "__qualname__", "")
+    if code is not None and name.isidentifier():  # a lambda or an inner function is in no file
+        instead = f"a reference, 'call:{code.co_filename}:{name}'"
+    elif callable(model):
+        instead = "a function of a file that makes it, 'torch:file.py:factory'"
+    else:
+        raise RequestError(
+            f"A {type(model).__name__} is no model; give a reference, 'torch:file.py:factory', or a path."
+        )
+    raise RequestError(
+        f"The model runs in fresh processes, which have no {name or type(model).__name__} of this one; give "
+        f"{instead}, or the path of a saved model, such as modeldyno.convert(model, to='onnx') writes."
+    )
 
 
 def readable_signature(function: Callable[..., Any]) -> Signature:

@@ -6,11 +6,11 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from modeldyno import codec
 from modeldyno.api.compare import size_texts
-from modeldyno.api.error_wording import reword_errors
+from modeldyno.api.error_wording import reference_of, reword_errors
 from modeldyno.api.profile import (
     as_tuple,
     check_settings,
@@ -201,31 +201,6 @@ def _how_to_decide(before: Result, after: Result) -> str:
     return (
         f"So few processes do not show the variation between processes; measure {which} in five, with "
         "ModelProfiler(..., processes=5) or modeldyno profile --processes 5."
-    )
-
-
-def reference_of(model: Any) -> str:
-    """Return the text of a path or a reference; of a live object, say what to give instead.
-
-    Raises:
-        RequestError: it is an object of this process.
-    """
-    if isinstance(model, str | Path):
-        return str(model)
-    if isinstance(model, tuple) and model and not isinstance(model[0], str | Path):
-        return reference_of(model[0])  # with its example, as the other functions take it
-    code, name = getattr(model, "__code__", None), getattr(model, "__qualname__", "")
-    if code is not None and name.isidentifier():  # a lambda or an inner function is in no file
-        instead = f"a reference, 'call:{code.co_filename}:{name}'"
-    elif callable(model):
-        instead = "a function of a file that makes it, 'torch:file.py:factory'"
-    else:
-        raise RequestError(
-            f"A {type(model).__name__} is no model; give a reference, 'torch:file.py:factory', or a path."
-        )
-    raise RequestError(
-        f"The model runs in fresh processes, which have no {name or type(model).__name__} of this one; give "
-        f"{instead}, or the path of a saved model."
     )
 
 

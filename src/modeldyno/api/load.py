@@ -8,7 +8,7 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from modeldyno.api.error_wording import reword_errors
+from modeldyno.api.error_wording import reference_of, reword_errors
 from modeldyno.api.profile import as_tuple, result_or_raise, split_plan, store_conclusion_if, store_if
 from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.load_curve import LoadCurve, ends_at_plateau, parse_ladder
@@ -412,7 +412,9 @@ def _read_if_time(name: str, value: Any) -> Any:
 
 def _request(arguments: Mapping[str, Any]) -> Request:
     """Build the Request from the arguments of one of the three functions."""
-    reference = _check_reference(arguments["model"])
+    if arguments["model"] is None:
+        raise RequestError("A series of loads needs a model, or resume= with the id of a stored one.")
+    reference = reference_of(arguments["model"])
     plan, knobs = split_plan(arguments["plan"], arguments["settings"])
     if arguments["plan"] is None and "max_time" not in arguments["settings"]:
         plan = replace(plan, may_extend=True)
@@ -439,17 +441,6 @@ def _request(arguments: Mapping[str, Any]) -> Request:
         beside=as_tuple(arguments["beside"], "beside"),
         emission=Emission.parse(arguments["carbon"], arguments["power"]),
     )
-
-
-def _check_reference(model: Any) -> str:
-    if model is None:
-        raise RequestError("A series of loads needs a model, or resume= with the id of a stored one.")
-    if not isinstance(model, str | Path):
-        raise RequestError(
-            "A server needs a model by path, scheme:locator or URL; "
-            f"a live {type(model).__name__} cannot be served."
-        )
-    return str(model)
 
 
 def _arrivals(rate: float | str | None, replay: str | Path | None) -> dict[str, Any]:

@@ -96,8 +96,8 @@ def profile(  # noqa: PLR0913 - one function per command, one parameter per opti
         probes: what to measure, such as ``("latency", "layers")`` or ``"latency,layers"``; the default
             depends on the mode.
         mode: ``"inference"`` for calls, ``"train"`` for training steps.
-        optimizer: optimizer of the training steps: adamw (if None), adam, sgd, sgd-momentum, adafactor or
-            none.
+        optimizer: optimizer of the training steps: adamw (if None), adam, sgd, sgd-momentum, adafactor,
+            adagrad or none.
         layers: parts of paths or classes of modules, such as ``"attention"``; the probe ``layers`` times
             only these.
         prompt: prompt length in tokens, one number or several, for the probe ``generate``.
@@ -216,7 +216,7 @@ def inspect(  # noqa: PLR0913 - one function per command, one parameter per opti
         inputs: shapes, as ``--input`` takes them.
         mode: ``"inference"``, or ``"train"`` for forward, backward and optimizer step.
         optimizer: optimizer whose state and step count in training: adamw (if None), adam, sgd,
-            sgd-momentum, adafactor or none.
+            sgd-momentum, adafactor, adagrad or none.
         vary: further sizes to compute costs at: ``{"batch": (1, 8, 64)}``, or text as ``--vary`` takes it,
             ``"batch=1..64 seq=128,512"``.
         devices: devices to estimate lower time bounds on, such as ``"a100"``, or ``"here"``.

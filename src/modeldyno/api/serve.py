@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from modeldyno.api.error_wording import reword_errors
+from modeldyno.api.error_wording import reference_of, reword_errors
 from modeldyno.api.profile import as_tuple, check_settings
 from modeldyno.environment import running_servers as running
 from modeldyno.environment.running_servers import ServerRecord
 from modeldyno.environment.server_usage import read_usage
-from modeldyno.errors import RequestError
 from modeldyno.profiling.serve import serve_model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from modeldyno.api.settings import ServedKnobs
     from modeldyno.core.spec.input_spec import InputSpec
@@ -90,14 +89,9 @@ def serve(  # noqa: PLR0913 - one parameter per option
         MissingExtra: the engine is not installed.
         RunFailed: the server does not start, or does not answer.
     """
-    if not isinstance(model, str | Path):
-        raise RequestError(
-            "A server needs a model by path or scheme:locator; "
-            f"a live {type(model).__name__} cannot be served."
-        )
     knobs = check_settings(settings)
     started = serve_model(
-        str(model),
+        reference_of(model),
         backend=backend,
         settings=knobs,
         device=device,

@@ -30,7 +30,7 @@ from modeldyno.cli.output_options import JSON, NO_STORE, QUIET
     metavar="NAME,...",
     help="Metrics of labelled samples, --data FILE[:LABELS], that int8 and fp16 must keep: accuracy,f1.",
 )
-@cli_options.time_option("--timeout", "600s", "Time that each form may take.")
+@cli_options.time_option("--max-time", "10m", "Time that each form may take.", old="--timeout")
 @click.option(
     "--tolerance",
     metavar="SHARE",

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 MODES = ("inference", "train")
-OPTIMIZERS = ("adamw", "adam", "sgd", "sgd-momentum", "adafactor", "none")
+OPTIMIZERS = ("adamw", "adam", "sgd", "sgd-momentum", "adafactor", "adagrad", "none")
 SERVER_MODES = ("online", "offline")
 RANKS = ("best-load", "each-load")
 MODULE_ORDERS = ("order", "macs", "parameters", "flops", "weight_bytes", "bytes")

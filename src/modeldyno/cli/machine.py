@@ -7,6 +7,7 @@ import click
 from modeldyno.cli import options as cli_options
 from modeldyno.cli import quantity_callback
 from modeldyno.cli.declare import declare, load_action
+from modeldyno.cli.help_pages import HelpCommand
 from modeldyno.cli.output_options import JSON
 
 
@@ -113,12 +114,48 @@ def _print_path() -> None:
     """Print the directory of the engine NAME; removing it uninstalls it."""
 
 
-@declare("plugins")
-@click.argument("name", required=False)
-def plugins_command() -> None:
-    """List the installed plugins, the knobs of a backend, or all metrics.
+class _Plugins(HelpCommand, click.Group):
+    """``plugins probes`` is ``plugins list probes``."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        return super().resolve_command(ctx, args if args[0] in self.commands else ["list", *args])
+
+
+@click.group(
+    name="plugins",
+    cls=_Plugins,
+    invoke_without_command=True,
+    subcommand_metavar="[NAME] | COMMAND ...",
+)
+@click.pass_context
+def plugins_command(ctx: click.Context) -> None:
+    """List the installed plugins, the knobs of a backend, or all metrics; or write a package of new ones.
 
     NAME is a kind of plugin (probes), a backend (onnxruntime), or metrics.
+    """
+    if ctx.invoked_subcommand is None:
+        load_action("plugins.list")(None)
+
+
+@declare("list", "plugins.list", within=plugins_command)
+@click.argument("name", required=False)
+def _list_plugins() -> None:
+    """List the installed plugins, or what NAME has, as modeldyno plugins NAME does."""
+
+
+@declare("new", within=plugins_command)
+@click.argument("name")
+@click.option(
+    "--kind", "kinds", multiple=True, required=True, metavar="KIND",
+    help="Of the plugin: loader, backend, probe, reporter, ...",
+)  # fmt: skip
+@click.option("-o", "--output", "folder", metavar="DIR", help="A new folder; by default NAME.")
+def _new_plugins() -> None:
+    """Write a package NAME with a plugin that works, and the tests that it passes.
+
+    modeldyno plugins lists the kinds; several make a package of several plugins.
     """
 
 

@@ -51,10 +51,14 @@ def repeatable(flag: str, name: str, metavar: str, sentence: str) -> Decorator:
     return click.option(flag, name, multiple=True, metavar=metavar, help=sentence)
 
 
-def time_option(flag: str, default: str, sentence: str) -> Decorator:
-    """Return an option that takes a time."""
+def time_option(flag: str, default: str, sentence: str, *, old: str = "") -> Decorator:
+    """Return an option that takes a time; it may have an older name, too."""
     return click.option(
-        flag, default=default, show_default=True, callback=quantity_callback("s"), help=sentence
+        *filter(None, (flag, old)),
+        default=default,
+        show_default=True,
+        callback=quantity_callback("s"),
+        help=sentence,
     )
 
 

@@ -48,7 +48,7 @@ _ADVICE = {
     ConversionFailureKind.DYNAMIC_SHAPE: "use a fixed size, or change the code that turns a size or a value "
     "into a Python number",
     ConversionFailureKind.OUT_OF_MEMORY: "convert where more memory is free",
-    ConversionFailureKind.TIMED_OUT: "allow more time with --timeout",
+    ConversionFailureKind.TIMED_OUT: "allow more time with --max-time",
     ConversionFailureKind.CRASHED: "run reproduce.py for the whole log, and report it to the exporter",
     ConversionFailureKind.ERROR: "run reproduce.py for the whole log",
     ConversionFailureKind.OUTPUT_DIFFERS: "do not use the file; try another opset or exporter, and report it",

@@ -23,7 +23,7 @@ ALL = "all"
 """Stands for every form that the source can become here."""
 LOWER_PRECISIONS = ("int8", "fp16")
 """Endings of recipes that lose precision on purpose, after a dash."""
-TIMEOUT = 600.0
+MAX_TIME = 600.0
 """Seconds that one recipe may take."""
 
 
@@ -48,7 +48,7 @@ class ConversionRequest:
     """Metrics of labelled samples, in which no lossy form may be inferior."""
     evaluated_on: str | Path | None = None
     """The file of these samples; by default `data`, whose samples are then compared as well."""
-    timeout: float = TIMEOUT
+    max_time: float = MAX_TIME
     """Seconds that one recipe may take."""
     tolerance: float | None = None
     """The share of a sample's largest value by which outputs may be off; None for what the rule allows."""
@@ -76,7 +76,7 @@ class ConversionRequest:
             if recipe not in recipes:
                 raise UnknownName.among("form to convert to", recipe, recipes)
         self._check_data()
-        if self.timeout <= 0:
+        if self.max_time <= 0:
             raise RequestError("A recipe needs a time limit above 0 s.")
         check_tolerance(self.tolerance)
         return resolve_reference(self.model)

@@ -135,7 +135,7 @@ def _runner(
     if in_process:
         yield lambda order: carry_out(order, stage_watcher(order))
         return
-    with order_processes(request.timeout) as run:
+    with order_processes(request.max_time) as run:
         yield lambda order: run(order, stage_watcher(order))
 
 

@@ -247,7 +247,7 @@ _LOOKED = 300
 _OF_LOADS = ("request_rate", "error_rate")
 """Metrics of which a load has at least one, and nothing else has any."""
 _IS_LOAD = " or ".join(f"{name} >= 0" for name in _OF_LOADS)
-_LOAD_COLUMNS = ("created", "model", "latency.p50", "latency.p99", *_OF_LOADS)
+_LOAD_COLUMNS = ("created", "model", "latency.p50", "latency.p99", *_OF_LOADS, "summary")
 
 
 def _single_loads(store: Store, listed: Sequence[Entry], name: str) -> Iterator[Part]:

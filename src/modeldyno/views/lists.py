@@ -116,13 +116,17 @@ def runs(entries: Sequence[Entry], metrics: Sequence[str], figures: Sequence[Map
     """List the Results of a store with their settings and figures as columns.
 
     Args:
-        entries: what is listed; a setting that all of them have alike has no column.
+        entries: what is listed; a setting that all who have it have alike has no column.
         metrics: the names of the figures, in order.
         figures: those of each entry, as text; a column without any is left out.
     """
     table = listing(entries)
     known = dict.fromkeys(name for entry in entries for name in entry.config)
-    varied = [name for name in known if len({str(entry.config.get(name)) for entry in entries}) > 1]
+    varied = [
+        name
+        for name in known
+        if len({str(entry.config[name]) for entry in entries if entry.config.get(name) is not None}) > 1
+    ]
     settings = [name for name in varied if name not in _PLACES][:_SETTINGS]
     shown = [name for name in metrics if any(own.get(name) for own in figures)]
     id_, created, model, summary = (column.title for column in table.columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -272,6 +273,36 @@ def test_what_cannot_be_trained_is_refused(module: nn.Module, reason: str) -> No
 
 
 # --- devices, of which there are none here ---------------------------------------------------------------
+
+
+class Bag(nn.Module):
+    """Has sparse gradients and dense ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(100, 8, sparse=True)
+        self.dense = nn.Linear(8, 2)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Mean of the rows."""
+        output: Tensor = self.dense(self.table(ids).mean(1))
+        return output
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+@pytest.mark.parametrize("optimizer", [name for name in OPTIMIZERS if name != "none"])
+def test_sparse_gradients_are_stepped_by_what_takes_them(optimizer: str) -> None:
+    """The others are refused, with the names of those that do; what such steps cost is not counted."""
+    model = lent(Bag(), torch.zeros(2, 5, dtype=torch.int64))
+    feed = {"ids": np.zeros((2, 5), np.int64)}
+    with (
+        backend.open(model, configure(backend.knobs, CPU)) as session,
+        nullcontext()
+        if optimizer in {"sgd", "sgd-momentum", "adagrad"}
+        else pytest.raises(RequestError, match=f"which {optimizer} does not take; train it with --optimizer"),
+        session.training((feed,), optimizer) as training,
+    ):
+        assert training.step()
 
 
 class Clock:

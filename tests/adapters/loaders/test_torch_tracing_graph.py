@@ -1253,3 +1253,13 @@ def test_a_module_that_calls_itself_for_ever_is_refused_without_advice_on_shapes
 
     with pytest.raises(RequestError, match=r"RecursionError: maximum recursion depth exceeded \([^;]*\)\.$"):
         traced(Endless(), input_spec("x", 1, 4))
+
+
+@pytest.mark.parametrize("make", [nn.Embedding, nn.EmbeddingBag])
+def test_sparse_gradients_are_refused_in_a_sentence(make: type[nn.Embedding]) -> None:
+    """A step with them cannot be counted, a call can."""
+    ids = InputSpec(name="input", shape=(2, 5), dtype="int64")
+
+    assert macs(traced(make(10, 4, sparse=True), ids)) == 0
+    with pytest.raises(RequestError, match="has sparse gradients, whose steps can be timed but not counted"):
+        traced(make(10, 4, sparse=True), ids, mode=Mode.TRAIN)

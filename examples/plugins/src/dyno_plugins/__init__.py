@@ -1,1 +1,1 @@
-"""One plugin of each kind for ModelDyno; each module is a plugin, and imports `modeldyno.plugin` alone."""
+"""Plugins for ModelDyno: each module is one, and imports `modeldyno.plugin` alone."""

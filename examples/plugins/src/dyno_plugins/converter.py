@@ -10,7 +10,7 @@ from modeldyno.plugin import ConversionSource, ConvertedFile, SourceKind
 sources = {SourceKind.TORCH: ("torch",)}
 file = "model.linear"
 loader = "linear"
-backend = "repeated"
+backend = "python"
 lossy = False
 
 

@@ -22,7 +22,7 @@ from modeldyno.plugin import (
 
 requires: tuple[str, ...] = ("numpy",)
 executes = Executes.NOTHING
-backend = "repeated"
+backend = "python"
 
 HEAD = b'{"linear": '
 

@@ -6,7 +6,18 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from modeldyno.plugin import Measurement, Watch, WatchStage, observed_number
+from modeldyno.plugin import Better, Measurement, MetricRow, Watch, WatchStage, observed_number
+
+METRICS = {
+    "load_average": MetricRow(
+        name="load_average",
+        unit="cores",
+        better=Better.NEITHER,
+        circumstance=True,
+        sentence="Processes that wanted a core, in the mean of the last minute.",
+    )
+}
+"""What an entry point of modeldyno.metrics names."""
 
 
 @dataclass

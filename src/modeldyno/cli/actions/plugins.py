@@ -1,14 +1,18 @@
-"""What ``modeldyno plugins`` does."""
+"""What ``modeldyno plugins`` and ``plugins new`` do."""
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from modeldyno import plugins
+from modeldyno.errors import UnknownName
+from modeldyno.plugins import scaffold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +33,7 @@ _USES = {
 _NARROWEST, _WIDEST = 60, 110
 
 
-def run(name: str | None) -> None:
+def list(name: str | None) -> None:  # noqa: A001 - as its command
     """List plugins, the knobs of a backend, or the metrics."""
     kind = ""
     for row in plugins.list_plugins(name):
@@ -42,6 +46,19 @@ def run(name: str | None) -> None:
             _write_entry(row.name, row.sentences)
         else:
             _write_knob(row.knob)
+
+
+def new(name: str, kinds: tuple[str, ...], folder: str | None) -> None:
+    """Write a package of new plugins, and say how they are tried."""
+    for kind in kinds:
+        if kind not in plugins.KINDS:
+            raise UnknownName.among("kind of plugin", kind, plugins.KINDS)
+    written = scaffold.write_package(name, kinds, Path(folder or name))
+    for path in written:
+        click.echo(path)
+    click.echo(
+        f"\nNext: pip install -e {shlex.quote(folder or name)} pytest && pytest {shlex.quote(folder or name)}"
+    )
 
 
 _INDENT = 18

@@ -24,7 +24,7 @@ class Mode(StrEnum):
     """Forward, backward and the optimiser's step."""
 
 
-OPTIMIZERS = ("adamw", "adam", "sgd", "sgd-momentum", "adafactor", "none")
+OPTIMIZERS = ("adamw", "adam", "sgd", "sgd-momentum", "adafactor", "adagrad", "none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

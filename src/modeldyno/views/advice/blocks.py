@@ -27,7 +27,7 @@ _SETTINGS = 32
 def advice(advice: Advice) -> Iterator[Block]:
     """Lay out advice."""
     yield Notice(severity=Severity.VERDICT, text=sentence(advice))
-    if advice.best is not None:
+    if advice.command:
         yield note(advice.command, code="use")
     yield from bottleneck_notices(advice.bottleneck)
     if advice.finals:

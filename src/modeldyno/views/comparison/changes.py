@@ -94,15 +94,16 @@ def times_sentence(
     ):
         return f"{now} took {factor(ratio)} times as long as {before}, in too few processes {_HOW_CERTAIN}"
     low, high = 1 + span.low, 1 + span.high
+    certain = f"{100 * level:.1f}".removesuffix(".0")
+    if low <= 1 <= high:
+        between = f"{factor(low)} to {factor(high)} times as long"
+        return f"{now} may be faster or slower than {before}: {between} ({certain} % interval)."
     word = "slower"
     if ratio < 1:
         ratio, low, high, word = 1 / ratio, 1 / high, 1 / low, "faster"
-    certain = f"{100 * level:.1f}".removesuffix(".0")
     half = (high - low) / 2
     digits = min(3, max(0, 1 - floor(log10(half)))) if half else 3
     text = f"{ratio:,.{digits}f} ± {half:,.{digits}f} times"
-    if low <= 1 <= high:
-        return f"{now} may be faster or slower than {before}: {text} as long ({certain} % interval)."
     return f"{now} is {text} {word} than {before} ({certain} % interval)."
 
 

@@ -239,7 +239,7 @@ def _rivals_text(study: Study, ranked: Ranking, best: RankedConfiguration) -> st
     shares = f"best in {100 * best.share:.0f} against {100 * first.share:.0f} of 100 resamples"
     same = f"it is not distinguishable from {_row_name(_without_load(study, first))}{others} ({shares})"
     if ranked.cheaper is None:
-        return f"{same}; use it, as none of them is cheaper"
+        return f"{same}; take it, as none of the others is cheaper"
     return f"{same}; prefer the cheaper one, {_row_name(_without_load(study, ranked.cheaper))}"
 
 

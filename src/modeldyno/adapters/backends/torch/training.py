@@ -65,8 +65,20 @@ def train_copy(
             place=placement.place,
         )
         for _ in range(_WARM_UP):
-            steps.step()
+            _step_first(steps, optimizer)
         yield steps
+
+
+def _step_first(steps: TrainingSteps, optimizer: str) -> None:
+    try:
+        steps.step()
+    except RuntimeError as error:
+        if "support sparse" not in str(error):
+            raise
+        raise RequestError(
+            f"{type(steps.module).__name__} has sparse gradients, which {optimizer} does not take; train it "
+            "with --optimizer sgd or adagrad, or give its embeddings sparse=False."
+        ) from error
 
 
 def is_eager(callee: Any) -> bool:
@@ -100,6 +112,7 @@ def _optimizer(name: str, parameters: Sequence[Tensor]) -> Optimizer | None:
         "sgd": lambda: optim.SGD(parameters, lr=0.0),
         "sgd-momentum": lambda: optim.SGD(parameters, lr=0.0, momentum=0.9),
         "adafactor": lambda: optim.Adafactor(parameters, lr=0.0),
+        "adagrad": lambda: optim.Adagrad(parameters, lr=0.0),
     }
     return make[name]() if name in make else None
 

@@ -195,6 +195,12 @@ def _training_step(
     recorder: Recorder,
     dispatch_mode: MetaDispatchMode,
 ) -> None:
+    embeddings = (torch.nn.Embedding, torch.nn.EmbeddingBag)
+    if any(isinstance(part, embeddings) and part.sparse for part in module.modules()):
+        raise RequestError(
+            f"{type(module).__name__} has sparse gradients, whose steps can be timed but not counted; give "
+            "its embeddings sparse=False to count them."
+        )
     output = _call_module(module, feed)
     _mark_outputs(output, recorder)
     floats = [
@@ -241,6 +247,7 @@ _OPTIMIZERS: dict[str, Callable[[list[Any]], torch.optim.Optimizer]] = {
     "sgd": lambda parameters: torch.optim.SGD(parameters, lr=1e-3),
     "sgd-momentum": lambda parameters: torch.optim.SGD(parameters, lr=1e-3, momentum=0.9),
     "adafactor": lambda parameters: torch.optim.Adafactor(parameters, lr=1e-3),
+    "adagrad": lambda parameters: torch.optim.Adagrad(parameters, lr=1e-3),
 }
 
 
