@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, fields, replace
 from math import isfinite
 from pathlib import Path
@@ -104,33 +104,56 @@ _OF_MODELCI = {
     "weight": "model", "architecture": "name", "metric": "metrics", "parent_model_id": "parent",
 }  # fmt: skip
 """Keys of ModelCI's files, and what they are called here."""
-_READ_FROM_MODEL = frozenset({"framework", "engine", "outputs"})
+_LABELLED = ("framework", "engine")
+"""What ModelCI's files and paths say, kept as labels: both are read from the model."""
+_INTERNAL = {"number", "creator", "public_reference", "limits"}
 
 
 def read_registration(path: Path, overrides: Mapping[str, Any]) -> Registration:
     """Read what is said of a model from a YAML file; what is given otherwise comes before the file.
 
-    The keys are those of `Registration`, and ``version`` for its number.
+    The keys are those of `Registration`, ``version`` for its number, and those of ModelCI.
 
     Raises:
         RequestError: the file cannot be read, or a key or value in it is wrong; it names the line.
     """
     config = yaml_file.read_yaml_file(path)
-    keys = {field.name for field in fields(Registration)} | {"version"}
-    keys -= {"number", "creator", "public_reference", "limits"}
-    values: dict[str, Any] = {}
-    for key, value in config.tree.items():
-        with config.at(key):
-            if key in _READ_FROM_MODEL:
-                raise RequestError(f"'{key}' is read from the model; leave the key out.")
-            if key not in keys:
-                meant = _OF_MODELCI.get(key)
-                raise UnknownName.among("key of a registration", key, keys, meant=meant)
-            values["number" if key == "version" else key] = _value(key, value)
-    values |= overrides
+    values = {**registration_values(config.tree, config.at), **overrides}
     if "model" not in values:
         raise RequestError(f"{path} names no model; add the line model: path/to/model.onnx.")
     return Registration(**values)
+
+
+def registration_values(
+    words: Mapping[str, Any], at: Callable[[str], AbstractContextManager[Any]] = nullcontext
+) -> dict[str, Any]:
+    """Return the fields of a `Registration` that a file or a form says.
+
+    Args:
+        words: text by key, a table or a list where the key takes one.
+        at: a context that says where a key is, if something is wrong there.
+
+    Raises:
+        RequestError: a key or value is wrong.
+    """
+    keys = ({field.name for field in fields(Registration)} | {"version"}) - _INTERNAL
+    values: dict[str, Any] = {}
+    labels: dict[str, str] = {}
+    for key, value in words.items():
+        with at(key):
+            if key in _LABELLED:
+                labels[key] = str(value)
+                continue
+            word = _OF_MODELCI.get(key, key)
+            if word not in keys:
+                raise UnknownName.among("key of a registration", key, keys)
+            name = "number" if word == "version" else word
+            if name in values:
+                raise RequestError(f"'{key}' says again what '{word}' says; leave one of them out.")
+            values[name] = _value(word, value)
+    if labels:
+        values["labels"] = {**labels, **values.get("labels", {})}
+    return values
 
 
 def named_metrics(value: str | Sequence[Any]) -> tuple[str, ...]:
