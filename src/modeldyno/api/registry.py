@@ -13,6 +13,7 @@ from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.profile import as_tuple
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import Window
+from modeldyno.core.registry.records import is_run_by
 from modeldyno.environment.idle import IdleRule
 from modeldyno.errors import RequestError, StoreError
 from modeldyno.identity import actor
@@ -54,6 +55,8 @@ def register(  # noqa: PLR0913 - one parameter per option
     name: str | None = None,
     version: int | None = None,
     inputs: str | InputSpec | Sequence[str | InputSpec] = (),
+    outputs: str | InputSpec | Sequence[str | InputSpec] = (),
+    layouts: Mapping[str, str] | None = None,
     task: str = "",
     dataset: str = "",
     metrics: Mapping[str, float] | None = None,
@@ -81,6 +84,8 @@ def register(  # noqa: PLR0913 - one parameter per option
         version: its number; by default the next one.
         inputs: what it is measured with, as ``--input`` takes them: ``"x=1x8"``, or a file, which stays where
             it is; by default what the model declares.
+        outputs: what it gives, in the same words: told beside it, and not checked.
+        layouts: the order of the axes by the name of an input or output, such as ``{"x": "NCHW"}``.
         task: what it does, such as ``"image classification"``.
         dataset: what it was trained on.
         metrics: what you say of it, such as ``{"accuracy": 0.76}``.
@@ -117,6 +122,8 @@ def register(  # noqa: PLR0913 - one parameter per option
             name=name,
             number=version,
             inputs=as_tuple(inputs, "inputs"),
+            outputs=as_tuple(outputs, "outputs"),
+            layouts=layouts or {},
             task=task,
             dataset=dataset,
             metrics=metrics or {},
@@ -158,10 +165,11 @@ def _save_live_object(model: Any, example: Any, folder: Path) -> Path:
 
 
 @reword_errors
-def retrieve(
+def retrieve(  # noqa: PLR0913 - one parameter per condition
     name: str = "",
     *,
     framework: str = "",
+    engine: str = "",
     task: str = "",
     version: int | None = None,
     parent: str = "",
@@ -173,6 +181,8 @@ def retrieve(
         name: of the model, also ``"digits/3"`` or ``"digits@champion"``; empty for all models, of which the
             newest version is returned.
         framework: only versions of this framework, such as ``"onnx"``.
+        engine: only versions that this engine runs, themselves or in a form that is still the model, such as
+            ``"torchscript"``, ``"onnx"``, ``"tensorrt"``, ``"openvino"``.
         task: only versions with this task.
         version: only this number.
         parent: only versions made from this one, such as ``"digits/3"``.
@@ -194,9 +204,15 @@ def retrieve(
             task=task,
             number=version,
             parent=parent,
-            limit=limit,
+            limit=_MOST if engine else limit,
         )
-    return tuple(versions)
+        if engine:
+            versions = [one for one in versions if is_run_by(one, store.registry.variants(one), engine)]
+    return tuple(versions[:limit])
+
+
+_MOST = 10_000
+"""Versions of which it is looked who runs them."""
 
 
 @reword_errors

@@ -16,6 +16,7 @@ from modeldyno.core.registry.names import (
     check_description,
     check_model_name,
     name_from_label,
+    task_name,
 )
 from modeldyno.core.registry.policy import conversion_tasks, profile_tasks
 from modeldyno.core.registry.records import SOURCE, Variant, VariantState, Version
@@ -36,7 +37,7 @@ from modeldyno.runtime.supervised_child import ChildLimits
 from modeldyno.servers import triton_config
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from modeldyno.core.registry.policy import Policy
     from modeldyno.core.registry.records import EvaluationData, Task, WeightFile
@@ -48,7 +49,8 @@ SOURCE_LABEL, CREATED_LABEL, RUN_LABEL = "mlflow.version", "mlflow.created", "ml
 _ORIGIN_LABELS = (SOURCE_LABEL, CREATED_LABEL, RUN_LABEL)
 _SOURCE_WHY = "the registered model itself"
 _FLAGS = ("copy", "convert", "profile", "trust")
-_TABLES = ("metrics", "labels")
+_TABLES = ("metrics", "labels", "layouts")
+_TENSORS = ("inputs", "outputs")
 _BOOLEANS = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
 
 
@@ -63,6 +65,10 @@ class Registration:
     """By default the next one."""
     inputs: tuple[str | InputSpec, ...] = ()
     """What it is measured with, such as ``x=1x8``; by default what it declares. Files stay where they are."""
+    outputs: tuple[str | InputSpec, ...] = ()
+    """What it gives, in the same words: told, and not checked."""
+    layouts: Mapping[str, str] = field(default_factory=dict)
+    """Order of the axes by the name of an input or output, such as ``NCHW``."""
     task: str = ""
     dataset: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -151,6 +157,8 @@ def registration_values(
             if name in values:
                 raise RequestError(f"'{key}' says again what '{word}' says; leave one of them out.")
             values[name] = _value(word, value)
+            if word in _TENSORS and (layouts := _layouts(value)):
+                values["layouts"] = {**values.get("layouts", {}), **layouts}
     if labels:
         values["labels"] = {**labels, **values.get("labels", {})}
     return values
@@ -189,7 +197,7 @@ def _value(key: str, value: Any) -> Any:
         return _BOOLEANS[text.lower()]
     if key == "evaluate":
         return named_metrics(value)
-    if key == "inputs":
+    if key in _TENSORS:
         return tuple(map(_input, value if isinstance(value, list) else [value]))
     if key == "version":
         if not text.isdigit() or not int(text):
@@ -217,8 +225,25 @@ def _input(value: Any) -> InputSpec:
     return parse_input(f"{text}:{_DTYPES.get(dtype, dtype.lower())}" if dtype else text)
 
 
+def _layouts(value: Any) -> dict[str, str]:
+    """Return the ``format`` of tensors in tables by their name, such as ``NCHW`` of ``FORMAT_NCHW``."""
+    tables = [one for one in value if isinstance(one, dict)] if isinstance(value, list) else [value]
+    words = {
+        str(one["name"]): str(one["format"]).upper().removeprefix("FORMAT_")
+        for one in tables
+        if isinstance(one, dict) and "format" in one
+    }
+    return {name: layout for name, layout in words.items() if layout not in _NO_LAYOUT}
+
+
+_NO_LAYOUT = {"", "NONE"}
 _OF_INPUT = frozenset({"name", "shape"})
 _DTYPES = {word: dtype for dtype, word in triton_config.DTYPES.items()}
+
+
+def _as_specs(items: Iterable[str | InputSpec]) -> Iterator[InputSpec]:
+    for item in items:
+        yield parse_input(item) if isinstance(item, str) else item
 
 
 def _where_it_is(spec: InputSpec) -> InputSpec:
@@ -257,9 +282,7 @@ def register(request: Registration, registry: Registry) -> Registered:
     check_numbers({"metrics": request.metrics}, "registration")
     check_description(request.labels, task=request.task, dataset=request.dataset)
     evaluation_data.check(request.evaluate, request.data)
-    measured_with = tuple(
-        _where_it_is(parse_input(item) if isinstance(item, str) else item) for item in request.inputs
-    )
+    measured_with = tuple(map(_where_it_is, _as_specs(request.inputs)))
     identified = identify_model(ref, trust=request.trust, limits=request.limits)
     files: tuple[WeightFile, ...] = ()
     entry = ""
@@ -268,7 +291,7 @@ def register(request: Registration, registry: Registry) -> Registered:
         files = weights.keep([*map(Path, identified.files)], root, weights.place(registry.weights))
     evaluation = evaluation_data.keep(request.evaluate, request.data, registry)
     draft = Version(
-        model=request.name or name_from_label(identified.identity.name),
+        model=request.name or _name_of_file(identified),
         number=0,
         created=new_identity()["created"],
         creator=request.creator or actor(),
@@ -279,6 +302,8 @@ def register(request: Registration, registry: Registry) -> Registered:
         backend=identified.backend,
         inputs=identified.inputs,
         measured_with=measured_with,
+        outputs=tuple(_as_specs(request.outputs)),
+        layouts=dict(request.layouts),
         files=files,
         entry=entry,
         task=request.task,
@@ -336,18 +361,28 @@ def _changes_to_registered(
 
 
 def with_modelci_words(request: Registration) -> Registration:
-    """Complete a registration by the path of a model in ModelCI's folder: its name, number and task."""
-    path = Path(request.model).expanduser()
+    """Complete a registration by the path of a model in ModelCI's folder: its name, number and task.
+
+    An archive of TorchScript is ``1.zip`` there, as one of a SavedModel: the path says which it is.
+    """
+    request = replace(request, task=task_name(request.task))
+    ref = ModelRef.parse(request.model)
+    path = Path(ref.locator).expanduser()
     described = ModelCiPath.parse(path.absolute()) if path.exists() else None
     if described is None:
         return request
+    is_script = not ref.scheme and (described.engine, path.suffix) == (_TORCHSCRIPT, ".zip")
     return replace(
         request,
+        model=f"{_TORCHSCRIPT}:{path}" if is_script else request.model,
         name=request.name or name_from_label(described.architecture),
         number=request.number or described.version,
         task=request.task or described.task,
         labels={"framework": described.framework, "engine": described.engine, **request.labels},
     )
+
+
+_TORCHSCRIPT = "torchscript"
 
 
 def with_mlflow_words(request: Registration) -> Registration:
@@ -409,6 +444,18 @@ def located(registered: Version | Variant, registry: Registry) -> ModelRef:
         StoreError: its files are gone or damaged.
     """
     return resolve_reference(reference_here(registered, registry))
+
+
+def _name_of_file(identified: IdentifiedModel) -> str:
+    """Return the name of a model that was given none.
+
+    Raises:
+        RequestError: its file is called by a number, which lists would take for a version.
+    """
+    name = name_from_label(identified.identity.name)
+    if name.isdigit():
+        raise RequestError(f"The model's file is called {name}, which is no name; say it with `name`.")
+    return name
 
 
 def _source(version: Version) -> Variant:
