@@ -27,9 +27,16 @@ from modeldyno.registry.push import push_version
 from modeldyno.registry.ray_cluster import run_on_ray
 from modeldyno.registry.register import Registration, named_metrics
 from modeldyno.registry.register import register as register_model
-from modeldyno.registry.targets import CPU, named_device
+from modeldyno.registry.targets import named_device
 from modeldyno.registry.worker import WorkerOptions, run_worker
-from modeldyno.registry.worker_process import ALL, run_on_each_device, run_quietly, start_worker
+from modeldyno.registry.worker_process import (
+    ALL,
+    check_ray_device,
+    run_on_each_device,
+    run_quietly,
+    start_worker,
+    worker_device,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -443,7 +450,7 @@ def work(  # noqa: PLR0913 - one parameter per option
         StoreError: the store cannot be read or written.
     """
     options = WorkerOptions(
-        device=CPU if device == ALL else named_device(device),
+        device=worker_device(device),
         target_name=name,
         once=once,
         until_done=until_done,
@@ -452,12 +459,13 @@ def work(  # noqa: PLR0913 - one parameter per option
         never_on=tuple(map(named_device, as_tuple(never_on, "never_on"))),
         hooks=webhooks.read_hooks(f"{name}={command}" for name, command in (hooks or {}).items()),
     )
-    if device == ALL:
-        run_on_each_device(options, run_quietly)
-    elif ray is None:
-        run_worker(options)
-    else:
+    if ray is not None:
+        check_ray_device(device)
         run_on_ray(ray, options)
+    elif device == ALL:
+        run_on_each_device(options, run_quietly)
+    else:
+        run_worker(options)
 
 
 @reword_errors
