@@ -184,6 +184,8 @@ ONLY_PYTHON = {
     "plan": "holds the options of time, precision and limits in one value",
     "studies": "what sweep_models returned",
     "options": "the arguments of sweep for each model, by their own names",
+    "outputs": "stands in the file of registry add -f",
+    "layouts": "stands in the file of registry add -f",
     "inline": "analyses a referenced model in this process, for a debugger",
 }
 """Parameters that no option names."""

@@ -198,6 +198,14 @@ _NAMES = {
 """Module to the names that it has."""
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
+_OF_OTHERS = {
+    "compat.modelci": """
+        delete_model delete_model_by_id register_model register_model_from_yaml retrieve_model
+        retrieve_model_by_parent_id retrieve_model_by_task update_model
+    """,
+}
+"""Module to the names in it that users of other tools look for here."""
+
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - of the table
 
 
@@ -209,7 +217,9 @@ if not TYPE_CHECKING:  # a type checker would take any name for one that is ther
 
             return version("modeldyno")
         if name not in _HOMES:
-            raise AttributeError(f"module 'modeldyno' has no attribute '{name}'")
+            homes = (module for module, names in _OF_OTHERS.items() if name in names.split())
+            hint = "".join(f"; from modeldyno.{home} import {name} gives it" for home in homes)
+            raise AttributeError(f"module 'modeldyno' has no attribute '{name}'{hint}")
         from importlib import import_module  # noqa: PLC0415 - slow at start-up
 
         return getattr(import_module(f"modeldyno.{_HOMES[name]}"), name)

@@ -16,7 +16,8 @@ from modeldyno import plugins
 from modeldyno.dashboard import app as application
 from modeldyno.dashboard import server
 from modeldyno.dashboard.access import AccessRole, AccessTokens, read_or_make_tokens
-from modeldyno.dashboard.app import API, make_app
+from modeldyno.dashboard.app import make_app
+from modeldyno.dashboard.guard import API
 from modeldyno.errors import RequestError
 from modeldyno.testing.sample_results import a_result
 
@@ -145,7 +146,7 @@ def test_a_reader_cannot_make_himself_an_operator(stranger: Visitor) -> None:
 
 
 def test_a_script_brings_its_token(stranger: Visitor) -> None:
-    """It reads with it, and writes nothing."""
+    """It reads with it, and sends no forms: it writes by the API."""
     bearer = {"authorization": f"Bearer {OPERATOR}"}
 
     assert stranger.client.get(f"{API}/results", headers=bearer).json()["items"][0]["id"] == RESULT

@@ -19,7 +19,9 @@ from tests.support.sample_registry import a_figure, a_task, a_variant, a_version
 
 from modeldyno import plugins
 from modeldyno.core.metrics.measurement import observed_number
-from modeldyno.dashboard.app import API, AS_CSV, PAGES, QUERY, WRITES
+from modeldyno.dashboard.api_writes import API_WRITES
+from modeldyno.dashboard.app import AS_CSV, PAGES, QUERY, WRITES
+from modeldyno.dashboard.guard import API
 from modeldyno.dashboard.schema import TYPES
 from modeldyno.registry.targets import target_here
 from modeldyno.testing.sample_conversions import a_conversion
@@ -357,13 +359,18 @@ def test_a_wrong_bound_is_said_beside_the_form(visitor: Visitor) -> None:
 
 
 def test_the_description_names_every_operation(visitor: Visitor) -> None:
-    """OpenAPI has each JSON twin, what its query may hold, and no way to write."""
+    """OpenAPI has each JSON twin and what its query may hold, and each write, which needs a token."""
     described = visitor.get(f"{API}/openapi.json").json()["paths"]
+    operations = [
+        (one, path, described_as) for path, each in described.items() for one, described_as in each.items()
+    ]
 
-    assert len(described) == len(PAGES)
-    assert {method for path in described.values() for method in path} == {"get"}
-    for path in described.values():
-        for parameter in path["get"]["parameters"]:
+    assert sum(method == "get" for method, _, _ in operations) == len(PAGES)
+    writes = {(one.upper(), path) for one, path, described_as in operations if "security" in described_as}
+    assert writes == {(write.method, API + write.path) for write in API_WRITES}
+    assert len(operations) == len(PAGES) + len(API_WRITES)
+    for method, _, operation in operations:
+        for parameter in operation["parameters"] if method == "get" else ():
             assert parameter["in"] == "path" or parameter["description"] == QUERY[parameter["name"]]
 
 

@@ -9,8 +9,8 @@ import pytest
 from tests.dashboard.conftest import PORT
 from tests.dashboard.test_app import example
 
-from modeldyno.dashboard.app import API, PAGES, WRITES
-from modeldyno.dashboard.guard import Sessions
+from modeldyno.dashboard.app import PAGES, WRITES
+from modeldyno.dashboard.guard import API, Sessions
 
 if TYPE_CHECKING:
     from tests.dashboard.conftest import Visitor

@@ -11,7 +11,8 @@ from urllib.parse import quote, urlencode
 import pytest
 from tests.dashboard.conftest import HOSTILE, PORT
 
-from modeldyno.dashboard.app import API, PAGES, WRITES
+from modeldyno.dashboard.app import PAGES, WRITES
+from modeldyno.dashboard.guard import API
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -367,7 +367,7 @@ def test_a_device_that_is_not_here_is_refused(type_: Callable[..., Said]) -> Non
     result = type_("worker", "--device", "gpu:9", "--once")
 
     assert result.code == 2
-    assert "There is no device 'cuda:9'; known: cpu" in result.err
+    assert "There is no device 'cuda:9'; known: all, cpu" in result.err
 
 
 def test_a_webhook_is_added_listed_and_removed(net: Callable[..., Said]) -> None:

@@ -20,6 +20,7 @@ from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import actor
 from modeldyno.profiling import weights
 from modeldyno.profiling.request import Request
+from modeldyno.registry import register as registering
 from modeldyno.registry.changes import (
     PolicyChange,
     change_alias,
@@ -34,6 +35,7 @@ from modeldyno.registry.policies import find_policy, read_policy, tasks_missing_
 from modeldyno.registry.register import Registration, first_tasks, located, read_registration, register
 from modeldyno.registry.targets import target_here
 from modeldyno.runtime.identify import IdentifiedModel
+from modeldyno.views.registry import version as version_view
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -124,6 +126,73 @@ def test_a_path_in_the_folder_of_modelci_says_name_number_and_task(
     assert version.labels == {"framework": "onnx", "engine": "none"}
 
 
+MODELCI = """\
+weight: net.onnx
+architecture: ResNet50
+framework: PyTorch
+engine: ONNX
+version: 2
+dataset: ImageNet
+task: Image_Classification
+metric: {acc: 0.76}
+inputs:
+  - {name: input, shape: [-1, 3, 224, 224], dtype: TYPE_FP32, format: FORMAT_NCHW}
+outputs:
+  - {name: output, shape: [-1, 1000], dtype: TYPE_FP32}
+convert: true
+profile: false
+"""
+
+
+def test_a_file_of_modelci_is_taken_as_it_is(registry: Registry, model: Path, tmp_path: Path) -> None:
+    file = tmp_path / "resnet50.yml"
+    file.write_text(MODELCI.replace("net.onnx", str(model)))
+
+    version = register(read_registration(file, {}), registry).version
+
+    assert (version.name, version.task, version.dataset) == ("ResNet50/2", "image classification", "ImageNet")
+    assert version.metrics == {"acc": 0.76}
+    assert version.labels == {"framework": "PyTorch", "engine": "ONNX"}
+    (measured_with,), (output,) = version.measured_with, version.outputs
+    assert (measured_with.name, measured_with.shape) == ("input", ("batch", 3, 224, 224))
+    assert (output.name, output.shape, output.dtype) == ("output", ("batch", 1000), "float32")
+    assert version.layouts == {"input": "NCHW"}
+    assert registry.tasks(model="ResNet50") != []
+    shown = str([*version_view.blocks(version_overview(registry, VersionName(model="ResNet50")))])
+    assert "input batch x 3 x 224 x 224 float32 NCHW" in shown, shown
+    assert "output batch x 1000 float32" in shown
+
+
+def test_an_archive_of_torchscript_in_the_folder_of_modelci_is_one(
+    registry: Registry, model: Path, tmp_path: Path
+) -> None:
+    """It is 1.zip there, and so is a SavedModel."""
+    path = tmp_path / "Net" / "PyTorch-TORCHSCRIPT" / "Segmentation" / "1.zip"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(model.read_bytes())
+
+    version = added(registry, path)
+
+    assert (version.name, version.reference) == ("Net/1", f"torchscript:{path}")
+    assert version.task == "segmentation"
+    by_scheme = Registration(model=f"torchscript:{path}")
+    assert register(by_scheme, registry).version.name == "Net/1"
+
+
+def test_a_number_is_no_name(registry: Registry, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list would show it as a version."""
+    identify = vars(registering)["identify_model"]
+
+    def called_one(ref: Any, **options: Any) -> IdentifiedModel:
+        identified: IdentifiedModel = identify(ref, **options)
+        return replace(identified, identity=replace(identified.identity, name="1"))
+
+    monkeypatch.setattr(registering, "identify_model", called_one)
+    with pytest.raises(RequestError, match="file is called 1, which is no name; say it with `name`"):
+        added(registry, model)
+    assert added(registry, model, name="seven").name == "seven/1"
+
+
 def test_its_keys_are_the_words_of_the_command(tmp_path: Path) -> None:
     file = tmp_path / "model.yaml"
     file.write_text("model: net.onnx\nversion: 3\nmetrics: {accuracy: 0.76}\nconvert: no\n")
@@ -145,8 +214,7 @@ def test_a_word_of_the_command_line_comes_before_the_file(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("weight: net.onnx", "line 1: There is no key of a registration 'weight'; did you mean 'model'?"),
-        ("model: net.onnx\nengine: ONNX", "line 2: 'engine' is read from the model; leave the key out"),
+        ("model: net.onnx\nweight: b.onnx", "line 2: 'weight' says again what 'model' says; leave one"),
         ("models: net.onnx", "line 1: There is no key of a registration 'models'; did you mean 'model'?"),
         ("model: a\nversion: one", "line 2: version is a number from 1, not 'one'"),
         ("model: a\ncopy: perhaps", "line 2: copy is yes or no, not 'perhaps'"),

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
+import modeldyno
 from modeldyno.errors import RequestError
+from modeldyno.registry import targets
 from modeldyno.registry.targets import known_target, named_device, target_here
 
 if TYPE_CHECKING:
@@ -45,3 +48,23 @@ def test_a_machine_whose_memory_is_counted_differently_keeps_its_target(registry
     assert known_target(here, registry) == before
     registry.put_target(here)
     assert known_target(here, registry) == here
+
+
+def test_the_devices_are_those_that_the_command_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their names in CUDA, whoever reads them; without a tool, the driver's own list counts them."""
+    names = ("cuda:10", "cuda:2", None)
+    reading = SimpleNamespace(devices=[SimpleNamespace(cuda=name) for name in names])
+    monkeypatch.setattr(targets, "read_devices", lambda: reading)
+    assert targets.devices_here() == ("cpu", "cuda:2", "cuda:10")
+
+    monkeypatch.setattr(targets, "read_devices", lambda: SimpleNamespace(devices=[]))
+    monkeypatch.setattr("modeldyno.environment.machine.gpu_names", lambda: "2 x A, B")
+    assert targets.devices_here() == ("cpu", "cuda:0", "cuda:1", "cuda:2")
+
+
+def test_every_device_on_a_cluster_is_refused() -> None:
+    """It took the processor alone, without a word."""
+    with pytest.raises(RequestError, match="On Ray, a worker has one kind of device: cpu, or cuda:0"):
+        modeldyno.work(device="all", ray="local")
+    with pytest.raises(RequestError, match="write cpu, gpu:0, or all for a worker for each"):
+        modeldyno.work(device="banana")

@@ -28,6 +28,13 @@ R = TypeVar("R")
 _INPUTS = re.compile(r"--input|`inputs[`=]")
 _ALMOST = 0.8
 """Likeness of two names, as difflib has it, from which one is the other misspelt."""
+_OF_MODELCI = {
+    "architecture": "name",
+    "architecture_name": "name",
+    "metric": "metrics",
+    "parent_model_id": "parent",
+}
+"""Arguments of ModelCI, and what they are called here."""
 _EXAMPLE_HINT = "A live object also takes its inputs as example=."
 
 
@@ -54,7 +61,11 @@ def reword_errors(function: Callable[P, R]) -> Callable[P, R]:
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         kwargs.update(_read_old_words(function.__name__, kwargs))
         try:
-            _check_spelling([name for name in kwargs if name not in parameters], parameters)
+            unknown = [name for name in kwargs if name not in parameters]
+            _check_spelling(unknown, parameters)
+            if unknown and "settings" not in annotations:
+                known = parameters - {"self"}
+                raise UnknownName.among("argument", unknown[0], known, meant=_OF_MODELCI.get(unknown[0]))
             _check_no_document(
                 function.__name__, annotations, dict(zip(annotations, args, strict=False)) | kwargs
             )

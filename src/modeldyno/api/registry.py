@@ -13,7 +13,7 @@ from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.profile import as_tuple
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import Window
-from modeldyno.core.registry.records import OPEN, TaskState
+from modeldyno.core.registry.records import OPEN, TaskState, is_run_by
 from modeldyno.environment.idle import IdleRule
 from modeldyno.errors import RequestError, StoreError
 from modeldyno.identity import actor
@@ -27,9 +27,16 @@ from modeldyno.registry.push import push_version
 from modeldyno.registry.ray_cluster import run_on_ray
 from modeldyno.registry.register import Registration, named_metrics
 from modeldyno.registry.register import register as register_model
-from modeldyno.registry.targets import CPU, named_device
+from modeldyno.registry.targets import named_device
 from modeldyno.registry.worker import WorkerOptions, run_worker
-from modeldyno.registry.worker_process import ALL, run_on_each_device, run_quietly, start_worker
+from modeldyno.registry.worker_process import (
+    ALL,
+    check_ray_device,
+    run_on_each_device,
+    run_quietly,
+    start_worker,
+    worker_device,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,6 +62,8 @@ def register(  # noqa: PLR0913 - one parameter per option
     name: str | None = None,
     version: int | None = None,
     inputs: str | InputSpec | Sequence[str | InputSpec] = (),
+    outputs: str | InputSpec | Sequence[str | InputSpec] = (),
+    layouts: Mapping[str, str] | None = None,
     task: str = "",
     dataset: str = "",
     metrics: Mapping[str, float] | None = None,
@@ -82,6 +91,8 @@ def register(  # noqa: PLR0913 - one parameter per option
         version: its number; by default the next one.
         inputs: what it is measured with, as ``--input`` takes them: ``"x=1x8"``, or a file, which stays where
             it is; by default what the model declares.
+        outputs: what it gives, in the same words: told beside it, and not checked.
+        layouts: the order of the axes by the name of an input or output, such as ``{"x": "NCHW"}``.
         task: what it does, such as ``"image classification"``.
         dataset: what it was trained on.
         metrics: what you say of it, such as ``{"accuracy": 0.76}``.
@@ -118,6 +129,8 @@ def register(  # noqa: PLR0913 - one parameter per option
             name=name,
             number=version,
             inputs=as_tuple(inputs, "inputs"),
+            outputs=as_tuple(outputs, "outputs"),
+            layouts=layouts or {},
             task=task,
             dataset=dataset,
             metrics=metrics or {},
@@ -159,10 +172,11 @@ def _save_live_object(model: Any, example: Any, folder: Path) -> Path:
 
 
 @reword_errors
-def retrieve(
+def retrieve(  # noqa: PLR0913 - one parameter per condition
     name: str = "",
     *,
     framework: str = "",
+    engine: str = "",
     task: str = "",
     version: int | None = None,
     parent: str = "",
@@ -174,6 +188,8 @@ def retrieve(
         name: of the model, also ``"digits/3"`` or ``"digits@champion"``; empty for all models, of which the
             newest version is returned.
         framework: only versions of this framework, such as ``"onnx"``.
+        engine: only versions that this engine runs, themselves or in a form that is still the model, such as
+            ``"torchscript"``, ``"onnx"``, ``"tensorrt"``, ``"openvino"``.
         task: only versions with this task.
         version: only this number.
         parent: only versions made from this one, such as ``"digits/3"``.
@@ -195,9 +211,15 @@ def retrieve(
             task=task,
             number=version,
             parent=parent,
-            limit=limit,
+            limit=_MOST if engine else limit,
         )
-    return tuple(versions)
+        if engine:
+            versions = [one for one in versions if is_run_by(one, store.registry.variants(one), engine)]
+    return tuple(versions[:limit])
+
+
+_MOST = 10_000
+"""Versions of which it is looked who runs them."""
 
 
 @reword_errors
@@ -428,7 +450,7 @@ def work(  # noqa: PLR0913 - one parameter per option
         StoreError: the store cannot be read or written.
     """
     options = WorkerOptions(
-        device=CPU if device == ALL else named_device(device),
+        device=worker_device(device),
         target_name=name,
         once=once,
         until_done=until_done,
@@ -437,12 +459,13 @@ def work(  # noqa: PLR0913 - one parameter per option
         never_on=tuple(map(named_device, as_tuple(never_on, "never_on"))),
         hooks=webhooks.read_hooks(f"{name}={command}" for name, command in (hooks or {}).items()),
     )
-    if device == ALL:
-        run_on_each_device(options, run_quietly)
-    elif ray is None:
-        run_worker(options)
-    else:
+    if ray is not None:
+        check_ray_device(device)
         run_on_ray(ray, options)
+    elif device == ALL:
+        run_on_each_device(options, run_quietly)
+    else:
+        run_worker(options)
 
 
 @reword_errors

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import random
+import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -164,7 +165,7 @@ class Profiler:
     def __init__(  # noqa: PLR0913 - three parameters of the original class, and those of `profile`
         self,
         model_info: Any,
-        server_name: str | Server | Mapping[str, str | Server] | None = None,
+        server_name: str | Server | BaseModelInspector | Mapping[str, str | Server] | None = None,
         inspector: BaseModelInspector | None = None,
         *,
         data: Any = None,
@@ -181,18 +182,22 @@ class Profiler:
                 of Docker or Podman; or its host, if it uses the conventional port of its engine for the
                 device. If None, the ``path`` of `model_info` is served here for each diagnosis; without a
                 path, the host is this machine. If servers run on several devices, that of each:
-                ``{"cpu": "http://127.0.0.1:8001", "cuda:0": "http://127.0.0.1:8010"}``.
+                ``{"cpu": "http://127.0.0.1:8001", "cuda:0": "http://127.0.0.1:8010"}``. An inspector may
+                stand here as well, as in ``Profiler(model_info, client)``.
             inspector: sends the requests; by default that of the engine.
             data: one data item, if no inspector is given; by default random values of the shapes that the
                 server declares.
             max_time: maximum time of measuring, in seconds or as text such as ``"1m"``.
             store: keep each Result in the store, as the command line does.
-            progress: show progress on standard error, in a terminal or a notebook.
+            progress: show progress on standard error, in a terminal or a notebook, and the figures of a
+                diagnosis, unless Python's ``logging`` shows them.
 
         Raises:
             TypeError: `inspector` is not a BaseModelInspector.
             RequestError: the engine has no inspector.
         """
+        if isinstance(server_name, BaseModelInspector):
+            server_name, inspector = None, inspector or server_name
         if inspector is not None and not isinstance(inspector, BaseModelInspector):
             raise TypeError(f"inspector is {type(inspector).__name__}, but must be a BaseModelInspector")
         self.model_info = (
@@ -243,6 +248,14 @@ class Profiler:
         self._deployed = server
         return server
 
+    def _use_server(self, server_name: str | Server) -> None:
+        """Send the requests to another server, unless it is the one that serves the model already."""
+        if server_name is self._deployed:
+            return
+        self.server_name, self._path = as_reference(server_name), ""
+        if isinstance(self.inspector, ServerInspector):
+            self.inspector.endpoint = self._endpoint(self.server_name)
+
     @contextmanager
     def _served_on(self, device: str) -> Iterator[None]:
         """Serve the model within the block, unless a server was given or is there already."""
@@ -260,22 +273,34 @@ class Profiler:
             inspector.endpoint = self._endpoint(self.server_name, device)
 
     def diagnose(
-        self, batch_size: int | None = None, device: str = _UNKNOWN, timeout: float = 30
+        self,
+        batch_size: int | None = None,
+        device: str = _UNKNOWN,
+        timeout: float = 30,
+        *,
+        server_name: str | Server | None = None,
     ) -> Diagnosis:
-        """Measure batches of one size.
+        """Measure batches of one size; the figures are logged, or printed where no log is set up.
 
         Args:
             batch_size: by default that of the inspector.
             device: where the model is served, if that is done here; of another server it chooses the
                 conventional port. The diagnosis says what the server's machine tells, whatever is given here.
             timeout: seconds to wait until the model is ready.
+            server_name: another server from now on, in the words of the constructor.
 
         Raises:
+            TypeError: the batch size is none.
             RequestError: no device has such a name.
             RunFailed: the model was not ready in time, or no request succeeded.
         """
+        given: tuple[Any, Any] = (batch_size, device)
+        if isinstance(given[0], str | Server) or not isinstance(given[1], str):
+            raise TypeError("diagnose takes a batch size and a device, such as (8, 'cpu'), and server_name=")
         if device != _UNKNOWN:
             device = named_device(device)
+        if server_name is not None:
+            self._use_server(server_name)
         if batch_size is not None:
             self.inspector.set_batch_size(batch_size)
         with self._served_on(device):
@@ -303,7 +328,10 @@ class Profiler:
             "completed_at": result.created,
         }
         diagnosis = Diagnosis(self.inspector, result, header, stages)
-        _LOG.info("%s", diagnosis)
+        if _LOG.hasHandlers() and _LOG.isEnabledFor(logging.INFO):
+            _LOG.info("%s", diagnosis)
+        elif self.progress:
+            sys.stderr.write(f"{diagnosis}\n")
         return diagnosis
 
     def _server(self) -> Endpoint | None:
@@ -375,7 +403,7 @@ class Profiler:
             idle: when a device counts as idle.
 
         Returns:
-            The diagnoses by device and batch size; each is stored, and written to the log ``modeldyno``.
+            The diagnoses by device and batch size; each is stored, and told as `diagnose` does.
 
         Raises:
             RequestError: it is not known on which device the server runs, or there is no such device.

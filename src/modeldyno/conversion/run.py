@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _FRAMEWORKS = ("numpy", "torch", "onnx", "onnxscript", "onnxruntime", "openvino", "transformers", "keras",
                "tensorflow", "scikit-learn", "xgboost", "lightgbm", "skl2onnx", "onnxmltools", "tensorrt",
-               "tensorrt-rtx")  # fmt: skip
+               "tensorrt-rtx", "hummingbird-ml", "onnx2torch")  # fmt: skip
 """Packages whose versions a conversion records."""
 
 

@@ -1,7 +1,7 @@
 """The table of routes, and the application that answers them.
 
-Each page has a JSON twin below `/api/v1`. What writes is a POST of a form; no route takes a command, a path
-of a file or an address to fetch.
+Each page has a JSON twin below `/api/v1`. What writes is a POST of a form, or an operation of the API with an
+operator's token; no route takes a command, a path of a file or an address to fetch.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ from modeldyno.dashboard import (
     trend_pages,
 )
 from modeldyno.dashboard.access import AccessRole
+from modeldyno.dashboard.api_writes import API_WRITES, ApiWrite, NoSuchVersion
 from modeldyno.dashboard.changes import change_stream
-from modeldyno.dashboard.guard import LOGIN, Guard, Sessions
+from modeldyno.dashboard.guard import API, LOGIN, TOKEN_NEEDED, Guard, Sessions
 from modeldyno.dashboard.html import render_page, static_files
 from modeldyno.dashboard.page import (
     DashboardPage,
@@ -65,7 +66,6 @@ if TYPE_CHECKING:
     from modeldyno.dashboard.guard import BrowserSession
     from modeldyno.interfaces.store import Store
 
-API = "/api/v1"
 _LARGEST_FORM = 64_000
 """Bytes of a form."""
 _LARGEST_FILE = 1 << 30
@@ -193,7 +193,10 @@ def make_app(
     """
     app = FastAPI(
         title="ModelDyno",
-        description="What the store has; each operation is the JSON twin of a page.",
+        description=(
+            "What the store has: each operation that reads is the JSON twin of a page. Those that change "
+            "something need an operator's token, so a dashboard that was started with a token file."
+        ),
         version="1",
         openapi_url=f"{API}/openapi.json",
         docs_url=None,
@@ -208,9 +211,10 @@ def make_app(
     def stream(request: Request) -> Response:
         return change_stream(request, watch, ending)
 
-    held, components = schemas()
     for route in PAGES:
-        _add_page(app, route, answers, held.get(route.path, {}))
+        _add_page(app, route, answers)
+    for operation in API_WRITES:
+        _add_api_write(app, operation, answers)
     for route in WITH_CHARTS:
         for suffix in chart_pictures.KINDS:
             path = f"{route.path}/chart.{suffix}"
@@ -229,7 +233,9 @@ def make_app(
     app.add_exception_handler(HTTPException, answers.missing)
     app.add_exception_handler(Exception, answers.failed)
     app.add_middleware(Guard, port=port, sessions=sessions, hosts=hosts)
-    app.openapi().setdefault("components", {})["schemas"] = components  # FastAPI keeps what it has made
+    bearer = {"token": {"type": "http", "scheme": "bearer"}}
+    # FastAPI keeps what it has made.
+    app.openapi()["components"] = {"schemas": schemas()[1], "securitySchemes": bearer}
     return app
 
 
@@ -320,10 +326,41 @@ class _Answers:
             text = "The form is not of this page any more; go back and reload it."
             return self._show(_problem(403, text), request)
         if session is not None and session.role is not AccessRole.OPERATOR and request.url.path != _LOGOUT:
-            return self._show(
-                _problem(403, "A reader changes nothing; log in with an operator's token."), request
-            )
+            return self._show(_problem(403, _READER), request)
         return page_request
+
+    async def api_write(self, operation: ApiWrite, request: Request) -> Response:
+        """Do an operation of the API for who has an operator's token."""
+        refusal = self._write_refusal(request)
+        if refusal is not None:
+            return refusal
+        fields, file = await _form_with_file(request) if operation.sends_file else ((), None)
+        body = b"" if operation.sends_file else await _read_body(request)
+        if fields is None or body is None:
+            kind = "multipart/form-data with a file" if operation.sends_file else "JSON"
+            return _as_json(_problem(413, f"What was sent is not {kind}, or too long."))
+        page_request = replace(_read_request(self._base, request, fields, file), body=body)
+        try:
+            done = await run_in_threadpool(operation.write, page_request)
+        except ModelDynoError as error:
+            missing = isinstance(error, NoSuchVersion)
+            return _as_json(_problem(404 if missing else _status(error, 400), str(error)))
+        finally:
+            self._shared.forget()
+            if file is not None:
+                file.content.close()
+        return Response(codec.encode_document(done), operation.status, _FRESH, "application/json")
+
+    def _write_refusal(self, request: Request) -> Response | None:
+        """Say why who asks the API may not change anything; None if they may."""
+        if not self._sessions.asks_for_token:
+            return _as_json(_problem(403, _READ_ONLY))
+        role = self._sessions.role_sent(request.headers.get("authorization", ""))
+        if role is None:  # logged in as a browser: no form's token comes with it
+            answer = _as_json(_problem(401, TOKEN_NEEDED))
+            answer.headers["www-authenticate"] = "Bearer"
+            return answer
+        return None if role is AccessRole.OPERATOR else _as_json(_problem(403, _READER))
 
     def login(self, request: Request) -> Response:
         """Show the form for a token, or lead on whoever has given one."""
@@ -420,6 +457,11 @@ class _Written(NamedTuple):
 _TOKEN = secrets.token_hex(32)
 """Stands for the token of a form; nobody can guess it, so it is nowhere else on a page."""
 _LOGOUT = "/logout"
+_READER = "A reader changes nothing; use an operator's token."
+_READ_ONLY = (
+    "Refused: without tokens, the API only reads. Start the dashboard with modeldyno ui --token-file FILE, "
+    "and send the operator's token of that file as Authorization: Bearer TOKEN."
+)
 _PAUSE = 1.0
 """Seconds that a wrong token costs."""
 
@@ -470,8 +512,9 @@ def _static(request: Request) -> Response:
     return Response(file.content, headers=_KEPT, media_type=file.kind)
 
 
-def _add_page(app: FastAPI, route: PageRoute, answers: _Answers, schema: dict[str, Any]) -> None:
+def _add_page(app: FastAPI, route: PageRoute, answers: _Answers) -> None:
     """Add a page and its JSON twin."""
+    schema = schemas()[0].get(route.path, {})
 
     def twin(request: Request) -> Response:
         return answers.twin(route, request)
@@ -486,7 +529,35 @@ def _add_page(app: FastAPI, route: PageRoute, answers: _Answers, schema: dict[st
         operation_id=route.page.__name__,
         response_class=Response,
         responses={200: {"description": "What the page shows.", "content": _json_of(schema)}, **_PROBLEMS},
-        openapi_extra={"parameters": list(_parameters(route))},
+        openapi_extra={"parameters": [*_path_parameters(route.path), *_query_parameters(route)]},
+    )
+
+
+def _add_api_write(app: FastAPI, operation: ApiWrite, answers: _Answers) -> None:
+    """Add an operation of the API."""
+
+    async def write(request: Request) -> Response:
+        return await answers.api_write(operation, request)
+
+    described: dict[str, Any] = {
+        "parameters": list(_path_parameters(operation.path)), "security": [{"token": []}]
+    }  # fmt: skip
+    if operation.takes is not None:
+        kind = "multipart/form-data" if operation.sends_file else "application/json"
+        schema = schemas()[0][operation.takes]
+        described["requestBody"] = {"required": operation.sends_file, "content": {kind: {"schema": schema}}}
+    done = {"description": "It is done.", "content": _json_of(schemas()[0][operation.gives])}
+    app.add_api_route(
+        API + operation.path,
+        write,
+        methods=[operation.method],
+        summary=operation.summary,
+        name=operation.write.__name__,
+        operation_id=operation.write.__name__,
+        status_code=operation.status,
+        response_class=Response,
+        responses={operation.status: done, **_PROBLEMS, **_REFUSALS},
+        openapi_extra=described,
     )
 
 
@@ -496,17 +567,29 @@ def _json_of(schema: dict[str, Any]) -> dict[str, Any]:
 
 _PROBLEM = _json_of({"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]})
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
-    400: {"description": "Something in the query is wrong; the sentence says what.", "content": _PROBLEM},
+    400: {"description": "Something that was sent is wrong; the sentence says what.", "content": _PROBLEM},
     404: {"description": "There is none of that name.", "content": _PROBLEM},
     503: {"description": "The store cannot be read.", "content": _PROBLEM},
 }
+_REFUSALS: dict[int | str, dict[str, Any]] = {
+    401: {"description": "There is no token, or it is wrong.", "content": _PROBLEM},
+    403: {
+        "description": "The token is a reader's, or the server has none and only reads.",
+        "content": _PROBLEM,
+    },
+    413: {"description": "The body is of another kind, or too long.", "content": _PROBLEM},
+}
 
 
-def _parameters(route: PageRoute) -> Iterator[dict[str, Any]]:
-    """Describe the parts of the path and the words of the query."""
-    for part in route.path.split("/"):
+def _path_parameters(path: str) -> Iterator[dict[str, Any]]:
+    """Describe the parts of a path."""
+    for part in path.split("/"):
         if part.startswith("{"):
             yield {"name": part[1:-1], "in": "path", "required": True, "schema": {"type": "string"}}
+
+
+def _query_parameters(route: PageRoute) -> Iterator[dict[str, Any]]:
+    """Describe the words of the query."""
     for word in route.query:
         one = {"type": "string", "maxLength": 1000}
         schema = {"type": "array", "items": one} if word in _REPEATED else one
@@ -535,13 +618,21 @@ async def _form(request: Request) -> tuple[tuple[str, str], ...] | None:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         return None
+    body = await _read_body(request)
+    if body is None:
+        return None
+    fields = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
+    return tuple((name, _plain(value)) for name, value in fields)
+
+
+async def _read_body(request: Request) -> bytes | None:
+    """Read what was sent; None if it is longer than a form."""
     body = b""
     async for chunk in request.stream():
         body += chunk
         if len(body) > _LARGEST_FORM:
             return None
-    fields = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
-    return tuple((name, _plain(value)) for name, value in fields)
+    return body
 
 
 async def _form_with_file(request: Request) -> tuple[tuple[tuple[str, str], ...] | None, SentFile | None]:

@@ -16,6 +16,7 @@ from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from modeldyno import codec
 from modeldyno.dashboard.access import AccessRole
 
 if TYPE_CHECKING:
@@ -45,8 +46,12 @@ HEADERS = {
 """Headers of every answer."""
 
 
+API = "/api/v1"
 LOGIN = "/login"
 """The form for a token; it and what it looks like are answered before one is given."""
+
+
+TOKEN_NEEDED = "Refused: a token is needed, as Authorization: Bearer TOKEN."  # noqa: S105 - a sentence
 
 
 class Guard:
@@ -74,7 +79,7 @@ class Guard:
 
         refusal = self._refusal(scope)
         if refusal is not None:
-            await _say(403, refusal, send_guarded)
+            await _say(403, refusal, scope, send_guarded)
         elif self._is_known(scope):
             await self._app(scope, receive, send_guarded)
         elif scope["method"] == "GET" and "text/html" in "".join(_values(scope, b"accept")):
@@ -82,12 +87,10 @@ class Guard:
                 scope["path"] + ("?" + scope["query_string"].decode("latin-1")).rstrip("?"), safe=""
             )
             headers = [(b"location", f"{LOGIN}?next={where}".encode()), (b"cache-control", b"no-store")]
-            await _say(303, "A token is needed.\n", send_guarded, headers)
+            await _say(303, "A token is needed.\n", scope, send_guarded, headers)
         else:
             headers = [(b"www-authenticate", b"Bearer"), (b"cache-control", b"no-store")]
-            await _say(
-                401, "Refused: a token is needed, as Authorization: Bearer TOKEN.\n", send_guarded, headers
-            )
+            await _say(401, f"{TOKEN_NEEDED}\n", scope, send_guarded, headers)
 
     def _is_known(self, scope: Scope) -> bool:
         """Return whether who asks may: by a token, by having logged in, or because nobody has to."""
@@ -96,9 +99,9 @@ class Guard:
             return True
         if self._sessions.of("; ".join(_values(scope, b"cookie"))) is not None:
             return True
-        word, _, token = (_values(scope, b"authorization") or [""])[0].partition(" ")
         reads = scope["method"] in {"GET", "HEAD"}
-        return reads and word.lower() == "bearer" and self._sessions.role_of(token.strip()) is not None
+        role = self._sessions.role_sent((_values(scope, b"authorization") or [""])[0])
+        return role is not None and (reads or path.startswith(f"{API}/"))
 
     def _refusal(self, scope: Scope) -> str | None:
         """Say why a request is refused; None if it is not."""
@@ -117,10 +120,15 @@ class Guard:
         return None
 
 
-async def _say(status: int, text: str, send: Send, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
-    body = text.encode()
+async def _say(
+    status: int, text: str, scope: Scope, send: Send, headers: Iterable[tuple[bytes, bytes]] = ()
+) -> None:
+    """Answer with a sentence: to who asks the API as JSON, like every problem there."""
+    is_api = scope["path"].startswith(f"{API}/")
+    body = codec.encode_document({"error": text.strip()}) if is_api else text.encode()
+    kind = b"application/json" if is_api else b"text/plain; charset=utf-8"
     length = (b"content-length", b"%d" % len(body))
-    all_headers = [(b"content-type", b"text/plain; charset=utf-8"), length, *headers]
+    all_headers = [(b"content-type", kind), length, *headers]
     await send({"type": "http.response.start", "status": status, "headers": all_headers})
     await send({"type": "http.response.body", "body": body})
 
@@ -161,6 +169,11 @@ class Sessions:
     def role_of(self, token: str) -> AccessRole | None:
         """Return the role that a token gives; None if it is none."""
         return None if self._tokens is None else self._tokens.role_of(token)
+
+    def role_sent(self, header: str) -> AccessRole | None:
+        """Return the role that an Authorization header gives; None if it has no token of ours."""
+        word, _, token = header.partition(" ")
+        return self.role_of(token.strip()) if word.lower() == "bearer" else None
 
     def of(self, header: str) -> BrowserSession | None:
         """Return the session of a Cookie header; None if it has none of this server."""

@@ -66,6 +66,8 @@ class PageRequest:
     """Names and values of the form that was sent."""
     file: SentFile | None = None
     """The file that was sent with it."""
+    body: bytes = b""
+    """What was sent to the API instead of a form."""
     regressions: Callable[[], Sequence[Attention] | None] | None = None
     """Returns what has become worse, as far as that is known; None: a page searches by itself."""
 

@@ -9,31 +9,31 @@ import re
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.records import SOURCE, Measure
-from modeldyno.core.spec.knob import BATCH_SIZE
 from modeldyno.dashboard.page import FormField, PageForm, PageText, address, as_number
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.loader import Executes
 from modeldyno.registry import changes
-from modeldyno.registry.policies import find_policy
 from modeldyno.registry.register import Registration, register
 from modeldyno.runtime.supervised_child import ChildLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from modeldyno.core.registry.records import Variant, Version
     from modeldyno.core.result.result import Result
     from modeldyno.dashboard.page import PageRequest, Part
     from modeldyno.interfaces.registry import Registry
+    from modeldyno.registry.register import Registered
 
 SENT = {".onnx": "onnx", ".tflite": "tflite"}
 """Suffix of a file that may be sent, and its scheme: formats of one file, of which nothing is executed."""
-_LARGEST_BATCH = 65536
+REFUSED = frozenset({"model", "data", "evaluate", "trust", "copy"})
+"""What is said of a model only where its files are."""
 _LOAD_TIME = 120.0
 """Seconds that loading a file that was sent may take."""
 _FEWEST_BYTES, _TIMES = 1 << 30, 6
@@ -68,10 +68,22 @@ def register_form() -> PageForm:
 
 
 def register_file(request: PageRequest) -> str:
-    """Register the file that was sent; return the address of the version.
+    """Register the file that was sent with a form; return the address of the version."""
+    words = {name: text for name in ("name", "task") if (text := request.form_value(name))}
+    version = register_sent(request, words).version
+    return address("models", version.model, version.number)
+
+
+def register_sent(request: PageRequest, values: Mapping[str, Any]) -> Registered:
+    """Register the file that was sent, with what is said of it as fields of a `Registration`.
 
     Its content is read by a process of its own, and kept under its digest; its name becomes no path.
+
+    Raises:
+        RequestError: there is no file, it could hold code, cannot be loaded, or its name is taken.
     """
+    if refused := sorted(REFUSED & values.keys()):
+        raise RequestError(f"'{refused[0]}' is not taken here: a file is sent, and nothing that runs code.")
     if request.file is None or not request.file.name:
         raise RequestError("No file was sent.")
     suffix = Path(request.file.name).suffix.lower()
@@ -82,24 +94,21 @@ def register_file(request: PageRequest) -> str:
             "registered on the command line: modeldyno registry add MODEL."
         )
     file_name = re.sub(r"[^\w.-]", "-", request.file.name)[-100:]
-    name = request.form_value("name") or file_name.removesuffix(suffix).strip("._- ") or "model"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"model{suffix}"
         with path.open("wb") as kept:
             while chunk := request.file.content.read(1 << 20):
                 kept.write(chunk)
         registration = Registration(
+            **{"name": file_name.removesuffix(suffix).strip("._- ") or "model", **values},
             model=f"{scheme}:{path}",
-            name=name,
-            task=request.form_value("task"),
             public_reference=f"{scheme}:{file_name}",
             limits=ChildLimits(seconds=_LOAD_TIME, memory=_FEWEST_BYTES + _TIMES * path.stat().st_size),
         )
         try:
-            registered = register(registration, request.store.registry)
+            return register(registration, request.store.registry)
         except RequestError as error:
             raise RequestError(str(error).replace(str(path), file_name)) from error
-    return address("models", registered.version.model, registered.version.number)
 
 
 # --- measure -------------------------------------------------------------------------------------
@@ -128,7 +137,7 @@ def measure_version(request: PageRequest) -> str:
     """Queue a measurement of a version; return the address of its tasks."""
     registry, name = request.store.registry, f"{request.path['name']}/{request.path['version']}"
     version = registry.version(VersionName.parse(name))
-    measure = _of_policy(registry, version, as_number(request.form_value("batch")))
+    measure = changes.measure_of_policy(registry, version, as_number(request.form_value("batch")))
     changes.queue_measurement(
         registry,
         version.name,
@@ -137,18 +146,6 @@ def measure_version(request: PageRequest) -> str:
         measure=measure,
     )
     return address("tasks", model=version.name)
-
-
-def _of_policy(registry: Registry, version: Version, batch: int) -> Measure:
-    if not 1 <= batch <= _LARGEST_BATCH:
-        raise RequestError(f"A batch has 1 to {_LARGEST_BATCH} samples.")
-    policy = find_policy(registry, version.policy)
-    return Measure(
-        probes=policy.probes,
-        settings={BATCH_SIZE.name: batch},
-        require=policy.require,
-        max_time=policy.max_time,
-    )
 
 
 # --- what a stored Result was of -------------------------------------------------------------------
@@ -245,7 +242,7 @@ def compare_versions(request: PageRequest) -> str:
     name = VersionName.parse(request.path["name"]).model
     chosen = [as_number(text) for key, text in request.form if key == "version" and text.strip()]
     first = registry.version(VersionName(model=name, number=chosen[0] if chosen else None))
-    measure = _of_policy(registry, first, as_number(request.form_value("batch")))
+    measure = changes.measure_of_policy(registry, first, as_number(request.form_value("batch")))
     _queue(request, [(f"{name}/{number}", SOURCE) for number in chosen], measure)
     return address("tasks", model=name)
 

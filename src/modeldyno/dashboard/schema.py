@@ -16,6 +16,7 @@ from modeldyno.core.registry.policy import Policy
 from modeldyno.core.registry.records import AliasMove, HardwareTarget, RegistryEvent, Task, Version, Worker
 from modeldyno.core.registry.webhooks import Webhook
 from modeldyno.core.result.result import Result
+from modeldyno.dashboard.api_writes import API_WRITES
 from modeldyno.interfaces.registry import ModelEntry
 from modeldyno.interfaces.store import ConclusionEntry, Entry, StudyEntry
 from modeldyno.views.registry.lineage import LineageRow
@@ -143,13 +144,15 @@ TYPES: dict[str, Any] = {
 
 
 @cache
-def schemas() -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the JSON Schemas by path, and the components that they refer to."""
+def schemas() -> tuple[dict[str | type, Any], dict[str, Any]]:
+    """Return the JSON Schemas by path or by type of what is written, and the components they refer to."""
+    types: dict[Any, Any] = dict(TYPES)
+    types |= {kind: kind for one in API_WRITES for kind in (one.takes, one.gives) if kind is not None}
     each, components = msgspec.json.schema_components(
-        TYPES.values(), ref_template="#/components/schemas/{name}"
+        types.values(), ref_template="#/components/schemas/{name}"
     )
     nullable: dict[str, Any] = _with_nulls(components)
-    return dict(zip(TYPES, each, strict=True)), nullable
+    return dict(zip(types, each, strict=True)), nullable
 
 
 def _with_nulls(part: Any) -> Any:

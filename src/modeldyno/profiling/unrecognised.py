@@ -184,6 +184,11 @@ def _describe_archive(path: Path) -> str:
         return "is an archive whose end is missing; copy it again"
     if any(_SCRIPT in name for name in names):
         return f"is a TorchScript archive by another name; write torchscript:{path}"
+    if graph := next((name for name in names if name.rpartition("/")[2] == _GRAPH), None):
+        folder = path.with_suffix("") / graph.rpartition("/")[0]
+        return (
+            f"is a TensorFlow SavedModel in an archive; unzip it into {path.with_suffix('')}, name {folder}"
+        )
     arrays = bool(names) and all(name.endswith(".npy") for name in names)
     return "holds arrays, not a model; give it with --input, along with a model" if arrays else ""
 

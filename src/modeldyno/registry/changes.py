@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.comparison.operands import FEWEST
@@ -246,6 +246,39 @@ def known_target(registry: Registry, target: str) -> str:
     if target not in ids:
         raise UnknownName.among("target", target, ids)
     return target
+
+
+def target_named(registry: Registry, name: str) -> str:
+    """Return the id of the target of a name or an id; without one, of the only one that there is.
+
+    Raises:
+        RequestError: there is none, or several have the name.
+    """
+    targets = registry.targets()
+    named = [each for each in targets if name in {"", each.name, each.id}]
+    if len(named) == 1:
+        return named[0].id
+    if not targets:
+        raise RequestError("There is no target yet; a worker makes one: modeldyno worker")
+    if not named:
+        raise UnknownName.among("target", name, (each.name for each in targets))
+    choices = ", ".join(f"{each.id} ({each.name})" for each in named)
+    raise RequestError(f"There are several targets; name one of them: {choices}.")
+
+
+def measure_of_policy(registry: Registry, version: Version, batch_size: int) -> Measure:
+    """Return what the policy of a version measures, at a batch size.
+
+    Raises:
+        RequestError: it is no batch size.
+    """
+    if not 1 <= batch_size <= _LARGEST_BATCH:
+        raise RequestError(f"A batch has 1 to {_LARGEST_BATCH} samples.")
+    policy = replace(find_policy(registry, version.policy), batch_sizes=(batch_size,))
+    return next(policy.measures(version.evaluation))
+
+
+_LARGEST_BATCH = 65536
 
 
 def change_and_list_tasks(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, fields, replace
 from math import isfinite
 from pathlib import Path
@@ -16,6 +16,7 @@ from modeldyno.core.registry.names import (
     check_description,
     check_model_name,
     name_from_label,
+    task_name,
 )
 from modeldyno.core.registry.policy import conversion_tasks, profile_tasks
 from modeldyno.core.registry.records import SOURCE, Variant, VariantState, Version
@@ -36,7 +37,7 @@ from modeldyno.runtime.supervised_child import ChildLimits
 from modeldyno.servers import triton_config
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from modeldyno.core.registry.policy import Policy
     from modeldyno.core.registry.records import EvaluationData, Task, WeightFile
@@ -48,7 +49,8 @@ SOURCE_LABEL, CREATED_LABEL, RUN_LABEL = "mlflow.version", "mlflow.created", "ml
 _ORIGIN_LABELS = (SOURCE_LABEL, CREATED_LABEL, RUN_LABEL)
 _SOURCE_WHY = "the registered model itself"
 _FLAGS = ("copy", "convert", "profile", "trust")
-_TABLES = ("metrics", "labels")
+_TABLES = ("metrics", "labels", "layouts")
+_TENSORS = ("inputs", "outputs")
 _BOOLEANS = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
 
 
@@ -63,6 +65,10 @@ class Registration:
     """By default the next one."""
     inputs: tuple[str | InputSpec, ...] = ()
     """What it is measured with, such as ``x=1x8``; by default what it declares. Files stay where they are."""
+    outputs: tuple[str | InputSpec, ...] = ()
+    """What it gives, in the same words: told, and not checked."""
+    layouts: Mapping[str, str] = field(default_factory=dict)
+    """Order of the axes by the name of an input or output, such as ``NCHW``."""
     task: str = ""
     dataset: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -104,33 +110,58 @@ _OF_MODELCI = {
     "weight": "model", "architecture": "name", "metric": "metrics", "parent_model_id": "parent",
 }  # fmt: skip
 """Keys of ModelCI's files, and what they are called here."""
-_READ_FROM_MODEL = frozenset({"framework", "engine", "outputs"})
+_LABELLED = ("framework", "engine")
+"""What ModelCI's files and paths say, kept as labels: both are read from the model."""
+_INTERNAL = {"number", "creator", "public_reference", "limits"}
 
 
 def read_registration(path: Path, overrides: Mapping[str, Any]) -> Registration:
     """Read what is said of a model from a YAML file; what is given otherwise comes before the file.
 
-    The keys are those of `Registration`, and ``version`` for its number.
+    The keys are those of `Registration`, ``version`` for its number, and those of ModelCI.
 
     Raises:
         RequestError: the file cannot be read, or a key or value in it is wrong; it names the line.
     """
     config = yaml_file.read_yaml_file(path)
-    keys = {field.name for field in fields(Registration)} | {"version"}
-    keys -= {"number", "creator", "public_reference", "limits"}
-    values: dict[str, Any] = {}
-    for key, value in config.tree.items():
-        with config.at(key):
-            if key in _READ_FROM_MODEL:
-                raise RequestError(f"'{key}' is read from the model; leave the key out.")
-            if key not in keys:
-                meant = _OF_MODELCI.get(key)
-                raise UnknownName.among("key of a registration", key, keys, meant=meant)
-            values["number" if key == "version" else key] = _value(key, value)
-    values |= overrides
+    values = {**registration_values(config.tree, config.at), **overrides}
     if "model" not in values:
         raise RequestError(f"{path} names no model; add the line model: path/to/model.onnx.")
     return Registration(**values)
+
+
+def registration_values(
+    words: Mapping[str, Any], at: Callable[[str], AbstractContextManager[Any]] = nullcontext
+) -> dict[str, Any]:
+    """Return the fields of a `Registration` that a file or a form says.
+
+    Args:
+        words: text by key, a table or a list where the key takes one.
+        at: a context that says where a key is, if something is wrong there.
+
+    Raises:
+        RequestError: a key or value is wrong.
+    """
+    keys = ({field.name for field in fields(Registration)} | {"version"}) - _INTERNAL
+    values: dict[str, Any] = {}
+    labels: dict[str, str] = {}
+    for key, value in words.items():
+        with at(key):
+            if key in _LABELLED:
+                labels[key] = str(value)
+                continue
+            word = _OF_MODELCI.get(key, key)
+            if word not in keys:
+                raise UnknownName.among("key of a registration", key, keys)
+            name = "number" if word == "version" else word
+            if name in values:
+                raise RequestError(f"'{key}' says again what '{word}' says; leave one of them out.")
+            values[name] = _value(word, value)
+            if word in _TENSORS and (layouts := _layouts(value)):
+                values["layouts"] = {**values.get("layouts", {}), **layouts}
+    if labels:
+        values["labels"] = {**labels, **values.get("labels", {})}
+    return values
 
 
 def named_metrics(value: str | Sequence[Any]) -> tuple[str, ...]:
@@ -166,7 +197,7 @@ def _value(key: str, value: Any) -> Any:
         return _BOOLEANS[text.lower()]
     if key == "evaluate":
         return named_metrics(value)
-    if key == "inputs":
+    if key in _TENSORS:
         return tuple(map(_input, value if isinstance(value, list) else [value]))
     if key == "version":
         if not text.isdigit() or not int(text):
@@ -194,8 +225,25 @@ def _input(value: Any) -> InputSpec:
     return parse_input(f"{text}:{_DTYPES.get(dtype, dtype.lower())}" if dtype else text)
 
 
+def _layouts(value: Any) -> dict[str, str]:
+    """Return the ``format`` of tensors in tables by their name, such as ``NCHW`` of ``FORMAT_NCHW``."""
+    tables = [one for one in value if isinstance(one, dict)] if isinstance(value, list) else [value]
+    words = {
+        str(one["name"]): str(one["format"]).upper().removeprefix("FORMAT_")
+        for one in tables
+        if isinstance(one, dict) and "format" in one
+    }
+    return {name: layout for name, layout in words.items() if layout not in _NO_LAYOUT}
+
+
+_NO_LAYOUT = {"", "NONE"}
 _OF_INPUT = frozenset({"name", "shape"})
 _DTYPES = {word: dtype for dtype, word in triton_config.DTYPES.items()}
+
+
+def _as_specs(items: Iterable[str | InputSpec]) -> Iterator[InputSpec]:
+    for item in items:
+        yield parse_input(item) if isinstance(item, str) else item
 
 
 def _where_it_is(spec: InputSpec) -> InputSpec:
@@ -234,9 +282,7 @@ def register(request: Registration, registry: Registry) -> Registered:
     check_numbers({"metrics": request.metrics}, "registration")
     check_description(request.labels, task=request.task, dataset=request.dataset)
     evaluation_data.check(request.evaluate, request.data)
-    measured_with = tuple(
-        _where_it_is(parse_input(item) if isinstance(item, str) else item) for item in request.inputs
-    )
+    measured_with = tuple(map(_where_it_is, _as_specs(request.inputs)))
     identified = identify_model(ref, trust=request.trust, limits=request.limits)
     files: tuple[WeightFile, ...] = ()
     entry = ""
@@ -245,7 +291,7 @@ def register(request: Registration, registry: Registry) -> Registered:
         files = weights.keep([*map(Path, identified.files)], root, weights.place(registry.weights))
     evaluation = evaluation_data.keep(request.evaluate, request.data, registry)
     draft = Version(
-        model=request.name or name_from_label(identified.identity.name),
+        model=request.name or _name_of_file(identified),
         number=0,
         created=new_identity()["created"],
         creator=request.creator or actor(),
@@ -256,6 +302,8 @@ def register(request: Registration, registry: Registry) -> Registered:
         backend=identified.backend,
         inputs=identified.inputs,
         measured_with=measured_with,
+        outputs=tuple(_as_specs(request.outputs)),
+        layouts=dict(request.layouts),
         files=files,
         entry=entry,
         task=request.task,
@@ -313,18 +361,28 @@ def _changes_to_registered(
 
 
 def with_modelci_words(request: Registration) -> Registration:
-    """Complete a registration by the path of a model in ModelCI's folder: its name, number and task."""
-    path = Path(request.model).expanduser()
+    """Complete a registration by the path of a model in ModelCI's folder: its name, number and task.
+
+    An archive of TorchScript is ``1.zip`` there, as one of a SavedModel: the path says which it is.
+    """
+    request = replace(request, task=task_name(request.task))
+    ref = ModelRef.parse(request.model)
+    path = Path(ref.locator).expanduser()
     described = ModelCiPath.parse(path.absolute()) if path.exists() else None
     if described is None:
         return request
+    is_script = not ref.scheme and (described.engine, path.suffix) == (_TORCHSCRIPT, ".zip")
     return replace(
         request,
+        model=f"{_TORCHSCRIPT}:{path}" if is_script else request.model,
         name=request.name or name_from_label(described.architecture),
         number=request.number or described.version,
         task=request.task or described.task,
         labels={"framework": described.framework, "engine": described.engine, **request.labels},
     )
+
+
+_TORCHSCRIPT = "torchscript"
 
 
 def with_mlflow_words(request: Registration) -> Registration:
@@ -386,6 +444,18 @@ def located(registered: Version | Variant, registry: Registry) -> ModelRef:
         StoreError: its files are gone or damaged.
     """
     return resolve_reference(reference_here(registered, registry))
+
+
+def _name_of_file(identified: IdentifiedModel) -> str:
+    """Return the name of a model that was given none.
+
+    Raises:
+        RequestError: its file is called by a number, which lists would take for a version.
+    """
+    name = name_from_label(identified.identity.name)
+    if name.isdigit():
+        raise RequestError(f"The model's file is called {name}, which is no name; say it with `name`.")
+    return name
 
 
 def _source(version: Version) -> Variant:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from modeldyno import plugins
 from modeldyno.core.registry.records import HardwareTarget
 from modeldyno.environment import machine
+from modeldyno.environment.devices import read_devices
 from modeldyno.errors import RequestError
 from modeldyno.servers import install
 
@@ -61,10 +62,13 @@ _MEMORY_TOLERANCE = 0.02
 
 
 def devices_here() -> tuple[str, ...]:
-    """Return the devices of this machine: ``cpu``, then ``cuda:0`` and so on."""
-    listed = machine.gpu_names()
-    counts = [int(m[1]) if (m := re.match(r"(\d+) x ", name)) else 1 for name in listed.split(", ") if name]
-    return (CPU, *(f"cuda:{index}" for index in range(sum(counts))))
+    """Return the devices of this machine: ``cpu``, then ``cuda:0`` and so on, as ``modeldyno devices``."""
+    seen = {device.cuda for device in read_devices().devices if device.cuda}
+    if not seen:  # no tool reads them, or not in the order of CUDA: the driver's own list
+        names = filter(None, machine.gpu_names().split(", "))
+        counts = [int(m[1]) if (m := re.match(r"(\d+) x ", name)) else 1 for name in names]
+        seen = {f"cuda:{index}" for index in range(sum(counts))}
+    return (CPU, *sorted(seen, key=lambda name: (len(name), name)))
 
 
 def named_device(text: str) -> str:

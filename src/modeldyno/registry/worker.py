@@ -212,7 +212,7 @@ def run_worker(
             end, or with `once` for a minute.
     """
     if options.device not in devices_here():
-        raise UnknownName.among("device", options.device, devices_here())
+        raise UnknownName.among("device", options.device, (*devices_here(), "all"))
     if options.device in options.never_on:
         raise RequestError(f"{options.device} is a device that is never to be used here; give another one.")
     here = target_here(options.device, options.target_name)

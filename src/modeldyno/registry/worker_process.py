@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.environment.running_servers import state_folder
 from modeldyno.errors import RequestError
-from modeldyno.registry.targets import devices_here
+from modeldyno.registry.targets import CPU, devices_here, named_device
 from modeldyno.registry.worker import WorkerOptions, run_worker
 from modeldyno.runtime.interrupts import counted_interrupts
 
@@ -58,6 +58,32 @@ def start_worker() -> StartedWorker | None:
     except OSError as error:
         raise RequestError(f"No worker can be started: {error}; start one with modeldyno worker.") from error
     return StartedWorker(pid=process.pid, log=log)
+
+
+def worker_device(text: str) -> str:
+    """Return the device of a worker by its name; of ``all``, the first of them.
+
+    Raises:
+        RequestError: no device has such a name.
+    """
+    if text == ALL:
+        return CPU
+    try:
+        return named_device(text)
+    except RequestError:
+        raise RequestError(
+            f"'{text}' is no name of a device; write cpu, gpu:0, or all for a worker for each."
+        ) from None
+
+
+def check_ray_device(device: str) -> None:
+    """Refuse every device on a cluster: a task of Ray has the processors of a machine, or one GPU.
+
+    Raises:
+        RequestError: it is every device.
+    """
+    if device == ALL:
+        raise RequestError("On Ray, a worker has one kind of device: cpu, or cuda:0; start one for each.")
 
 
 def run_on_each_device(options: WorkerOptions, work: Callable[[WorkerOptions], int]) -> int:

@@ -12,7 +12,9 @@ import pytest
 
 from modeldyno import plugins
 from modeldyno.conversion.recipe import ConversionOrder, carry_out
+from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.interfaces.converter import ConversionSource
 from modeldyno.testing.converters import ConverterSuite
 
 if TYPE_CHECKING:
@@ -219,3 +221,36 @@ def test_a_keras_model_becomes_a_form_of_tensorflow(recipe: str, tmp_path: Path)
 
     assert made.agreement is not None, made
     assert made.verdict == "agrees" or recipe == "tflite-int8"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["xgboost", "lightgbm"])
+def test_trees_become_a_module_of_torch_that_agrees(kind: str, tmp_path: Path) -> None:
+    """By Hummingbird, in the form and under the name of the source's one output; any number of rows."""
+    pytest.importorskip("hummingbird")
+    package: Any = pytest.importorskip(kind)
+    torch = pytest.importorskip("torch")
+    rows = np.random.default_rng(0).random((40, 4))
+    labels = (rows[:, 0] > 0.5).astype(int)
+    if kind == "xgboost":
+        package.XGBClassifier(n_estimators=4).fit(rows, labels).save_model(tmp_path / "model.json")
+    else:
+        fitted = package.LGBMClassifier(n_estimators=4, verbose=-1).fit(rows, labels)
+        fitted.booster_.save_model(tmp_path / "model.txt")
+    (file,) = tmp_path.iterdir()
+    model = plugins.loader(kind).load(ModelRef(scheme=kind, locator=str(file)), seed=0, trust=False)
+    (spec,) = model.inputs
+    array = rows.astype(spec.dtype)
+    returned = np.asarray(model.value(array[:2]))
+    source = ConversionSource(
+        model=model,
+        inputs=model.inputs,
+        example={spec.name: array[:2]},
+        outputs=(InputSpec(name="y", shape=returned.shape, dtype=str(returned.dtype)),),
+    )
+
+    made = plugins.converter("torch").convert(source, tmp_path / "model.pt", opset=None)
+
+    (called,) = torch.jit.load(str(tmp_path / "model.pt"))(torch.from_numpy(array))
+    assert made.converter.startswith("hummingbird ")
+    np.testing.assert_allclose(called.numpy(), np.asarray(model.value(array)), atol=1e-6)

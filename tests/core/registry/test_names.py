@@ -12,8 +12,10 @@ from modeldyno.core.registry.names import (
     check_alias,
     check_description,
     check_model_name,
+    engine_name,
     framework_name,
     name_from_label,
+    task_name,
 )
 from modeldyno.errors import RequestError
 
@@ -191,3 +193,15 @@ def test_what_is_said_of_a_version_can_be_listed(
 )
 def test_a_framework_has_the_name_by_which_it_is_imported(word: str, name: str) -> None:
     assert framework_name(word) == name
+
+
+def test_words_of_modelci_for_tasks_and_engines() -> None:
+    """Its three tasks in any spelling, its engines as the forms that they run; other words stay."""
+    assert {task_name(word) for word in ("Image_Classification", "IMAGE_CLASSIFICATION")} == {
+        "image classification"
+    }
+    assert task_name("Fraud_Detection") == "Fraud_Detection"
+    assert [engine_name(word) for word in ("TFS", "TRT", "PYTORCH", "TORCHSCRIPT", "ONNX")] == [
+        "savedmodel", "tensorrt", "torch", "torchscript", "onnx",
+    ]  # fmt: skip
+    assert framework_name("PyTorch") == "torch"

@@ -13,6 +13,7 @@ from modeldyno.core.registry.records import (
     VariantState,
     WeightFile,
     Worker,
+    is_run_by,
 )
 
 
@@ -94,3 +95,13 @@ def test_a_worker_tells_what_share_of_its_time_it_was_idle() -> None:
     worker = Worker(id="w", target="t", host="h", pid=1, software={})
     assert worker.idle is None
     assert replace(worker, alive=40.0, worked=10.0).idle == pytest.approx(0.75)
+
+
+def test_an_engine_runs_a_version_itself_or_a_form_that_is_still_the_model() -> None:
+    """By the form, without its precision, or by the backend."""
+    version = a_version()
+    source, differing = a_variant(version), a_variant(version, "onnx-int8", state=VariantState.DIFFERS)
+
+    assert is_run_by(version, (source,), version.kind)
+    assert is_run_by(version, (differing, replace(differing, state=VariantState.CLOSE)), "ONNX")
+    assert not is_run_by(replace(version, kind="torch"), (replace(differing, backend="x"),), "onnx")

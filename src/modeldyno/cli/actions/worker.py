@@ -14,10 +14,10 @@ from modeldyno.core.stats.units import SECONDS, check_time_limit, parse_quantity
 from modeldyno.environment.idle import IdleRule
 from modeldyno.profiling.run import OK, UNDECIDED
 from modeldyno.registry.ray_cluster import run_on_ray
-from modeldyno.registry.targets import CPU, named_device
+from modeldyno.registry.targets import named_device
 from modeldyno.registry.webhooks import read_hooks
 from modeldyno.registry.worker import TaskDone, WorkerOptions, run_worker
-from modeldyno.registry.worker_process import ALL, run_on_each_device
+from modeldyno.registry.worker_process import ALL, check_ray_device, run_on_each_device, worker_device
 from modeldyno.views.text import format_rough_duration
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def run(**options: Any) -> int:
     """Work until interrupted; return the exit code: undecided if something kept it from what is left."""
     worker_options = WorkerOptions(
-        device=CPU if options["device"] == ALL else named_device(options["device"]),
+        device=worker_device(options["device"]),
         target_name=options["name"],
         once=options["once"],
         until_done=options["until_done"],
@@ -43,12 +43,14 @@ def run(**options: Any) -> int:
         ),
     )
     if options["ray"] is not None:
+        check_ray_device(options["device"])
         run_on_ray(
             options["ray"], worker_options, done=_print_outcome, tell=lambda text: click.echo(clean(text))
         )
         return OK
     if not worker_options.once:
-        click.echo(f"Waiting for tasks for {options['device']}; Ctrl-C ends it.", err=True)
+        ends = "Ctrl-C ends it" if sys.stdin.isatty() else "SIGINT or SIGTERM ends it"
+        click.echo(f"Waiting for tasks for {options['device']}; {ends}.", err=True)
     if options["device"] == ALL:
         return run_on_each_device(worker_options, work)
     return work(worker_options)

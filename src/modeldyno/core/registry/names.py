@@ -115,6 +115,27 @@ def framework_name(word: str) -> str:
     return _FRAMEWORKS.get(word.lower(), word)
 
 
+_TASKS = frozenset({"image classification", "object detection", "segmentation"})
+"""Those of ModelCI, which it writes in several ways; any other text is a task as it stands."""
+
+
+def task_name(word: str) -> str:
+    """Return what a task is called here: ``image classification`` for ``Image_Classification``."""
+    plain = word.replace("_", " ").lower()
+    return plain if plain in _TASKS else word
+
+
+_ENGINES = {
+    "none": "torch", "pytorch": "torch", "tfs": "savedmodel", "tensorflow-serving": "savedmodel",
+    "trt": "tensorrt", "ort": "onnx", "onnxruntime": "onnx",
+}  # fmt: skip
+
+
+def engine_name(word: str) -> str:
+    """Return the form that an engine runs: ``savedmodel`` for ``TFS``, ``onnx`` for ``onnxruntime``."""
+    return _ENGINES.get(word.lower(), word.lower())
+
+
 # --- names in a folder of ModelCI -------------------------------------------------------------------
 
 _KIND = re.compile(r"(?P<framework>[a-z]+)-(?P<engine>[a-z0-9]+)")
@@ -148,6 +169,6 @@ class ModelCiPath:
             architecture=architecture,
             framework=match["framework"],
             engine=match["engine"],
-            task=task.replace("_", " "),
+            task=task_name(task.replace("_", " ")),
             version=int(name.stem),
         )

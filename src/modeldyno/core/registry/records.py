@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from modeldyno.core.registry.names import engine_name
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.knob import KnobValue
 
@@ -80,6 +81,10 @@ class Version:
     inputs: tuple[InputSpec, ...] = ()
     measured_with: tuple[InputSpec, ...] = ()
     """Inputs that it is measured with; empty for those that it declares."""
+    outputs: tuple[InputSpec, ...] = ()
+    """What its maker says that it gives: name, shape and dtype of each."""
+    layouts: dict[str, str] = field(default_factory=dict)
+    """Order of the axes of an input or output by its name, such as ``NCHW``, as its maker says."""
     files: tuple[WeightFile, ...] = ()
     """Copied into the store's folder; empty if the reference is used where it is."""
     entry: str = ""
@@ -159,6 +164,22 @@ class Variant:
     def usable(self) -> bool:
         """Whether it is still the model."""
         return self.state in USABLE
+
+
+def is_run_by(version: Version, variants: Iterable[Variant], engine: str) -> bool:
+    """Return whether an engine runs a version or a variant that is still the model.
+
+    Args:
+        version: the version.
+        variants: its variants, the source among them.
+        engine: a form, such as ``torchscript``, a backend, or what ModelCI calls one: ``TFS``, ``TRT``.
+    """
+    word = engine_name(engine)
+    return any(
+        word in {one.backend, version.kind if one.recipe == SOURCE else one.recipe.partition("-")[0]}
+        for one in variants
+        if one.usable
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.core.registry.overview import MeasuredFigure, VersionOverview
+    from modeldyno.core.registry.records import Version
     from modeldyno.core.report.blocks import Block
     from modeldyno.core.result.result import Result
     from modeldyno.core.spec.input_spec import InputSpec
@@ -65,17 +66,21 @@ def _facts(overview: VersionOverview) -> Iterator[tuple[str, str]]:
     if version.files:
         size = sum(file.size for file in version.files)
         yield "kept", f"{count(len(version.files), 'file')}, {size / 1e6:,.3g} MB"
-    for name, text in (("task", version.task), ("dataset", version.dataset), ("parent", version.parent)):
-        if text:
-            yield name, text
+    texts = {"task": version.task, "dataset": version.dataset, "parent": version.parent}
+    yield from ((name, text) for name, text in texts.items() if text)
     if version.metrics:
         yield "its maker says", ", ".join(f"{name} {value:g}" for name, value in version.metrics.items())
     if version.evaluation is not None:
         yield "evaluated", f"{', '.join(version.evaluation.metrics)} on {version.evaluation.file.path}"
     if version.labels:
         yield "labels", ", ".join(f"{name}={value}" for name, value in version.labels.items())
-    yield from (("input", _describe_input(spec)) for spec in version.inputs)
-    yield from (("measured with", _describe_input(spec)) for spec in version.measured_with)
+    tensors = (
+        ("input", version.inputs),
+        ("measured with", version.measured_with),
+        ("output", version.outputs),
+    )
+    for label, specs in tensors:
+        yield from ((label, _describe_input(spec, version.layouts.get(spec.name, ""))) for spec in specs)
     yield "policy", version.policy
     if len(overview.numbers) > 1:
         yield "versions", ", ".join(map(str, overview.numbers))
@@ -85,10 +90,19 @@ def _facts(overview: VersionOverview) -> Iterator[tuple[str, str]]:
         yield "studies", ", ".join(shorten_ids(list(overview.studies[:5])))
 
 
-def _describe_input(spec: InputSpec) -> str:
+def _tensors(version: Version) -> Iterator[tuple[str, str]]:
+    for label, specs in (
+        ("input", version.inputs),
+        ("measured with", version.measured_with),
+        ("output", version.outputs),
+    ):
+        yield from ((label, _describe_input(spec, version.layouts.get(spec.name, ""))) for spec in specs)
+
+
+def _describe_input(spec: InputSpec, layout: str) -> str:
     if spec.source is not None:
         return f"{spec.name} from {spec.source}".strip()
-    return f"{spec.name} {' x '.join(map(str, spec.shape or ()))} {spec.dtype or ''}".strip()
+    return " ".join(filter(None, (spec.name, " x ".join(map(str, spec.shape or ())), spec.dtype, layout)))
 
 
 _MARKS = {

@@ -21,7 +21,7 @@ from modeldyno.adapters.stores.schema import (
     VARIANTS,
     VERSIONS,
 )
-from modeldyno.core.registry.names import LARGEST_NUMBER, VersionName, check_alias, framework_name
+from modeldyno.core.registry.names import LARGEST_NUMBER, VersionName, check_alias, framework_name, task_name
 from modeldyno.core.registry.records import (
     SOURCE,
     UNFINISHED,
@@ -174,7 +174,7 @@ def find_models(
     if framework:
         query = query.where(MODELS.c.framework == storable_text(framework_name(framework)))
     if task:
-        query = query.where(MODELS.c.task == storable_text(task))
+        query = query.where(MODELS.c.task == storable_text(task_name(task)))
     if before:
         # Of several models that were touched in the same millisecond, none is left out between two pages.
         touched, _, name = before.partition("/")
@@ -226,7 +226,7 @@ def find_versions_by(  # noqa: PLR0913 - one parameter per condition
         query = query.join(MODELS, newest).order_by(MODELS.c.touched.desc(), MODELS.c.name)
     for column, value in (
         (VERSIONS.c.framework, framework_name(framework)),
-        (VERSIONS.c.task, task),
+        (VERSIONS.c.task, task_name(task)),
         (VERSIONS.c.parent, parent),
     ):
         if value:

@@ -1,0 +1,1 @@
+"""Interfaces of other tools, for scripts that were written for them."""
