@@ -87,7 +87,7 @@ EXPECTED: dict[str, str] = {
         "reads Profiler._profiling_functions_register"
     ),
     "torch_tests/functional/test_torch_profiler.py::test_compute_network_status": _CLOCK,
-    "torch_tests/functional/test_torch_profiler.py::test_custom_conv": "a size in MiB, which is in bytes here",
+    "torch_tests/functional/test_torch_profiler.py::test_custom_conv": "a size in MiB, here in bytes",
     "torch_tests/unit/test_torch_data_loader.py::test_sampler": _SAMPLER,
     "tf_tests/unit/test_tf_data_loader.py::test_sampler": _SAMPLER,
     "tf_tests/functional/test_tf_profiler.py::test_compute_network_status": "half of all operations as MACs",
@@ -144,7 +144,7 @@ def prepare(sources: Path, folder: Path) -> Path:
 
 
 def run_tests(folder: Path) -> dict[str, str]:
-    """Return the outcome of each test by its name, ``torch_tests/unit/test_torch_profiler.py::test_flops``."""
+    """Return the outcome of each test by its name, ``torch_tests/unit/test_x.py::test_flops``."""
     tensorflow = find_spec("tensorflow") is not None
     chosen = [f"tests/{name}" for name in FOLDERS if tensorflow or not name.startswith("tf")]
     command = [sys.executable, "-m", "pytest", "-q", "-rA", "--tb=short", "-p", "no:cacheprovider"]
