@@ -27,7 +27,7 @@ def test_a_line_that_takes_its_time_has_it() -> None:
 
 
 def test_what_a_loader_runs_is_waiting_of_the_line_that_asks() -> None:
-    """The line of the data set has the time, that of the loop the wait, and the caller of the loop neither."""
+    """The line of the data set has the time, that of the loop the wait, and its caller neither."""
     sampler = LineSampler()
     sampler.stop()
     sampler.times.lines.clear()

@@ -70,18 +70,17 @@ def _growing_arrays(flow: DataFlow) -> Iterator[RedundantOp]:
 def _repeated_casts(flow: DataFlow) -> Iterator[RedundantOp]:
     """Find a tensor that is cast to the same data type again and again, and never changes."""
     memory = MemoryHistory(flow)
-    casts: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
+    casts: defaultdict[tuple[str, int, str, object], list[int]] = defaultdict(list)
     for index, copy in memory.copies.items():
         source, line = copy.source, flow.steps[index].line
         if source.dtype != copy.result.dtype and line and not memory.changes(copy.result.storage, index):
-            casts[line, source.storage, source.offset, source.axes, copy.result.dtype].append(index)
-    lines: defaultdict[tuple[str, object], list[FlowStep]] = defaultdict(list)
-    for (line, storage, *_, dtype), indices in casts.items():
-        assert isinstance(storage, int)
+            casts[line, source.storage, copy.result.dtype, (source.offset, source.axes)].append(index)
+    lines: defaultdict[tuple[str, str], list[FlowStep]] = defaultdict(list)
+    for (line, storage, dtype, _), indices in casts.items():
         has_own_rule = storage in flow.weights and not memory.changes(storage, -1)
         changes = memory.changes(storage, indices[0], indices[-1])
         if len(indices) >= _LEAST_CASTS and not changes and not has_own_rule:
-            lines[str(line), dtype] += [flow.steps[index] for index in indices[1:]]
+            lines[line, dtype] += [flow.steps[index] for index in indices[1:]]
     for (_, dtype), steps in lines.items():
         yield _finding(
             RedundancyKind.CAST,
