@@ -110,7 +110,7 @@ def _findings(name: str, region: RegionOperators) -> Iterator[RedundantOp]:
     if region.flow is not None:
         least = _LEAST_REPEATS if region.whole else 1
         needless = (waste for waste in find_redundant_ops(region.flow) if waste.calls >= least)
-        for finding in (*needless, *find_in_code(region.flow)):
+        for finding in (*needless, *find_in_code(region.flow, whole=region.whole)):
             if finding.line:
                 lines.add(finding.line)
                 yield finding if finding.scope else replace(finding, scope=name)

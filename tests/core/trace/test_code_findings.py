@@ -124,6 +124,16 @@ def test_float64_that_nobody_has_named_is_named_where_it_begins() -> None:
     assert "1 operators compute in it, 40% of the operator time, most at a.py:8" in finding.reason
 
 
+def test_float64_from_outside_torch_begins_where_it_is_first_used() -> None:
+    """In a whole script, in which every tensor is made by a step or comes from elsewhere."""
+    wide = value(1, dtype="float64")
+    first = FlowStep(name="torch.Tensor.t", line="a.py:1", inputs=(wide,), outputs=(wide,))
+    flow = DataFlow(steps=(first, *double()[2:]), given=frozenset({1}))
+    (finding,) = find_in_code(flow, whole=True)
+    assert (finding.kind, finding.line) == (RedundancyKind.PRECISION, "a.py:1")
+    assert find_in_code(flow) == ()
+
+
 def test_gradients_that_nobody_computes_are_named() -> None:
     """Of at least two calls at a line."""
     calls = [TrackedCall(module="Net", line="a.py:9", gradients=[])] * 2

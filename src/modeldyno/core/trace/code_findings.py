@@ -34,10 +34,16 @@ _FLOAT64 = "float64"
 _MAKERS = frozenset({"tensor", "as_tensor", "asarray", "from_numpy", "stack"})
 
 
-def find_in_code(flow: DataFlow) -> tuple[RedundantOp, ...]:
-    """Return what the code of a flow could do without, the slowest first."""
-    rules = (_growing_arrays, _repeated_casts, _single_elements, _python_lists, _double_precision, _gradients)
-    found = (finding for rule in rules for finding in rule(flow))
+def find_in_code(flow: DataFlow, *, whole: bool = False) -> tuple[RedundantOp, ...]:
+    """Return what the code of a flow could do without, the slowest first.
+
+    Args:
+        flow: what was recorded.
+        whole: whether it is all of a script, so that what no step made comes from outside torch.
+    """
+    outside = flow.given if whole else frozenset()
+    rules = (_growing_arrays, _repeated_casts, _single_elements, _python_lists, _gradients)
+    found = [finding for rule in rules for finding in rule(flow)] + [*_double_precision(flow, outside)]
     return tuple(sorted(found, key=lambda finding: (-finding.time, -finding.bytes)))
 
 
@@ -124,8 +130,11 @@ def _python_lists(flow: DataFlow) -> Iterator[RedundantOp]:
             )
 
 
-def _double_precision(flow: DataFlow) -> Iterator[RedundantOp]:
-    """Find float64 that nobody has named in the code, as NumPy's numbers bring it, and what it costs."""
+def _double_precision(flow: DataFlow, outside: frozenset[int]) -> Iterator[RedundantOp]:
+    """Find float64 that nobody has named in the code, as NumPy's numbers bring it, and what it costs.
+
+    It begins where a tensor is made of them, or where memory that came from outside torch is first used.
+    """
     origin: FlowStep | None = None
     wide = []
     for step in flow.steps:
@@ -133,8 +142,10 @@ def _double_precision(flow: DataFlow) -> Iterator[RedundantOp]:
         if not made or not step.line:
             continue
         fed = any(value.dtype == _FLOAT64 for value in step.inputs)
-        if unqualified_name(step.name) in _MAKERS and not fed and not step.names_dtype:
-            origin = origin or step
+        comes = any(value.dtype == _FLOAT64 and value.storage in outside for value in step.inputs)
+        makes = unqualified_name(step.name) in _MAKERS and not fed
+        if (comes or makes) and not step.names_dtype and origin is None:
+            origin = step
         elif fed and not step.names_dtype and origin is not None:
             wide.append(step)
     total = sum(step.time for step in flow.steps)
@@ -144,7 +155,7 @@ def _double_precision(flow: DataFlow) -> Iterator[RedundantOp]:
         yield _finding(
             RedundancyKind.PRECISION,
             [origin],
-            f"{_short(origin)} makes float64 of numbers of NumPy or Python, and {len(wide):,} operators "
+            f"{_short(origin)} begins with float64 of NumPy or Python, and {len(wide):,} operators "
             f"compute in it, {time / total:.0%} of the operator time, most at {slowest.line}; float32 takes "
             "about half of it",
             time=time / 2,
