@@ -48,7 +48,7 @@ def test_rows_have_the_wall_time_of_a_call_and_end_with_what_is_outside_operator
     assert [(row.name, row.calls, row.self_time) for row in rows] == [
         ("a", 3, 0.04), ("c", 1, 0.01), ("b", 0, 0), (OUTSIDE, 0, 0),
     ]  # fmt: skip
-    assert [row.total_time for row in rows] == pytest.approx([0.1, 0.01, 0.05, 0.15])
+    assert [row.total_time for row in rows] == pytest.approx([0.1, 0.01, 0.05, 0.1])
     assert list(line_rows("r", LineTimes(), (step,), 0.05)) == [step]
     assert in_region(step, "r")
     assert not in_region(step, "other")

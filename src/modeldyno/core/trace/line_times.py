@@ -95,14 +95,14 @@ def line_rows(
         busy: seconds of all operators of a call.
     """
     calls = max(1, times.calls)
-    wall = {line: time.seconds / calls for line, time in times.lines.items()}
+    wall = {line: time.seconds / calls for line, time in times.lines.items() if line}
+    whole = sum(wall.values())
     for row in followed:
         yield replace(row, total_time=wall.pop(row.name, row.self_time))
     for line, seconds in wall.items():
-        if line:
-            yield _row(region, line, seconds)
-    if times.samples:
-        yield _row(region, OUTSIDE, max(0.0, times.seconds / calls - busy))
+        yield _row(region, line, seconds)
+    if whole:
+        yield _row(region, OUTSIDE, max(0.0, whole - busy))
 
 
 def _row(region: str, name: str, seconds: float) -> ExecutedOp:
