@@ -43,6 +43,7 @@ def named(path: Path, folder: Path) -> set[tuple[str, str]]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)  # on a busy machine
 def test_planted_causes_are_named_and_nothing_else(tmp_path: Path) -> None:
     """At least 18 of the 20, and no line that has none."""
     causes = {name: planted(FOLDER / f"{name}.py") for name in SCRIPTS}
@@ -57,6 +58,7 @@ def test_planted_causes_are_named_and_nothing_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)  # on a busy machine
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_clean_script_gets_no_finding(name: str, tmp_path: Path) -> None:
     """The twin of the same work."""
