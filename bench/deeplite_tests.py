@@ -150,11 +150,11 @@ def run_tests(folder: Path) -> dict[str, str]:
     command = [sys.executable, "-m", "pytest", "-q", "-rA", "--tb=short", "-p", "no:cacheprovider"]
     command += ["--continue-on-collection-errors", *chosen]
     printed = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout
-    found = re.findall(r"^(PASSED|FAILED|SKIPPED|ERROR) (?:\[\d+\] )?tests/(\S+)", printed, re.MULTILINE)
-    if not found:
+    lines = re.findall(r"^(PASSED|FAILED|SKIPPED|ERROR) (?:\[\d+\] )?tests/(\S+)", printed, re.MULTILINE)
+    if not lines:
         sys.exit(printed)
     kinds = {"PASSED": "passed", "FAILED": "failed", "ERROR": "failed", "SKIPPED": "skipped"}
-    return {re.sub(r"::Test\w+", "", name): kinds[kind] for kind, name in found}
+    return {re.sub(r"::Test\w+", "", name): kinds[kind] for kind, name in lines}
 
 
 if __name__ == "__main__":

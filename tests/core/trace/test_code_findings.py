@@ -85,14 +85,14 @@ def double(*, named: bool = False, share: float = 1.0) -> list[FlowStep]:
     ]
 
 
-def found(*steps: FlowStep, **more: object) -> list[RedundantOp]:
+def judge(*steps: FlowStep, **more: object) -> list[RedundantOp]:
     """Judge a flow."""
     return list(find_in_code(DataFlow(steps=steps, **more)))  # type: ignore[arg-type]
 
 
 def test_an_array_that_grows_in_a_loop_is_named_with_what_it_copies_again() -> None:
     """Four joins of 1, 2, 3 and 4 parts write ten, of which the last four are needed: 60 % is gained."""
-    (finding,) = found(*growth(5))
+    (finding,) = judge(*growth(5))
     assert (finding.kind, finding.name, finding.line, finding.calls) == (
         RedundancyKind.GROWTH, "torch.cat", "a.py:3", 4,
     )  # fmt: skip
@@ -103,7 +103,7 @@ def test_an_array_that_grows_in_a_loop_is_named_with_what_it_copies_again() -> N
 
 def test_a_cast_in_a_loop_is_named_but_for_the_first() -> None:
     """Its gain is that of the others."""
-    (finding,) = found(*casts(4))
+    (finding,) = judge(*casts(4))
     assert (finding.kind, finding.name, finding.calls, finding.time) == (
         RedundancyKind.CAST, "Tensor.double", 3, 3.0,
     )  # fmt: skip
@@ -112,14 +112,14 @@ def test_a_cast_in_a_loop_is_named_but_for_the_first() -> None:
 
 def test_a_tensor_that_python_fills_or_makes_is_named() -> None:
     """Element by element, of a list in each call, or of one long list."""
-    assert [f.line for f in found(*elements(32))] == ["a.py:5"]
-    assert [f.line for f in found(*lists(2, 64))] == ["a.py:6"]
-    assert "a Python list of 4,096 numbers" in found(*lists(1, 4096))[0].reason
+    assert [f.line for f in judge(*elements(32))] == ["a.py:5"]
+    assert [f.line for f in judge(*lists(2, 64))] == ["a.py:6"]
+    assert "a Python list of 4,096 numbers" in judge(*lists(1, 4096))[0].reason
 
 
 def test_float64_that_nobody_has_named_is_named_where_it_begins() -> None:
     """With the share of the time that it takes, of which float32 saves about half."""
-    (finding,) = found(*double(share=0.4))
+    (finding,) = judge(*double(share=0.4))
     assert (finding.kind, finding.line, finding.time) == (RedundancyKind.PRECISION, "a.py:7", 0.2)
     assert "1 operators compute in it, 40% of the operator time, most at a.py:8" in finding.reason
 
@@ -137,7 +137,7 @@ def test_float64_from_outside_torch_begins_where_it_is_first_used() -> None:
 def test_gradients_that_nobody_computes_are_named() -> None:
     """Of at least two calls at a line."""
     calls = [TrackedCall(module="Net", line="a.py:9", gradients=[])] * 2
-    (finding,) = found(tracked=tuple(calls))
+    (finding,) = judge(tracked=tuple(calls))
     assert (finding.kind, finding.name, finding.line, finding.calls) == (
         RedundancyKind.GRADIENT, "Net", "a.py:9", 2,
     )  # fmt: skip
@@ -170,7 +170,7 @@ CHANGED = FlowStep(name="torch.Tensor.add_", inputs=(value(7),), writes=frozense
 )
 def test_what_may_be_meant_is_left_alone(steps: list[FlowStep]) -> None:
     """A single occurrence, another tensor each time, what a library does, what is named in the code."""
-    assert found(*steps) == []
+    assert judge(*steps) == []
 
 
 def test_what_a_cast_changes_and_weights_are_left_to_others() -> None:
@@ -181,9 +181,9 @@ def test_what_a_cast_changes_and_weights_are_left_to_others() -> None:
         FlowStep(name="torch.Tensor.clone", line="a.py:4", inputs=(value(7),), outputs=(value(i + 10),))
         for i in range(4)
     ]
-    assert found(*(step for pair in zip(steps, changed, strict=True) for step in pair)) == []
-    assert found(*steps, weights=frozenset({7})) == []
-    assert found(*same) == []
+    assert judge(*(step for pair in zip(steps, changed, strict=True) for step in pair)) == []
+    assert judge(*steps, weights=frozenset({7})) == []
+    assert judge(*same) == []
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_what_a_cast_changes_and_weights_are_left_to_others() -> None:
 def test_gradients_that_may_still_be_wanted_are_left_alone(calls: list[tuple[str, bool]]) -> None:
     """One call, one whose gradient came, or one that a library makes."""
     tracked = tuple(TrackedCall(module="Net", line=line, gradients=[True] * used) for line, used in calls)
-    assert found(tracked=tracked) == []
+    assert judge(tracked=tracked) == []
 
 
 def test_calls_are_summed_by_their_names_in_the_code() -> None:

@@ -43,8 +43,8 @@ def find_in_code(flow: DataFlow, *, whole: bool = False) -> tuple[RedundantOp, .
     """
     outside = flow.given if whole else frozenset()
     rules = (_growing_arrays, _repeated_casts, _single_elements, _python_lists, _gradients)
-    found = [finding for rule in rules for finding in rule(flow)] + [*_double_precision(flow, outside)]
-    return tuple(sorted(found, key=lambda finding: (-finding.time, -finding.bytes)))
+    findings = [finding for rule in rules for finding in rule(flow)] + [*_double_precision(flow, outside)]
+    return tuple(sorted(findings, key=lambda finding: (-finding.time, -finding.bytes)))
 
 
 def _growing_arrays(flow: DataFlow) -> Iterator[RedundantOp]:
