@@ -481,13 +481,13 @@ def test_a_time_that_nothing_bounds_has_no_interval_and_a_reason(capsys: pytest.
 
 def test_a_time_of_one_run_is_doubted() -> None:
     """As that of an evaluation, which is not repeated."""
-    sides = []
+    profilers = []
     for seconds in (1.0, 2.0):
         side = MetricProfiler((), {})
         side.register_profiler_function(ExternalProfilerFunction(lambda m, d: None, InferenceTime()))
         side.load_from_dict({"inference_time": seconds})
-        sides.append(side)
-    assert sides[0].compare(sides[1])["inference_time"].doubt.endswith("as each was timed once")
+        profilers.append(side)
+    assert profilers[0].compare(profilers[1])["inference_time"].doubt.endswith("as each was timed once")
 
 
 def test_a_logger_that_was_taken_before_is_the_one_that_is_set_later() -> None:
