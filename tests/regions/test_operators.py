@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ from modeldyno.regions.operators import OperatorRecorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from modeldyno.core.result.result import Result
 
 ADD = Occurrence(name="aten::add", scope="step", self_time=1e-6, total_time=3e-6)
 FILL = Occurrence(name="aten::fill_", scope="step", self_time=2e-6, total_time=2e-6, parent=0)
@@ -54,7 +57,8 @@ def test_the_first_ten_calls_are_recorded(mark: Profiled, began: list[str]) -> N
     assert result.activity is not None
 
     assert began == ["step"] * 10
-    assert [(row.name, row.calls) for row in result.activity.executed] == [
+    ran = [row for row in result.activity.executed if row.kind is EventKind.OPERATOR]
+    assert [(row.name, row.calls) for row in ran] == [
         ("aten::fill_", 1),
         ("aten::add", 1),
     ]
@@ -226,16 +230,28 @@ def test_lines_of_the_users_code_are_rows_of_the_result(mark: Profiled, followed
     assert result.activity is not None
     assert followed == ["1"]
     assert result.activity.wastes == ()
-    lines = [row for row in result.activity.executed if row.kind is EventKind.LINE]
-    assert [(row.name, row.scope, row.calls, row.total_time) for row in lines] == [
+    lines = [row for row in result.activity.executed if row.kind is EventKind.LINE and row.calls]
+    assert [(row.name, row.scope, row.calls, row.self_time) for row in lines] == [
         ("train.py:3", "step > Net.0", 1, 2e-6), ("train.py:3", "step", 1, 2e-6),
     ]  # fmt: skip
-    table = next(
-        block
-        for block in views.blocks(result)
-        if isinstance(block, Table) and block.title.startswith("Slowest lines")
-    )
-    assert table.rows[0][:3] == ("step", "train.py:3", "2")
+    assert ("step", "train.py:3", "2", "4.00 us") in [row[:4] for row in line_table(result).rows]
+
+
+def line_table(result: Result) -> Table:
+    """Return the table of lines."""
+    tables = (block for block in views.blocks(result) if isinstance(block, Table))
+    return next(table for table in tables if table.title.startswith("Wall time by line"))
+
+
+def test_wall_time_is_told_by_line_with_what_is_outside_operators(mark: Profiled, began: list[str]) -> None:
+    """Whatever it is that takes the time: here nothing of the framework."""
+    assert began == []
+    with mark("step", ops=True):
+        time.sleep(0.1)
+    *lines, outside = line_table(mark.result()).rows
+    number = sys._getframe().f_code.co_firstlineno + 4
+    assert ("step", f"test_operators.py:{number}", "—", "—") in [row[:4] for row in lines]
+    assert (*outside[:2], outside[5]) == ("step", "outside operators", "100%")
 
 
 def test_code_that_may_be_suspended_is_not_followed(mark: Profiled, followed: list[str]) -> None:
@@ -284,6 +300,61 @@ class TestTorch:
         (waste,) = activity.wastes or ()
         assert (waste.kind, waste.name, waste.scope) == ("layout", "Tensor.contiguous", "step")
         assert waste.line.startswith("test_operators.py:")
+
+    def test_a_script_without_a_mark_is_followed(self, mark: Profiled, torch: Any) -> None:
+        """Its operators by their names in the code, its lines, and what it could do without."""
+        net = torch.nn.Linear(8, 8)
+        end = mark.follow_script("work.py")
+        rows, table = torch.zeros(0, 8), torch.ones(8, 8).half()
+        for _ in range(9):
+            rows = torch.cat([rows, net(torch.ones(1, 8)) @ table.float()])
+        mask = torch.tensor([[float(j <= i) for j in range(64)] for i in range(64)])
+        filled = torch.zeros(40)
+        for i in range(40):
+            filled[i] = mask[0, i]
+        end()
+        result = mark.result()
+        activity = result.activity
+        assert activity is not None
+        operators = {row.name: row.calls for row in activity.executed if row.kind is EventKind.OPERATOR}
+        kinds = sorted((waste.kind.value, waste.scope) for waste in activity.wastes or ())
+
+        assert (operators["torch.cat"], operators["float"]) == (9, 9)
+        assert "Tensor.register_hook" not in operators
+        assert kinds == [
+            ("cast", "work.py"), ("element-by-element", "work.py"), ("element-by-element", "work.py"),
+            ("growing-array", "work.py"), ("unused-gradient", "work.py"),
+        ]  # fmt: skip
+        assert result["calls@work.py"] == 1
+
+    def test_a_gradient_that_comes_back_is_none_that_nobody_uses(self, mark: Profiled, torch: Any) -> None:
+        """Also after the region has ended, as of a loss that it returns."""
+        net = torch.nn.Linear(8, 1)
+
+        @mark("loss", ops=True)
+        def loss() -> Any:
+            return net(torch.ones(1, 8)).sum() + net(torch.zeros(1, 8)).sum()
+
+        value = loss()
+        value.backward()
+        assert mark.result().activity.wastes == ()  # type: ignore[union-attr]
+
+    def test_a_long_script_is_followed_in_its_first_part(
+        self, mark: Profiled, torch: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What lived when the flow was cut off counts as kept, as what came later is not known."""
+        monkeypatch.setattr(operators, "MOST_STEPS", 8)
+        end = mark.follow_script("long.py")
+        x = torch.ones(4, 4)
+        copies = [x.clone() for _ in range(20)]
+        copies.clear()
+        end()
+        activity = mark.result().activity
+        assert activity is not None
+        assert {row.name: row.calls for row in activity.executed if row.kind is EventKind.OPERATOR} == {
+            "torch.ones": 1, "clone": 8,
+        }  # fmt: skip
+        assert activity.wastes == ()
 
     def test_what_outlives_the_region_is_not_called_needless(self, mark: Profiled, torch: Any) -> None:
         """A copy that the caller gets may be changed there."""

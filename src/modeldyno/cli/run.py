@@ -14,6 +14,11 @@ from modeldyno.cli.declare import declare
     metavar="PATH",
     help="Save the measurements as a JSON document; of jobs: a directory, with a document for each.",
 )
+@click.option(
+    "--ops",
+    is_flag=True,
+    help="Follow the whole SCRIPT: its wall time by line, its operators, what it could do without (torch).",
+)
 @click.argument("script", metavar="SCRIPT|JOBS.yaml [ARGS]...")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="")
 def command() -> None:

@@ -67,8 +67,11 @@ class RecordsOperators(Protocol):
 class FollowsCode(Protocol):
     """A backend that can record the data flow of any block of code."""
 
-    def follow_code(self, most: int) -> Callable[[], DataFlow | None]:
-        """Begin to record this thread; return what ends it: None after more steps than `most`, or unknown."""
+    def follow_code(self, most: int, *, partly: bool = False) -> Callable[[], DataFlow | None]:
+        """Begin to record this thread; return what ends it: None if unknown.
+
+        After more steps than `most` it gives None as well, or `partly` the first of them.
+        """
 
 
 @runtime_checkable

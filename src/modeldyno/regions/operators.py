@@ -14,7 +14,9 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from modeldyno.core.trace.dataflow import DataFlow
+from modeldyno.core.trace.line_times import LineTimes
 from modeldyno.core.trace.op_events import WITHIN, Occurrence, WatchedCalls
+from modeldyno.regions.line_sampler import LineSampler
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -48,17 +50,32 @@ class RegionOperators:
     """Whether the data flow of the only kept call was followed."""
     flow: DataFlow | None = None
     """What was followed; None where it is not known."""
+    lines: LineTimes = field(default_factory=LineTimes)
+    """Wall time of the kept calls by line."""
+    files: dict[str, str] = field(default_factory=dict)
+    """The path of each file by its name in lines."""
+    whole: bool = False
+    """Whether it is a script, of which only the data flow tells the operators."""
 
     @property
     def events(self) -> int:
         """Events of the kept calls, as many as one has at most for each that is not read."""
         return len(self.occurrences) + self.largest * len(self.unread)
 
-    def add(self, read: Callable[[], tuple[Occurrence, ...]], *, followed: bool = False) -> None:
+    def add(
+        self,
+        read: Callable[[], tuple[Occurrence, ...]],
+        sampler: LineSampler | None = None,
+        *,
+        followed: bool = False,
+    ) -> None:
         """Add a call, in place of the only one so far if that one was followed."""
         if self.followed:
-            self.occurrences, self.kept = [], 0
+            self.occurrences, self.kept, self.lines = [], 0, LineTimes()
         self.followed = followed
+        if sampler is not None:
+            self.lines.add_all(sampler.times)
+            self.files |= sampler.files
         self.kept += 1
         self.unread.append(read)
         if not self.largest or self.largest * len(self.unread) > MOST_UNREAD:
@@ -88,6 +105,8 @@ class OperatorRecorder:
         self.regions: dict[str, RegionOperators] = {}
         self._lock = Lock()
         self._busy = False
+        self._script = False
+        """Whether a whole script is followed, so that no region in it is."""
 
     def begin(self, name: str, schedule: Schedule) -> Callable[[], None] | None:
         """Begin to record a call if it is its turn; return what ends it."""
@@ -100,11 +119,14 @@ class OperatorRecorder:
             if not inner and (not schedule.records(call) or region.events >= MOST_EVENTS):
                 return None
             self._busy = True
-            follows = not inner and not region.kept and region.flow is None and schedule.keeps(call)
+            follows = not (inner or self._script or region.kept or region.flow) and schedule.keeps(call)
         end = _start(name)
         end_flow = _follow() if follows and not _may_be_suspended(sys._getframe(1)) else None  # noqa: SLF001 - the caller
+        sampler = None if inner or not schedule.keeps(call) else LineSampler()
 
         def stop() -> None:
+            if sampler is not None:
+                sampler.stop()
             flow = None if end_flow is None else end_flow()
             read = end()
             if inner:
@@ -112,8 +134,21 @@ class OperatorRecorder:
             with self._lock:
                 self._busy = False
                 if schedule.keeps(call):
-                    region.add(read, followed=end_flow is not None)
+                    region.add(read, sampler, followed=end_flow is not None)
                     region.flow = region.flow or _in_region(name, flow)
+
+        return stop
+
+    def begin_script(self, name: str) -> Callable[[], None]:
+        """Begin to follow a whole script: its first MOST_STEPS steps, and all of its time by line."""
+        self._script = True
+        region = self.regions[name] = RegionOperators(calls=1, whole=True)
+        end_flow, sampler = _follow(partly=True), LineSampler()  # in this order: to follow imports torch
+
+        def stop() -> None:
+            sampler.stop()
+            region.flow = _in_region(name, None if end_flow is None else end_flow())
+            region.add(lambda: (), sampler)
 
         return stop
 
@@ -127,12 +162,12 @@ def _start(name: str) -> Callable[[], Callable[[], tuple[Occurrence, ...]]]:
     return backend.record_operators(name)
 
 
-def _follow() -> Callable[[], DataFlow | None] | None:
+def _follow(*, partly: bool = False) -> Callable[[], DataFlow | None] | None:
     from modeldyno import plugins  # noqa: PLC0415 - as above
     from modeldyno.interfaces.backend import FollowsCode  # noqa: PLC0415
 
     backend: object = plugins.backend("torch")
-    return backend.follow_code(MOST_STEPS) if isinstance(backend, FollowsCode) else None
+    return backend.follow_code(MOST_STEPS, partly=partly) if isinstance(backend, FollowsCode) else None
 
 
 def _may_be_suspended(frame: FrameType | None) -> bool:

@@ -200,6 +200,23 @@ class Profiled:
         if self.at_exit is AtExit.REMIND and not self._decided:
             sys.stderr.write(_REMINDER)
 
+    def follow_script(self, name: str) -> Callable[[], None]:
+        """Begin a region of everything that this thread runs from here on; return what ends it.
+
+        Its lines and what its code could do without are recorded as with ``ops=True``; its operators are
+        those of the first steps, by their names in the code.
+        """
+        frame = self.begin(RegionMark(self, name), name)
+        before = self._clock()
+        stop = self._operator_recorder().begin_script(name)
+        frame.began = None if frame.began is None else frame.began + self._clock() - before
+
+        def end() -> None:
+            self.end(frame)
+            stop()
+
+        return end
+
     # --- called by marks -------------------------------------------------------------------------
 
     def marked(self, mark: RegionMark) -> None:

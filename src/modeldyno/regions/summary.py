@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -10,24 +11,29 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins, views
 from modeldyno.clock import perf_counter_ns
-from modeldyno.core.result.trace_data import TraceReport
+from modeldyno.core.result.trace_data import EventKind, TraceReport
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.trace import regions as trace_regions
-from modeldyno.core.trace.dataflow import sum_lines
+from modeldyno.core.trace.code_findings import find_in_code
+from modeldyno.core.trace.dataflow import sum_calls, sum_lines
+from modeldyno.core.trace.line_times import OUTSIDE, growing_lines, in_region, line_rows, loader_findings
 from modeldyno.core.trace.op_events import sum_occurrences
 from modeldyno.core.trace.redundant_ops import find_redundant_ops
 from modeldyno.environment import machine
 from modeldyno.runtime.events import empty_result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from modeldyno.core.result.result import Result
+    from modeldyno.core.result.trace_data import ExecutedOp, RedundantOp
     from modeldyno.core.trace.regions import RegionTally
     from modeldyno.regions.operators import RegionOperators
 
 _CALLS = 2001
+_LEAST_REPEATS = 8
+"""Times that a line of a whole script must have done what it could do without: once is no waste."""
 
 
 def result_of(
@@ -51,10 +57,14 @@ def result_of(
     """
     recorded = [region for region in operators.values() if region.kept]
     executed = [row for region in recorded for row in sum_occurrences(region.watched())]
-    executed.sort(key=lambda row: -max(row.self_time, row.device_time))
-    flows = [region.flow for region in recorded if region.flow is not None]
-    lines = [row for flow in flows for row in sum_lines(flow)]
-    wastes = [waste for flow in flows for waste in find_redundant_ops(flow) if waste.line]
+    flows = {
+        name: region.flow for name, region in operators.items() if region.kept and region.flow is not None
+    }
+    executed += [row for name, flow in flows.items() if operators[name].whole for row in sum_calls(flow)]
+    lines = [
+        row for name, region in operators.items() if region.kept for row in _lines(name, region, executed)
+    ]
+    wastes = [waste for name, region in operators.items() if region.kept for waste in _findings(name, region)]
     traced = [trace_regions.operators_doubt(sum(region.kept for region in recorded))] if recorded else []
     return replace(
         empty_result(script_job(trace_regions.PROBE, name)),
@@ -64,10 +74,13 @@ def result_of(
             *trace_regions.operator_measurements(executed),
         ),
         activity=TraceReport(
-            executed=(*executed, *sorted(lines, key=lambda row: -row.total_time)),
-            wastes=tuple(sorted(wastes, key=lambda waste: -waste.time)) if flows else None,
+            executed=(
+                *sorted(executed, key=lambda row: -max(row.self_time, row.device_time)),
+                *sorted(lines, key=lambda row: (row.name == OUTSIDE, -row.total_time)),
+            ),
+            wastes=tuple(sorted(wastes, key=lambda waste: -waste.time)) if flows or wastes else None,
         )
-        if executed
+        if executed or lines
         else None,
         doubts=(
             *trace_regions.region_doubts(
@@ -77,6 +90,35 @@ def result_of(
             *trace_regions.energy_doubts(tallies, energy_period),
         ),
     )
+
+
+def _lines(name: str, region: RegionOperators, executed: Sequence[ExecutedOp]) -> tuple[ExecutedOp, ...]:
+    """Return the wall time of a call of a region by line, with the time of the operators of each line."""
+    busy = sum(
+        max(row.self_time, row.device_time)
+        for row in executed
+        if row.kind is EventKind.OPERATOR and in_region(row, name)
+    )
+    followed = () if region.flow is None else sum_lines(region.flow)
+    return tuple(line_rows(name, region.lines, followed, busy))
+
+
+def _findings(name: str, region: RegionOperators) -> Iterator[RedundantOp]:
+    """Yield what the code of a region could do without."""
+    yield from loader_findings(name, region.lines)
+    lines = set()
+    if region.flow is not None:
+        least = _LEAST_REPEATS if region.whole else 1
+        needless = (waste for waste in find_redundant_ops(region.flow) if waste.calls >= least)
+        for finding in (*needless, *find_in_code(region.flow, whole=region.whole)):
+            if finding.line:
+                lines.add(finding.line)
+                yield finding if finding.scope else replace(finding, scope=name)
+    for file, path in region.files.items():
+        with suppress(OSError, UnicodeError):
+            source = Path(path).read_text(encoding="utf-8")
+            grown = growing_lines(name, region.lines, file, source)
+            yield from (finding for finding in grown if finding.line not in lines)
 
 
 def script_job(probe: str, name: str | None) -> Job:

@@ -18,10 +18,11 @@ from modeldyno.adapters.exporters.exported_numbers import figures
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number, pack
 from modeldyno.core.result.result import Artifact, Failure, FailureKind, Result
-from modeldyno.core.result.trace_data import Layer, MemoryTimeline, TraceReport
+from modeldyno.core.result.trace_data import EventKind, ExecutedOp, Layer, MemoryTimeline, TraceReport
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.documents import export as documents_export
 from modeldyno.errors import MissingExtra, RequestError, UnknownName
+from modeldyno.regions.recorder import Profiled
 from modeldyno.testing.reporters import HOSTILE, call_times, full_result
 from modeldyno.testing.sample_results import a_result
 
@@ -351,6 +352,33 @@ def test_calls_layers_and_memory_are_tracks(tmp_path: Path) -> None:
     assert counted[1] == {"weights": 8.0, "activations": 4.0}
     assert documents_export.export(result, f"perfetto:{tmp_path}/trace.json", none)
     assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"] == events
+
+
+def test_regions_and_lines_of_code_are_drawn() -> None:
+    """Each call of a region, and the lines of one call; not what is no line."""
+    mark = Profiled(iter(range(0, 10**12, 10**6)).__next__)
+    mark.enable()
+    for _ in range(2):
+        with mark("step"):
+            pass
+    row = ExecutedOp(
+        name="a.py:3", kind=EventKind.LINE, scope="step > Net", calls=1, self_time=0, total_time=0.5
+    )
+    rows = (row, replace(row, name="a.py:4"), replace(row, name="outside operators"))
+    result = replace(mark.result(), activity=TraceReport(executed=rows))
+    events = perfetto.trace_events(result)
+    check(events)
+    drawn = [(event["name"], event["ts"], event["dur"]) for event in events if event["ph"] == "X"]
+
+    assert drawn[:2] == [("step", 0.0, 1000.0), ("step", 1000.0, 1000.0)]
+    assert drawn[2:] == [("a.py:3", 0.0, 5e5), ("a.py:4", 5e5, 5e5)]
+
+
+def test_a_document_without_times_has_no_trace(tmp_path: Path) -> None:
+    """It is refused, and no file is left that shows nothing."""
+    with pytest.raises(RequestError, match="has no times that a trace could show"):
+        documents_export.export(replace(a_result(), measurements=()), f"perfetto:{tmp_path}/t.json", none)
+    assert not (tmp_path / "t.json").exists()
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".npz"])

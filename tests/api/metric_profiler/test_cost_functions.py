@@ -43,7 +43,7 @@ def test_complexity_is_as_derived_by_hand() -> None:
     assert (status["flops"], status["total_params"], status["model_size"]) == (900, 900, 3600)
     assert status["memory_footprint"] == 3600 + 3 * 120  # weights, input, both outputs
     assert profiler.compute_status("memory_footprint", include_weights=False) == 360
-    assert profiler.compute_status("flops", batch_size=8) == 7200
+    assert profiler.compute_status("flops", batch_size=8) == 900  # per sample
     assert model.training
 
 
@@ -115,12 +115,24 @@ def test_a_module_may_declare_what_it_costs() -> None:
     status = complexity(model, {"train": [(torch.zeros(2, 8), torch.zeros(2))]}, batch_size=2)
     table = status["layerwise_data"]
 
-    assert status["flops"] == 2 * 16 + 2 * 64
+    assert status["flops"] == 16 + 64  # per sample, as times are
     assert status["model_size"] == 16 + 16 + 8 * 4 + 256
     assert [row.path for row in table.rows] == ["", "0", "0.0", "1"]
-    assert (table["0"].macs, table["0.0"].macs, table["0.0"].parameter_bytes) == (32, 32, 64)
+    assert (table["0"].macs, table["0.0"].macs, table["0.0"].parameter_bytes) == (16, 16, 64)
     assert table["0.0"].written_bytes == 16
     assert model.training
+
+
+def test_what_a_module_does_not_declare_is_in_its_data_types() -> None:
+    """Only `flops` is needed."""
+
+    class Own(torch.nn.Linear):  # type: ignore[misc,name-defined]
+        def compute_module_complexity(self, inputs: Any, output: Any) -> dict[str, Any]:
+            return {"flops": 42}
+
+    status = complexity(torch.nn.Sequential(Own(8, 4)), {"train": [(torch.zeros(2, 8), torch.zeros(2))]})
+    assert (status["flops"], status["model_size"]) == (42, 36 * 4)
+    assert status["layerwise_data"]["0"].written_bytes == 4 * 4
 
 
 def test_kernels_that_torch_has_no_shapes_for_count_as_declared() -> None:
@@ -197,11 +209,11 @@ def test_a_declaration_that_lacks_something_is_refused() -> None:
 
     class Wrong(Ternary):
         def compute_module_complexity(self, inputs: Any, output: Any) -> dict[str, Any]:
-            return {"flops": 1}
+            return {"param_size": {"weight": 1}}
 
     profiler = TorchProfiler(torch.nn.Sequential(Wrong()), {"train": [(torch.zeros(2, 8), torch.zeros(2))]})
     profiler.register_profiler_function(ComputeComplexity())
-    with pytest.raises(TypeError, match="of Wrong at '0' must return a dict of flops, param_size"):
+    with pytest.raises(TypeError, match="of Wrong at '0' must return a dict of flops and"):
         profiler.compute_status("flops")
 
 
@@ -237,6 +249,8 @@ class Pair(torch.nn.Module):  # type: ignore[misc,name-defined]
         self.first = torch.nn.Linear(4, 4, bias=False)
 
     def forward(self, x: Any = None, rest: Any = None) -> Any:
+        if isinstance(x, list):  # as detectors take images
+            x, rest = x[0]["x"], x[1]["x"]
         return self.first(x) + sum(rest.values()) if isinstance(rest, dict) else self.first(x) + rest
 
 
@@ -258,6 +272,7 @@ class ByName(ForwardPass):
     [
         (({"x": torch.zeros(2, 4), "rest": torch.zeros(2, 4)}, torch.zeros(2)), None),
         ({"x": torch.zeros(2, 4), "rest": torch.zeros(2, 4), "labels": torch.zeros(2)}, None),
+        (([{"x": torch.zeros(2, 4)}, {"x": torch.zeros(2, 4)}], torch.zeros(2)), None),
         ((torch.zeros(2, 4), {"a": torch.zeros(2, 4)}, torch.zeros(2)), ForwardPass((0, 1, "_"))),
         ({"x": torch.zeros(2, 4), "rest": torch.zeros(2, 4)}, ByName(None, expecting_common_inputs=False)),
     ],
@@ -271,7 +286,7 @@ def test_inputs_by_name_and_nested_inputs_are_called_as_the_model_wants(
         splits = TorchProfiler.enable_forward_pass_data_splits(splits, forward_pass)  # type: ignore[assignment]
     status = complexity(Pair(), splits, batch_size=3)
 
-    assert (status["flops"], [row.path for row in status["layerwise_data"].rows]) == (48, ["", "first"])
+    assert (status["flops"], [row.path for row in status["layerwise_data"].rows]) == (16, ["", "first"])
 
 
 def test_time_is_measured_and_models_compare() -> None:

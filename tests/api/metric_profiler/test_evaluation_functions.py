@@ -203,3 +203,33 @@ def test_an_unknown_split_and_empty_data_are_refused() -> None:
         ComputeEvalMetric(get_accuracy)(torch.nn.Identity(), {"train": []})
     with pytest.raises(ValueError, match="no samples"):
         get_accuracy(torch.nn.Identity(), [])
+
+
+def test_further_arguments_of_an_evaluation_are_given_by_name() -> None:
+    """`topk` reaches `get_topk`; one that no function has is refused."""
+    profiler = MetricProfiler(torch.nn.Identity(), {"test": [(INPUTS, LABELS)]})
+    profiler.register_profiler_function(ComputeEvalMetric(get_topk, "top-3"))
+    assert profiler.compute_network_status(topk=(1, 3), batch_size=1)["eval_metric"] == 100
+    with pytest.raises(ValueError, match="takes 'topc'; they take: device, split, topk, transform"):
+        profiler.compute_network_status(topc=1)
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        [(torch.ones(3, 4, 4) * i, i % 3) for i in range(3)],
+        [(torch.ones(3, 4, 4) * i, torch.tensor(i % 3)) for i in range(3)],
+        [(torch.ones(3, 4, 4) * i, torch.tensor([i % 3])) for i in range(3)],
+        [{"x": torch.ones(3, 4, 4) * i, "label": i % 3} for i in range(3)],
+    ],
+)
+def test_samples_without_a_batch_axis_are_batches_of_one(samples: Any) -> None:
+    """As a dataset yields them; two axes of one image are never taken for samples."""
+
+    def first_pixels(x: Any) -> Any:
+        assert x.shape == (1, 3, 4, 4)
+        return torch.nn.functional.one_hot(x[:, 0, 0, 0].long(), 3).float()
+
+    accuracy = get_accuracy(first_pixels, samples)
+    assert float(accuracy) == 100
+    assert accuracy.low == pytest.approx(43.85, abs=0.01)  # Wilson's of three samples

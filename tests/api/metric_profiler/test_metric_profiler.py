@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from math import inf
 from typing import Any
 
 import pytest
@@ -15,13 +16,15 @@ from modeldyno.api.metric_profiler.status_metrics import (
     Comparative,
     DynamicEvalMetric,
     EvalMetric,
+    ExecutionTime,
     Flops,
+    InferenceTime,
     Metric,
     ModelSize,
     NumberWithInterval,
     StatusKey,
 )
-from modeldyno.api.metric_profiler.status_table import DefaultDisplay, StatusChange, setLogger
+from modeldyno.api.metric_profiler.status_table import DefaultDisplay, StatusChange, getLogger, setLogger
 from modeldyno.core.stats.statistics import share_interval
 from modeldyno.errors import ModelDynoError
 
@@ -415,3 +418,85 @@ def test_a_metric_that_names_no_comparative_does_not_end_the_comparison() -> Non
     with pytest.warns(UserWarning, match="'odd' is not compared. There is no comparative 'sideways'"):
         comparison = one.compare(one.clone())
     assert comparison["odd"].enhancement == "---"
+
+
+@pytest.mark.parametrize("name", ["batch_size", "device", "include_weights", "split", "transform"])
+def test_the_common_arguments_pass_whatever_is_registered(name: str) -> None:
+    """One call serves any set of functions, as in the guide of deeplite-profiler; a typing error is none."""
+    given: dict[str, Any] = {name: None}
+    assert profiler().compute_network_status(**given) == {"depth": 2}
+    with pytest.raises(ValueError, match=f"takes '{name}x'"):
+        profiler().compute_network_status(**{f"{name}x": given})  # type: ignore[arg-type]
+
+
+class ComputeTime(ProfilerFunction):
+    """Gives one time after another, as a machine does that slows down."""
+
+    varies = True
+
+    def __init__(self, *times: NumberWithInterval) -> None:
+        self._times = iter(times)
+
+    def get_bounded_status_keys(self) -> StatusKey:
+        return ExecutionTime()
+
+    def __call__(self, model: Any, data_splits: Any) -> NumberWithInterval:
+        return next(self._times)
+
+
+def timed(*times: NumberWithInterval) -> MetricProfiler:
+    """Return a profiler that shares its times with its clones, in the order in which they are measured."""
+    new = MetricProfiler((), {}, name="one")
+    new.register_profiler_function(ComputeTime(*times))
+    return new
+
+
+def test_times_are_compared_in_turns() -> None:
+    """What slowed the machine down between two measurements of one model is no difference of two models."""
+    fast, slow = NumberWithInterval(1.0, 0.9, 1.1), NumberWithInterval(3.3, 3.2, 3.4)
+    one = timed(fast, slow, slow, slow)
+    compared = one.compare(one.clone())["execution_time"]
+
+    assert (compared.x, compared.x.low, compared.x.high) == (pytest.approx(2.15), 0.9, 3.4)
+    assert compared.y == pytest.approx(3.3)
+    assert compared.doubt.startswith("the difference may be chance, its 95 % interval is -2.4")
+
+
+def test_a_time_that_nothing_bounds_has_no_interval_and_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither `[0, inf]` nor a ratio without a doubt; nor where another program disturbed a measurement."""
+    one = timed(*(NumberWithInterval(ms, 0.0, inf) for ms in (1.0, 3.0, 1.0, 3.0)))
+    one.display_status(one.clone())
+    one.compute_network_status(print_mode="info")
+    assert "inf" not in (printed := capsys.readouterr().out)
+    assert "Execution Time: too few independent calls for an interval" in printed
+    assert one.compare(one.clone())["execution_time"].doubt.endswith(
+        "too few independent calls were timed to bound it"
+    )
+
+    busy = timed(*(NumberWithInterval(ms, ms, ms, "others ran") for ms in (1.0, 3.0, 1.0, 3.0)))
+    assert busy.compare(busy.clone())["execution_time"].doubt.endswith(
+        "disturbed the measurement: others ran"
+    )
+
+
+def test_a_time_of_one_run_is_doubted() -> None:
+    """As that of an evaluation, which is not repeated."""
+    profilers = []
+    for seconds in (1.0, 2.0):
+        side = MetricProfiler((), {})
+        side.register_profiler_function(ExternalProfilerFunction(lambda m, d: None, InferenceTime()))
+        side.load_from_dict({"inference_time": seconds})
+        profilers.append(side)
+    assert profilers[0].compare(profilers[1])["inference_time"].doubt.endswith("as each was timed once")
+
+
+def test_a_logger_that_was_taken_before_is_the_one_that_is_set_later() -> None:
+    """Modules take theirs when they are imported."""
+    held, chosen = getLogger("module"), logging.getLogger("tables")
+    assert held.name == "modeldyno"
+    setLogger(chosen)
+    try:
+        assert (held.logger, held.name) == (chosen, "tables")
+    finally:
+        setLogger(None)
+    assert held.name == "modeldyno"

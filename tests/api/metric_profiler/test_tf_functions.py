@@ -205,7 +205,7 @@ def test_complexity_is_as_derived_by_hand() -> None:
     """At any batch size; moving averages are buffers, in the footprint and not in the size."""
     profiler = TFProfiler(net(), splits())
     profiler.register_profiler_function(ComputeComplexity())
-    assert profiler.compute_status("flops", batch_size=3) == 3 * MACS
+    assert profiler.compute_status("flops", batch_size=3) == MACS
     table = profiler.status_get("layerwise_data")
 
     norm = (

@@ -17,7 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec
 from modeldyno.core.metrics.measurement import Distribution
+from modeldyno.core.result.trace_data import EventKind
 from modeldyno.core.stats.statistics import load_numpy, unpack_samples
+from modeldyno.core.trace.line_times import OUTSIDE
+from modeldyno.core.trace.op_events import WITHIN
+from modeldyno.errors import RequestError
+from modeldyno.views.result.regions import is_region_profile
 from modeldyno.views.result.served import STAGE_NAMES
 from modeldyno.views.text import number
 
@@ -26,17 +31,20 @@ if TYPE_CHECKING:
 
     from modeldyno.core.metrics.measurement import Measurement
     from modeldyno.core.result.result import Result
+    from modeldyno.core.result.trace_data import ExecutedOp
 
 requires: tuple[str, ...] = ()
 _EVENT_LIMIT = 20_000
 """Maximum events per track, so that the viewer stays responsive."""
-_CALLS, _LAYERS, _MEMORY, _REQUESTS, _SERVER_STAGES = range(1, 6)
+_CALLS, _LAYERS, _MEMORY, _REQUESTS, _SERVER_STAGES, _REGIONS, _LINES = range(1, 8)
 """Process ids; the viewer shows each process as a group of tracks."""
 _TITLES = {
     _CALLS: "timed calls, laid end to end",
     _LAYERS: "layers of one call, laid end to end within their parents",
     _MEMORY: "memory in one call",
     _REQUESTS: "requests",
+    _REGIONS: "calls of regions, laid end to end",
+    _LINES: "wall time of one call by line of code, laid end to end",
     _SERVER_STAGES: "an average request, from the server's statistics",
 }
 _MICRO = 1e6
@@ -44,10 +52,20 @@ Event = dict[str, Any]
 
 
 def export(document: Result, target: str) -> str:
-    """Write the trace file and return its path."""
+    """Write the trace file and return its path.
+
+    Raises:
+        RequestError: nothing in the document has a length, so that the trace would be empty.
+    """
     path = Path(target)
+    events = trace_events(document)
+    if not events:
+        raise RequestError(
+            f"'{document.id or document.name}' has no times that a trace could show; profile a model, or "
+            "run a script with @profiled functions or --ops."
+        )
     content = {
-        "traceEvents": trace_events(document),
+        "traceEvents": events,
         "displayTimeUnit": "ms",
         "otherData": {"result": document.id},
     }
@@ -57,7 +75,8 @@ def export(document: Result, target: str) -> str:
 
 def trace_events(result: Result) -> list[Event]:
     """Return the events, and the names of the groups that have any."""
-    events = [*_calls(result), *_layers(result), *_memory(result), *_requests(result), *_stages(result)]
+    tracks = (_calls, _layers, _memory, _requests, _stages, _regions, _lines)
+    events = [event for track in tracks for event in track(result)]
     groups = sorted({event["pid"] for event in events})
     names = [_metadata_event(group, "process_name", _TITLES[group]) for group in groups]
     return [*names, *events]
@@ -70,6 +89,38 @@ def _metadata_event(pid: int, what: str, name: str) -> Event:
 def _slice(pid: int, tid: int, name: str, begin: float, seconds: float, **args: Any) -> Event:
     event = {"ph": "X", "pid": pid, "tid": tid, "name": name, "ts": begin * _MICRO, "dur": seconds * _MICRO}
     return {**event, "args": args} if args else event
+
+
+def _regions(result: Result) -> Iterator[Event]:
+    """Yield the kept calls of each region of code, a track for each region."""
+    if not is_region_profile(result):
+        return
+    scopes = [one for one in result.measurements if one.metric == "latency"]
+    for track, measured in enumerate(scopes, 1):
+        yield _metadata_event(_REGIONS, "thread_name", measured.scope) | {"tid": track}
+        assert isinstance(measured.value, Distribution)
+        begin = 0.0
+        for seconds in list(measured.value.samples())[:_EVENT_LIMIT]:
+            yield _slice(_REGIONS, track, measured.scope, begin, float(seconds))
+            begin += float(seconds)
+
+
+def _lines(result: Result) -> Iterator[Event]:
+    """Yield the wall time of each line of code in one call of its region, a track for each region."""
+    executed = result.activity.executed if result.activity else ()
+    rows = [row for row in executed if row.kind is EventKind.LINE and row.name != OUTSIDE]
+    tracks = {region: track for track, region in enumerate(dict.fromkeys(map(_region, rows)), 1)}
+    begins = dict.fromkeys(tracks, 0.0)
+    for region, track in tracks.items():
+        yield _metadata_event(_LINES, "thread_name", region) | {"tid": track}
+    for row in rows:
+        region = _region(row)
+        yield _slice(_LINES, tracks[region], row.name, begins[region], row.total_time)
+        begins[region] += row.total_time
+
+
+def _region(row: ExecutedOp) -> str:
+    return row.scope.partition(WITHIN)[0]
 
 
 def _calls(result: Result) -> Iterator[Event]:

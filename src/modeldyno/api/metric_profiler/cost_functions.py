@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 class ComputeComplexity(ProfilerFunction):
     """Computes what a model costs, without running it: MACs, parameters, bytes, and the same by layer.
 
-    The keys are `flops` (MACs of a call), `total_params`, `model_size` and `memory_footprint` (bytes),
+    The keys are `flops` (MACs of a sample), `total_params`, `model_size` and `memory_footprint` (bytes),
     `layerwise_summary` (text) and `layerwise_data` (a `LayerTable`). Modules of torch with a
     method ``compute_module_complexity(inputs, output)`` say themselves what they cost, see `declared_costs`;
     only for these is the model called once.
@@ -80,7 +80,9 @@ class ComputeComplexity(ProfilerFunction):
         device: Any = Device.CPU,
         include_weights: bool = True,
     ) -> dict[str, Any]:
-        """Compute them of `batch_size` samples; without `include_weights` the footprint leaves weights out.
+        """Compute them; without `include_weights` the footprint leaves weights out.
+
+        MACs are of one sample, as times are; the footprint is of one call of `batch_size` samples.
 
         Args:
             model: a ``torch.nn.Module``, a model of Keras, or the path of a file; it keeps its device and
@@ -92,7 +94,7 @@ class ComputeComplexity(ProfilerFunction):
             include_weights: whether the footprint holds the weights.
         """
         loader, inputs = _loader_and_inputs(data_splits, split, batch_size)
-        table = _analyse(model, loader, inputs, device, self._num_bytes)
+        table = _analyse(model, loader, inputs, device, self._num_bytes).of_each(batch_size)
         if self._export:
             Path("layerwise_data.csv").write_text(table.to_csv(), encoding="utf-8")
             Path("layerwise_data.svg").write_text(table.to_svg(), encoding="utf-8")
@@ -140,6 +142,8 @@ class ComputeExecutionTime(ProfilerFunction):
         max_time: seconds to measure at most.
     """
 
+    varies = True
+
     def __init__(self, max_time: float = 2.0) -> None:
         self._max_time = max_time
 
@@ -170,7 +174,9 @@ class ComputeExecutionTime(ProfilerFunction):
         interval = result.ask("latency.p50").interval
         median = result["latency.p50.raw"] or 0.0
         ends = (max(0.0, interval.low), interval.high) if interval else (0.0, inf)
-        return NumberWithInterval(*(seconds * 1000 / batch_size for seconds in (median, *ends)))
+        disturbed = "; ".join(doubt.seen for doubt in noteworthy_doubts(result.doubts))
+        middle, low, high = (seconds * 1000 / batch_size for seconds in (median, *ends))
+        return NumberWithInterval(middle, low, high, disturbed)
 
 
 def _loader_and_inputs(data_splits: Any, split: str | None, batch_size: int) -> tuple[DataLoader, Any]:

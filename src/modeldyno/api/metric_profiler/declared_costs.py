@@ -45,10 +45,10 @@ def declared_costs(
     """Call a torch module once, and return what its outermost declaring modules say, by path.
 
     Such a module has a method ``compute_module_complexity(inputs, output)``, which returns a dict: ``flops``
-    (multiply-accumulates), ``param_size`` (bytes of an element, by the name of a parameter or buffer of the
-    module) and ``activation_size`` (bytes of an element of the output). A parameter that is not named counts
-    `num_bytes`, or in its own data type. The MACs of several calls of one module add up. The model is not
-    called if no module declares anything.
+    (multiply-accumulates) and, where they differ from the data types, ``param_size`` (bytes of an element, by
+    the name of a parameter or buffer of the module) and ``activation_size`` (bytes of an element of the
+    output). A parameter that is not named counts `num_bytes`, or in its own data type. The MACs of several
+    calls of one module add up. The model is not called if no module declares anything.
 
     Raises:
         InvalidFunction: a module returns something else.
@@ -130,7 +130,7 @@ def _read_declaration(
     tensors = {**parameters, **dict(module.named_buffers())}
     place = f"{_DECLARES} of {type(module).__name__} at '{path}'"
     try:
-        sizes = {name: float(size) for name, size in declared["param_size"].items()}
+        sizes = {name: float(size) for name, size in (declared.get("param_size") or {}).items()}
         unknown = sizes.keys() - tensors.keys()
         if unknown:
             raise InvalidFunction(
@@ -142,18 +142,21 @@ def _read_declaration(
             for name, tensor in parameters.items()
             if name not in sizes
         }
-        elements = sum(leaf.numel() for leaf in leaves(output) if hasattr(leaf, "numel"))
+        element = declared.get("activation_size")
+        written = [leaf for leaf in leaves(output) if hasattr(leaf, "numel")]
         return DeclaredCost(
             macs=float(declared["flops"]),
             parameter_bytes=float(
                 sum(tensors[name].numel() * size for name, size in (sizes | undeclared).items())
             ),
-            activation_bytes=elements * float(declared["activation_size"]),
+            activation_bytes=float(
+                sum(leaf.numel() * (leaf.element_size() if element is None else element) for leaf in written)
+            ),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, InvalidFunction):
             raise
         raise InvalidFunction(
-            f"{place} must return a dict of flops, param_size (bytes of an element by name) and "
-            f" activation_size (bytes of an element); it returned {declared!r}."
+            f"{place} must return a dict of flops and, if they differ, param_size (bytes of an element by "
+            f"name) and activation_size (bytes of an element); it returned {declared!r}."
         ) from error

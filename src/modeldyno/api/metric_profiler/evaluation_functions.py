@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from inspect import Parameter, signature
+from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.api.arrays import LABELS, to_array
@@ -136,7 +136,8 @@ class EvalLossFunction(EvaluationFunction):
 class ComputeEvalMetric(ProfilerFunction):
     """Computes `eval_metric` by a function ``func(model, loader)``, and the time that it took.
 
-    The function gets `device` and `transform` too, if it has parameters of these names.
+    The function gets `device`, `transform` and whatever else it has parameters for, if given by name:
+    ``profiler.compute_network_status(topk=(1, 3))``.
     """
 
     def __init__(
@@ -150,6 +151,7 @@ class ComputeEvalMetric(ProfilerFunction):
         self._function, self._key, self._split = func, key, default_split
         self._main = EvalMetric(unit_name, comparative)
         self._secondary: list[DynamicEvalMetric] = []
+        self.__signature__ = _with_parameters_of(func, signature(type(self).__call__))
 
     def add_secondary_metric(
         self,
@@ -174,6 +176,7 @@ class ComputeEvalMetric(ProfilerFunction):
         split: str | None = None,
         device: Any = Device.CPU,
         transform: Transform | None = None,
+        **more: Any,
     ) -> dict[str, Any]:
         """Compute them.
 
@@ -183,12 +186,13 @@ class ComputeEvalMetric(ProfilerFunction):
             split: by default that which the metric was made with.
             device: where the model runs.
             transform: makes of the parts of a batch those that count; for functions that take one.
+            **more: further arguments of the function.
         """
         name = split or self._split
         if name not in data_splits:
             raise InvalidStatus(f"There is no split '{name}'; known: {', '.join(data_splits) or 'none'}.")
         start = perf_counter()
-        taken = _accepted(self._function, {"device": device, "transform": transform})
+        taken = _accepted(self._function, {"device": device, "transform": transform, **more})
         value = self._function(model, data_splits[name], **taken)
         synchronize(device)
         seconds = perf_counter() - start
@@ -199,6 +203,21 @@ class ComputeEvalMetric(ProfilerFunction):
             "inference_time": seconds,
             **{metric.NAME: _value_of(values, metric.NAME) for metric in self._secondary},
         }
+
+
+def _with_parameters_of(function: Callable[..., Any], call: Signature) -> Signature:
+    """Return the signature of a bound call with the parameters of a function beyond model and loader."""
+    try:
+        further = list(signature(function).parameters.values())[2:]
+    except ValueError:  # a function of C that tells none
+        further = []
+    _, *own = (p for p in call.parameters.values() if p.kind is not Parameter.VAR_KEYWORD)
+    names = {parameter.name for parameter in own}
+    kinds = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+    added = [
+        p.replace(kind=Parameter.KEYWORD_ONLY) for p in further if p.kind in kinds and p.name not in names
+    ]
+    return Signature([*own, *added])
 
 
 def _accepted(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -261,12 +280,12 @@ def get_topk(
         for k in ks:
             hits[k] += int(correct_within(outputs, numbers, min(k, max(2, outputs.shape[-1]))).sum())
         count += len(labels)
-    return {
-        f"top-{k}": NumberWithInterval(
-            100.0 * right / _some(count), *(100.0 * end for end in share_interval(right, count))
-        )
-        for k, right in hits.items()
-    }
+    return {f"top-{k}": _percentage(right, _some(count)) for k, right in hits.items()}
+
+
+def _percentage(right: int, count: int) -> NumberWithInterval:
+    low, high = share_interval(right, count)
+    return NumberWithInterval(100.0 * right / count, 100.0 * low, 100.0 * high)
 
 
 def predictions(
@@ -284,7 +303,8 @@ def predictions(
 
 
 def _transformed(loader: Iterable[Any], transform: Transform | None) -> Iterator[Any]:
-    return iter(loader) if transform is None else (transform(*batch) for batch in loader)
+    batches = loader.batches() if isinstance(loader, DataLoader) else DataLoader(loader).batches()
+    return batches if transform is None else (transform(*batch) for batch in batches)
 
 
 def _labels_in(batch: Any) -> Any:

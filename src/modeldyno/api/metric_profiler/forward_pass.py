@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from modeldyno.api.arrays import LABELS, is_array, to_array
@@ -145,13 +147,17 @@ class ForwardPass:
 
 
 class _FirstPart(ForwardPass):
-    """The inputs in a batch of a loader without a forward pass: its first part, or its items but labels."""
+    """The inputs in a batch of a loader without a forward pass: its first part, or its items but labels.
+
+    A tuple or list of tensors is several inputs, a list of mappings is one.
+    """
 
     def extract_model_inputs(self, batch: Any) -> Any:
         first = batch[0] if isinstance(batch, tuple | list) else batch
         if isinstance(first, Mapping):
             return {name: part for name, part in first.items() if name not in LABELS}
-        return tuple(first) if isinstance(first, tuple | list) else (first,)
+        several = isinstance(first, tuple | list) and not any(isinstance(part, Mapping) for part in first)
+        return tuple(first) if several else (first,)  # a list of dicts, one of each image, is one input
 
 
 class DataLoader:
@@ -168,10 +174,16 @@ class DataLoader:
     def __iter__(self) -> Iterator[Any]:
         if hasattr(self.native_dl, "__iter__"):
             return iter(self.native_dl)
-        return (self.native_dl[index] for index in range(len(self)))  # such as a keras.utils.PyDataset
+        return (
+            self.native_dl[index] for index in range(len(self))
+        )  # a keras.utils.PyDataset, a dataset of torch
 
     def __len__(self) -> int:
         return len(self.native_dl)
+
+    def batches(self) -> Iterator[Any]:
+        """Yield the batches; samples without a batch axis, as a dataset has them, are batches of one."""
+        return map(as_batch, self)
 
     def sample_forward(self, model: Any, device: Any = "cpu") -> Any:
         """Return what the model gives for the first batch."""
@@ -196,9 +208,46 @@ class DataLoader:
         return self.forward_pass.create_random_model_inputs(batch_size)
 
     def _first(self) -> Any:
-        for batch in self:
+        for batch in self.batches():
             return batch
         raise InvalidStatus("The data have no batches.")
+
+
+def as_batch(item: Any) -> Any:
+    """Return a batch as it is, and a sample without a batch axis as a batch of one.
+
+    A sample has a label without axes, such as a number, beside an input that is no single row; or, as
+    deeplite-profiler has it, the label of one sample beside an input of three axes of which the first is
+    longer than one, an image.
+    """
+    by_name = isinstance(item, Mapping)
+    label: Any = None
+    if by_name:
+        label = next((item[name] for name in LABELS if name in item), None)
+    elif isinstance(item, tuple | list) and len(item) > 1:
+        label = item[-1]
+    shapes = [tuple(leaf.shape) for leaf in leaves(item)[:1] if is_array(leaf)]
+    shape = shapes[0] if shapes else ()
+    is_image = len(shape) == 3  # noqa: PLR2004
+    if isinstance(label, int | float) or getattr(label, "shape", None) == ():
+        tensors = any(hasattr(leaf, "detach") for leaf in leaves(item))
+        is_row = shape[:1] == (1,) and not is_image
+        return item if is_row else map_leaves(partial(_with_batch_axis, torch=tensors), item)
+    is_of_one = is_array(label) and label.shape[0] == 1
+    if is_image and shape[0] > 1 and is_of_one and not by_name:
+        *inputs, last = item
+        return (*map_leaves(partial(_with_batch_axis, torch=False), inputs), last)
+    return item
+
+
+def _with_batch_axis(leaf: Any, *, torch: bool) -> Any:
+    """Return an array of one item more; a number as a tensor if the others are tensors of torch."""
+    if is_array(leaf) and hasattr(leaf, "__getitem__"):
+        return leaf[None]
+    if not isinstance(leaf, int | float):
+        return leaf
+    module: Any = import_module("torch" if torch else "numpy")
+    return module.asarray([leaf])
 
 
 def map_leaves(change: Callable[[Any], Any], value: Any) -> Any:

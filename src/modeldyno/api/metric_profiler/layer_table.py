@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerRow:
-    """The cost of a module in one call, with the modules inside it."""
+    """The cost of a module, with the modules inside it: MACs of one sample, bytes of one call."""
 
     path: str
     """``""`` is the whole model."""
@@ -33,6 +33,7 @@ class LayerRow:
     parameter_bytes: float
     buffer_bytes: float
     macs: float
+    """Of one sample."""
     written_bytes: float
     """Written by its operators, outputs included."""
     held_bytes: float
@@ -100,6 +101,10 @@ class LayerTable:
                 if row.path == path or not _is_within(row.path, path)
             )
         return LayerTable(rows)
+
+    def of_each(self, samples: int) -> LayerTable:
+        """Return the table of a call of so many samples, with the MACs of one of them."""
+        return LayerTable(tuple(replace(row, macs=row.macs / samples) for row in self.rows))
 
     def to_pandas(self) -> Any:
         """Return a pandas.DataFrame with a row for each layer.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.api.metric_profiler.profiler_functions import (
+    COMMON_ARGUMENTS,
     ProfilerFunction,
     call_function,
     describe_function,
@@ -20,6 +21,7 @@ from modeldyno.api.metric_profiler.status_metrics import (
     InvalidFunction,
     InvalidStatus,
     Metric,
+    NumberWithInterval,
     StatusKey,
 )
 from modeldyno.api.metric_profiler.status_table import (
@@ -27,6 +29,7 @@ from modeldyno.api.metric_profiler.status_table import (
     StatusChange,
     StatusComparison,
     describe_metric,
+    doubt_of,
     make_table,
     write_table,
 )
@@ -167,7 +170,8 @@ class MetricProfiler:
         """Compute what is missing, in order of registration; a failing one is None, and its failure shown.
 
         Raises:
-            InvalidStatus: no registered function takes one of the arguments.
+            InvalidStatus: no registered function takes one of the arguments, and it is none of
+                `COMMON_ARGUMENTS`.
         """
         self._check_arguments(kwargs)
         if recompute:
@@ -198,6 +202,9 @@ class MetricProfiler:
     ) -> StatusComparison:
         """Compute both with the same arguments; print and return the metrics side by side.
 
+        What varies from call to call, such as a time, is measured once more in turns: the value is the mean
+        of both, and its interval covers both.
+
         Raises:
             InvalidStatus: the other is no profiler.
         """
@@ -205,9 +212,21 @@ class MetricProfiler:
             raise InvalidStatus(f"Only a profiler can be compared with, not {type(other).__name__}.")
         self.compute_network_status(recompute=recompute, **kwargs)
         other.compute_network_status(recompute=recompute, **kwargs)
+        for key in self._entries.keys() & other._entries.keys():  # a change of the machine meets both
+            for profiler in (self, other):
+                profiler._compute_again(key)  # noqa: SLF001 - of the same class
         comparison = self._comparison(other, short=short_print)
         write_table(str(comparison), print_mode)
         return comparison
+
+    def _compute_again(self, key: str) -> None:
+        """Compute a kept value that varies once more, and keep it together with the first."""
+        entry = self._entries[key]
+        before = entry.status.value
+        if not (entry.computed and entry.function.varies and isinstance(before, NumberWithInterval)):
+            return
+        again = self.compute_status(key, recompute=True, **entry.arguments)
+        entry.status.value = before.together(again)
 
     def display_status(
         self, other: MetricProfiler | None = None, print_mode: str = "debug", short_print: bool = True
@@ -220,6 +239,8 @@ class MetricProfiler:
         rows: list[tuple[str, ...]] = [(f"Backend: {self.backend}", "")]
         rows += [self._row(key, metric) for key, metric in metrics.items()]
         lines = [make_table((f"Param Name ({self.name})", "Value"), rows)]
+        doubts = ((metric.friendly_name(), doubt_of(metric)) for metric in metrics.values())
+        lines += [f"{label}: {doubt}" for label, doubt in doubts if doubt]
         if not short_print:
             lines += [f"* {metric.friendly_name()}: {metric.description()}" for metric in metrics.values()]
             summary = self._entries.get("layerwise_summary")
@@ -319,7 +340,7 @@ class MetricProfiler:
     def _check_arguments(self, arguments: Mapping[str, Any]) -> None:
         parameters = {name for e in self._entries.values() for name in named_parameters(e.function)}
         for name in arguments:
-            if name not in parameters:
+            if name not in parameters | COMMON_ARGUMENTS:
                 listed = ", ".join(sorted(parameters)) or "none"
                 raise InvalidStatus(f"No registered function takes '{name}'; they take: {listed}.")
 
@@ -361,6 +382,7 @@ class MetricProfiler:
                     shown=values,
                     comparative=_comparative_of(metric),
                     description=metric.description(),
+                    timed_once=metric.timed_once,
                 )
             )
         failures = tuple(

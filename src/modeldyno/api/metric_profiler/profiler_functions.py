@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from modeldyno.api.metric_profiler.status_metrics import DynamicEvalMetric, InvalidFunction, StatusKey
 
@@ -12,8 +12,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
+COMMON_ARGUMENTS = frozenset({"split", "batch_size", "device", "include_weights", "transform"})
+"""Arguments of the functions of this package: one call may give them whichever are registered."""
+
+
 class ProfilerFunction(ABC):
     """Computes one status key or several: ``__call__(model, data_splits, <named arguments>)``."""
+
+    varies: ClassVar[bool] = False
+    """Whether its value differs from call to call: a comparison then computes both models in turns."""
 
     def get_bounded_status_keys(self) -> StatusKey | tuple[StatusKey, ...]:
         """Return the keys that it computes; the older name `get_bounded_status_key` serves as well."""

@@ -31,20 +31,29 @@ class ConflictingOverride(InvalidStatus, RuntimeError):
 
 
 class NumberWithInterval(float):
-    """A number with its 95 % interval, from `low` to `high`, in the same unit."""
+    """A number with its 95 % interval, from `low` to `high`, in the same unit.
 
-    def __new__(cls, value: float, low: float, high: float) -> Self:
+    The interval is infinite where nothing bounds the number; `doubt` says what may have disturbed it.
+    """
+
+    def __new__(cls, value: float, low: float, high: float, doubt: str = "") -> Self:
         """Keep the number with the ends of its interval."""
         estimate = super().__new__(cls, value)
-        estimate.low, estimate.high = low, high
+        estimate.low, estimate.high, estimate.doubt = low, high, doubt
         return estimate
 
     low: float
     high: float
+    doubt: str
 
-    def __getnewargs__(self) -> tuple[float, float, float]:  # type: ignore[override]  # a float has one
+    def __getnewargs__(self) -> tuple[float, float, float, str]:  # type: ignore[override]  # a float has one
         """Return what a copy is made of."""
-        return float(self), self.low, self.high
+        return float(self), self.low, self.high, self.doubt
+
+    def together(self, again: Self) -> Self:
+        """Return the mean of two measurements of the same, with what both intervals cover."""
+        ends = min(self.low, again.low), max(self.high, again.high)
+        return type(self)((self + again) / 2, *ends, self.doubt or again.doubt)
 
 
 class Comparative(Enum):
@@ -85,6 +94,9 @@ class StatusKey(ABC):
 
 class Metric(StatusKey):
     """A status key with a name for people, a unit, and a way to be compared."""
+
+    timed_once: ClassVar[bool] = False
+    """Whether its value is the time of one run, which another run would not have."""
 
     @abstractmethod
     def description(self) -> str:
@@ -146,10 +158,10 @@ class _BuiltIn(_Described):
 
 
 class Flops(_BuiltIn):
-    """Multiply-accumulates (MACs) of one call."""
+    """Multiply-accumulates (MACs) of one sample."""
 
     NAME = "flops"
-    _texts = ("Computational Complexity", "Multiply-accumulates (MACs) of matrix products in one call")
+    _texts = ("Computational Complexity", "Multiply-accumulates (MACs) of matrix products, per sample")
     _scales = ((1e9, "GigaMACs"), (1e6, "MegaMACs"), (1e3, "KiloMACs"), (1, "MACs"))
 
 
@@ -173,7 +185,10 @@ class MemoryFootprint(ModelSize):
     """Bytes at the peak of one call."""
 
     NAME = "memory_footprint"
-    _texts = ("Memory Footprint", "Most memory that one call holds: weights, inputs and activations")
+    _texts = (
+        "Memory Footprint",
+        "Most memory that one call holds: weights, inputs and activations of its batch",
+    )
 
 
 class ExecutionTime(_BuiltIn):
@@ -192,6 +207,7 @@ class InferenceTime(ExecutionTime):
     """Seconds of the evaluation."""
 
     NAME = "inference_time"
+    timed_once = True
     _texts = ("Inference Time", "Time of the evaluation on the device")
     _scales = ((0, "s"),)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from math import hypot
+from math import hypot, isfinite
 from textwrap import shorten
 from typing import Any
 
@@ -22,20 +22,32 @@ _LONGEST_REASON = 40
 """Characters of a failure in a cell; the line below the table has all of it."""
 _EQUAL_TIMES, _CLOSE_TIMES = 1.005, 1.5
 """Below the first, two values are about the same; below the second, their ratio has two decimals."""
-_chosen: dict[str, logging.Logger] = {}
 
 
-def getLogger(name: str | None = None) -> logging.Logger:  # noqa: N802 - users of deeplite-profiler know it
-    """Return the logger of tables, whatever name is asked for: that of `setLogger`, or ``modeldyno``."""
+class TableLogger:
+    """Stands for the logger of tables, also for one that `setLogger` names later, and has what it has."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self.logger, self.is_chosen = logger, False
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the logger."""
+        return getattr(self.logger, name)
+
+
+_tables = TableLogger(logging.getLogger("modeldyno"))
+
+
+def getLogger(name: str | None = None) -> TableLogger:  # noqa: N802 - users of deeplite-profiler know it
+    """Return the logger of tables, whatever name is given: that of `setLogger`, or ``modeldyno``."""
     del name
-    return _chosen.get("logger", logging.getLogger("modeldyno"))
+    return _tables
 
 
 def setLogger(logger: logging.Logger | None) -> None:  # noqa: N802 - as above
     """Write tables to this logger from now on, at the level `print_mode`; None: to standard output again."""
-    _chosen.clear()
-    if logger is not None:
-        _chosen["logger"] = logger
+    _tables.is_chosen = logger is not None
+    _tables.logger = logging.getLogger("modeldyno") if logger is None else logger
 
 
 def write_table(text: str, print_mode: str) -> None:
@@ -46,8 +58,8 @@ def write_table(text: str, print_mode: str) -> None:
     """
     if print_mode.lower() not in ("debug", "info", "warning", "error", "critical"):
         raise InvalidStatus(f"There is no print_mode {print_mode!r}; use 'debug', 'info' or 'warning'.")
-    if "logger" in _chosen:
-        getattr(_chosen["logger"], print_mode.lower())(text)
+    if _tables.is_chosen:
+        getattr(_tables, print_mode.lower())(text)
     else:
         print(text)  # noqa: T201 - who asks for a table wants to see it
 
@@ -63,6 +75,8 @@ class StatusChange:
     shown: tuple[str, str]
     comparative: Comparative
     description: str = ""
+    timed_once: bool = False
+    """Whether each is the time of a single run."""
 
     @property
     def ratio(self) -> float | None:
@@ -88,12 +102,21 @@ class StatusChange:
     @property
     def doubt(self) -> str:
         """Return why the difference may be none, in words; empty if there is no reason to think so."""
-        if self.difference_interval is None or self.x == self.y:
+        if self.x == self.y:
+            return ""
+        if self.timed_once and _is_number(self.x) and _is_number(self.y):
+            return "the difference may be chance, as each was timed once"
+        if self.difference_interval is None:
             return ""
         low, high = self.difference_interval
-        if not low <= 0 <= high:
-            return ""
-        return f"the difference may be chance, its 95 % interval is {low:.4g} to {high:.4g}"
+        if not (isfinite(low) and isfinite(high)):
+            return "the difference may be chance, as too few independent calls were timed to bound it"
+        if low <= 0 <= high:
+            return f"the difference may be chance, its 95 % interval is {low:.4g} to {high:.4g}"
+        disturbed = self.x.doubt or self.y.doubt
+        return (
+            f"the difference may be due to what disturbed the measurement: {disturbed}" if disturbed else ""
+        )
 
     @property
     def enhancement(self) -> str:
@@ -200,8 +223,19 @@ def describe_metric(metric: Metric, *, computed: bool, failure: str = "") -> tup
         return label, f"failed: {shorten(failure, _LONGEST_REASON, placeholder='...')}"
     if not computed:
         return label, NOT_COMPUTED
-    interval = f" [{value.low:.4g}, {value.high:.4g}]" if isinstance(value, NumberWithInterval) else ""
+    interval = ""
+    if isinstance(value, NumberWithInterval) and isfinite(value.high):
+        interval = f" [{value.low:.4g}, {value.high:.4g}]"
     return label, f"{value:.4f}{interval}" if _is_number(value) else str(value)
+
+
+def doubt_of(metric: Metric) -> str:
+    """Return what may have disturbed the value of a metric, or why it has no interval; empty if nothing."""
+    value = metric.value
+    if not isinstance(value, NumberWithInterval):
+        return ""
+    unbounded = "" if isfinite(value.high) else "too few independent calls for an interval; measure longer"
+    return "; ".join(filter(None, (unbounded, value.doubt)))
 
 
 def _is_number(value: Any) -> bool:

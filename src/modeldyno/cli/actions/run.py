@@ -13,6 +13,7 @@ from typing import NoReturn
 
 import click
 
+from modeldyno import plugins
 from modeldyno.cli.actions import job_run
 from modeldyno.codec import check_directory
 from modeldyno.core.stats.sanitize import clean
@@ -25,9 +26,14 @@ _RAISED, _INTERRUPTED = 1, 130
 """Exit codes of Python for a script that raised, or was ended by Ctrl-C."""
 
 
-def run(script: str, arguments: tuple[str, ...], json_path: str | None) -> None:
-    """Run a script and report its profiled functions, or run the jobs of a file; exit with the code."""
+def run(script: str, arguments: tuple[str, ...], json_path: str | None, *, ops: bool) -> None:
+    """Run a script and report its profiled functions, or run the jobs of a file; exit with the code.
+
+    With `ops` the whole script is a region as well, whose lines and operators are reported.
+    """
     if is_job_address(script):
+        if ops:
+            raise RequestError("--ops is for a script; a job has its own probes, such as --probe ops.")
         job_run.run(script, arguments, json_path)
     check_job_numbers(script)
     path = Path(script)
@@ -38,14 +44,16 @@ def run(script: str, arguments: tuple[str, ...], json_path: str | None) -> None:
         raise RequestError("Standard output belongs to the script; give --json the path of a file.")
     if json_path is not None:
         check_directory(Path(json_path))
+    if ops:
+        plugins.require(("torch",), "option --ops")
     # Registered first, it runs last: after the threads and the exit functions of the script.
     atexit.register(_print_summary, os.getpid(), None if json_path is None else Path(json_path).resolve())
     profiled.at_exit = AtExit.NOTHING  # the summary is all that is printed
     profiled.enable()
-    _execute(path, [script, *arguments])
+    _execute(path, [script, *arguments], follow=ops)
 
 
-def _execute(path: Path, arguments: list[str]) -> NoReturn:
+def _execute(path: Path, arguments: list[str], *, follow: bool) -> NoReturn:
     """Run a script as ``__main__``, and exit with its code."""
     module = ModuleType("__main__")
     file = str(path.absolute())
@@ -54,6 +62,7 @@ def _execute(path: Path, arguments: list[str]) -> NoReturn:
     sys.argv[:] = arguments
     if not sys.flags.safe_path:
         sys.path[0] = str(path.resolve().parent)
+    end = profiled.follow_script(path.name) if follow else None
     try:
         exec(compile(path.read_bytes(), file, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - the user's own script
     except SystemExit:
@@ -62,6 +71,9 @@ def _execute(path: Path, arguments: list[str]) -> NoReturn:
         _drop_own_frames(error)
         sys.excepthook(type(error), error, error.__traceback__)
         sys.exit(_INTERRUPTED if isinstance(error, KeyboardInterrupt) else _RAISED)
+    finally:
+        if end is not None:
+            end()
     sys.exit(0)
 
 

@@ -58,7 +58,8 @@ class EventKind(StrEnum):
     RANGE = "range"
     """A block that the model's own code has named."""
     LINE = "line"
-    """A line of the user's code, with all that the framework runs for it."""
+    """A line of the user's code: its total time is wall time, where lines were sampled, its own time that
+    of what the framework runs for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +95,16 @@ class RedundancyKind(StrEnum):
     """Between host and device within a call."""
     SYNCHRONISATION = "synchronisation"
     """Waiting for a device within a call."""
+    LOADER = "loader-bound"
+    """Waiting for the data of a loader."""
+    GROWTH = "growing-array"
+    """An array that is copied whole whenever it grows."""
+    ELEMENTS = "element-by-element"
+    """A tensor that Python makes number by number."""
+    PRECISION = "float64"
+    """Computing in float64 that nobody has named."""
+    GRADIENT = "unused-gradient"
+    """What is kept for gradients that nobody computes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

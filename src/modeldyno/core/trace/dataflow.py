@@ -73,6 +73,27 @@ class FlowStep:
     """Whether that device is written in the code, not taken from another tensor."""
     time: float = 0.0
     """Seconds of its operators."""
+    listed: int = 0
+    """Numbers of the Python list that it makes a tensor of; 0 if it makes it of something else."""
+    names_dtype: bool = False
+    """Whether a data type is written in the call, also by its name, as in ``double``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackedCall:
+    """A call of a module, by no other module, whose result could have been differentiated."""
+
+    module: str
+    """The name of its class."""
+    line: str
+    """The line of the user's code that called it."""
+    gradients: list[bool]
+    """One for each gradient that has come back, also after the flow has ended."""
+
+    @property
+    def used(self) -> bool:
+        """Whether a gradient has come back."""
+        return bool(self.gradients)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +111,8 @@ class DataFlow:
     """Memory of what the call returned."""
     kept: frozenset[int] = frozenset()
     """Memory allocated in the call that outlives it in another way, such as a cache."""
+    tracked: tuple[TrackedCall, ...] = ()
+    """Calls of modules under autograd, where they were watched."""
 
     def within(self, seconds: float) -> DataFlow:
         """Return the flow with its steps shortened in proportion, if they sum to more than `seconds`.
@@ -130,6 +153,29 @@ def sum_lines(flow: DataFlow) -> tuple[ExecutedOp, ...]:
             self_time=row.self_time + step.time,
             total_time=row.total_time + step.time,
             allocated=row.allocated + sum(made.values()),
+        )
+    return tuple(sorted(rows.values(), key=lambda row: -row.total_time))
+
+
+def sum_calls(flow: DataFlow) -> tuple[ExecutedOp, ...]:
+    """Sum the steps of each call of the framework, by its name in the code; the slowest first."""
+    rows: dict[tuple[str, str], ExecutedOp] = {}
+    for step in flow.steps:
+        key = (step.scope, step.name)
+        row = rows.get(key) or ExecutedOp(
+            name=step.name.removeprefix("torch.Tensor.")
+            if step.name.startswith("torch.Tensor.")
+            else step.name,
+            scope=step.scope,
+            calls=0.0,
+            self_time=0.0,
+            total_time=0.0,
+        )
+        rows[key] = replace(
+            row,
+            calls=row.calls + 1,
+            self_time=row.self_time + step.time,
+            total_time=row.total_time + step.time,
         )
     return tuple(sorted(rows.values(), key=lambda row: -row.total_time))
 

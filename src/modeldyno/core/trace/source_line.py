@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _OURS = Path(__file__).parents[2]
-_STANDARD = (_OURS, *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")))
+_STANDARD = (_OURS, *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "scripts")))
 
 
 @cache

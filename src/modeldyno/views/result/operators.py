@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.report.blocks import Block, Table, clean, make_table, note
 from modeldyno.core.result.trace_data import EventKind, ExecutedOp
 from modeldyno.core.stats.units import BYTES, SECONDS, format_quantity
+from modeldyno.core.trace.line_times import OUTSIDE
 from modeldyno.core.trace.op_events import WITHIN
 from modeldyno.views.result.module_tree import name_range, pattern
 from modeldyno.views.result.regions import is_region_profile
@@ -30,7 +31,6 @@ _OTHERS = {
     EventKind.TRANSFER: "Transfers",
     EventKind.SYNCHRONISATION: "Waits for a device",
     EventKind.RANGE: "Ranges marked in the model's code",
-    EventKind.LINE: "Slowest lines of code, by what runs there",
 }
 
 Group = tuple[str, str, list[ExecutedOp]]
@@ -53,12 +53,41 @@ def operations(result: Result) -> Iterator[Block]:
         yield from _table("Slowest operators by module", _grouped(within, _place), "module")
         for kind, title in _OTHERS.items():
             rows = [row for row in executed if row.kind is kind]
-            rows = [_of_region(row) for row in rows] if kind is EventKind.LINE else rows
             yield from _table(title, _grouped(rows, _place), place)
+        yield from _line_table([_of_region(row) for row in executed if row.kind is EventKind.LINE])
     yield from redundant_ops_blocks(result)
     for artifact in result.artifacts:
         if artifact.name == "trace":
             yield note(f"the trace is in {shorten_text(artifact.path)}; open it at ui.perfetto.dev")
+
+
+def _line_table(rows: Sequence[ExecutedOp]) -> Iterator[Table]:
+    """Tabulate the lines with most wall time of a call, and last what of it is outside operators."""
+    if not rows:
+        return
+    groups = _grouped(rows, lambda row: row.scope)
+    wall = {(place, name): sum(row.total_time for row in group) for place, name, group in groups}
+    lines = sorted((key for key in wall if key[1] != OUTSIDE), key=lambda key: -wall[key])
+    whole = sum(wall[key] for key in lines)
+    calls = {(place, name): sum(row.calls for row in group) for place, name, group in groups}
+    own = {(place, name): sum(row.self_time for row in group) for place, name, group in groups}
+    listed = lines[:_COSTLIEST]
+    more = f", {len(listed)} of {len(lines):,}" if len(lines) > len(listed) else ""
+    yield make_table(
+        f"Wall time by line of code{more}",
+        ("region", "line", "calls>", "operators>", "wall time>", "share>"),
+        (
+            (
+                keep_ending(clean(key[0]), _NAME),
+                keep_ending(clean(key[1]), _NAME),
+                _number(calls[key]) if calls[key] else "—",
+                format_quantity(own[key], SECONDS, 3) if calls[key] else "—",
+                format_quantity(wall[key], SECONDS, 3),
+                share(wall[key], whole),
+            )
+            for key in (*listed, *(key for key in wall if key[1] == OUTSIDE))
+        ),
+    )
 
 
 def _of_region(row: ExecutedOp) -> ExecutedOp:
@@ -178,6 +207,8 @@ def _number(value: float) -> str:
 # --- redundant operations ------------------------------------------------------------------------
 
 _NONE_FOUND = "no unnecessary copies, casts, transfers or waits were found"
+_TITLES = {False: "Unnecessary copies and waits", True: "What the code could do without"}
+"""Of a model, and of regions of code."""
 
 
 def redundant_ops_clause(result: Result) -> str:
@@ -192,10 +223,10 @@ def redundant_ops_clause(result: Result) -> str:
     name, scope = max(costs, key=costs.__getitem__)
     place = f" in {keep_ending(clean(scope), _NAME)}" if scope else ""
     lead = "" if len(costs) == 1 else "most of it "
-    return (
-        f"unnecessary copies and waits take {format_quantity(time, SECONDS, 3)} of a call, {lead}"
-        f"{shorten_text(name, _KIND)}{place}"
+    what = (
+        "what it could do without takes" if is_region_profile(result) else "unnecessary copies and waits take"
     )
+    return f"{what} {format_quantity(time, SECONDS, 3)} of a call, {lead}{shorten_text(name, _KIND)}{place}"
 
 
 def redundant_ops_blocks(result: Result) -> Iterator[Block]:
@@ -215,7 +246,7 @@ def redundant_ops_blocks(result: Result) -> Iterator[Block]:
     listed = rows[:_WASTES]
     part = f", {len(listed)} of {len(rows):,}" if len(rows) > len(listed) else ""
     yield make_table(
-        f"Unnecessary copies and waits: {format_quantity(total, SECONDS, 3)} of a call{part}",
+        f"{_TITLES[is_region_profile(result)]}: {format_quantity(total, SECONDS, 3)} of a call{part}",
         ("in", "what", "calls>", "time>", "bytes>", "why"),
         map(_waste_row, listed),
     )

@@ -255,11 +255,11 @@ def record_operators(name: str) -> Callable[[], Callable[[], tuple[Occurrence, .
     return operators.record_operators(name)
 
 
-def follow_code(most: int) -> Callable[[], DataFlow | None]:
+def follow_code(most: int, *, partly: bool = False) -> Callable[[], DataFlow | None]:
     """Begin to record the data flow of a block; return what ends it and gives it."""
     from modeldyno.adapters.backends.torch import dataflow  # noqa: PLC0415 - rarely needed
 
-    return dataflow.follow_code(most)
+    return dataflow.follow_code(most, partly=partly)
 
 
 def device_of(config: Mapping[str, KnobValue]) -> str:

@@ -20,7 +20,7 @@ from modeldyno.adapters.backends.torch.module_ranges import (
     watch_module_calls,
 )
 from modeldyno.clock import perf_counter
-from modeldyno.core.trace.dataflow import HOST, DataFlow, FlowStep, TensorView
+from modeldyno.core.trace.dataflow import HOST, DataFlow, FlowStep, TensorView, TrackedCall
 from modeldyno.core.trace.source_line import is_user_file
 
 if TYPE_CHECKING:
@@ -67,10 +67,11 @@ def record_flow(run: Callable[[], Any], callee: Callable[..., Any], place: devic
     return second.quicker(first)
 
 
-def follow_code(most: int) -> Callable[[], DataFlow | None]:
+def follow_code(most: int, *, partly: bool = False) -> Callable[[], DataFlow | None]:
     """Begin to record what the code of this thread does from here on; return what ends it.
 
-    What is recorded is None after more than `most` steps. Where compiled code may run nothing is recorded.
+    What is recorded is None after more than `most` steps, or `partly` the first of them. Where compiled
+    code may run nothing is recorded.
     Values that outlive the code count as kept, as whoever called it may use them.
     """
     import torch  # noqa: PLC0415 - heavy
@@ -80,12 +81,14 @@ def follow_code(most: int) -> Callable[[], DataFlow | None]:
         return lambda: None
     cuda: Any = torch.cuda
     recorder = _Recorder(torch.device("cuda" if cuda.is_initialized() else HOST), most)
+    with _Recorder(torch.device(HOST)).recording(None):
+        torch.zeros(1).sum()  # torch imports much for the first call in its modes
     watching = ExitStack()
     watching.enter_context(recorder.recording(None))
 
     def end() -> DataFlow | None:
         watching.close()
-        return recorder.flow_of_code()
+        return recorder.flow_of_code(partly=partly)
 
     return end
 
@@ -100,6 +103,8 @@ class _Entry:
     line: str = ""
     place: str = ""
     literal: bool = False
+    listed: int = 0
+    names_dtype: bool = False
     outputs: tuple[TensorView, ...] = ()
     writes: set[int] = field(default_factory=set)
     awaited: tuple[TensorView, ...] = ()
@@ -120,6 +125,8 @@ class _Entry:
             awaited=self.awaited,
             place=self.place,
             literal=self.literal,
+            listed=self.listed,
+            names_dtype=self.names_dtype,
             time=self.time + sum(begin.elapsed_time(end) * 1e-3 for begin, end in self.marks),
         )
 
@@ -139,6 +146,10 @@ class _Recorder:
         self._entries: list[_Entry] = []
         self._open: _Entry | None = None
         self._path: list[str] = []
+        self._alive_at_end: set[int] | None = None
+        """What was alive when a flow was cut off."""
+        self._tracked: list[tuple[str, str, list[bool]]] = []
+        """Class and line of each call of a module under autograd; the list is empty without a gradient."""
 
     @contextmanager
     def recording(self, module: Module | None) -> Iterator[None]:
@@ -160,7 +171,7 @@ class _Recorder:
 
         with ExitStack() as stack:
             stack.enter_context(
-                watch_all_module_calls(self._path.append, self._path.pop)
+                watch_all_module_calls(self._path.append, self._path.pop, self._track)
                 if module is None
                 else watch_module_calls(module, self._path.append, lambda _path: self._path.pop())
             )
@@ -173,7 +184,7 @@ class _Recorder:
     def flow(self, weights: frozenset[int], inputs: frozenset[int], output: Any) -> DataFlow:
         """Return the recorded flow; storages still alive and not in `output` are kept by the model."""
         outputs = self.storages(_tensors(output))
-        alive = {name for name, reference in self._references.items() if not reference.expired()}
+        alive = self._alive()
         return DataFlow(
             steps=tuple(entry.step() for entry in self._entries),
             device=self._place.type,
@@ -183,26 +194,44 @@ class _Recorder:
             kept=frozenset(alive - outputs - inputs - weights),
         )
 
-    def flow_of_code(self) -> DataFlow | None:
+    def flow_of_code(self, *, partly: bool) -> DataFlow | None:
         """Return the recorded flow of code whose inputs and outputs are not declared; None if it was long.
 
-        What it read first is given, or a weight if it was seen as a parameter.
+        What it read first is given, a parameter is a weight, also one that the code has made. What was alive
+        when a flow was cut off counts as kept.
         """
-        if len(self._entries) > self._most:
+        if self._full and not partly:
             return None
         made: set[int] = set()
         inputs: set[int] = set()
         for entry in self._entries:
             inputs |= {value.storage for value in entry.inputs} - made
             made |= {value.storage for value in entry.outputs} - inputs
-        alive = {name for name, reference in self._references.items() if not reference.expired()}
+        alive = self._alive() if self._alive_at_end is None else self._alive_at_end
         return DataFlow(
             steps=tuple(entry.step() for entry in self._entries),
             device=self._place.type,
-            weights=frozenset(self._parameters & inputs),
+            weights=frozenset(self._parameters),
             given=frozenset(inputs - self._parameters),
             kept=frozenset(alive & made),
+            tracked=tuple(
+                TrackedCall(module=name, line=line, gradients=used) for name, line, used in self._tracked
+            ),
         )
+
+    def _track(self, module: Module, output: Any) -> None:
+        """Watch whether a gradient comes back to what a module has returned, if autograd has recorded it."""
+        if self._full:
+            return
+        tensors = [tensor for tensor in _tensors(output) if tensor.requires_grad]
+        if not tensors or not any(parameter.requires_grad for parameter in module.parameters()):
+            return
+        used: list[bool] = []
+        self._tracked.append((type(module).__name__, _users_line(sys._getframe(2)), used))  # noqa: SLF001 - the caller's frame
+        self._open = _Entry("", "", ())  # to register a hook is no step of the code
+        for tensor in tensors:
+            tensor.register_hook(lambda _gradient: used.append(True))
+        self._open = None
 
     def record_call(self, func: Any, args: Any, kwargs: Mapping[str, Any], caller: FrameType) -> Any:
         """Record a call that the model's code makes."""
@@ -212,6 +241,8 @@ class _Recorder:
         place, literal = _named_device(name, args, kwargs, caller.f_code.co_consts)
         inputs = self._values((args, kwargs))
         entry = _Entry(name, self._scope(), inputs, _users_line(caller), place, literal)
+        entry.listed = _listed_numbers(name, args)
+        entry.names_dtype = _names_dtype(name, args, kwargs)
         self._open = entry
         try:
             result = func(*args, **kwargs)
@@ -269,7 +300,14 @@ class _Recorder:
 
     @property
     def _full(self) -> bool:
-        return len(self._entries) > self._most
+        full = len(self._entries) > self._most
+        if full and self._alive_at_end is None:
+            self._alive_at_end = self._alive()
+        return full
+
+    def _alive(self) -> set[int]:
+        """Return the storages that somebody still holds."""
+        return {name for name, reference in self._references.items() if not reference.expired()}
 
     def _scope(self) -> str:
         return self._path[-1] if self._path else ""
@@ -327,6 +365,26 @@ def _users_line(frame: FrameType | None) -> str:
     return ""
 
 
+def _listed_numbers(name: str, args: Sequence[Any]) -> int:
+    """Return how many numbers the Python list has that a call makes a tensor of."""
+    if name.rpartition(".")[2] not in _OF_LISTS:
+        return 0
+    count, part = 1, args[0] if args else None
+    while isinstance(part, list | tuple) and part:
+        count, part = count * len(part), part[0]
+    return (
+        count if isinstance(args[0] if args else None, list | tuple) and isinstance(part, int | float) else 0
+    )
+
+
+def _names_dtype(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a data type is written in a call, or is its name."""
+    import torch  # noqa: PLC0415 - heavy
+
+    named = kwargs.get("dtype") is not None or any(isinstance(one, torch.dtype) for one in args)
+    return named or name.rpartition(".")[2] in {"double", "float", "half", "bfloat16", "type", "type_as"}
+
+
 def _tensors(nested: Any) -> Iterator[Any]:
     import torch  # noqa: PLC0415 - heavy
 
@@ -359,4 +417,6 @@ def _named_device(
     return "", False
 
 
+_OF_LISTS = frozenset({"tensor", "as_tensor", "asarray"})
+"""Calls that make a tensor of a Python list."""
 _DEVICE_KINDS = frozenset({"cpu", "cuda", "mps", "xpu", "meta"})

@@ -75,8 +75,14 @@ def annotate_modules(module: Module | None, prefix: str) -> Iterator[None]:
 
 
 @contextmanager
-def watch_all_module_calls(begin: Callable[[str], object], end: Callable[[], object]) -> Iterator[None]:
+def watch_all_module_calls(
+    begin: Callable[[str], object],
+    end: Callable[[], object],
+    returned: Callable[[Module, Any], object] = lambda _module, _output: None,
+) -> Iterator[None]:
     """Call `begin` and `end` as any module begins and ends, errors included.
+
+    `returned` gets each module that is called by no other, and what it returned.
 
     A module that is called by no other is named by its class, those within it by their paths from there:
     ``Net``, ``Net.layers.0``. A module that is no part of it, such as one in a list, is named by its class.
@@ -94,10 +100,12 @@ def watch_all_module_calls(begin: Callable[[str], object], end: Callable[[], obj
         open_modules.append(part)
         begin(paths.get(id(part)) or type(part).__name__)
 
-    def after(part: Module, _args: Any, _output: Any) -> None:
+    def after(part: Module, _args: Any, output: Any) -> None:
         if open_modules and open_modules[-1] is part:
             open_modules.pop()
             end()
+            if not open_modules:
+                returned(part, output)
 
     with _hooks_on_all_modules(before, after):
         yield
