@@ -81,16 +81,19 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def answer(files: Path, capfd: pytest.CaptureFixture[str]) -> Callable[[str], str]:
-    """Return a function that types a line, which must be refused in one sentence."""
+    """Return a function that types a line, which must be refused in one sentence.
+
+    What is left out of the line to type follows, a line each.
+    """
     assert files.is_dir()
 
     def type_line(line: str) -> str:
         with pytest.raises(SystemExit) as left:
             main(shlex.split(line))
         assert left.value.code == 2
-        output = capfd.readouterr().err.strip()
-        assert len(output.splitlines()) == 1
-        return output.removeprefix("modeldyno: ")
+        sentence, *dropped = capfd.readouterr().err.strip().splitlines()
+        assert all(text.startswith("  left out: --") for text in dropped)
+        return sentence.removeprefix("modeldyno: ")
 
     return type_line
 

@@ -157,6 +157,7 @@ OPTIONS: dict[tuple[str, str], At | Nowhere] = {
     ("trend", "--fail-on-regression"): EXIT_CODE,
     ("trend", "--exec"): Nowhere("a program that has the Trend calls whatever it wants to"),
     ("run", "script"): At("run_jobs", "file"),
+    ("run", "--ops"): Nowhere("in Python a block has it: profiled('step', ops=True)"),
     ("run", "arguments"): At("run_jobs", "options"),
     ("show", "--job"): At("job_of", "result"),
     ("show", "--get"): At("Result.ask", "query"),

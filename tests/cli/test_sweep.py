@@ -395,7 +395,7 @@ def test_the_document_and_the_table_are_written(
     document = json.loads((tmp_path / "s.json").read_text())
     rows = list(csv.DictReader(io.StringIO((tmp_path / "s.csv").read_text())))
 
-    assert "Saved to s.json." in result.out
+    assert "Saved to s.json and s.csv." in result.out
     assert document["ranking"]["rows"][0]["point"] == {"batch_size": 4}
     assert codec_study.read(tmp_path / "s.json") == study_of(result)
     assert [int(row["trial"]) for row in rows] == list(range(1, len(document["trials"]) + 1))

@@ -393,14 +393,16 @@ def test_what_is_not_installed_is_a_failure_with_the_command(
     assert failure.advice == "run pip install onnxscript"
 
 
+NOT_HERE = {"openvino", "tensorrt", "tensorrt_rtx", "onnx2torch", "hummingbird"}
+"""Packages that a machine without them lacks."""
+
+
 def test_all_is_what_the_source_can_become_here(
     source: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without lossy forms, unless they are asked for, and without forms whose packages are missing."""
     everything = ConversionRequest(model=source("linear"), to=("all",))
-    monkeypatch.setattr(
-        plugins, "missing", lambda modules: tuple({"openvino", "tensorrt", "tensorrt_rtx"} & {*modules})
-    )
+    monkeypatch.setattr(plugins, "missing", lambda modules: tuple(NOT_HERE & {*modules}))
 
     assert everything.recipes("torch") == ("exported", "onnx", "torchscript")
     assert ConversionRequest(model="m", to=("all",), int8=True).recipes("onnx") == ("onnx-int8",)

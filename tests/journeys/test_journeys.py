@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import urllib.request
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -52,7 +52,9 @@ def test_jobs_of_a_file_are_run_kept_and_verified_elsewhere(shell: Shell, digits
     assert len(files) == 2
     assert "digits.onnx" in table or "digits" in table
     for name in files:
-        assert "as they were written" in (said := shell(f"modeldyno verify out/{name}")) or "holds" in said
+        assert (
+            "as they were written" in (printed := shell(f"modeldyno verify out/{name}")) or "holds" in printed
+        )
         shell(f"modeldyno check out/{name} --require 'latency.p50 <= 10s'", codes=JUDGED)
     shell(f"modeldyno report out/{files[0]} -o page.html")
     assert "<html" in (shell.folder / "page.html").read_text()
@@ -112,9 +114,9 @@ def test_the_page_of_modelci_from_a_file_to_a_diagnosis(shell: Shell, digits: st
         "result = modeldyno.profile(found[0], max_time=3)\n"
         "print('median', result.ask('latency.p50').value is not None or result.doubts != ())\n",
     )
-    told = shell("python find.py")
-    assert told.startswith("Digits")
-    assert "median True" in told
+    printed = shell("python find.py")
+    assert printed.startswith("Digits")
+    assert "median True" in printed
     assert "other results" in shell("modeldyno registry show Digits/1")
 
 
@@ -160,9 +162,9 @@ def test_a_sweep_is_killed_resumed_reranked_and_used(shell: Shell, digits: str) 
     """Nothing that was measured is lost, another goal needs no measurement, and the winner is profiled."""
     space = "--space batch_size=1,8,32 --space threads=1,2"
     shell.kill(f"modeldyno sweep {digits} {space} --minimize latency.p50", after=20)
-    said = shell("modeldyno sweep --resume --max-time 90s", codes=JUDGED)
-    study = first(r"Study ([0-9a-f]{6})", said)
-    assert re.search(r"\d+ measurements over \d configurations", said)
+    printed = shell("modeldyno sweep --resume --max-time 90s", codes=JUDGED)
+    study = first(r"Study ([0-9a-f]{6})", printed)
+    assert re.search(r"\d+ measurements over \d configurations", printed)
     again = shell(
         f"modeldyno sweep --rerank {study} --maximize throughput --require 'latency.p50 <= 1s'", codes=JUDGED
     )
@@ -192,11 +194,11 @@ def test_a_server_is_loaded_searched_and_compared(shell: Shell) -> None:
         for tag in ("before", "after"):
             shell(f"modeldyno load {url} --rate 100:poisson --duration 5s --tag {tag}", codes=JUDGED)
         assert "What has changed" in shell("modeldyno compare before after", codes=JUDGED)
-        found = shell(
+        searched = shell(
             f"modeldyno load {url} --find-load -c 1 --require 'latency.p95 <= 60ms' --max-time 60s",
             codes=JUDGED,
         )
-        assert re.search(r"concurrency \d+", found)
+        assert re.search(r"concurrency \d+", searched)
     shell("modeldyno verify l.json")
     shell("modeldyno report l.json -o loads.csv")
     assert "concurrency" in (shell.folder / "loads.csv").read_text()
@@ -205,14 +207,14 @@ def test_a_server_is_loaded_searched_and_compared(shell: Shell) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_history_finds_the_change(shell: Shell) -> None:
-    """Five results, then five of code that takes half as long again: the step is found, and where."""
+    """Five results, then five of code that takes half as long again: the step is searched, and where."""
     for seconds in (0.004, 0.006):
         shell.write("net.py", STEADY.format(seconds=seconds))
         for _ in range(5):
             shell("modeldyno profile call:net.py:forward --max-time 2s --name net -q", codes=JUDGED)
-    told = shell("modeldyno trend net --fail-on-regression", codes=JUDGED)
+    printed = shell("modeldyno trend net --fail-on-regression", codes=JUDGED)
 
-    assert re.search(r"worse by (4[0-9]|5[0-9])", told), told
+    assert re.search(r"worse by (4[0-9]|5[0-9])", printed), printed
     shell("modeldyno trend net -o history.html", codes=JUDGED)
     assert (shell.folder / "history.html").stat().st_size > 10_000
 
@@ -270,9 +272,9 @@ def test_a_script_says_where_its_time_goes(shell: Shell) -> None:
         "        loss.backward()\n    optimizer.step()\n    optimizer.zero_grad()\n\nfor _ in range(200):\n"
         "    step(torch.rand(32, 256))\n",
     )
-    told = shell("modeldyno run --json run.json train.py", codes=JUDGED)
-    assert "forward" in told
-    assert "backward" in told
+    printed = shell("modeldyno run --json run.json train.py", codes=JUDGED)
+    assert "forward" in printed
+    assert "backward" in printed
     assert shell("modeldyno show run.json", codes=JUDGED)
     shell("modeldyno run --ops train.py", codes=JUDGED)
 
@@ -296,9 +298,9 @@ def test_the_page_of_deeplite_from_a_model_to_a_regression(shell: Shell) -> None
         "clone = profiler.clone(model=deepcopy(model))\nclone.name = 'Clone Model'\n"
         "clone.compare(profiler, short_print=False, batch_size=1, device=Device.CPU, print_mode='debug')\n",
     )
-    told = shell("python page.py")
-    assert "Original Model" in told
-    assert "Clone Model" in told
+    printed = shell("python page.py")
+    assert "Original Model" in printed
+    assert "Clone Model" in printed
 
 
 def _address(dashboard: subprocess.Popen[str]) -> str:
@@ -316,6 +318,6 @@ def _text(address: str) -> str:
     return text
 
 
-def _json(address: str) -> dict[str, object]:
-    document: dict[str, object] = json.loads(_text(address))
+def _json(address: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(_text(address))
     return document

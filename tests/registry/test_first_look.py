@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from modeldyno.interfaces.registry import Registry
     from modeldyno.profiling.request import Request
 
-OTHER = replace(target_here(), id="other", name="other machine")
+HERE = target_here()
+OTHER = replace(HERE, id="other", name="other machine", hardware={**HERE.hardware, "processor": "another"})
 
 
 def add(registry: Registry, model: Path, **options: object) -> None:

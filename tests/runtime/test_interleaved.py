@@ -195,7 +195,7 @@ def test_one_that_hangs_costs_the_other_nothing(tmp_path: Path, names: str) -> N
     """A side's timeout counts only the time in which it holds the token."""
     hanging = SLEEPY.replace("return 1.0", "time.sleep(999 * (CALLS > 40))\n    return 1.0")
     texts = {"a": SLEEPY, "b": hanging}
-    results, _ = run(*(a_job(tmp_path, name, texts[name], timeout=3.0) for name in names))
+    results, _ = run(*(a_job(tmp_path, name, texts[name], timeout=5.0) for name in names))
 
     whole, hung = (results[names.index(name)] for name in "ab")
     assert isinstance(whole, Result)

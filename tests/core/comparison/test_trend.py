@@ -11,6 +11,7 @@ from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.comparison.trend import Reading, Trend, default_query, history_setup, trend
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
 from modeldyno.core.metrics.metric import Query
+from modeldyno.core.result.where import KeptNumber, kept_numbers
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.errors import RequestError
 from modeldyno.testing.sample_results import a_failed_result, a_result, a_small_result
@@ -180,6 +181,24 @@ class TestReading:
         assert Reading.of(a_result(), Query.parse("latency.p99")) is None
         assert Reading.of(a_failed_result(), LATENCY) is None
         assert Reading.of(a_small_result(), LATENCY) is None
+
+    @pytest.mark.parametrize("name", ["throughput", "latency.mean", "latency.p50", "parameters"])
+    def test_a_kept_number_reads_as_the_result_does(self, name: str) -> None:
+        """A history needs no samples: value and interval are those of the whole Result."""
+        result, query = a_result(), Query.parse(name)
+        head, number = replace(result, measurements=()), kept_numbers(result)[name]
+
+        assert Reading.of_number(head, number) == Reading.of(result, query)
+
+    def test_a_number_that_is_no_claim_is_none(self) -> None:
+        """Of too few samples, or of a failure."""
+        number = KeptNumber(value=2.0, raw=2.0, low=None, high=3.0)
+
+        assert Reading.of_number(a_result(), replace(number, value=None)) is None
+        assert Reading.of_number(a_failed_result(), number) is None
+        bounded = Reading.of_number(a_result(), number)
+        assert bounded is not None
+        assert bounded.interval == Interval(low=-inf, high=3.0)
 
     def test_a_result_without_a_model_has_no_digest(self) -> None:
         """A loader that tells none leaves it empty."""
