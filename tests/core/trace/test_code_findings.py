@@ -127,10 +127,11 @@ def test_float64_that_nobody_has_named_is_named_where_it_begins() -> None:
 def test_float64_from_outside_torch_begins_where_it_is_first_used() -> None:
     """In a whole script, in which every tensor is made by a step or comes from elsewhere."""
     wide = value(1, dtype="float64")
-    first = FlowStep(name="torch.Tensor.t", line="a.py:1", inputs=(wide,), outputs=(wide,))
+    first = FlowStep(name="aten.lift_fresh.default", line="a.py:1", inputs=(wide,), outputs=(wide,))
     flow = DataFlow(steps=(first, *double()[2:]), given=frozenset({1}))
     (finding,) = find_in_code(flow, whole=True)
     assert (finding.kind, finding.line) == (RedundancyKind.PRECISION, "a.py:1")
+    assert finding.reason.startswith("torch.from_numpy makes float64 of numbers of NumPy or Python")
     assert find_in_code(flow) == ()
 
 

@@ -14,14 +14,14 @@ def read_signal(parts):
 
 
 def windows(signal):
-    return torch.from_numpy(signal[: 512 * 64].reshape(512, 64))
+    return torch.from_numpy(signal[: 512 * 64].reshape(512, 64))  # planted: float64
 
 
 def features(frames, basis):
     rows = torch.zeros(0, 64)
     table = torch.ones(64, 64).to(torch.bfloat16)
     for i in range(0, len(frames), 16):
-        part = frames[i : i + 16] @ basis.t() @ basis  # planted: float64
+        part = frames[i : i + 16] @ basis.t() @ basis
         part = part.float() @ table.to(torch.float32)  # planted: cast
         rows = torch.cat((rows, part))  # planted: growing-array
     return rows

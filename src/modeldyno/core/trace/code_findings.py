@@ -155,7 +155,7 @@ def _double_precision(flow: DataFlow, outside: frozenset[int]) -> Iterator[Redun
         yield _finding(
             RedundancyKind.PRECISION,
             [origin],
-            f"{_short(origin)} begins with float64 of NumPy or Python, and {len(wide):,} operators "
+            f"{_short(origin)} makes float64 of numbers of NumPy or Python, and {len(wide):,} operators "
             f"compute in it, {time / total:.0%} of the operator time, most at {slowest.line}; float32 takes "
             "about half of it",
             time=time / 2,
@@ -204,4 +204,7 @@ def _finding(
 
 
 def _short(step: FlowStep) -> str:
+    """Return a function as users write it; what takes memory of NumPy has no other name of its own."""
+    if step.name.startswith("aten.lift_fresh"):
+        return "torch.from_numpy"
     return step.name.removeprefix("torch.") if step.name.startswith("torch.Tensor.") else step.name
