@@ -1,7 +1,8 @@
 """``torch``: a module of torch for what is none, kept as an archive of TorchScript.
 
 Estimators become tensor operations by Hummingbird, ONNX graphs modules by onnx2torch. Whatever they return,
-the check judges it: Hummingbird 0.4 misreads some estimators of later versions of scikit-learn.
+the check judges it: Hummingbird 0.4 misreads some estimators of later versions, as those of XGBoost 3 whose
+`base_score` is not 0.5.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def convert(source: ConversionSource, path: Path, *, opset: int | None) -> Conve
         if source.kind == SourceKind.ONNX
         else ("hummingbird", "hummingbird-ml", _of_estimator(source))
     )
-    model = replace(source.model, form=Form.TORCH, value=module.eval(), borrowed=False)
+    model = replace(source.model, form=Form.TORCH, value=module.eval().requires_grad_(False), borrowed=False)
     traced = torchscript.convert(replace(source, model=model), path, opset=opset)
     return ConvertedFile(converter=f"{by} {version(package)}, {traced.converter}", narrows=True)
 
