@@ -10,7 +10,7 @@ TORCH  ?= torch==2.13.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test coverage test-slow test-pages fuzz fuzz-dashboard engines test-engine test-tf test-browser charts gallery test-gpu lint format bench bench-report bench-dashboard bench-registry bench-inside bench-served bench-static bench-keras bench-real gate gate-live truth proofs clean
+.PHONY: help setup run check test coverage test-slow test-journeys test-pages fuzz fuzz-dashboard engines test-engine test-tf test-browser charts gallery test-gpu lint format bench bench-report bench-dashboard bench-registry bench-inside bench-served bench-static bench-keras bench-real gate gate-live truth proofs clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -74,6 +74,9 @@ coverage: setup      ## what the default suite reaches of everything
 test-slow: setup     ## wide sweeps: 10,000 simulated runs a source, 100 live noise runs, every architecture
 	$(BIN)/python -m pytest -m slow --timeout 3600
 	MODELDYNO_EXAMPLES=500 $(BIN)/python -m pytest -n $(WORKERS) -m 'hypothesis and $(QUICK)'
+
+test-journeys: setup ## twelve users' ways from an empty folder to the end; on a machine that has nothing else to do
+	$(BIN)/python -m pytest -m 'slow or not slow' --no-cov --timeout 3600 tests/journeys
 
 test-pages: setup    ## the commands and the Python of docs/howto and of the recipes, run as a reader would
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m pages

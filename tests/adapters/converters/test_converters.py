@@ -233,7 +233,8 @@ def test_trees_become_a_module_of_torch_that_agrees(kind: str, tmp_path: Path) -
     rows = np.random.default_rng(0).random((40, 4))
     labels = (rows[:, 0] > 0.5).astype(int)
     if kind == "xgboost":
-        package.XGBClassifier(n_estimators=4, base_score=0.5).fit(rows, labels).save_model(tmp_path / "model.json")
+        fitted = package.XGBClassifier(n_estimators=4, base_score=0.5).fit(rows, labels)
+        fitted.save_model(tmp_path / "model.json")
     else:
         fitted = package.LGBMClassifier(n_estimators=4, verbose=-1).fit(rows, labels)
         fitted.booster_.save_model(tmp_path / "model.txt")

@@ -273,7 +273,7 @@ def _other_marks(history: Trend) -> Iterator[Notice]:
 
 def _basis(history: Trend) -> str:
     left_out = (
-        f"{count(history.left_out, 'stored result')} left out: another setup, or no such metric"
+        f"{count(history.left_out, 'stored result')} left out: another setup, or the metric was not certified"
         if history.left_out
         else ""
     )
