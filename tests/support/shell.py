@@ -36,6 +36,10 @@ class Shell:
             codes: the exit codes of which it is to have one.
             seconds: after which it is ended.
         """
+        return self.answer(line, codes=codes, seconds=seconds)[1]
+
+    def answer(self, line: str, *, codes: Collection[int] = (0,), seconds: float = 600) -> tuple[int, str]:
+        """Type a line likewise; return its exit code as well."""
         done = subprocess.run(
             self._words(line), cwd=self.folder, env=self._environment(), capture_output=True, text=True,
             check=False, timeout=seconds,
@@ -43,7 +47,7 @@ class Shell:
         both = f"$ {line}\n{done.stdout}{done.stderr}"
         assert done.returncode in codes, f"exit code {done.returncode}: {both}"
         assert not _UNREADABLE.search(both.partition("\n")[2]), both
-        return " ".join(f"{done.stdout} {done.stderr}".split())
+        return done.returncode, " ".join(f"{done.stdout} {done.stderr}".split())
 
     @contextmanager
     def start(self, line: str) -> Iterator[subprocess.Popen[str]]:
