@@ -32,7 +32,7 @@ def test_regions_are_laid_out_by_their_own_time() -> None:
     tables = {block.title: block for block in blocks if isinstance(block, Table)}
 
     assert isinstance(blocks[0], Notice)
-    assert blocks[0].text == "train.py spent 400 ms in 2 marked regions of code, 75.0% of it in inner itself."
+    assert blocks[0].text == "train.py spent 400 ms in 2 regions of code, 75.0% of it in inner itself."
     assert tables["Total time"].rows == (
         ("inner", "100", "300 ms", "300 ms", "75.0%"),
         ("outer", "100", "400 ms", "100 ms", "25.0%"),
@@ -51,7 +51,7 @@ def test_one_region_needs_no_share() -> None:
     with mark("only"):
         pass
 
-    assert views.headline(mark.result(name="x.py")) == "x.py spent 0 s in 1 marked region of code."
+    assert views.headline(mark.result(name="x.py")) == "x.py spent 0 s in 1 region of code."
 
 
 def test_a_slow_first_call_is_told_apart_from_the_others() -> None:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from modeldyno.core.comparison.trend import Scatter
     from modeldyno.core.result.result import Result
-    from modeldyno.core.result.where import KeptNumber
     from modeldyno.core.spec.knob import KnobValue
     from modeldyno.interfaces.store import Entry, Store
 
@@ -50,11 +49,9 @@ def read_stored(store: Store, identifier: str, query: Query | None) -> StoredRea
     """
     if query is not None:
         head = _head(store, identifier)
-        number = _kept_number(store, identifier, query)
-        if number is not None:
-            return StoredReading(history_setup(head), query, Reading.of_number(head, number))
+        return StoredReading(history_setup(head), query, _reading(store, head, query))
     result = store.get(identifier)
-    query = query or default_query(result)
+    query = default_query(result)
     return StoredReading(history_setup(result), query, Reading.of(result, query))
 
 
@@ -62,9 +59,12 @@ def _head(store: Store, identifier: str) -> Result:
     return store.head(identifier) if isinstance(store, KeepsHeads) else store.get(identifier)
 
 
-def _kept_number(store: Store, identifier: str, query: Query) -> KeptNumber | None:
-    """Return the number of a result that the store keeps for lists; None if it keeps none of this query."""
-    return store.registry.numbers([identifier], [str(query)]).get(identifier, {}).get(str(query))
+def _reading(store: Store, head: Result, query: Query) -> Reading | None:
+    """Return what a history takes of a result whose head was read."""
+    number = store.registry.numbers([head.id], [str(query)]).get(head.id, {}).get(str(query))
+    if number is None:  # the store keeps none of this query for lists
+        return Reading.of(store.get(head.id), query)
+    return Reading.of_number(head, number)
 
 
 def trend_of(
@@ -163,9 +163,10 @@ def scatter_of(baseline: Result, candidate: Result, queries: Iterable[Query]) ->
         for entry in entries:
             if entry.config != baseline.job.config or entry.id == candidate.id:
                 continue
-            if _same_setup(baseline, _head(store, entry.id)):
+            head = _head(store, entry.id)
+            if _same_setup(baseline, head):
                 for query, readings in readings_of.items():
-                    if (reading := read_stored(store, entry.id, query).reading) is not None:
+                    if (reading := _reading(store, head, query)) is not None:
                         readings.append(reading)
     scatters: dict[Query, Scatter] = {}
     for query, readings in readings_of.items():

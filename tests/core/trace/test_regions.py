@@ -138,7 +138,7 @@ def test_a_schedule_is_rounds_of_calls(
 
 def test_recorded_operators_are_doubted() -> None:
     """With how many calls it concerns."""
-    assert trace_regions.operators_doubt(3).seen.endswith("; 3 were")
+    assert trace_regions.operators_doubt(3).seen.endswith("; it was done in 3")
 
 
 def metered(joules: float | None, seconds: float = 1.0, calls: int = 2) -> RegionTally:

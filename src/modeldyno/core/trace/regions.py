@@ -216,8 +216,8 @@ def operators_doubt(calls: int) -> Doubt:
     """Return the doubt about times of calls whose operators were recorded."""
     return Doubt(
         code="traced-operators",
-        seen=f"calls whose operators were recorded are slower; {calls:,} were",
-        advice="read times from a run without ops=True; minimum and median of many calls hardly change",
+        seen=f"recording operators slowed down the calls in which it was done; it was done in {calls:,}",
+        advice="read times from a run that records none; minimum and median of many calls hardly change",
     )
 
 

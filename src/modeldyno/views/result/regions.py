@@ -37,7 +37,7 @@ def region_time_clause(result: Result) -> str:
         return "called no code that is marked with profiled"
     total = sum(own.values())
     name = max(own, key=lambda name: own[name])
-    parts = count(len(own), "marked region of code", "marked regions of code")
+    parts = count(len(own), "region of code", "regions of code")
     most = f", {share(own[name], total)} of it in {_short_name(name)} itself" if len(own) > 1 else ""
     return f"spent {format_quantity(total, SECONDS, 3)} in {parts}{most}"
 
