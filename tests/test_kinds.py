@@ -6,12 +6,18 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import click
 import pytest
 from tests.support.sample_explanations import an_explanation
 from tests.support.sample_reports import a_large_study, a_measured_comparison
 
 import modeldyno
 from modeldyno import codec, kinds
+from modeldyno.cli import cli
+from modeldyno.core.advice.advice import Advice
+from modeldyno.core.comparison.trend import Trend
+from modeldyno.core.load.reconciliation import Reconciliation
+from modeldyno.core.recompute.checks import Recomputation
 from modeldyno.core.report.blocks import Heading, Notice, Severity
 from modeldyno.errors import RequestError, UnreadableDocument
 from modeldyno.testing.reporters import full_result
@@ -152,3 +158,22 @@ def test_a_command_to_repeat_a_side_leaves_out_knobs_at_their_default() -> None:
 
     assert any("--set intra_threads=1" in log for log in logs)
     assert not any("parallel" in log for log in logs)
+
+
+def test_what_is_written_for_other_programs_says_what_it_is(tmp_path: Path) -> None:
+    """Reading it back names the command that wrote it; where a result is needed, it says what it is."""
+    for document, command in ((a_trend(), "trend"), (modeldyno.verify(full_result()), "verify")):
+        path = tmp_path / f"{command}.json"
+        path.write_bytes(codec.encode_document(document))
+        sentence = rf"what modeldyno {command} --json writes .* Run modeldyno {command}"
+        with pytest.raises(UnreadableDocument, match=sentence):
+            kinds.read(path)
+        with pytest.raises(UnreadableDocument, match="not a ModelDyno result: it is a"):
+            codec.read(path)
+
+
+def test_documents_that_are_written_only_are_classes_and_commands() -> None:
+    """Each name is that of a class in small letters, and each command exists."""
+    classes = (Trend, Advice, Recomputation, Reconciliation)
+    assert {document.__name__.lower() for document in classes} == codec.WRITTEN_ONLY.keys()
+    assert all(cli.get_command(click.Context(cli), name) for name in codec.WRITTEN_ONLY.values())

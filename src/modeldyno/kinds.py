@@ -162,6 +162,11 @@ def decode(data: bytes, *, origin: str = "the document") -> Stored:
         UnreadableDocument: it is truncated, corrupt, of an unknown kind, or of a later schema.
     """
     name = codec.kind_name(data) or "result"
+    if command := codec.WRITTEN_ONLY.get(name):
+        raise UnreadableDocument(
+            f"{origin} is what modeldyno {command} --json writes for other programs; it is not read back. "
+            f"Run modeldyno {command} again to see it."
+        )
     kind = _BY_NAME.get(name)
     if kind is None or kind.decode is None:
         raise UnreadableDocument(f"{origin} is of the kind '{name}', which this ModelDyno cannot read.")

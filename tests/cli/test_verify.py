@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +76,7 @@ def test_a_document_that_was_not_changed_was_computed_otherwise() -> None:
     """Its digest is right and a figure is not: the rules have changed since it was written."""
     wrong = (FigureCheck(place="latency.p99", state=CheckState.WRONG, written=1.0, recomputed=2.0),)
     recomputation = Recomputation.of(
-        wrong, kind="result", identifier="ab" * 6, name="mlp", digest=DigestState.UNCHANGED
+        wrong, document="result", identifier="ab" * 6, name="mlp", digest=DigestState.UNCHANGED
     )
     assert headline(recomputation).endswith(
         "it is as it was written, by a ModelDyno that computed otherwise."
@@ -88,11 +89,14 @@ def test_many_wrong_figures_are_cut_and_a_document_without_samples_says_so() -> 
         FigureCheck(place=f"load {n}", state=CheckState.WRONG, written=None, recomputed="text")
         for n in range(25)
     )
-    many = Recomputation.of(wrong, kind="study", identifier="ab" * 6, name="mlp", digest=DigestState.ABSENT)
+    study = partial(
+        Recomputation.of, document="study", identifier="ab" * 6, name="mlp", digest=DigestState.ABSENT
+    )
+    many = study(wrong)
     assert "25 of 25 recomputed figures are wrong" in headline(many)
     texts = [getattr(block, "text", "") for block in blocks(many)]
     assert "And 5 more wrong figures; the JSON has them all." in texts
-    none = Recomputation.of((), kind="study", identifier="ab" * 6, name="mlp", digest=DigestState.ABSENT)
+    none = study(())
     assert "no figure could be recomputed; it has no digest" in headline(none)
 
 

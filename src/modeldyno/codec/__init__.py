@@ -82,8 +82,23 @@ def encode_several(results: Iterable[Result]) -> bytes:
 
 
 def encode_document(document: Any) -> bytes:
-    """Encode a document that is not read back, such as a trend; NaN and infinities become null."""
+    """Encode a document that is not read back; NaN and infinities become null.
+
+    One of `WRITTEN_ONLY` says first what it is, so that reading it can say so.
+    """
+    if (kind := type(document).__name__.lower()) in WRITTEN_ONLY:
+        document = {"kind": kind, **msgspec.to_builtins(document)}
     return msgspec.json.format(to_json(document), indent=1) + b"\n"
+
+
+WRITTEN_ONLY = {
+    "trend": "trend",
+    "advice": "advise",
+    "recomputation": "verify",
+    "reconciliation": "reconcile",
+}
+"""Documents that are written for other programs and not read back, as their class in small letters, with the
+command that writes them."""
 
 
 def encode_sealed(document: dict[str, Any]) -> bytes:

@@ -74,7 +74,7 @@ def verify_bytes(data: bytes, *, origin: str = "the document") -> Recomputation:
 def _recompute(document: kinds.Stored, written: dict[str, Any], digest: DigestState) -> Recomputation:
     return Recomputation.of(
         _checks(written, document),
-        kind=kinds.kind_of(document).name,
+        document=kinds.kind_of(document).name,
         identifier=document.id,
         name=document.source if isinstance(document, Conversion) else document.name,
         digest=digest,

@@ -29,7 +29,7 @@ def headline(recomputation: Recomputation) -> str:
     """Say in one sentence whether the document holds."""
     checked = recomputation.verified + len(recomputation.wrong)
     name = shorten_name(recomputation.name)
-    subject = f"The {recomputation.kind} {recomputation.id[:6]} of {name}"
+    subject = f"The {recomputation.document} {recomputation.id[:6]} of {name}"
     if recomputation.wrong:
         wrong = len(recomputation.wrong)
         figures = f"{wrong:,} of {count(checked, 'recomputed figure')} {'is' if wrong == 1 else 'are'} wrong"

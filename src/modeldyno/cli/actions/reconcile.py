@@ -22,7 +22,8 @@ def run(**options: Any) -> None:
     ours = find(options["result"])
     targets = OutputTargets(json=options["json_path"], store=False)
     reconciliations = [each for path in options["files"] for each in reconcile(ours, path, options["tool"])]
-    targets.write(codec.encode_document({"result": ours.id, "reconciliations": reconciliations}))
+    document = {"kind": "reconciliation", "result": ours.id, "reconciliations": reconciliations}
+    targets.write(codec.encode_document(document))
     if not targets.silent:
         with ignore_broken_pipe():
             for each in reconciliations:

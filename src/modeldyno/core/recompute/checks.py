@@ -56,8 +56,8 @@ class DigestState(StrEnum):
 class Recomputation(Presented):
     """Whether a document holds, as a document."""
 
-    kind: str
-    """``result``, ``study``, ``comparison``, ``ladder``, ``capacity``, ``conversion``."""
+    document: str
+    """Its kind: ``result``, ``study``, ``comparison``, ``ladder``, ``capacity``, ``conversion`` or others."""
     id: str
     name: str
     """Of the model."""
@@ -71,7 +71,7 @@ class Recomputation(Presented):
 
     @classmethod
     def of(
-        cls, checks: Iterable[FigureCheck], *, kind: str, identifier: str, name: str, digest: DigestState
+        cls, checks: Iterable[FigureCheck], *, document: str, identifier: str, name: str, digest: DigestState
     ) -> Recomputation:
         """Sum up the checks of a document."""
         states: Counter[CheckState] = Counter()
@@ -84,7 +84,7 @@ class Recomputation(Presented):
             elif check.state is CheckState.KEPT:
                 kept.setdefault(check.why, []).append(check.place)
         return cls(
-            kind=kind,
+            document=document,
             id=identifier,
             name=name,
             digest=digest,
