@@ -43,7 +43,11 @@ def test_a_recomputation() -> None:
     wrong = (FigureCheck(place="latency p50", state=CheckState.WRONG),)
 
     assert [
-        bool(Recomputation.of(checks, kind="result", identifier="a", name="b", digest=DigestState.UNCHANGED))
+        bool(
+            Recomputation.of(
+                checks, document="result", identifier="a", name="b", digest=DigestState.UNCHANGED
+            )
+        )
         for checks in ((), wrong)
     ] == [True, False]
 

@@ -37,7 +37,9 @@ EARLIER = Doubt(code="time-limit", seen="it took long", advice="give it more tim
 INLINE = Doubt(code="not-isolated", seen="it ran inside the calling process", advice="save it")
 
 
-RECOMPUTED = Recomputation.of((), kind="result", identifier="a1", name="digits", digest=DigestState.UNCHANGED)
+RECOMPUTED = Recomputation.of(
+    (), document="result", identifier="a1", name="digits", digest=DigestState.UNCHANGED
+)
 
 
 def test_printing_a_result_prints_its_report() -> None:
