@@ -61,6 +61,7 @@ FUNCTIONS: dict[str, str | Nowhere] = {
     "registry get": "get_model",
     "registry push": "push",
     "registry update": "update",
+    "registry measure": "measure_model",
     "registry rm": "unregister",
     "registry alias": "move_alias",
     "registry history": "registry_history",

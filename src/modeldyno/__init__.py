@@ -73,6 +73,7 @@ if TYPE_CHECKING:  # for type checkers, which do not know what `__getattr__` giv
     from modeldyno.api.registry import answer as answer
     from modeldyno.api.registry import get_model as get_model
     from modeldyno.api.registry import list_models as list_models
+    from modeldyno.api.registry import measure_model as measure_model
     from modeldyno.api.registry import move_alias as move_alias
     from modeldyno.api.registry import push as push
     from modeldyno.api.registry import register as register
@@ -159,7 +160,7 @@ _NAMES = {
     "api.model_profiler": "ModelProfiler",
     "api.profile": "BoundBroken inspect profile read_all save store",
     "api.registry": """
-        answer get_model list_models move_alias push register registry_history registry_policy
+        answer get_model list_models measure_model move_alias push register registry_history registry_policy
         registry_tasks registry_webhook retrieve show_model unregister update work
     """,
     "api.result_dict": "Figures",

@@ -77,7 +77,7 @@ def test_registering_starts_a_worker_where_none_is(
 
     assert "no worker is running: start one with modeldyno worker" in first
     assert (
-        "a worker was started for them, and ends when they are done.\nIts process is 7, its log worker.log"
+        "a worker was started, and ends when nothing is left to do.\nIts process is 7, its log worker.log"
         in second
     )
     assert "queued" not in third
@@ -409,3 +409,41 @@ def test_a_command_by_hand_waits_for_a_worker_that_measures(
     with device_lock("cpu", "modeldyno worker: net/1 source: batch 1"), cli._hold_device("profile"):
         pass
     assert "still measures; the figures disturb each other" in capsys.readouterr().err
+
+
+def test_a_version_is_measured_next(net: Callable[..., Said], registry: Registry) -> None:
+    """What was measured is measured again; the same measurement is queued once."""
+    before = registry.tasks(states=(TaskState.DONE,))
+    first = net("registry", "measure", "net", "--no-worker")
+    (task,) = registry.tasks(states=(TaskState.QUEUED,))
+    again = modeldyno.measure_model("net/1")
+
+    assert first.out.startswith(f"net/1 as source is queued before everything else: task {task.id}\n")
+    assert "1 task queued, and no worker is running" in first.out
+    assert (again.task.id, again.new) == (task.id, False)
+    assert "was queued already" in net("registry", "measure", "net", "--no-worker").out
+
+    assert net("registry", "measure", "net", "--wait", "-b", "2").code == 0
+    done = registry.tasks(states=(TaskState.DONE,))
+    assert {one.id for one in done} > {one.id for one in before} | {task.id}
+    newest = max(done, key=lambda one: one.id)
+    assert newest.measure is not None
+    assert newest.measure.settings == {"batch_size": 2}
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("nowhere",), "nowhere"),
+        (("net", "--recipe", "cube"), "cube"),
+        (("net", "--target", "moon"), "moon"),
+        (("net", "-b", "70000"), "A batch has 1 to 65536 samples"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(
+    net: Callable[..., Said], words: tuple[str, ...], sentence: str
+) -> None:
+    """A sentence names what is not there."""
+    refused = net("registry", "measure", *words, "--no-worker")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert sentence in refused.err

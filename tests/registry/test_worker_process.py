@@ -84,7 +84,7 @@ def test_registering_a_model_has_it_measured(tmp_path: Path, monkeypatch: pytest
 
     output = typed("registry", "add", digits, "--policy", "brief")
 
-    assert "a worker was started for them, and ends when they are done" in output
+    assert "a worker was started, and ends when nothing is left to do" in output
     pid, log = output.partition("process is ")[2].splitlines()[0].split(", its log ")
     deadline = time.monotonic() + 120
     while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:

@@ -13,7 +13,7 @@ from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.profile import as_tuple
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import Window
-from modeldyno.core.registry.records import OPEN, TaskState, is_run_by
+from modeldyno.core.registry.records import OPEN, SOURCE, TaskState, is_run_by
 from modeldyno.environment.idle import IdleRule
 from modeldyno.errors import RequestError, StoreError
 from modeldyno.identity import actor
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from modeldyno.core.registry.webhooks import Webhook
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.interfaces.registry import ModelEntry
+    from modeldyno.registry.changes import QueuedTask
     from modeldyno.registry.push import PushedVersion
 
 _FORMS = ("exported", "torchscript", "onnx")
@@ -490,6 +491,45 @@ def registry_policy(name: str = "default", *, file: str | Path | None = None, re
         policy = read_policy(Path(file))
         changes.store_policy(store.registry, policy)
         return policy
+
+
+@reword_errors
+def measure_model(
+    name: str,
+    *,
+    recipe: str = SOURCE,
+    batch_size: int = 1,
+    target: str = "",
+    wait: bool = False,
+    worker: bool = False,
+) -> QueuedTask:
+    """Measure a version next, before everything else, as ``modeldyno registry measure`` does.
+
+    Its policy says how.
+
+    Args:
+        name: ``"digits"`` (the newest version), ``"digits/3"`` or ``"digits@champion"``.
+        recipe: the form of it, such as ``"onnx"`` or ``"fp16"``.
+        batch_size: samples in one call.
+        target: name or id of the target; may be left out where there is only one.
+        wait: work in this process until nothing is left that can be done now, as of `register`.
+        worker: start a worker where none is running, as the command does.
+
+    Returns:
+        The ``task``, and whether it is ``new``: the same measurement is queued once.
+
+    Raises:
+        RequestError: there is no such version, usable form or target, or it is no batch size.
+    """
+    with plugins.store() as store:
+        registry = store.registry
+        queued = changes.measure_next(registry, name, recipe, batch_size=batch_size, target=target)
+        is_needed = worker and not (wait or registry.workers())
+    if is_needed:
+        start_worker()
+    if wait:
+        run_worker(WorkerOptions(once=True, waits=True, idle=IdleRule(samples=0)))
+    return queued
 
 
 @reword_errors

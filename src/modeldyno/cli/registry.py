@@ -91,6 +91,20 @@ def _update() -> None:
     """Change what is said of version NAME; metrics and labels are added."""
 
 
+@declare("measure", within=registry_command)
+@click.argument("name")
+@click.option("--recipe", default="source", show_default=True, help="The form of it, such as onnx or fp16.")
+@click.option(
+    "-b", "--batch-size", type=click.IntRange(1), default=1, show_default=True, help="Samples in one call."
+)
+@click.option("--target", default="", help="Where: name or id; may be left out where there is only one.")
+@click.option("--wait", is_flag=True, help="Work in this terminal until it is measured.")
+@click.option("--no-worker", is_flag=True, help="Start no worker, although none is running.")
+@JSON
+def _measure() -> None:
+    """Measure version NAME next, before everything else, with what its policy says."""
+
+
 @declare("rm", "registry.remove", within=registry_command)
 @click.argument("name")
 def _rm() -> None:

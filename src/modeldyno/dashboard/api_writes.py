@@ -15,11 +15,12 @@ from typing import Any
 import msgspec
 
 from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.records import SOURCE, Task, Version
+from modeldyno.core.registry.records import SOURCE, Version
 from modeldyno.dashboard import registry_writes
 from modeldyno.dashboard.page import PageRequest
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.registry import changes
+from modeldyno.registry.changes import QueuedTask
 from modeldyno.registry.register import registration_values
 
 
@@ -85,14 +86,6 @@ class VersionToMeasure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueuedTask:
-    """The task, and whether it is new: the same measurement is queued once."""
-
-    task: Task
-    new: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RemovedVersion:
     """A version that is gone, with its variants, figures and tasks; its Results stay."""
 
@@ -154,17 +147,14 @@ def change_version(request: PageRequest) -> Version:
 
 def measure_version(request: PageRequest) -> QueuedTask:
     """Queue a measurement of a version before everything else."""
-    registry, asked_for = request.store.registry, _body(request, VersionToMeasure)
-    version = _version(request)
-    task, new = changes.queue_measurement(
-        registry,
-        version.name,
+    asked_for = _body(request, VersionToMeasure)
+    return changes.measure_next(
+        request.store.registry,
+        _version(request).name,
         asked_for.recipe,
-        target=changes.target_named(registry, asked_for.target),
-        measure=changes.measure_of_policy(registry, version, asked_for.batch_size),
+        batch_size=asked_for.batch_size,
+        target=asked_for.target,
     )
-    stored = registry.tasks(model=version.model, number=version.number)
-    return QueuedTask(task=next((each for each in stored if each.key == task.key), task), new=new)
 
 
 def remove_version(request: PageRequest) -> RemovedVersion:

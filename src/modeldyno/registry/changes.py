@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.comparison.operands import FEWEST
 from modeldyno.core.registry.names import VersionName, check_alias, check_description, check_model_name
 from modeldyno.core.registry.policy import DEFAULT, FIRST, compare_task, profile_task
-from modeldyno.core.registry.records import OPEN, TaskKind, TaskState
+from modeldyno.core.registry.records import OPEN, SOURCE, Task, TaskKind, TaskState
 from modeldyno.core.registry.webhooks import Webhook, check_webhook
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import actor
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from modeldyno.core.registry.policy import Policy
-    from modeldyno.core.registry.records import AliasMove, Measure, Task, Version
+    from modeldyno.core.registry.records import AliasMove, Measure, Version
     from modeldyno.interfaces.registry import Registry
 
 
@@ -213,6 +213,41 @@ def queue_measurement(
     variant = find_variant(registry, registry.version(VersionName.parse(version)), recipe)
     task = profile_task(variant, measure, known_target(registry, target), priority=FIRST)
     return task, bool(registry.enqueue((task,)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedTask:
+    """The task, and whether it is new: the same measurement is queued once."""
+
+    task: Task
+    new: bool
+
+
+def measure_next(
+    registry: Registry, name: str, recipe: str = SOURCE, *, batch_size: int = 1, target: str = ""
+) -> QueuedTask:
+    """Queue a measurement of a version before everything else, with what its policy says.
+
+    Args:
+        registry: where it is.
+        name: of the version.
+        recipe: the variant, such as ``onnx``.
+        batch_size: samples in one call.
+        target: name or id of a target; may be left out where there is only one.
+
+    Raises:
+        RequestError: there is no such version, usable variant or target, or it is no batch size.
+    """
+    version = registry.version(VersionName.parse(name))
+    task, new = queue_measurement(
+        registry,
+        version.name,
+        recipe,
+        target=target_named(registry, target),
+        measure=measure_of_policy(registry, version, batch_size),
+    )
+    stored = registry.tasks(model=version.model, number=version.number)
+    return QueuedTask(task=next((each for each in stored if each.key == task.key), task), new=new)
 
 
 def queue_comparison(

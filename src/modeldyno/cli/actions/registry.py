@@ -37,6 +37,7 @@ from modeldyno.views.text import count
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from modeldyno.core.registry.records import Version
     from modeldyno.registry.register import Registered
     from modeldyno.registry.worker_process import StartedWorker
 
@@ -49,16 +50,44 @@ def add(**options: Any) -> None:
     with plugins.store() as store:
         registered = register(request, store.registry)
     _write_json(registered.version, options["json_path"])
-    waiting = options["wait"]
-    is_needed = registered.queued and not (registered.workers or waiting or options["no_worker"])
-    worker = start_worker() if is_needed else None
-    if options["json_path"] != "-":
-        _print_registered(registered, worker, waiting=waiting)
-    if not waiting:
+    silent = options["json_path"] == "-"
+    if not silent:
+        _print_registered(registered)
+    _have_it_done(registered.version, registered.queued, registered.workers, options, silent=silent)
+
+
+def measure(name: str, **options: Any) -> None:
+    """Queue a measurement of a version, and with ``--wait`` measure it."""
+    with plugins.store() as store:
+        registry = store.registry
+        queued = changes.measure_next(
+            registry,
+            name,
+            options["recipe"],
+            batch_size=options["batch_size"],
+            target=options["target"],
+        )
+        version = registry.version(VersionName.parse(name))
+        workers = len(registry.workers())
+    silent = _write_json(queued, options["json_path"])
+    if not silent:
+        word = "is queued before everything else" if queued.new else "was queued already"
+        click.echo(clean(f"{version.name} as {options['recipe']} {word}: task {queued.task.id}"))
+    _have_it_done(version, 1, workers, options, silent=silent)
+
+
+def _have_it_done(
+    version: Version, queued: int, workers: int, options: Mapping[str, Any], *, silent: bool
+) -> None:
+    """Start a worker for queued tasks where none is and it is not unwanted, or do them here."""
+    if not options["wait"]:
+        worker = start_worker() if queued and not (workers or options["no_worker"]) else None
+        if queued and not silent:
+            _print_queued(version, queued, workers, worker)
         return
     # Whoever waits has asked to measure now; what others disturb is doubtful, and measured again later.
     worker_action.work(WorkerOptions(once=True, waits=True, idle=IdleRule(samples=0)))
-    show(registered.version.name, None)
+    show(version.name, None)
 
 
 def list_models(text: str, framework: str, task: str, limit: int, json_path: str | None) -> None:
@@ -334,26 +363,27 @@ def _registration(options: Mapping[str, Any]) -> Registration:
     return Registration(**values)
 
 
-def _print_registered(registered: Registered, worker: StartedWorker | None, *, waiting: bool) -> None:
+def _print_registered(registered: Registered) -> None:
     version = registered.version
     word = "is registered" if registered.new else "was registered already"
     click.echo(clean(f"{version.name} {word}: {version.framework}, {version.digest[:19]}"))
     if registered.earlier:
         click.echo(f"{count(registered.earlier, 'earlier result')} of the same model belong to it.")
-    if waiting or not registered.queued:
-        return
-    tasks_text = count(registered.queued, "task")
+
+
+def _print_queued(version: Version, queued: int, workers: int, worker: StartedWorker | None) -> None:
+    tasks_text, them = count(queued, "task"), "it" if queued == 1 else "them"
     if worker is not None:
         click.echo(
-            f"{tasks_text} queued; a worker was started for them, and ends when they are done.\n"
+            f"{tasks_text} queued; a worker was started, and ends when nothing is left to do.\n"
             f"Its process is {worker.pid}, its log {worker.log}"
         )
-    elif registered.workers:
-        click.echo(f"{tasks_text} queued; {count(registered.workers, 'worker')} will do them.")
+    elif workers:
+        click.echo(f"{tasks_text} queued; {count(workers, 'worker')} will do {them}.")
     else:
         click.echo(
-            f"{tasks_text} queued, and no worker is running: start one with modeldyno worker, or do them "
-            "here with modeldyno worker --once"
+            f"{tasks_text} queued, and no worker is running: start one with modeldyno worker, or do "
+            f"{them} here with modeldyno worker --once"
         )
     click.echo(f"See how far it is: modeldyno registry show {version.model}")
 
