@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -223,3 +225,30 @@ def test_new_inputs_are_no_leak(count: int) -> None:
     events = latency.measure(subject_of(Direct(lambda x: x.sum()), count), plan)
 
     assert not [each for each in events if isinstance(each, Doubt) and each.code == "leak"]
+
+
+def test_what_our_reading_does_to_the_caches_is_not_the_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The call that follows a reading is slow; it is none of those that a new input is judged by."""
+    clock, session, subject = _clocked(monkeypatch, 1e-3)
+    cold: list[bool] = []
+    plain, read = session.function, checked_calls._read_values
+
+    def work(x: Any) -> Any:
+        clock.now += 0.05 if cold else 0.0
+        cold.clear()
+        return plain(x)
+
+    def read_values(arrays: dict[str, Any]) -> dict[str, Any]:
+        cold.append(True)
+        return read(arrays)
+
+    monkeypatch.setattr(session, "function", work)
+    monkeypatch.setattr(checked_calls, "_read_values", read_values)
+    monkeypatch.setattr(random, "random", cycle((0.0, 1.0)).__next__)  # a plain call each time
+    with CheckedCalls(subject=subject, draw=_plain_calls(subject, 1e-3)) as checked:
+        for _ in range(20 * ROUNDS):
+            checked.times(10)
+        codes = {doubt.code for doubt in checked.doubts(1e-3)}
+
+    assert len(checked.inputs) == ROUNDS
+    assert "answers-repeat" not in codes

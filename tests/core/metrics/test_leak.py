@@ -8,8 +8,10 @@ from modeldyno.core.metrics.leak import (
     ResourceReading,
     block_length,
     confirmed_leaks,
+    is_shared,
     leak_doubts,
     suspected_leaks,
+    without_others,
 )
 
 
@@ -94,3 +96,18 @@ def test_what_a_reading_itself_leaves_is_no_leak() -> None:
     """Two allocations a reading, where blocks are of one call: of slow calls there are few."""
     assert confirmed_leaks(readings(0, 2, 4, 6, name="objects", apart=1), {"objects": 2.0}) == {}
     assert confirmed_leaks(readings(0, 20, 40, 60, name="objects", apart=10), {"objects": 2.0}) != {}
+
+
+@pytest.mark.parametrize(("risen", "left"), [(0, {"files": 1.0}), (24, {"files": 1.0}), (25, {})])
+def test_what_rises_a_quarter_as_fast_without_calls_is_of_others(risen: int, left: dict[str, float]) -> None:
+    """A file in each of a hundred calls, and some in a pause as long as they took."""
+    pause = readings(100, 100 + risen, name="files")
+
+    assert without_others({"files": 1.0}, 100, *pause) == left
+
+
+def test_only_what_others_can_reach_is_shared() -> None:
+    """They put files into the same folder; a process has its descriptors for itself."""
+    assert is_shared({"descriptors": 1.0, "files": 1.0})
+    assert not is_shared({"descriptors": 1.0, "memory": 64.0})
+    assert without_others({"descriptors": 1.0}, 100, *readings(0, 100)) == {"descriptors": 1.0}

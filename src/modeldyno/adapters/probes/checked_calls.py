@@ -157,16 +157,17 @@ class CheckedCalls:
     def _round(self, number: int) -> Iterator[float]:
         """Make the checked calls of a round, each when it is asked for; yield their seconds.
 
-        Each follows a call whose output was given up and not read, and finds its inputs in the caches: what
-        the allocator and the caches do to it is the same. A new input that the model refuses is no evidence,
-        and ends these checks.
+        Each follows a call whose output was given up and not read: what the allocator does to it is the same.
+        The new input is read before all of them, and not just before its first call: what that reading does
+        to the caches would be done to one of those that are compared. A new input that the model refuses is
+        no evidence, and ends these checks.
         """
         known = self.subject.calls[number % len(self.subject.calls)]
+        feed, new = self.new[number] if number < len(self.new) else ({}, None)
+        _read_values(feed)
         plain = _seconds_to_call(known)
         yield plain
-        if number < len(self.new):
-            feed, new = self.new[number]
-            _read_values(feed)
+        if new is not None:
             try:
                 first = _seconds_to_call(new)
                 yield first

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gc
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import isnan, nan
 from time import thread_time
 from typing import TYPE_CHECKING
 
-from modeldyno.clock import perf_counter
+from modeldyno.clock import perf_counter, sleep
 from modeldyno.core.metrics import leak
 from modeldyno.core.metrics.leak import ResourceReading
 from modeldyno.core.stats.statistics import Samples
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _SHARE = 0.01
 """Largest share of the time that readings take."""
 _BLOCKS = 3
+_LONGEST_PAUSE = 2.0
+"""Seconds without a call, in which others may show that a rise is theirs."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,17 +60,29 @@ class LeakWatch:
         self._read()
         suspected = leak.suspected_leaks(self._readings(), warmup)
         if suspected:
-            blocks = self._blocks(leak.block_length(suspected, self.calls))
-            yield from leak.leak_doubts(leak.confirmed_leaks(blocks, suspected))
+            yield from leak.leak_doubts(self._confirmed(suspected))
 
-    def _blocks(self, length: int) -> list[ResourceReading]:
-        """Make blocks of calls; read after each what is left once garbage is collected."""
-        for _ in range(1 + _BLOCKS):
-            self.calls += len(self.draw(length))
-            gc.collect()
-            release_free_memory()
-            self._read()
-        return self._readings()[-_BLOCKS - 1 :]
+    def _confirmed(self, suspected: Mapping[str, float]) -> dict[str, float]:
+        """Return what leaves as much in blocks of calls, after each of which garbage is collected."""
+        length = leak.block_length(suspected, self.calls)
+        self._make_block(length)
+        begin = perf_counter()
+        for _ in range(_BLOCKS):
+            self._make_block(length)
+        seconds = perf_counter() - begin
+        rates = leak.confirmed_leaks(self._readings()[-_BLOCKS - 1 :], suspected)
+        if not leak.is_shared(rates):
+            return rates
+        pause = min(seconds, _LONGEST_PAUSE)
+        sleep(pause)
+        self._read()
+        return leak.without_others(rates, _BLOCKS * length * pause / seconds, *self._readings()[-2:])
+
+    def _make_block(self, length: int) -> None:
+        self.calls += len(self.draw(length))
+        gc.collect()
+        release_free_memory()
+        self._read()
 
     def _read(self) -> None:
         amounts = read_resources()

@@ -3,7 +3,7 @@
 A leak rises in every quarter of the calls; what fills and stays, such as a cache, does not. What rose so is
 only suspected: the memory of a process also grows by the profiler's own samples, and by what waits for the
 garbage collector. So some more calls are made, in equal blocks after a collection, and each has to add its
-share.
+share. What other processes add to, such as a folder for temporary files, must not rise as fast in a pause.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ class Resource:
     """Smallest rise per call that is a leak."""
     own: float = 0.0
     """Largest rise from one reading to the next that is of the reading itself."""
+    shared: bool = False
+    """Whether other processes add to it, too."""
 
 
 _ROUGHLY = 2.0**19
@@ -45,7 +47,7 @@ RESOURCES = {
     "descriptors": Resource(many="open files or sockets", one="open file or socket", least=4, rate=0.001),
     "threads": Resource(many="threads", one="thread", least=4, rate=0.001),
     "processes": Resource(many="processes", one="process", least=4, rate=0.001),
-    "files": Resource(many="temporary files", one="temporary file", least=4, rate=0.001),
+    "files": Resource(many="temporary files", one="temporary file", least=4, rate=0.001, shared=True),
 }
 """What is read, by name; ``files`` are those for temporary ones and for shared memory."""
 
@@ -65,6 +67,8 @@ _QUARTER_SHARE = 0.4
 """Share of its part of the whole rise that each quarter of the calls must have."""
 _BLOCK_SHARE = 0.5
 """The same of blocks, which are equal and follow a collection."""
+_PAUSE_SHARE = 0.25
+"""Share of what calls added: if as much is added in a pause as long as they took, it is of others."""
 
 
 def suspected_leaks(readings: Sequence[ResourceReading], warmup: int) -> dict[str, float]:
@@ -81,6 +85,29 @@ def confirmed_leaks(blocks: Sequence[ResourceReading], suspected: Mapping[str, f
     """Return what was suspected and rose in each block of calls: how much per call."""
     rates = _rates(blocks, _BLOCK_SHARE, least=False)
     return {name: min(rate, rates[name]) for name, rate in suspected.items() if name in rates}
+
+
+def is_shared(rates: Mapping[str, float]) -> bool:
+    """Return whether another process may have added some of this."""
+    return any(RESOURCES[name].shared for name in rates)
+
+
+def without_others(
+    rates: Mapping[str, float], calls: float, begin: ResourceReading, end: ResourceReading
+) -> dict[str, float]:
+    """Return the leaks that are of the calls: what others add to rose less between two readings without any.
+
+    Args:
+        rates: how much per call, by name
+        calls: how many calls take as long as the pause
+        begin: the reading when the pause began
+        end: the reading when it ended
+    """
+    return {
+        name: rate
+        for name, rate in rates.items()
+        if not RESOURCES[name].shared or end.amounts[name] - begin.amounts[name] < _PAUSE_SHARE * rate * calls
+    }
 
 
 def block_length(rates: Mapping[str, float], calls: int) -> int:
