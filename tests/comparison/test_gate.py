@@ -343,7 +343,7 @@ def test_a_baseline_whose_job_is_refused_is_taken_as_it_is() -> None:
 
     report = run_gate(stored(), NEW, CompareOptions(), GateRule(), RunSession(execute=Gone(new=1.0)))
     assert report.verdict is Verdict.HELD
-    assert "because there is no file models/old.onnx: 5 processes" in report.notes[0]
+    assert "because there is no file models/old.onnx: 8 processes" in report.notes[0]
 
 
 def test_a_candidate_that_fails_or_is_refused_ends_the_gate() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.proofs import kept, measured, registered
 from tests.proofs.cell import Cell, Outcome, Try
-from tests.proofs.commands import write_digits, write_function
+from tests.proofs.commands import neighbours, write_digits, write_function
 from tests.proofs.doors import CHANGE_DOORS, ChangeDoor
 from tests.proofs.recorded import replayed
 
@@ -48,6 +49,7 @@ DOORS = {
     "detect_regressions": "`detect_regressions`",
     "check": "`check`",
     "compare": "`compare`",
+    "files": "`compare FILE FILE`",
     "trend": "`trend`",
     "registry": "registry, a figure measured again",
     "dashboard": "dashboard, a measurement that was asked for",
@@ -92,6 +94,27 @@ def _judge_recorded(seed: int, folder: Path, door: ChangeDoor, slowdown: float) 
     """Judge the function on processes that a busy machine has run, unchanged or slower."""
     with replayed(seed):
         verdict, line = door.judge(folder, write_function, partial(write_function, slowdown=slowdown))
+    return _outcome(verdict, line, slowdown)
+
+
+def _judge_beside(seed: int, folder: Path, door: ChangeDoor, slowdown: float) -> Try:
+    """Judge a function that computes: unchanged, beside neighbours, or slower, where these have gone."""
+    del seed
+    write = partial(write_function, busy=True)
+    with ExitStack() as later, ExitStack() as earlier:
+
+        def before(place: Path) -> str:
+            if slowdown:
+                earlier.enter_context(neighbours())
+            return write(place)
+
+        def after(place: Path) -> str:
+            earlier.close()
+            if not slowdown:
+                later.enter_context(neighbours())
+            return write(place, slowdown=slowdown)
+
+        verdict, line = door.judge(folder, before, after)
     return _outcome(verdict, line, slowdown)
 
 
@@ -146,6 +169,22 @@ CELLS: tuple[Cell, ...] = (
         )
         for door in CHANGE_DOORS
         for slowdown in (0.0, 0.05, 0.1, 0.2)
+    ),
+    *(
+        Cell(
+            claim="planted changes" if slowdown else "unchanged code",
+            door=door.key,
+            case=f"+{slowdown:.0%}, the baseline beside neighbours" if slowdown else "beside neighbours",
+            command=door.command,
+            attempt=partial(_judge_beside, door=door, slowdown=slowdown),
+            tries=20,
+            seconds=door.seconds,
+            alone=True,
+            quick="tests/proofs/test_doors.py::test_neighbours_of_one_side_are_no_change",
+        )
+        for door in CHANGE_DOORS
+        if door.stored
+        for slowdown in (0.0, 0.2)
     ),
     *registered.CELLS,
     *measured.CELLS,

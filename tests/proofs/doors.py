@@ -163,6 +163,13 @@ def _compare(folder: Path, before: Callable[[Path], str], after: Callable[[Path]
     return _by_exit_code(modeldyno(folder, "compare", *models, "--no-why", "--fail-on", "worse"))
 
 
+def _files(folder: Path, before: Callable[[Path], str], after: Callable[[Path], str]) -> tuple[Said, str]:
+    _baseline(folder, before(folder), "--json", "before.json")
+    _baseline(folder, after(folder), "--json", "after.json")
+    words = ("compare", "before.json", "after.json", "--fail-on", "worse")
+    return _by_exit_code(modeldyno(folder, *words))
+
+
 _GATE_TEST = "tests/proofs/test_doors.py::test_a_change_is_judged_at_each_door"
 CHANGE_DOORS = (
     ChangeDoor(
@@ -258,6 +265,14 @@ CHANGE_DOORS = (
         key="compare",
         command="modeldyno compare MODEL MODEL --fail-on worse",
         judge=_compare,
+        quick=_GATE_TEST,
+        seconds=60.0,
+    ),
+    ChangeDoor(
+        key="files",
+        command="modeldyno compare before.json after.json --fail-on worse",
+        judge=_files,
+        stored=True,
         quick=_GATE_TEST,
         seconds=60.0,
     ),

@@ -31,6 +31,9 @@ before (`bench/gate_runs`: three models, whose runs spread by 9 to 22 %), so tha
 that is so restless most verdicts stay open; what counts there is how few are false. The steps of the GitHub
 action are carried out by a shell, as on a runner; the `modeldyno` that they find replays in its own process.
 
+Beside neighbours, every core has a busy process while one side is measured and not the other, as on a shared
+runner: unchanged code is not worse for it, and what has become slower does not pass.
+
 A try is true, false, or open: the product gave no verdict and said why. `97 + 3 / 100` reads: of 100 tries 97
 were true, 3 open, and none false. A cell with fewer tries than it needs is marked `so far`; an empty one was
 not tried yet. A dash: this door gives no such verdict.

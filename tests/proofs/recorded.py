@@ -14,7 +14,7 @@ import runpy
 import sys
 import warnings
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from hashlib import sha256
@@ -33,7 +33,7 @@ from modeldyno.cli import main
 from modeldyno.clock import monotonic
 from modeldyno.comparison import gate as _gate  # noqa: F401 - to be there when names are replaced
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.metrics.measurement import Distribution, Measurement
+from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.result.result import Environment, Result
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.profiling import run as _run  # noqa: F401
@@ -49,7 +49,10 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.job import Job
 
 POOL = commands.ROOT / "bench" / "gate_runs" / "gate.json"
-HERE = Environment(hardware={"cpu": "a test processor"}, software={"python": "3.11", "modeldyno": "0.1.0"})
+HERE = Environment(
+    hardware={"cpu": "a test processor", "cores_allowed": 2},
+    software={"python": "3.11", "modeldyno": "0.1.0"},
+)
 MOST_SAMPLES = 400
 
 
@@ -63,6 +66,26 @@ class Recorded:
     took: float = 2.0
     """Seconds from its start to its end."""
     doubts: tuple[str, ...] = ()
+    others: float = 0.0
+    """Cores that other processes kept busy."""
+    stolen: float = 0.0
+    """Cores that the hypervisor took away."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Neighbours:
+    """Whether others keep half of every core busy; a call then takes 1.7 times as long."""
+
+    here: bool = False
+
+    def disturb(self, processes: Iterator[Recorded]) -> Iterator[Recorded]:
+        """Yield the processes as they are beside them."""
+        for process in processes:
+            yield (
+                replace(process, times=1.7 * process.times, others=1.0, doubts=("interference",))
+                if self.here
+                else process
+            )
 
 
 def quiet_processes() -> Iterator[Recorded]:
@@ -84,6 +107,8 @@ def recorded_processes(seed: int) -> Iterator[Recorded]:
             memory=run["process_memory.max"],
             took=run["took"],
             doubts=tuple(run["doubts"]),
+            others=run["foreign_cpu"],
+            stolen=run["steal"],
         )
 
 
@@ -124,6 +149,8 @@ def simulate(job: Job, *, processes: Iterator[Recorded], clock: list[float], wat
             Measurement(metric="latency", value=Distribution.of(times)),
             Measurement(metric="throughput", value=float(1 / times.mean()), runs=(float(1 / times.mean()),)),
             Measurement(metric="process_memory", value=memory),
+            observed_number("foreign_cpu", process.others),
+            observed_number("steal", process.stolen),
         ),
         doubts=tuple(Doubt(code=code, seen="as recorded", advice="") for code in process.doubts),
     )
@@ -133,15 +160,17 @@ _NUMBERS = count(1)
 
 
 @contextmanager
-def replayed(seed: int | None) -> Iterator[None]:
+def replayed(seed: int | None, neighbours: Neighbours | None = None) -> Iterator[None]:
     """Have each process that would be started be the next recorded one, and time pass as it passed for them.
 
     Args:
         seed: where the records begin; None for a quiet machine.
+        neighbours: those of the processes, if any come and go.
     """
     clock = [monotonic()]
     processes = quiet_processes() if seed is None else recorded_processes(seed)
-    execute = partial(simulate, processes=processes, clock=clock)
+    disturbed = (neighbours or Neighbours()).disturb(processes)
+    execute = partial(simulate, processes=disturbed, clock=clock)
 
     @contextmanager
     def simulated(*_: object, **__: object) -> Iterator[object]:

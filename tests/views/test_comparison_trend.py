@@ -42,6 +42,21 @@ def test_a_step_with_another_version_is_not_held_against_the_model() -> None:
     assert "after a step of +20" in headline(a_trend)
 
 
+def test_a_step_to_disturbed_results_is_not_held_against_the_model() -> None:
+    """It says on which side of it others used the cores."""
+    for before, after, when in ((1.0, 1.2, "from there on"), (1.2, 1.0, "before")):
+        steady = history(*[before] * 8, *[after] * 8)
+        readings = [
+            replace(reading, disturbed=(place >= 8) is (after > before))
+            for place, reading in enumerate(steady.readings)
+        ]
+        a_trend = trend("net", LATENCY, readings)
+        (notice,) = [b for b in laid_out(a_trend) if isinstance(b, Notice) and "not counted" in b.text]
+        assert notice.severity is Severity.NOTE
+        assert f"other processes used its cores {when}" in notice.text
+        assert not a_trend.regressions
+
+
 def test_a_step_that_nothing_explains_says_so() -> None:
     """To the worse it is a broken one, to the better a held one."""
     worse = [b for b in laid_out(history(*[1.0] * 8, *[1.2] * 8)) if isinstance(b, Notice)]

@@ -131,7 +131,7 @@ class AdviseSession:
             return TriedSetting(candidate=candidate, failure=str(error))
         if result.failure:
             return TriedSetting(candidate=candidate, failure=result.failure.message)
-        change, *others = compare_results(baseline, result, self.question).changes
+        change, *others = compare_results(baseline, result, self.question, in_turns=True).changes
         tried = TriedSetting(candidate=candidate, change=change, beside=tuple(others))
         return _with_output_agreement(tried, self.folder / f"{BASELINE}.npz", self.folder / f"{name}.npz")
 

@@ -26,11 +26,12 @@ from modeldyno.core.comparison.gate_rule import (
     NOTHING_COMPARED,
     GateDecision,
     GateRule,
+    against_stored,
     check_directions,
     decide_gate,
     decide_gate_on_stored,
-    is_evident,
 )
+from modeldyno.core.comparison.other_times import OtherTimes
 from modeldyno.core.comparison.schedule import RoundSchedule
 from modeldyno.core.comparison.way_of_measuring import measured_alike
 from modeldyno.core.metrics.constraints import Verdict
@@ -71,7 +72,11 @@ def check_stored(baseline: Result, candidate: Result, question: CompareOptions) 
         judge(level=rule.alarm),
         judge(level=rule.passing),
         judge(level=rule.passing, apart=True),
-        {query for query, noise in history.items() if noise.covers},
+        OtherTimes(
+            baseline=baseline,
+            candidate=candidate,
+            known={query for query, noise in history.items() if noise.covers},
+        ),
     )
     note = f"against {_describe_result(baseline)}, measured at another time: nothing was measured again"
     return GateReport(
@@ -151,8 +156,13 @@ class _RoundRunner:
     why_alone: str = ""
     spent: float = 0.0
 
-    def compare(self, begin: int, end: int, level: float) -> tuple[Change, ...] | None:
-        """Compare the given rounds, running what is missing; None if that is impossible."""
+    def compare(
+        self, begin: int, end: int, level: float, *, apart: bool = False
+    ) -> tuple[Change, ...] | None:
+        """Compare the given rounds, running what is missing; None if that is impossible.
+
+        With `apart`, the intervals include what the machine may do between two times, unless both take turns.
+        """
         if not self.buy(end):
             return None
         return judge_changes(
@@ -162,6 +172,7 @@ class _RoundRunner:
             queries=self.queries()[0],
             level=level,
             paired=self.rival is not None,
+            apart=apart and self.rival is None,
         )
 
     @property
@@ -322,8 +333,8 @@ def run_gate(  # noqa: PLR0913 - what is measured, and all that decides how much
         candidate_side = replace(
             candidate_side, doubts=tuple(dict.fromkeys((*candidate_side.doubts, INTERRUPTED)))
         )
-    if not turns and ruling.verdict is Verdict.BROKEN and not any(map(is_evident, ruling.worse)):
-        ruling = replace(ruling, verdict=Verdict.UNDECIDED, why=_UNSURE_ALONE)
+    if not turns:
+        ruling = against_stored(ruling, OtherTimes(baseline=baseline_side, candidate=candidate_side))
     return GateReport(
         result=candidate_side,
         baseline=baseline_side,
@@ -343,11 +354,11 @@ def _decide(runner: _RoundRunner, rule: GateRule, max_time: float) -> GateDecisi
             return NOTHING_COMPARED
     if runner.spent and max_time < inf:  # now that the cost of a round is known, limit their number
         rule = rule.within(int(max_time / runner.spent) * len(runner.runs[1]))
-    ruling = decide_gate(runner.compare, rule)
+    ruling = decide_gate(runner.compare, rule, partial(runner.compare, apart=True))
     rounds = len(runner.runs[1])
     if ruling.verdict is Verdict.UNDECIDED and rounds > ruling.rounds:  # time was up between two tests
         rule = replace(rule, first=min(rule.first, rounds), most=rounds, kept=0)
-        ruling = decide_gate(runner.compare, rule)
+        ruling = decide_gate(runner.compare, rule, partial(runner.compare, apart=True))
     return ruling
 
 
@@ -360,9 +371,6 @@ _SHORTEST = 0.1
 def _affordable(plan: Plan, max_time: float, runs: int) -> Plan:
     """Shorten a plan so that so many runs of a probe fit into the time of a gate."""
     return plan.within(max(_SHORTEST, _MEASURING * max_time / runs))
-
-
-_UNSURE_ALONE = "something is worse, but the machine may have changed since the baseline was measured"
 
 
 def _describe_method(runner: _RoundRunner, rounds: int, ruling: GateDecision) -> str:

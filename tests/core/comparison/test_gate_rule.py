@@ -12,6 +12,7 @@ from modeldyno.core.comparison.change_test import NOT_THE_SAME_WORK, judge_numbe
 from modeldyno.core.comparison.comparison import Change, ChangeVerdict
 from modeldyno.core.comparison.gate_rule import (
     GateRule,
+    against_stored,
     all_held,
     check_directions,
     decide_gate,
@@ -19,16 +20,22 @@ from modeldyno.core.comparison.gate_rule import (
     shown_to_hold,
     worse_in_both,
 )
+from modeldyno.core.comparison.other_times import OtherTimes
 from modeldyno.core.metrics.constraints import Verdict
-from modeldyno.core.metrics.measurement import Interval
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.metrics.measurement import Interval, observed_number
 from modeldyno.core.metrics.metric import Query
+from modeldyno.core.result.result import Environment
 from modeldyno.errors import RequestError
+from modeldyno.testing.sample_results import a_small_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 SPEED, RATE = Query.parse("latency.p50"), Query.parse("throughput")
 RULE = GateRule(first=5, most=20)
+TIMES = OtherTimes(baseline=a_small_result(), candidate=a_small_result())
+"""Of two results that nobody disturbed."""
 
 
 def a_change(
@@ -84,7 +91,7 @@ def test_what_no_run_can_show_ends_at_the_first_look(why: str) -> None:
     ruling = decide_gate(compare_in_turn(void, OPEN, SAME), RULE)
     assert (ruling.verdict, ruling.rounds, ruling.why, ruling.open) == (Verdict.UNDECIDED, 5, "", (void,))
 
-    stored = decide_gate_on_stored((void,), (void,), (void,))
+    stored = decide_gate_on_stored((void,), (void,), (void,), TIMES)
     assert (stored.verdict, stored.why) == (Verdict.UNDECIDED, "")
     assert decide_gate(lambda *_: (void, WORSE), RULE).verdict is Verdict.BROKEN
 
@@ -199,7 +206,7 @@ def test_a_suspicion_at_the_first_of_few_rounds_is_confirmed() -> None:
 
 def test_where_nothing_is_comparable_nothing_is_decided() -> None:
     """It is undecided, and says why."""
-    decision = decide_gate_on_stored((), (), ())
+    decision = decide_gate_on_stored((), (), (), TIMES)
     assert (decision.verdict, decision.why) == (
         Verdict.UNDECIDED,
         "nothing was measured in the same way on both sides",
@@ -252,12 +259,12 @@ def test_nothing_shows_nothing() -> None:
 )
 def test_stored_results_fail_only_by_more_than_a_machine_changes(alarm: Change, verdict: Verdict) -> None:
     """What was measured at another time is worse when it is so by more than that, and a count always."""
-    assert decide_gate_on_stored((alarm,), (alarm,), (alarm,)).verdict is verdict
+    assert decide_gate_on_stored((alarm,), (alarm,), (alarm,), TIMES).verdict is verdict
 
 
 def test_a_restless_machine_is_no_witness_that_nothing_changed() -> None:
     """What holds by itself, and not with what the machine may have done in between, is undecided."""
-    decision = decide_gate_on_stored((SAME,), (SAME,), (OPEN,))
+    decision = decide_gate_on_stored((SAME,), (SAME,), (OPEN,), TIMES)
     assert decision.verdict is Verdict.UNDECIDED
     assert "measure both in turns" in decision.why
 
@@ -273,12 +280,57 @@ def test_a_lower_accuracy_needs_no_second_run() -> None:
     """The machine may have changed since the baseline, which changes times and no answers."""
     answers = a_change(ChangeVerdict.WORSE, low=-0.02, high=-0.01, query=Query.parse("accuracy"))
     time = a_change(ChangeVerdict.WORSE, low=0.01, high=0.02)
-    assert decide_gate_on_stored((answers,), (answers,), (answers,)).verdict is Verdict.BROKEN
-    assert decide_gate_on_stored((time,), (time,), (time,)).verdict is Verdict.UNDECIDED
+    assert decide_gate_on_stored((answers,), (answers,), (answers,), TIMES).verdict is Verdict.BROKEN
+    assert decide_gate_on_stored((time,), (time,), (time,), TIMES).verdict is Verdict.UNDECIDED
 
 
 def test_a_withheld_rate_asks_for_no_more_processes() -> None:
     """It says itself why it is not known."""
     alarm = replace(OPEN, difference=None, interval=None, why="withheld in the candidate: short-load")
-    decision = decide_gate_on_stored((alarm,), (alarm,), (alarm,))
+    decision = decide_gate_on_stored((alarm,), (alarm,), (alarm,), TIMES)
     assert (decision.verdict, decision.why) == (Verdict.UNDECIDED, "")
+
+
+DISTURBED = a_small_result(
+    measurements=(observed_number("foreign_cpu", 1.0),),
+    doubts=(Doubt(code="interference", seen="other processes kept 1 core busy", advice=""),),
+    environment=Environment(hardware={"cores_allowed": 2}),
+)
+
+
+def test_a_neighbour_of_the_candidate_is_no_regression() -> None:
+    """Half as slow again beside one that took half of the cores is undecided; 3 times is not."""
+    times = OtherTimes(baseline=a_small_result(), candidate=DISTURBED)
+    slow, slower = (a_change(ChangeVerdict.WORSE, low=low, high=low + 0.1) for low in (0.5, 2.0))
+
+    stored = decide_gate_on_stored((slow,), (slow,), (slow,), times)
+    alone = against_stored(decide_gate(compare_in_turn(slow, slow, slow), RULE), times)
+
+    for decision in (stored, alone):
+        assert decision.verdict is Verdict.UNDECIDED
+        assert "others may have slowed the candidate down up to 2 times" in decision.why
+    assert decide_gate_on_stored((slower,), (slower,), (slower,), times).verdict is Verdict.BROKEN
+    ruling = decide_gate(compare_in_turn(slower, slower, slower), RULE)
+    assert against_stored(ruling, times) is ruling
+
+
+def test_a_neighbour_of_the_baseline_hides_what_has_become_slower() -> None:
+    """What then looks as fast as before is undecided."""
+    times = OtherTimes(baseline=DISTURBED, candidate=a_small_result())
+
+    stored = decide_gate_on_stored((SAME,), (SAME,), (SAME,), times)
+    alone = against_stored(decide_gate(compare_in_turn(SAME), RULE), times)
+
+    for decision in (stored, alone):
+        assert decision.verdict is Verdict.UNDECIDED
+        assert decision.why.endswith("others slowed the baseline down; measure it again")
+    undisturbed = decide_gate(compare_in_turn(SAME), RULE)
+    assert against_stored(undisturbed, TIMES).verdict is Verdict.HELD
+    undecided = decide_gate(compare_in_turn(), RULE)
+    assert against_stored(undecided, times) is undecided
+
+
+def test_a_candidate_passes_by_the_intervals_that_are_for_passing() -> None:
+    """Those of another time are wider, and what holds without them does not pass."""
+    ruling = decide_gate(compare_in_turn(*[SAME] * 8), RULE, lambda *_: (OPEN,))
+    assert ruling.verdict is Verdict.UNDECIDED

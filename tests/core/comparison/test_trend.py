@@ -9,6 +9,7 @@ import pytest
 
 from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.comparison.trend import Reading, Trend, default_query, history_setup, trend
+from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.result.where import KeptNumber, kept_numbers
@@ -127,6 +128,41 @@ class TestTrend:
         assert step.mark.model
         facts = (*step.mark.software, *step.mark.hardware)
         assert [(each.name, each.candidate) for each in facts] == [(fact, "2.0")]
+
+    @pytest.mark.parametrize(
+        ("slower", "disturbed", "blamed"),
+        [
+            (1.2, range(12, 24), False),
+            (1.2, range(18, 24), False),
+            (1.2, range(19, 24), True),
+            (1.2, range(24), True),  # they were there before
+            (1.2, range(12), True),
+            (0.8, range(12), False),  # it was slow because of them
+            (0.8, range(12, 24), True),
+        ],
+    )
+    def test_others_on_the_cores_are_not_blamed_on_the_model(
+        self, slower: float, disturbed: range, *, blamed: bool
+    ) -> None:
+        """A step to results most of which were disturbed, as those before were not, is no regression."""
+        history = [
+            replace(reading, disturbed=place in disturbed)
+            for place, reading in enumerate(readings(wobbling((1.0, 12), (slower, 12))))
+        ]
+
+        (step,) = trend("m", LATENCY, history).steps
+
+        assert step.blamed is blamed
+
+    def test_a_result_says_whether_it_was_disturbed(self) -> None:
+        """By its doubts, which its head has."""
+        others = Doubt(code="interference", seen="other processes kept 1 core busy", advice="")
+        result = a_result(samples=[0.01] * 400, doubts=())
+
+        for doubts, disturbed in (((), False), ((others,), True)):
+            reading = Reading.of(replace(result, doubts=doubts), LATENCY)
+            assert reading is not None
+            assert reading.disturbed is disturbed
 
     def test_a_change_elsewhere_excuses_nothing(self) -> None:
         """What changed long before a step did not make it."""

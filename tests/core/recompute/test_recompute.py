@@ -18,6 +18,7 @@ from modeldyno.codec import comparison as codec_comparison
 from modeldyno.codec import study as codec_study
 from modeldyno.comparison.run import build_comparison
 from modeldyno.core.comparison.build import CompareOptions
+from modeldyno.core.comparison.other_times import OtherTimes
 from modeldyno.core.load import load_analysis
 from modeldyno.core.load.capacity import answer_so_far
 from modeldyno.core.load.capacity_steps import CapacitySearch, SearchEnd
@@ -38,7 +39,7 @@ from modeldyno.core.metrics.measurement import (
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import METRICS, Better
 from modeldyno.core.recompute.checks import DigestState, Recomputation
-from modeldyno.core.result.result import Result, merge
+from modeldyno.core.result.result import Environment, Result, merge
 from modeldyno.core.result.static_data import Operator, StaticReport
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.stats.evaluation import Evaluation
@@ -49,7 +50,7 @@ from modeldyno.documents.verify import verify_bytes
 from modeldyno.errors import UnreadableDocument
 from modeldyno.kinds import kind_of
 from modeldyno.testing.sample_conversions import a_conversion
-from modeldyno.testing.sample_results import a_result
+from modeldyno.testing.sample_results import a_result, a_small_result
 from modeldyno.testing.sample_studies import a_study
 
 if TYPE_CHECKING:
@@ -501,6 +502,37 @@ def test_a_verdict_of_an_older_rule_is_kept(
     for verdict in (opposite, "same"):
         forged = changed(document, ("contrasts", 0, "changes", at, "outcome"), lambda _, to=verdict: to)
         assert not check(forged, forged=True).holds
+
+
+def test_a_verdict_from_before_other_times_counted_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice as long beside a neighbour was worse, and is undecided today; that it was better never held."""
+    quiet, disturbed = timed_beside(0.01, others=0.0), timed_beside(0.019, others=1.0)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(OtherTimes, "judged", lambda _self, changes, _apart: changes)
+        comparison = build_comparison([quiet, disturbed], CompareOptions())
+    document = json.loads(codec_comparison.encode(comparison))
+    assert comparison.contrasts[0].changes[0].outcome == "worse"
+
+    judged = check(document)
+
+    assert judged.holds
+    assert judged.kept[
+        "its verdict by an older rule, without what the machine may do from one time to another"
+    ] == ("candidate change of latency.p50 outcome",)
+    forged = changed(document, ("contrasts", 0, "changes", 0, "outcome"), lambda _: "better")
+    assert not check(forged, forged=True).holds
+
+
+def timed_beside(seconds: float, *, others: float) -> Result:
+    """Make the Result of calls that take so long while others keep so many of two cores busy."""
+    return a_small_result(
+        measurements=(
+            Measurement(metric="latency", value=Distribution.of(*[[seconds] * 40 for _ in range(5)])),
+            observed_number("foreign_cpu", others),
+        ),
+        doubts=tuple(doubt.Doubt(code="interference", seen="", advice="") for _ in range(int(others > 0))),
+        environment=Environment(hardware={"cores_allowed": 2}),
+    )
 
 
 def test_an_explanation_is_recomputed_from_its_results() -> None:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.metrics.measurement import observed_number
 from modeldyno.core.registry.staleness import Confirmed, confirmation
 from modeldyno.testing.sample_results import a_failed_result, a_result, a_small_result
 
@@ -70,6 +73,19 @@ def test_the_change_is_told_with_the_old_result() -> None:
     assert confirmed.before == timed(2.0).id
     assert confirmed.change.startswith("latency.p50: ")
     assert "worse" in confirmed.change
+
+
+@pytest.mark.parametrize(("after", "outcome"), [(3.0, Confirmed.UNDECIDED), (2.0, Confirmed.UNDECIDED),
+                                                (9.0, Confirmed.CHANGED)])  # fmt: skip
+def test_what_others_may_have_done_is_no_change(after: float, outcome: Confirmed) -> None:
+    """Beside a neighbour that takes half of the core, a figure may be that of a model twice as fast."""
+    now = timed(after, seed=1)
+    disturbed = replace(
+        now,
+        measurements=(*now.measurements, observed_number("foreign_cpu", 0.5)),
+        doubts=(Doubt(code="interference", seen="other processes kept 0.5 cores busy", advice=""),),
+    )
+    assert confirmation(timed(2.0), disturbed).outcome is outcome
 
 
 def test_a_model_that_fails_by_now_has_changed() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from modeldyno.core.comparison.default_metrics import (
     is_count,
     shared_queries,
 )
+from modeldyno.core.comparison.other_times import OtherTimes
 from modeldyno.core.load.foreign_load import BACKEND
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.metric import METRICS, Query
@@ -97,9 +99,13 @@ def compare_results(
     judged = queries or headline_queries(baseline, candidate)
     common = (query for query in shared_queries(baseline, candidate) if query.metric not in _EXPLANATORY)
     queried = queries or tuple(dict.fromkeys((*judged, *common)))
-    judged_changes = judge_changes(
-        baseline, candidate, smallest=question.smallest, queries=queried, level=level, paired=paired
+    judge = partial(
+        judge_changes, baseline, candidate, smallest=question.smallest, queries=queried, level=level
     )
+    judged_changes = judge(paired=paired)
+    if not in_turns:
+        times = OtherTimes(baseline=baseline, candidate=candidate)
+        judged_changes = times.judged(judged_changes, judge(apart=True))
     return replace(
         compared,
         changes=judged_changes,

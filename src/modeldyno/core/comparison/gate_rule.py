@@ -16,25 +16,21 @@ depend on each other.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from modeldyno.core.comparison.change_test import FEWEST, stays_unknown
 from modeldyno.core.comparison.comparison import Change, ChangeVerdict
 from modeldyno.core.metrics.constraints import Verdict
-from modeldyno.core.metrics.metric import ANSWERS, METRICS, Better, Query
+from modeldyno.core.metrics.metric import METRICS, Better, Query
 from modeldyno.errors import RequestError
+
+if TYPE_CHECKING:
+    from modeldyno.core.comparison.other_times import OtherTimes
 
 Compare: TypeAlias = Callable[[int, int, float], tuple[Change, ...] | None]
 """Judge a range of rounds at a level of confidence; None if these rounds are not available."""
-
-MOMENTS = 0.08
-"""Relative difference of the same model on the same machine between two times.
-
-Hosted machines differ by much more.
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,8 +106,15 @@ NOTHING_COMPARED = GateDecision(
 )
 
 
-def decide_gate(compare: Compare, rule: GateRule) -> GateDecision:
-    """Run rounds until there is a decision, or no more rounds are available."""
+def decide_gate(compare: Compare, rule: GateRule, passing: Compare | None = None) -> GateDecision:
+    """Run rounds until there is a decision, or no more rounds are available.
+
+    Args:
+        compare: judges rounds.
+        rule: when to judge, and how surely.
+        passing: judges the rounds by which a candidate passes; by default as `compare`.
+    """
+    passing = passing or compare
     decision = GateDecision(verdict=Verdict.UNDECIDED, changes=(), rounds=0)
     for rounds in rule.interim_rounds:
         if rounds <= decision.rounds:
@@ -130,7 +133,7 @@ def decide_gate(compare: Compare, rule: GateRule) -> GateDecision:
             if suspects.intersection(worse_in_both(combined, repeat)):
                 return replace(decision, verdict=Verdict.BROKEN, why="a second run confirms it")
             continue
-        decision = replace(decision, changes=compare(0, rounds, rule.level(rounds)) or ())
+        decision = replace(decision, changes=passing(0, rounds, rule.level(rounds)) or ())
         if all_held(decision.changes):
             return replace(decision, verdict=Verdict.HELD)
         if any(map(stays_unknown, decision.changes)):
@@ -168,7 +171,7 @@ def decide_gate_on_stored(
     alarm: tuple[Change, ...],
     passing: tuple[Change, ...],
     apart: tuple[Change, ...],
-    known_queries: Collection[Query] = (),
+    times: OtherTimes,
 ) -> GateDecision:
     """Decide on stored measurements from different times, without further runs.
 
@@ -179,17 +182,17 @@ def decide_gate_on_stored(
         alarm: the changes at the confidence for failing.
         passing: the changes at the confidence for passing.
         apart: likewise, with intervals that include what the machine may do from one time to another.
-        known_queries: queries whose intervals include the machine's variation over such a time.
+        times: says what the machine, or others on it, may explain or hide.
     """
     if not alarm:
         return NOTHING_COMPARED
-    if any(is_evident(change, 0.0 if change.query in known_queries else MOMENTS) for change in alarm):
+    worse = [change for change in alarm if change.outcome is ChangeVerdict.WORSE]
+    if any(map(times.is_evident, worse)):
         verdict, why = Verdict.BROKEN, ""
-    elif any(change.outcome is ChangeVerdict.WORSE for change in alarm):
-        verdict = Verdict.UNDECIDED
-        why = "something is worse, and the machine may have changed in between; a second run must confirm it"
+    elif worse:
+        verdict, why = Verdict.UNDECIDED, f"{_explain_unsure(worse, times)}; a second run must confirm it"
     elif all_held(apart):
-        verdict, why = Verdict.HELD, ""
+        verdict, why = _held_between(alarm, times)
     elif all_held(passing):
         verdict = Verdict.UNDECIDED
         why = "nothing looks worse, but the machine may have changed in between; measure both in turns"
@@ -200,16 +203,36 @@ def decide_gate_on_stored(
     return GateDecision(verdict=verdict, changes=alarm, rounds=0, confirmation=alarm, why=why)
 
 
-def is_evident(change: Change, moments: float = MOMENTS) -> bool:
-    """Return whether it is worse by more than the machine varies between times; counts and answers do not."""
-    if change.outcome is not ChangeVerdict.WORSE:
-        return False
-    if METRICS[change.query.metric].kin == ANSWERS:  # the machine does not change what a model answers
-        return True
-    if change.interval is None or change.interval.low == change.interval.high:
-        return True
-    nearest = min(abs(math.log1p(end)) for end in (change.interval.low, change.interval.high))
-    return nearest > math.log1p(moments)
+def against_stored(decision: GateDecision, times: OtherTimes) -> GateDecision:
+    """Return the decision of a candidate that was measured alone: undecided where the machine may explain it.
+
+    Args:
+        decision: by rounds of the candidate, against the baseline as stored.
+        times: says what the machine, or others on it, may explain or hide.
+    """
+    if decision.verdict is Verdict.BROKEN and not any(map(times.is_evident, decision.worse)):
+        return replace(decision, verdict=Verdict.UNDECIDED, why=_explain_unsure(decision.worse, times))
+    if decision.verdict is Verdict.HELD:
+        verdict, why = _held_between(decision.changes, times)
+        return replace(decision, verdict=verdict, why=why)
+    return decision
+
+
+def _held_between(changes: Iterable[Change], times: OtherTimes) -> tuple[Verdict, str]:
+    """Return whether what holds is shown to do so, although the two were measured at different times."""
+    if any(map(times.may_hide, changes)):
+        return Verdict.UNDECIDED, "nothing looks worse, but others slowed the baseline down; measure it again"
+    return Verdict.HELD, ""
+
+
+def _explain_unsure(worse: Iterable[Change], times: OtherTimes) -> str:
+    slowed = max(map(times.slowdown, worse))
+    why = (
+        f"others may have slowed the candidate down up to {slowed:.2g} times"
+        if slowed > 1
+        else "the machine may have changed since the baseline was measured"
+    )
+    return f"something is worse, but {why}"
 
 
 def all_held(changes: tuple[Change, ...] | None) -> bool:

@@ -1,7 +1,8 @@
 """Trend of a metric over the history of a model: its levels, the steps between them, and what else changed.
 
-Everything is on a logarithmic scale: a step is a ratio. A step that coincides with another machine, or with
-other versions of the software, is reported as such and not blamed on the model.
+Everything is on a logarithmic scale: a step is a ratio. A step that coincides with another machine, with
+other versions of the software, or with other processes on its cores, is reported as such and not blamed on
+the model.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from math import exp, inf, log, pi, sqrt
 from typing import TYPE_CHECKING, Self
 
 from modeldyno.core.comparison.comparison import SMALLEST_EFFECT, ChangeVerdict, SettingDiff, differing_facts
+from modeldyno.core.comparison.other_times import TAKEN
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import METRICS, Better, Query
 from modeldyno.core.result.result import Fact
@@ -53,6 +55,8 @@ class Reading:
     """Digest of the model."""
     hardware: dict[str, Fact]
     software: dict[str, Fact]
+    disturbed: bool = False
+    """Whether others took time of its cores, as a doubt says."""
 
     @classmethod
     def of(cls, result: Result, query: Query) -> Self | None:
@@ -92,6 +96,7 @@ class Reading:
             digest=result.model.digest if result.model else "",
             hardware=result.environment.hardware,
             software=result.environment.software,
+            disturbed=any(doubt.code in TAKEN for doubt in result.doubts),
         )
 
 
@@ -141,6 +146,8 @@ class LevelStep:
     """What else changed there, from the closest neighbouring result."""
     standing: bool = True
     """Whether the last level still differs by as much as matters in the same direction."""
+    disturbed: bool = False
+    """Whether others took time of the cores at the slower of the two levels, and not at the other one."""
 
     @property
     def change(self) -> float:
@@ -149,8 +156,8 @@ class LevelStep:
 
     @property
     def blamed(self) -> bool:
-        """Whether the model may be the cause: the environment did not change at the same time."""
-        return self.mark is None or not self.mark.environment
+        """Whether the model may be the cause: neither the environment nor others explain the step."""
+        return not self.disturbed and (self.mark is None or not self.mark.environment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -177,7 +184,7 @@ class Trend(Presented):
 
     @property
     def regressions(self) -> tuple[LevelStep, ...]:
-        """The steps for the worse that still stand and coincide with no change of the environment."""
+        """The steps for the worse that still stand, and that nothing but the model explains."""
         return tuple(s for s in self.steps if s.outcome is ChangeVerdict.WORSE and s.standing and s.blamed)
 
     @property
@@ -241,7 +248,7 @@ def trend(
         query=query,
         readings=readings,
         levels=level_list,
-        steps=tuple(_find_steps(query, level_list, marks, noise, smallest)),
+        steps=tuple(_find_steps(query, readings, level_list, marks, noise, smallest)),
         marks=marks,
         noise=noise,
         astray=_newest_outliers(readings, level_list[-1], smallest),
@@ -335,7 +342,12 @@ def _find_marks(readings: Sequence[Reading]) -> Iterator[HistoryMark]:
 
 
 def _find_steps(
-    query: Query, level_list: Sequence[Level], marks: Sequence[HistoryMark], noise: float, smallest: float
+    query: Query,
+    readings: Sequence[Reading],
+    level_list: Sequence[Level],
+    marks: Sequence[HistoryMark],
+    noise: float,
+    smallest: float,
 ) -> Iterator[LevelStep]:
     better = METRICS[query.metric].better
     for before, after in pairwise(level_list):
@@ -343,15 +355,27 @@ def _find_steps(
         change = log(after.value / before.value)
         total = log(level_list[-1].value / before.value)
         direction = 1 if change > 0 else -1
+        outcome = _step_outcome(better, rose=change > 0)
+        beside = _disturbed_share(readings, after) - _disturbed_share(readings, before)
         yield LevelStep(
             at=after.first,
             before=before.value,
             after=after.value,
             interval=Interval(low=exp(change - half) - 1, high=exp(change + half) - 1),
-            outcome=_step_outcome(better, rose=change > 0),
+            outcome=outcome,
             mark=_mark_near(marks, after.first),
             standing=direction * total >= log(1 + smallest),
+            disturbed=(beside if outcome is ChangeVerdict.WORSE else -beside) >= _MOSTLY,
         )
+
+
+_MOSTLY = 0.5
+"""Difference of the shares of disturbed results of two levels from which on others may explain the step."""
+
+
+def _disturbed_share(readings: Sequence[Reading], level: Level) -> float:
+    own = readings[level.first : level.last + 1]
+    return sum(reading.disturbed for reading in own) / len(own)
 
 
 def _step_outcome(better: Better, *, rose: bool) -> ChangeVerdict:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from modeldyno.core.comparison.build import CompareOptions, compare_results
@@ -30,6 +31,7 @@ ELSEWHERE = "its figures, as its result {} is not at hand"
 ONCE_LESS_WAS_BETTER = frozenset({"buffers"})
 """Metrics that are neither better nor worse today, and of which less was better in earlier versions."""
 _OLDER_RULE = "its verdict by an older rule, under which less of it was better"
+_OTHER_TIMES = "its verdict by an older rule, without what the machine may do from one time to another"
 _AGREEMENT = "how far the outputs agreed, without the outputs"
 
 
@@ -98,22 +100,24 @@ def check_comparison(written: Mapping[str, Plain], comparison: Comparison) -> It
             smallest={str(change.query): change.smallest for change in contrast.changes},
             force=True,
         )
-        again = compare_results(
+        recompute = partial(
+            compare_results,
             comparison.baseline,
             contrast.candidate,
             question,
             level=comparison.level,
-            in_turns=turned,
             paired=turned and comparison.order != "block" and len(both) == 1,
         )
+        again = recompute(in_turns=turned)
+        as_in_turns = {change.query: change for change in recompute(in_turns=True).changes}
         for change in contrast.changes:
             other = next(
                 (new_change for new_change in again.changes if new_change.query == change.query), None
             )
             place = f"{name} change of {change.query}"
-            if other is not None and _is_of_older_rule(change, other):
-                yield kept(f"{place} outcome", change.outcome, _OLDER_RULE)
-                other = replace(other, outcome=change.outcome)
+            if other is not None and (older := _older_rule(change, other, as_in_turns[change.query])):
+                yield kept(f"{place} outcome", change.outcome, older)
+                other = replace(other, outcome=change.outcome, why=change.why)
             yield from compare(place, to_plain(change), other, "the two results")
         yield from _check_parts(name, contrast, again, ("settings", "software", "hardware"))
         yield from (
@@ -121,13 +125,19 @@ def check_comparison(written: Mapping[str, Plain], comparison: Comparison) -> It
         )
 
 
-def _is_of_older_rule(change: Change, again: Change) -> bool:
-    """Return whether a verdict is undecided today, and was what is written by an earlier rule."""
-    undecided = again.outcome is ChangeVerdict.UNDECIDED and change.query.metric in ONCE_LESS_WAS_BETTER
-    if not undecided or again.baseline is None or again.candidate is None:
-        return False
+def _older_rule(change: Change, again: Change, in_turns: Change) -> str:
+    """Return by which earlier rule a verdict is what is written, and undecided today; empty if by none.
+
+    Two of different times were once judged as if they had taken turns.
+    """
+    if again.outcome is not ChangeVerdict.UNDECIDED or change.outcome is ChangeVerdict.UNDECIDED:
+        return ""
+    if (change.outcome, change.why) == (in_turns.outcome, in_turns.why):
+        return _OTHER_TIMES
+    if change.query.metric not in ONCE_LESS_WAS_BETTER or again.baseline is None or again.candidate is None:
+        return ""
     less = again.candidate < again.baseline
-    return change.outcome is (ChangeVerdict.BETTER if less else ChangeVerdict.WORSE)
+    return _OLDER_RULE if change.outcome is (ChangeVerdict.BETTER if less else ChangeVerdict.WORSE) else ""
 
 
 def _within(place: str, checks: Iterator[FigureCheck]) -> Iterator[FigureCheck]:

@@ -16,6 +16,7 @@ from modeldyno.core.comparison.change_test import judge_change
 from modeldyno.core.comparison.comparison import ChangeVerdict
 from modeldyno.core.comparison.default_metrics import headline_queries
 from modeldyno.core.comparison.gate_report import describe_change
+from modeldyno.core.comparison.other_times import OtherTimes
 from modeldyno.core.comparison.trend import Scatter
 from modeldyno.core.metrics.measurement import UNEARNED
 from modeldyno.core.stats.units import SECONDS, format_quantity
@@ -213,6 +214,9 @@ def confirmation(before: Result, after: Result) -> Confirmation:
         for query in headline_queries(before, after)
         if (old := before.find(query.metric)) is not None and (new := after.find(query.metric)) is not None
     ]
+    # The interval knows how starts differ: only what others did to one of the two can explain a change.
+    times = OtherTimes(baseline=before, candidate=after, known={change.query for change in changes})
+    changes = list(times.judged(changes, changes))
     outcomes = {change.outcome for change in changes}
     if outcomes & {ChangeVerdict.WORSE, ChangeVerdict.BETTER}:
         outcome = Confirmed.CHANGED

@@ -227,6 +227,9 @@ def _step(history: Trend, step: LevelStep) -> Notice:
 def _cause(step: LevelStep) -> str:
     """Describe what changed at a step, as far as it is known."""
     mark = step.mark
+    if step.disturbed and (mark is None or not mark.environment):
+        slower = "from there on" if step.outcome is ChangeVerdict.WORSE else "before"
+        return f"other processes used its cores {slower}; not counted as a change of the model"
     if mark is None:
         return "with no known change of the model or the environment"
     if mark.environment:
