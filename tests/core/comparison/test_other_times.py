@@ -9,7 +9,7 @@ import pytest
 
 from modeldyno.core.comparison.build import CompareOptions, compare_results
 from modeldyno.core.comparison.comparison import Change, ChangeVerdict
-from modeldyno.core.comparison.other_times import OtherTimes, slowdown_by_others
+from modeldyno.core.comparison.other_times import OtherTimes
 from modeldyno.core.metrics.doubt import CODES, Doubt
 from modeldyno.core.metrics.measurement import (
     Distribution,
@@ -20,6 +20,7 @@ from modeldyno.core.metrics.measurement import (
 )
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.result.result import Environment
+from modeldyno.core.result.slowdown import slowdown_by_others
 from modeldyno.testing.sample_results import a_job, a_small_result
 
 if TYPE_CHECKING:

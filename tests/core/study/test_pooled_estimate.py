@@ -583,3 +583,55 @@ def test_a_percentile_is_not_blurred() -> None:
     study, _ = of(a_trial(HERE, an_answer("latency.p99", 0.002, error=0.5)))
 
     assert median_trial_error(study, P99) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("slowed", "least", "factor"),
+    [(3.0, 1.0, 3.0), (3.0, 1.5, 2.0), (1.05, 1.0, 1.0), (2.0, 2.0, 1.0)],
+)
+def test_what_others_may_have_done_to_a_trial_alone_is_an_error_of_it(
+    slowed: float, least: float, factor: float
+) -> None:
+    """Either way; up to 8 % it is that of any two times, and what all trials had counts for none."""
+    (plain,) = rates(100.0)
+    elsewhere = replace(plain, point={"batch_size": 2}, slowed=least)
+
+    def error(trial: Trial) -> float:
+        study = add_trials(a_study(), [trial, elsewhere])
+        pooled = estimate(study, the_candidate(study), RATE)
+        assert pooled is not None
+        return pooled.error
+
+    own = math.log(factor) / 1.96
+    expected = math.hypot(error(replace(plain, slowed=least)), own)
+    assert error(replace(plain, slowed=slowed)) == pytest.approx(expected, rel=1e-3)
+
+
+def test_neighbours_change_no_answer_and_no_count() -> None:
+    """What is not of time, or was not measured, is as it is without them."""
+    memory = Query.parse("process_memory.max")
+    trial = a_trial(HERE, an_answer("process_memory.max", 1e6), an_answer("throughput", 100.0))
+    disturbed = [replace(trial, slowed=3.0), replace(trial, point={"batch_size": 2})]
+    study = add_trials(a_study(), disturbed)
+    quiet = add_trials(a_study(), [replace(each, slowed=1.0) for each in disturbed])
+
+    for query in (memory, P99):
+        assert estimate(study, the_candidate(study), query) == estimate(quiet, the_candidate(quiet), query)
+
+
+def test_a_disturbed_percentile_that_was_only_seen_has_the_error_too() -> None:
+    """One trial that lacks it leaves it out for all."""
+    seen = an_answer("latency.p99", None, size=10), an_answer("latency.p99.raw", 0.01)
+    trial = a_trial(HERE, *seen)
+    quiet = replace(trial, point={"batch_size": 2})
+    study = add_trials(a_study(), [replace(trial, slowed=50.0), quiet])
+    shown, plain = (
+        shown_estimate(each, the_candidate(each), P99)
+        for each in (study, add_trials(a_study(), [trial, quiet]))
+    )
+
+    assert shown is not None
+    assert plain is not None
+    assert shown.error > plain.error
+    lacking = add_trials(study, [a_trial(HERE)])
+    assert shown_estimate(lacking, the_candidate(lacking), P99) is None

@@ -13,29 +13,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.comparison.comparison import Change, ChangeVerdict
-from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.metric import ANSWERS, METRICS, Better, Query
 from modeldyno.core.result.result import Result
-from modeldyno.core.stats.statistics import unpack_samples
-from modeldyno.core.stats.units import RATE, SECONDS
+from modeldyno.core.result.slowdown import MOMENTS, slowdown_by_others
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-MOMENTS = 0.08
-"""Relative difference of the same model on the same machine between two times.
-
-Hosted machines differ by much more.
-"""
-_HALF = 0.5
-"""Share of a core that a neighbour gets, and so the largest one that others are taken to have had while a
-metric was measured, unless they had more in the whole pass."""
-_MOST_TAKEN = 0.95
-"""Largest share that others are taken to have had at all."""
-TAKEN = {"interference": "foreign_cpu", "steal": "steal"}
-"""Doubts that others took time of the cores, and the metric that says how much."""
-_MEASURED_BY = {"throughput": "throughput", "batch_rate": "throughput", "latency": "latency"}
-"""Metrics of calls, and the one whose samples say how long each was measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,54 +95,3 @@ def _depends_on_machine(change: Change) -> bool:
     """Return whether it was measured in time: not counted, and not what a model answers."""
     varies = change.interval is not None and change.interval.low != change.interval.high
     return varies and METRICS[change.query.metric].kin != ANSWERS
-
-
-def slowdown_by_others(result: Result, query: Query) -> float:
-    """Return by which factor others may have slowed down what a metric measures; 1 if no doubt says so.
-
-    What others took of the cores is known of the whole timed pass, and much of it may have been taken while
-    this metric was measured.
-    """
-    codes = {doubt.code for doubt in result.doubts}
-    if METRICS[query.metric].unit not in {SECONDS, RATE}:
-        return 1.0
-    taken = sum(result.number(metric) or 0.0 for code, metric in TAKEN.items() if code in codes)
-    whole = taken / _cores(result)
-    share = min(_MOST_TAKEN, max(whole, min(_HALF, whole / _share_of_pass(result, query.metric))))
-    contradiction = (
-        _contradiction(result) if "inconsistent" in codes and query.metric in _MEASURED_BY else 1.0
-    )
-    return max(1 / (1 - share), contradiction)
-
-
-def _cores(result: Result) -> float:
-    """Return the number of cores that could be used, at least one."""
-    facts = result.environment.hardware
-    limits = [facts.get("cpu_quota"), facts.get("cores_allowed"), len(result.job.plan.pin) or None]
-    return max(1.0, min((float(n) for n in limits if isinstance(n, int | float)), default=1.0))
-
-
-def _share_of_pass(result: Result, metric: str) -> float:
-    """Return the share of the timed pass in which a metric was measured; 1 if that is not known."""
-    seconds = {name: _seconds_of(result, name) for name in ("latency", "throughput")}
-    own, whole = seconds.get(_MEASURED_BY.get(metric, ""), 0.0), sum(seconds.values())
-    return own / whole if own else 1.0
-
-
-def _seconds_of(result: Result, metric: str) -> float:
-    """Return how long a metric of calls was measured, in all processes."""
-    measurement = result.find(metric)
-    if measurement is None:
-        return 0.0
-    if isinstance(measurement.value, Distribution):
-        return float(sum(samples.sum() for samples in measurement.value.arrays()))
-    return float(sum(unpack_samples(sums.counts).sum() for sums in measurement.windows))
-
-
-def _contradiction(result: Result) -> float:
-    """Return by which factor mean latency and rate of calls contradict each other, at least 1."""
-    latency, rate = result.find("latency"), result.number("batch_rate")
-    if latency is None or not isinstance(latency.value, Distribution) or not rate:
-        return 1.0
-    product = latency.value.statistic("mean") * rate
-    return max(product, 1 / product)

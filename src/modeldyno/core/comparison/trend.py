@@ -14,10 +14,10 @@ from math import exp, inf, log, pi, sqrt
 from typing import TYPE_CHECKING, Self
 
 from modeldyno.core.comparison.comparison import SMALLEST_EFFECT, ChangeVerdict, SettingDiff, differing_facts
-from modeldyno.core.comparison.other_times import TAKEN
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import METRICS, Better, Query
 from modeldyno.core.result.result import Fact
+from modeldyno.core.result.slowdown import TAKEN
 from modeldyno.core.stats import changepoints as levels
 from modeldyno.core.stats.statistics import Z, load_numpy
 from modeldyno.errors import RequestError, RunFailed

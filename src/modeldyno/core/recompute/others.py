@@ -45,7 +45,8 @@ def check_study(written: Mapping[str, Plain], study: Study, find_result: FindRes
         else:
             request = TrialRequest(point=trial.point, stage=trial.stage, care=trial.care)
             again = Trial.of(result, study.goal, request, number=trial.number, seconds=trial.seconds)
-            yield from _check_parts(place, trial, again, ("answers", "judgements", "doubts"))
+            parts = ("answers", "judgements", "doubts", *(("slowed",) if trial.slowed > 1 else ()))
+            yield from _check_parts(place, trial, again, parts)
     if written.get("ranking") is not None:
         yield from compare("ranking", written["ranking"], ranking(study), "the trials")
 

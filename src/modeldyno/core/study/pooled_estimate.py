@@ -3,6 +3,9 @@
 Trials are pooled on the logarithmic scale. A trial has two errors: its own, given by its interval, and the
 variation from run to run, which no single trial shows and which is estimated from everything measured twice.
 A percentile that no single trial certifies is certified once several have enough effective samples together.
+
+What others on the machine may have done to one trial and not to the rest counts as an error of it: a
+configuration that was tried beside a neighbour is not out of the question for having been slow.
 """
 
 from __future__ import annotations
@@ -15,8 +18,10 @@ from typing import TYPE_CHECKING
 from modeldyno.core.metrics.constraints import Answer, Judgement, Verdict
 from modeldyno.core.metrics.measurement import CLIENT_LIMITED, SATURATED, Interval
 from modeldyno.core.metrics.metric import METRICS, fraction_of
+from modeldyno.core.result.slowdown import MOMENTS
 from modeldyno.core.stats import student_t
 from modeldyno.core.stats.statistics import NORMAL, Z, certified_floor
+from modeldyno.core.stats.units import RATE, SECONDS
 from modeldyno.core.study.study import TrialPurpose, TrialState
 
 if TYPE_CHECKING:
@@ -61,6 +66,8 @@ class Spread:
     """Standard deviation of the logarithm."""
     degrees: float
     """Degrees of freedom of that estimate, those of the prior included."""
+    slowed: float = 1.0
+    """Factor by which others may have slowed down even the least disturbed trial, and so all of them."""
 
 
 def run_to_run_spread(study: Study, query: Query) -> Spread:
@@ -76,9 +83,13 @@ def run_to_run_spread(study: Study, query: Query) -> Spread:
     only those that began with a start of it.
     """
     prior = METRICS[query.metric].prior or PRIOR
-    groups = [group for trials in _repeats(study) if len(group := _logs_and_variances(trials, query)) > 1]
+    slowed = min((trial.slowed for trial in study.trials if trial.state is TrialState.DONE), default=1.0)
+    assumed = Spread(relative=prior, degrees=PRIOR_DEGREES, slowed=slowed)
+    groups = [
+        group for trials in _repeats(study) if len(group := _logs_and_variances(trials, query, assumed)) > 1
+    ]
     if not groups:
-        return Spread(relative=prior, degrees=PRIOR_DEGREES)
+        return assumed
     degrees = sum(len(group) - 1 for group in groups)
 
     def excess(variance: float) -> float:
@@ -96,16 +107,16 @@ def run_to_run_spread(study: Study, query: Query) -> Spread:
         (len(group) - 1) / len(group) * sum((variance / (own + variance)) ** 2 for _, own in group)
         for group in groups
     )
-    return Spread(relative=math.sqrt(variance), degrees=PRIOR_DEGREES + informative)
+    return replace(assumed, relative=math.sqrt(variance), degrees=PRIOR_DEGREES + informative)
 
 
 _SMALLEST, _HALVINGS = 1e-9, 40
 """Where the search for the variance begins, as a share of its largest value, and its steps."""
 
 
-def _logs_and_variances(trials: Sequence[Trial], query: Query) -> list[tuple[float, float]]:
+def _logs_and_variances(trials: Sequence[Trial], query: Query, between: Spread) -> list[tuple[float, float]]:
     """Return the logarithm of each trial's value with its own variance; empty if they have none."""
-    answers = (_answer_or_raw(trial, query) for trial in trials)
+    answers = (_beside_others(trial, _answer_or_raw(trial, query), between) for trial in trials)
     parts = [part for answer in answers if (part := _value_and_error(answer)) is not None]
     if any(value <= 0 or exact for value, _, exact in parts):
         return []
@@ -138,6 +149,17 @@ def _answer_or_raw(trial: Trial, query: Query) -> Answer | None:
     answer = trial.ask(query)
     short = answer is not None and answer.value is None and answer.size is not None
     return trial.ask(replace(query, part="raw")) if short else answer
+
+
+def _beside_others(trial: Trial, answer: Answer | None, between: Spread) -> Answer | None:
+    """Return the answer of a trial with what others may have done to it alone, either way."""
+    factor = trial.slowed / between.slowed
+    if answer is None or answer.value is None or answer.exact or factor <= 1 + MOMENTS:
+        return answer
+    if METRICS[answer.query.metric].unit not in {SECONDS, RATE}:
+        return answer
+    ends = answer.interval or Interval(low=answer.value, high=answer.value)
+    return replace(answer, interval=Interval(low=ends.low / factor, high=ends.high * factor))
 
 
 def _value_and_error(answer: Answer | None) -> tuple[float, float, bool] | None:
@@ -202,7 +224,10 @@ def seen_estimate(trials: Sequence[Trial], query: Query, between: Spread) -> Est
     if certified is not None or query.statistic is None:
         return certified
     answers = [answer for trial in trials if (answer := _answer_or_raw(trial, query)) is not None]
-    seen = pool_answers(answers, between, alike=True) if len(answers) == len(trials) else None
+    if len(answers) < len(trials):
+        return None
+    disturbed = map(_beside_others, trials, answers, [between] * len(trials))
+    seen = pool_answers(disturbed, between, alike=True)
     if seen is None:
         return None
     ends = [end for answer in answers if (ends := answer.interval) for end in (ends.low, ends.high)]
@@ -220,7 +245,7 @@ def pool_trials(trials: Sequence[Trial], query: Query, between: Spread) -> Estim
     above a tail: each trial counts alike, and where one has too few samples for a percentile that all others
     have, there is none.
     """
-    answers = certified_answers(trials, query)
+    answers = certified_answers(trials, query, between)
     if query.statistic is None or fraction_of(query.statistic) is None:
         return pool_answers(answers, between)
     if any(answer is None or (answer.value is None and answer.size is not None) for answer in answers):
@@ -228,14 +253,15 @@ def pool_trials(trials: Sequence[Trial], query: Query, between: Spread) -> Estim
     return pool_answers(answers, between, alike=True)
 
 
-def certified_answers(trials: Sequence[Trial], query: Query) -> list[Answer | None]:
+def certified_answers(trials: Sequence[Trial], query: Query, between: Spread) -> list[Answer | None]:
     """Return the answers of trials that count as claims.
 
     A percentile is certified above its floor of effective samples, which may be pooled over fresh processes:
     if all trials together reach it, their raw quantiles are returned.
     """
     certified = (_certification_share(trials, query) or 0.0) >= 1
-    return [_answer_or_raw(trial, query) if certified else trial.ask(query) for trial in trials]
+    answers = (_answer_or_raw(trial, query) if certified else trial.ask(query) for trial in trials)
+    return [_beside_others(trial, answer, between) for trial, answer in zip(trials, answers, strict=True)]
 
 
 def missing_samples(trials: Sequence[Trial], bound: Constraint) -> float:
@@ -344,7 +370,7 @@ def probability_of_bounds(candidate: Candidate, goal: Goal, spreads: Sequence[Sp
 def _bound_probability(candidate: Candidate, bound: Constraint, between: Spread) -> float:
     """Return the probability that a bound holds: of the estimate, less the runs that broke it anyhow."""
     judgements = [judge_trial(trial, bound) for trial in candidate.quoted_trials]
-    claimed = certified_answers(candidate.quoted_trials, bound.query)
+    claimed = certified_answers(candidate.quoted_trials, bound.query, between)
     certified = [a for a in claimed if a is not None and a.value is not None] or [
         j.answer for j in judgements if j.answer.value is not None
     ]
@@ -355,7 +381,8 @@ def _bound_probability(candidate: Candidate, bound: Constraint, between: Spread)
         return _probability_within(pooled, bound, between) * len(certified) / (len(certified) + void)
     if void:
         return 0.0
-    raw = (trial.ask(replace(bound.query, part="raw")) for trial in candidate.quoted_trials)
+    hint = replace(bound.query, part="raw")
+    raw = (_beside_others(trial, trial.ask(hint), between) for trial in candidate.quoted_trials)
     raw_pooled = pool_answers(raw, between)
     if raw_pooled is None:
         return UNCERTIFIED

@@ -16,6 +16,7 @@ from modeldyno.core.metrics.constraints import Answer, Judgement
 from modeldyno.core.metrics.queries import goal_answers, trial_answers
 from modeldyno.core.report.chosen_plot import ChosenPlot
 from modeldyno.core.result.result import Environment
+from modeldyno.core.result.slowdown import slowdown_by_others
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.knob import KnobValue
 from modeldyno.core.spec.model_ref import ModelIdentity
@@ -92,6 +93,8 @@ class Trial:
     """Id of the Result."""
     seconds: float = 0.0
     """Its duration, loading included."""
+    slowed: float = 1.0
+    """Factor by which others on the machine may have slowed it down."""
 
     @classmethod
     def of(cls, result: Result, goal: Goal, ask: TrialRequest, *, number: int, seconds: float) -> Trial:
@@ -117,6 +120,7 @@ class Trial:
             failed_stage=failed.where if failed else "",
             result=result.id,
             seconds=seconds,
+            slowed=max((slowdown_by_others(result, query) for query in goal.queries), default=1.0),
         )
 
     @property
