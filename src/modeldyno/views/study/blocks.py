@@ -239,8 +239,10 @@ def _rivals_text(study: Study, ranked: Ranking, best: RankedConfiguration) -> st
     shares = f"best in {100 * best.share:.0f} against {100 * first.share:.0f} of 100 resamples"
     same = f"it is not distinguishable from {_row_name(_without_load(study, first))}{others} ({shares})"
     if ranked.cheaper is None:
-        return f"{same}; take it, as none of the others is cheaper"
-    return f"{same}; prefer the cheaper one, {_row_name(_without_load(study, ranked.cheaper))}"
+        return f"{same}; take it, as nothing cheaper is about as good"
+    name = _row_name(_without_load(study, ranked.cheaper))
+    share = f"{100 * ranked.cheaper_near:.0f} of 100 resamples"
+    return f"{same}; prefer the cheaper one, {name}, which is the best or within {NEAR:.0%} of it in {share}"
 
 
 def _safe_alternative(study: Study, ranked: Ranking) -> str:
