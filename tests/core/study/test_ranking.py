@@ -570,3 +570,16 @@ class TestCheaper:
         assert (substitute.point["intra_threads"] if substitute else None) == (
             chosen if cheaper is not None or isinstance(chosen, bool | str) else None
         )
+
+
+def test_loads_that_are_products_of_knobs_are_ranked_by_their_numbers() -> None:
+    """Four instances at ``2*instances`` are under the same load as two at eight."""
+    study = a_served_study("instances=2,4", "concurrency=2*instances,8", goal=FREE, default={"instances": 2})
+    trials = [
+        tried({"instances": n, "concurrency": load}, 100.0 * n)
+        for n, load in ((2, "2*instances"), (2, 8), (4, "2*instances"), (4, 8))
+    ]
+    ranked = ranking(add_trials(replace(study, goal=replace(FREE, rank=Rank.EACH)), trials))
+
+    assert [study.resolved(trial.point)["concurrency"] for trial in trials] == [4, 8, 8, 8]
+    assert [[row.point["instances"] for row in each.rows] for each in ranked.each] == [[2], [4, 2]]

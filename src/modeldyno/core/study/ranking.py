@@ -160,7 +160,9 @@ def ranking(study: Study, resamples: int = RESAMPLES) -> Ranking:
     each_load = study.goal.rank is Rank.EACH
     groups: dict[Key, list[ScoredCandidate]] = {}
     for contender in all_contenders:
-        groups.setdefault(key(contender.load) if each_load else (), []).append(contender)
+        load = study.resolved(contender.candidate.point)
+        load = {name: load[name] for name in contender.load}
+        groups.setdefault(key(load) if each_load else (), []).append(contender)
     rankings = tuple(_rank_group(study, groups[load], resamples) for load in sorted(groups))
     with_best = [load_ranking for load_ranking in rankings if load_ranking.best is not None]
     heights = scores(

@@ -20,7 +20,7 @@ from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.knob import KnobValue
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.core.study.goal import Goal
-from modeldyno.core.study.search_space import Key, Point, Space, key
+from modeldyno.core.study.search_space import Key, Point, Space, key, product_of_knobs
 from modeldyno.presentation import Presented
 
 if TYPE_CHECKING:
@@ -254,6 +254,19 @@ class Study(Presented):
     def loads(self) -> tuple[str, ...]:
         """Axes that only change a load, of any model: the server stays open."""
         return (*LOADS, *(f"{model.name}.{load}" for model in self.job.beside for load in LOADS))
+
+    def resolved(self, point: Mapping[str, KnobValue]) -> Point:
+        """Return a point with the number of each load that is a product of knobs (``2*instances``)."""
+        shown, values = dict(point), {**self.settings, **point}
+        for load in point.keys() & set(self.loads):
+            prefix = load.removesuffix("concurrency")  # of another model on the same server
+            own = {
+                name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)
+            }
+            product = product_of_knobs(point[load], own)
+            if isinstance(product, int):
+                shown[load] = product
+        return shown
 
     def configuration(self, point: Mapping[str, KnobValue]) -> Point:
         """Return the part of a point that needs another server or session."""

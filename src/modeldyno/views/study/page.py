@@ -102,7 +102,7 @@ def all_configurations(study: Study, ranked: Ranking) -> Iterator[Block]:
             (
                 str(row.rank),
                 row.configuration,
-                *(format_setting(row.point, name) for name in axes),
+                *(format_setting(study.resolved(row.point), name) for name in axes),
                 *(_value(study, row, query) for query in queries.values()),
                 *(_bounds_text(row) for _ in bounds),
             )
@@ -142,7 +142,7 @@ def _winner(study: Study, row: RankedConfiguration, options: ViewOptions) -> Ite
     else:
         title = "The default in detail" if row.default else f"Rank {row.rank} in detail"
     yield Heading(title=title)
-    if subtitle := format_point(row.point) if row.default else configuration_name(study, row):
+    if subtitle := format_point(study.resolved(row.point)) if row.default else configuration_name(study, row):
         yield Heading(title=subtitle, level=2)
     there = candidates_by_load(study, row)
     if not options.configurations:  # otherwise they stand at the top
@@ -156,7 +156,7 @@ def _winner(study: Study, row: RankedConfiguration, options: ViewOptions) -> Ite
             "store: its histogram and its parts cannot be shown"
         )
         return
-    at = format_point(row.point)
+    at = format_point(study.resolved(row.point))
     yield note(f"below: trial {trial.number}{f', at {at}' if at else ''}")
     yield from result_page.parts(result, trial.judgements, level=2)
     knobs = options.knobs(result.job.backend)
@@ -187,10 +187,14 @@ def _mean(study: Study, candidate: Candidate, metric: str) -> float | None:
 def _bar(study: Study, candidate: Candidate) -> str:
     """Return a load with its throughput."""
     fixed = study.configuration(candidate.point)
-    load = format_point({name: value for name, value in candidate.point.items() if name not in fixed})
+    load = format_point(
+        {name: value for name, value in study.resolved(candidate.point).items() if name not in fixed}
+    )
     rate = shown_value(study, candidate, Query(metric="throughput"))
     rate_text = "" if rate is None else f"{format_quantity(rate, '1/s', 3)}"
-    return " · ".join(filter(None, (load or format_point(candidate.point) or "the default", rate_text)))
+    return " · ".join(
+        filter(None, (load or format_point(study.resolved(candidate.point)) or "the default", rate_text))
+    )
 
 
 # --- how it was measured ---------------------------------------------------------------------------

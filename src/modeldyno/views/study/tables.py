@@ -13,7 +13,7 @@ from modeldyno.core.stats.units import format_quantity
 from modeldyno.core.study.pooled_estimate import estimate as estimated
 from modeldyno.core.study.pooled_estimate import judge_candidate, shown_estimate
 from modeldyno.core.study.ranking import ranking
-from modeldyno.core.study.search_space import height, key
+from modeldyno.core.study.search_space import key
 from modeldyno.core.study.study import TrialState, configuration_label
 from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.text import (
@@ -64,7 +64,7 @@ def numbers(study: Study, ranked: Ranking | None = None) -> Table:
             (
                 *(str(trial.number), configuration_label(study, trial.point)),
                 *(str(trial.stage), str(trial.state)),
-                *(format_knob_value(trial.point[name]) if name in trial.point else "" for name in axes),
+                *(_cell(study.resolved(trial.point), name) for name in axes),
                 *(cell for query in queries for cell in _figures(trial.ask(query))),
                 *(_verdict(trial, bound) for bound in study.goal.constraints),
                 *_place(places.get(key(trial.point))),
@@ -74,6 +74,10 @@ def numbers(study: Study, ranked: Ranking | None = None) -> Table:
             for trial in study.trials
         ),
     )
+
+
+def _cell(point: Mapping[str, KnobValue], name: str) -> str:
+    return format_knob_value(point[name]) if name in point else ""
 
 
 def _figures(answer: Answer | None) -> tuple[str, str, str]:
@@ -113,7 +117,7 @@ def models_table(rows: Sequence[ModelRow], models: int) -> Table:
                 *(format_figure(place.study, place.row, query) for query in queries),
                 *(str(place.row.verdict) for _ in bounds),
                 f"{place.share:.0%}",
-                format_point(place.row.point),
+                format_point(place.study.resolved(place.row.point)),
             )
             for place in rows
         ),
@@ -148,7 +152,8 @@ def best_table(study: Study, ranked: Ranking, top: int) -> Table:
     names = [
         axis.name
         for axis in study.space.axes
-        if axis.name in study.loads or len({format_setting(row.point, axis.name) for row in rows}) > 1
+        if axis.name in study.loads
+        or len({format_setting(study.resolved(row.point), axis.name) for row in rows}) > 1
     ]
     several = f"The best of {count(ranked.configurations, 'configuration')}, and the default"
     title = several if ranked.configurations > 1 else "The configuration at its best load"
@@ -182,12 +187,12 @@ def _best(
         (
             str(row.rank),
             configuration_tag(row),
-            *(format_setting(row.point, name) for name in axes),
+            *(format_setting(study.resolved(row.point), name) for name in axes),
             *(format_figure(study, row, query) for query in study.goal.queries),
             *(str(row.verdict) for _ in bounds),
             *(_gain(row) for _ in gains),
             f"{row.share:.0%}",
-            _row_text(row, names, _remark(ranked, row)) if together else _remark(ranked, row),
+            _row_text(study, row, names, _remark(ranked, row)) if together else _remark(ranked, row),
         )
         for row in rows
     ]
@@ -213,7 +218,7 @@ def configuration_load_table(study: Study, row: RankedConfiguration) -> Iterator
     mine = study.configuration(row.point)
     there = [c for c in study.candidates.values() if study.configuration(c.point) == mine and not c.failed]
     names = [axis.name for axis in study.space.axes if axis.name in study.loads]
-    there.sort(key=lambda candidate: [height(candidate.point.get(name, 0)) for name in names])
+    there.sort(key=lambda each: [float(study.resolved(each.point).get(name, 0)) for name in names])
     if len(there) < _FEW or not names:
         return
     bounds = BOUNDS if study.goal.constraints else ()
@@ -222,7 +227,7 @@ def configuration_load_table(study: Study, row: RankedConfiguration) -> Iterator
         (*(f"{title}>" for title in (*names, *study.goal.queries)), *bounds, ""),
         (
             (
-                *(format_setting(candidate.point, name) for name in names),
+                *(format_setting(study.resolved(candidate.point), name) for name in names),
                 *(_under(study, candidate, query) for query in study.goal.queries),
                 *(str(worst_verdict(judge_candidate(study, candidate))) for _ in bounds),
                 "best" if candidate.point == row.point else "",
@@ -251,12 +256,12 @@ def best_by_load_table(study: Study, ranked: Ranking) -> Table:
     cells = (
         (
             configuration_tag(row),
-            *(format_setting(row.point, name) for name in names),
+            *(format_setting(study.resolved(row.point), name) for name in names),
             *(format_figure(study, row, query) for query in study.goal.queries),
             *(str(row.verdict) for _ in bounds),
             _gain(row),
             f"{at_load.near_best:.0%}",
-            _row_text(row, list(study.configuration(row.point)), _remark(at_load, row)),
+            _row_text(study, row, list(study.configuration(row.point)), _remark(at_load, row)),
         )
         for at_load in ranked.each
         for row in at_load.rows[:1]
@@ -271,9 +276,10 @@ def format_setting(point: Mapping[str, KnobValue], name: str) -> str:
     return format_knob_value(point[name]) if name in point else _NONE
 
 
-def _row_text(row: RankedConfiguration, names: Sequence[str], remark: str) -> str:
+def _row_text(study: Study, row: RankedConfiguration, names: Sequence[str], remark: str) -> str:
     """Format the knobs of a row with its remark; the default is named first."""
-    knobs = format_point({name: row.point[name] for name in names if name in row.point})
+    point = study.resolved(row.point)
+    knobs = format_point({name: point[name] for name in names if name in point})
     note = remark.removeprefix(_DEFAULT).removeprefix(", ")
     text = knobs + (f" ({note})" if note else "")
     return f"{_DEFAULT}: {text}" if row.default and text else remark if row.default else text
@@ -383,7 +389,11 @@ def failure_tables(study: Study) -> Iterator[Table]:
                 trial
             )
     rows = [
-        (str(len(trials)), how, f"{why} ({'such as' if len(trials) > 1 else 'at'} {_trial_point(trials[0])})")
+        (
+            str(len(trials)),
+            how,
+            f"{why} ({'such as' if len(trials) > 1 else 'at'} {_trial_point(study, trials[0])})",
+        )
         for (how, why), trials in sorted(groups.items(), key=lambda item: -len(item[1]))
     ]
     others = sum(int(row[0]) for row in rows[_REASONS:])
@@ -405,5 +415,5 @@ def _failure_kind(trial: Trial) -> str:
     return f"failed: {KINDS[FailureKind(trial.kind)]}" if is_known else "failed"
 
 
-def _trial_point(trial: Trial) -> str:
-    return format_point(trial.point) or "the default"
+def _trial_point(study: Study, trial: Trial) -> str:
+    return format_point(study.resolved(trial.point)) or "the default"
