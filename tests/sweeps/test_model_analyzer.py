@@ -209,6 +209,20 @@ def test_the_concurrency_formula() -> None:
     assert given.tree["load"] == {"concurrency": 3}
 
 
+def test_steps_between_two_loads() -> None:
+    """Where a bound may break between them; else the reason why there are none."""
+    steps = {**ONE, "run_config_search_max_binary_search_steps": 3}
+    varied = {**steps, "concurrency": [1, 2, 4]}
+
+    assert translate({**varied, "latency_budget": 10}).tree["budget"] == {"bisect": 3}
+    assert translate({**steps, "constraints": {"perf_latency_p99": {"max": 5}}}).tree["budget"] == {
+        "bisect": 3
+    }
+    assert "--bisect 3" in translate({**varied, "latency_budget": 10}).command_line()
+    for without in (varied, {**steps, "concurrency": 4, "latency_budget": 10}):
+        assert [item.key for item in translate(without).dropped] == list(steps)[-1:]
+
+
 def test_instance_groups() -> None:
     """Several choices are axes of number and device; what no axis can say is dropped."""
 

@@ -56,6 +56,7 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
     max_time: float | str | None = None,
     max_trials: int | None = None,
     curves: int | None = None,
+    bisect: int | None = None,
     certain: float | str | None = None,
     example: Any = None,
     backend: str | None = None,
@@ -97,6 +98,8 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
         max_time: time limit in seconds, or text such as ``"10m"``; None: until nothing more can be learned.
         max_trials: maximum number of measurements, including verification.
         curves: number of best configurations to measure at all loads after the search, within the budget.
+        bisect: most loads to measure of each of the best configurations between one that holds the bounds and
+            one that breaks them, within the budget.
         certain: required confidence that the answer is the best or within 5 % of it, a fraction; 0.95 if
             None.
         example: inputs of a live object, or a ``torch.utils.data.DataLoader``.
@@ -143,7 +146,9 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
         "data": None if data is None else str(data), "name": name, "set": knobs, "load": load,
         "beside": beside,
         "space": _parse_space(space), "plan": _plan_fields(plan),
-        "budget": _drop_none(max_time=max_time, max_trials=max_trials, curves=curves, certain=certain),
+        "budget": _drop_none(
+            max_time=max_time, max_trials=max_trials, curves=curves, bisect=bisect, certain=certain
+        ),
     }  # fmt: skip
     tree = _to_tree(options)
     if resume is not None:

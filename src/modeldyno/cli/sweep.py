@@ -81,6 +81,12 @@ def _check_certainty(_ctx: click.Context, _parameter: click.Parameter, value: st
     metavar="N",
     help="After the search, measure the best N configurations at all loads.",
 )
+@click.option(
+    "--bisect",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Measure up to N loads between one that holds the bounds and one that breaks them.",
+)
 @click.option("--dry-run", is_flag=True, help="Print the plan without measuring.")
 # a stored study
 @click.option(

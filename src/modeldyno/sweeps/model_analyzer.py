@@ -144,6 +144,7 @@ def _join(config: Mapping[str, Any], drafts: Sequence[Draft]) -> TranslatedSweep
     """Join the models: one alone, several in turn, or several on one server at the same time."""
     together = bool(config.get("run_config_profile_models_concurrently_enable")) and len(drafts) > 1
     common = _draft_common(config)
+    _translate_bisection(common, drafts, config.get(BISECTION), together=together)
     for draft in drafts:
         if draft.weight is not None and not together:
             draft.drop("weighting", "it weighs models on one server, and this one is swept alone")
@@ -176,6 +177,30 @@ def _join(config: Mapping[str, Any], drafts: Sequence[Draft]) -> TranslatedSweep
         environment=tuple(dict.fromkeys(word for part in parts for word in part.environment)),
         dropped=tuple(dict.fromkeys(item for part in parts for item in part.dropped)),
     )
+
+
+def _translate_bisection(common: Draft, drafts: Sequence[Draft], steps: Any, *, together: bool) -> None:
+    """Translate the steps between two loads, where there is a bound and one load that is varied."""
+    if steps is None:
+        return
+    bounded = common.tree.keys() & {"latency_budget", "min_throughput"}
+    for draft in drafts:
+        space = draft.tree.get("space")
+        if not bounded and "require" not in draft.tree:
+            draft.drop(BISECTION, "there is no bound that a load could break")
+        elif together or (
+            space is not None and not any(map(_is_varied, map(space.get, ("concurrency", "rate"))))
+        ):
+            draft.drop(BISECTION, "not one load alone is varied")
+        else:
+            common.put("budget", "bisect", as_number(steps))
+
+
+def _is_varied(values: Any) -> bool:
+    return isinstance(values, list) or (isinstance(values, str) and ".." in values)
+
+
+BISECTION = "run_config_search_max_binary_search_steps"
 
 
 def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -233,7 +258,12 @@ def _draft_common(config: Mapping[str, Any]) -> Draft:
     """Translate the server, the search and what is written."""
     draft, unread = Draft(), _Rest(config)
     unread.take(
-        "model_repository", "profile_models", "run_config_profile_models_concurrently_enable", *OWN, *SEARCH
+        "model_repository",
+        "profile_models",
+        "run_config_profile_models_concurrently_enable",
+        BISECTION,
+        *OWN,
+        *SEARCH,
     )
     mode = unread.take("run_config_search_mode")
     if mode is not None:

@@ -45,8 +45,7 @@ KEYS: dict[str, str] = {
     "run_config_search_max_instance_count": f"{_SPACE_ENDS} instances: 1..5",
     "run_config_search_min_model_batch_size": f"{_SPACE_ENDS} max_batch: 1..128*2",
     "run_config_search_max_model_batch_size": f"{_SPACE_ENDS} max_batch: 1..128*2",
-    "run_config_search_max_binary_search_steps": "modeldyno load --find-load searches the largest load of "
-    "one configuration, with --measurements",
+    "run_config_search_max_binary_search_steps": "write budget: with bisect: 5",
     "run_config_profile_models_concurrently_enable": "write the other models below beside:",
     "request_rate_search_enable": "write space: with rate: 16..8192*2",
     "concurrency_sweep_disable": "the loads are axes of the search like any other",

@@ -53,6 +53,8 @@ class TrialPurpose(StrEnum):
     SEARCH = "search"
     VERIFY = "verify"
     """Measured again, interleaved with its rivals, in a fresh process or on a freshly started server."""
+    BISECT = "bisect"
+    """A load between two of the axis, where a bound breaks; part of the ranking, unseen by the strategy."""
     CURVE = "curve"
     """Another load of one of the best configurations, measured after the search; no part of the ranking."""
 
@@ -164,6 +166,9 @@ class Budget:
     """Required share of resamples in which the answer is the best, or hardly worse; None: not required."""
     curves: int = 0
     """Number of best configurations that are measured at all loads after the search."""
+    bisect: int = 0
+    """Most loads to measure of each of the best configurations between one that holds the bounds and one that
+    breaks them."""
 
     @property
     def enough(self) -> float:
