@@ -474,9 +474,9 @@ def test_a_sweep_file_with_their_key_names_ours() -> None:
 
 
 def test_metrics_without_a_counterpart_say_what_to_ask_for() -> None:
-    """Free memory is no property of a model."""
-    sweep = translate({**ONE, "objectives": {"gpu_free_memory": 1, "perf_throughput": 2}})
+    """What a client waited is no metric of its own; the least of what was left of a device is one."""
+    sweep = translate({**ONE, "objectives": {"perf_client_response_wait": 1, "gpu_free_memory": 2}})
 
-    assert sweep.tree["objectives"] == {"throughput": 2}
-    assert "minimize device_memory.max" in str(sweep.dropped[0])
+    assert sweep.tree["objectives"] == {"device_free.min": 2}
+    assert "service_time.mean is from" in str(sweep.dropped[0])
     assert METRICS["perf_latency_avg"] == ("latency.mean", "ms")

@@ -183,9 +183,12 @@ METRICS: dict[str, tuple[str, str]] = {
     "perf_server_compute_infer": ("compute_time", "ms"),
     "perf_server_compute_output": ("compute_output_time", "ms"),
     "gpu_used_memory": ("device_memory.max", "MB"),
+    "gpu_free_memory": ("device_free.min", "MB"),
     "gpu_utilization": ("gpu_utilization.mean", "%"),
     "gpu_power_usage": ("power.mean", "W"),
     "cpu_used_ram": ("process_memory.max", "MB"),
+    "cpu_free_ram": ("memory_available.min", "MB"),
+    "cpu_available_ram": ("memory_available.min", "MB"),
     "output_token_throughput": ("token_rate", "/s"),
     **{
         f"{theirs}_{statistic}": (f"{ours}.{statistic.replace('avg', 'mean')}", "ms")
@@ -200,9 +203,6 @@ METRICS: dict[str, tuple[str, str]] = {
 """Metric of Model Analyzer to our query and to the unit of its constraints, which they give without one."""
 
 METRICS_WITHOUT_COUNTERPART: dict[str, str] = {
-    "gpu_free_memory": "free memory depends on what else runs; minimize device_memory.max",
-    "cpu_free_ram": "free memory depends on what else runs; minimize process_memory.max",
-    "cpu_available_ram": "free memory depends on what else runs; minimize process_memory.max",
     "perf_client_send_recv": "network_time is what the server's account leaves of a request",
     "perf_client_response_wait": "service_time.mean is from sending to the last byte",
 }
