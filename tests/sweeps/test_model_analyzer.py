@@ -209,6 +209,23 @@ def test_the_concurrency_formula() -> None:
     assert given.tree["load"] == {"concurrency": 3}
 
 
+def test_columns_of_tables_are_named_as_ours() -> None:
+    """In the command that writes them after the sweep; every default column of theirs has one of ours."""
+    defaults = (
+        "model_name,batch_size,concurrency,model_config_path,instance_group,max_batch_size,"
+        "satisfies_constraints,perf_throughput,perf_latency_p99,request_rate,gpu_uuid,gpu_used_memory,"
+        "gpu_utilization,gpu_power_usage,inter_token_latency_p99,time_to_first_token_p99,output_token_throughput"
+    )
+    (named,) = translate({**ONE, "inference_output_fields": defaults}).dropped
+    (other,) = translate({**ONE, "gpu_output_fields": ["gpu_uuid", "backend_parameter/x"]}).dropped
+
+    assert "--fields model,batch_size,concurrency,configuration,instance_group,max_batch,bounds," in str(
+        named
+    )
+    assert "there is no" not in str(named)
+    assert str(other).endswith("--fields device_uuid; there is no backend_parameter/x")
+
+
 def test_steps_between_two_loads() -> None:
     """Where a bound may break between them; else the reason why there are none."""
     steps = {**ONE, "run_config_search_max_binary_search_steps": 3}

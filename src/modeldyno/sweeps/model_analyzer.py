@@ -24,7 +24,7 @@ from modeldyno.sweeps.model_analyzer_draft import (
     as_section,
     check_section,
 )
-from modeldyno.sweeps.model_analyzer_keys import KEYS, METRICS, METRICS_WITHOUT_COUNTERPART
+from modeldyno.sweeps.model_analyzer_keys import FIELDS, KEYS, METRICS, METRICS_WITHOUT_COUNTERPART
 from modeldyno.sweeps.model_analyzer_model import SEARCH, draft_model, translate_model_config
 from modeldyno.sweeps.schema import KEYS as SWEEP_KEYS
 
@@ -389,6 +389,12 @@ _PLOT_AXES = ("batch_size", "concurrency")
 
 def _translate_output(draft: Draft, unread: _Rest) -> None:
     """Translate what is written, into options of the command."""
+    for key in ("inference_output_fields", "gpu_output_fields"):
+        if names := as_names(unread.take(key)):
+            fields = [FIELDS[name] for name in names if name in FIELDS]
+            missing = [name for name in names if name not in FIELDS]
+            reason = f"after the sweep, modeldyno report STUDY -o FILE.csv --fields {','.join(fields)}"
+            draft.drop(key, "; there is no ".join([reason, *filter(None, (", ".join(missing),))]))
     if (top := unread.take("num_configs_per_model")) is not None:
         draft.options.append(("--top", str(top)))
     if (top := unread.take("num_top_model_configs")) not in (None, 0):

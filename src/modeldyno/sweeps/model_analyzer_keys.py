@@ -8,6 +8,7 @@ from __future__ import annotations
 
 _SERVER_LOG = "the log of a server that fails is named with the failure"
 _COLUMNS = "-o FILE.csv writes every trial with all its figures"
+_FIELDS = "modeldyno report STUDY -o FILE.csv --fields model,concurrency,throughput"
 _SPACE_ENDS = "write the range below space:"
 _STOP = "a measurement lasts until its interval is narrow; write plan: with precision or max_time"
 _CHOICE = "a sweep ends when the best is certain or at budget: max_time or max_trials"
@@ -108,9 +109,9 @@ KEYS: dict[str, str] = {
     "filename_model_inference": _COLUMNS,
     "filename_model_gpu": _COLUMNS,
     "filename_server_only": _COLUMNS,
-    "inference_output_fields": _COLUMNS,
-    "gpu_output_fields": _COLUMNS,
-    "server_output_fields": _COLUMNS,
+    "inference_output_fields": _FIELDS,
+    "gpu_output_fields": _FIELDS,
+    "server_output_fields": "the server alone is not measured; memory is that of all its processes",
     "config_file": "modeldyno sweep --from-model-analyzer FILE prints what a file means here",
 }  # fmt: skip
 """Key to what to write, or to do, instead."""
@@ -201,6 +202,14 @@ METRICS: dict[str, tuple[str, str]] = {
     },
 }
 """Metric of Model Analyzer to our query and to the unit of its constraints, which they give without one."""
+
+FIELDS: dict[str, str] = {
+    "model_name": "model", "model_config_path": "configuration", "max_batch_size": "max_batch",
+    "request_rate": "rate", "satisfies_constraints": "bounds", "gpu_uuid": "device_uuid",
+    **{name: name for name in ("batch_size", "concurrency", "instance_group")},
+    **{name: query for name, (query, _) in METRICS.items()},
+}  # fmt: skip
+"""Column of Model Analyzer's tables to ours."""
 
 METRICS_WITHOUT_COUNTERPART: dict[str, str] = {
     "perf_client_send_recv": "network_time is what the server's account leaves of a request",

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Verdict, worst_verdict
 from modeldyno.core.metrics.measurement import Interval
+from modeldyno.core.metrics.metric import Query
 from modeldyno.core.report.blocks import Table, clean, make_table, shorten
-from modeldyno.core.result.result import KINDS, FailureKind
+from modeldyno.core.result.result import KINDS, Environment, FailureKind
+from modeldyno.core.spec.devices import is_cpu
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.core.study.pooled_estimate import estimate as estimated
 from modeldyno.core.study.pooled_estimate import judge_candidate, shown_estimate
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.search_space import key
-from modeldyno.core.study.study import TrialState, configuration_label
+from modeldyno.core.study.study import LOADS, TrialState, configuration_label
 from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.text import (
     UNCERTIFIED,
@@ -32,41 +34,45 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from modeldyno.core.metrics.constraints import Answer, Constraint, Judgement
-    from modeldyno.core.metrics.metric import Query
     from modeldyno.core.spec.knob import KnobValue
     from modeldyno.core.study.pooled_estimate import Estimate
     from modeldyno.core.study.ranking import ModelRow, RankedConfiguration, Ranking
     from modeldyno.core.study.study import Candidate, Study, Trial
 
 _FIRST, _PLACE = ("trial", "configuration", "stage", "state"), ("rank", "best_in", "gain")
+_WHERE = ("model", "device", "device_uuid", "instance_group")
+USUAL_COLUMNS = (*_WHERE, *LOADS, "batch_size", "max_batch", "bounds")
+"""Columns of trials that a study may lack, as it has no such axis, setting or bound."""
 _LAST = ("seconds", "doubts", "kind", "failure", "result")
-_TEXTS = {"configuration", "stage", "state", "doubts", "kind", "failure", "result"}
+_TEXTS = {*_WHERE, "configuration", "stage", "state", "doubts", "kind", "failure", "result"}
 _LONGEST_REASON = 1000
 """Most characters of a failure."""
 
 
 def numbers(study: Study, ranked: Ranking | None = None) -> Table:
-    """Tabulate the trials: point, measurements with both ends, verdicts on bounds, rank."""
+    """Tabulate the trials: where, point, settings, measurements with both ends, verdicts on bounds, rank."""
     ranked = ranked or ranking(study)
     names = (*(axis.name for axis in study.space.axes), *(name for t in study.trials for name in t.point))
-    axes = tuple(dict.fromkeys(names))
+    axes = tuple(dict.fromkeys((*names, *study.settings)))
     answered = (answer.query for trial in study.trials for answer in trial.answers)
-    queries = tuple(dict.fromkeys((*study.goal.queries, *answered)))
-    bounds = tuple(map(str, study.goal.constraints))
+    queries = tuple(q for q in dict.fromkeys((*study.goal.queries, *answered)) if str(q) not in axes)
+    bounds = (*map(str, study.goal.constraints), *(BOUNDS if study.goal.constraints else ()))
     figures = (f"{query}{end}" for query in queries for end in ("", ".low", ".high"))
     places = {key(row.point): row for row in ranked.rows}
     texts = {*_TEXTS, *axes, *bounds}
-    titles = (*_FIRST, *axes, *figures, *bounds, *_PLACE, *_LAST)
+    titles = (*_FIRST, *_WHERE, *axes, *figures, *bounds, *_PLACE, *_LAST)
     return make_table(
         "Trials",
-        (title if title in texts else f"{title}>" for title in titles),
+        (f"{title}?" if title in _WHERE else title if title in texts else f"{title}>" for title in titles),
         (
             (
                 *(str(trial.number), configuration_label(study, trial.point)),
                 *(str(trial.stage), str(trial.state)),
-                *(_cell(study.resolved(trial.point), name) for name in axes),
+                *_where(study, trial),
+                *(_cell({**study.settings, **study.resolved(trial.point)}, name) for name in axes),
                 *(cell for query in queries for cell in _figures(trial.ask(query))),
                 *(_verdict(trial, bound) for bound in study.goal.constraints),
+                *(str(worst_verdict(trial.judgements)) for _ in study.goal.constraints[:1]),
                 *_place(places.get(key(trial.point))),
                 *(exact_text(trial.seconds), " ".join(trial.doubts), trial.kind),
                 *(shorten(trial_failure(trial), _LONGEST_REASON), trial.result),
@@ -74,6 +80,21 @@ def numbers(study: Study, ranked: Ranking | None = None) -> Table:
             for trial in study.trials
         ),
     )
+
+
+def _where(study: Study, trial: Trial) -> tuple[str, str, str, str]:
+    """Return the model, the device with its UUID, and the instances of a server by their kind: ``4:GPU``."""
+    environment = study.environment or Environment()
+    device = str({**study.settings, **trial.point}.get("device", environment.device))
+    instances = trial.ask(_INSTANCES)
+    group = ""
+    if instances is not None and instances.value is not None:
+        group = f"{instances.value:g}:{'CPU' if is_cpu(device) else 'GPU'}"
+    model = study.name or str(study.job.model)
+    return model, device, str(environment.conditions.get("device_uuids", "")), group
+
+
+_INSTANCES = Query(metric="instances")
 
 
 def _cell(point: Mapping[str, KnobValue], name: str) -> str:
