@@ -225,6 +225,7 @@ def _side_by_side(drafts: Sequence[Draft]) -> dict[str, Any]:
                 f"{name}={value}"
                 for section in ("set", "load")
                 for name, value in draft.tree.get(section, {}).items()
+                if not name.startswith("env.")  # of the one server, which is that of the first model
             ),
             *(f"input={text}" for text in draft.tree.get("input", ())),
         ]
@@ -352,6 +353,8 @@ def _port(endpoint: Any) -> Any:
 
 def _translate_composing(draft: Draft, models: Any) -> None:
     """Translate what stands below the parts of an ensemble; the parts themselves are found."""
+    if models is not None and not isinstance(models, Mapping):
+        draft.drop("ensemble_composing_models")
     for name, below in models.items() if isinstance(models, Mapping) else ():
         part = Draft(name=str(name), prefix=f"ensemble_composing_models.{name}.")
         inner = as_section(f"ensemble_composing_models.{name}", below)

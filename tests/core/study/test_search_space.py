@@ -223,3 +223,11 @@ def test_a_product_of_knobs_is_one_value_of_an_axis() -> None:
     assert product_of_knobs(value, {"instances": 3, "max_batch": "auto"}) == "max_batch"
     assert product_of_knobs("2*instances", {}) == "instances"
     assert [product_of_knobs(each, {}) for each in (4, 2.5, "word")] == [None, None, None]
+
+
+def test_a_value_in_brackets_may_hold_others() -> None:
+    """JSON with lists inside is one value, wherever the brackets stand."""
+    mixed = '[{"count": 1, "gpus": [0, 1]}, {"count": 2, "gpus": [2]}]'
+
+    assert parse_axis(f'config.instance_group={mixed},[{{"count": 1}}]').values == (mixed, '[{"count": 1}]')
+    assert parse_axis("preferred_batch=[4,8],[8,16]").values == ("[4,8]", "[8,16]")

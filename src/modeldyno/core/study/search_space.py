@@ -217,8 +217,15 @@ def axis(
 
 
 def _split_values(text: str) -> list[str]:
-    """Split at commas outside brackets."""
-    return [part for item in re.split(r",(?![^\[]*\])", text) if (part := item.strip())]
+    """Split at commas outside brackets, which may hold others: ``[{"gpus": [0, 1]}],[]``."""
+    parts, depth = [""], 0
+    for sign in text:
+        depth += (sign == "[") - (sign == "]")
+        if sign == "," and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return [part for item in parts if (part := item.strip())]
 
 
 def _expand(name: str, value: KnobValue) -> Iterator[KnobValue]:
