@@ -64,7 +64,7 @@ def test_another_triton_takes_an_ensemble_that_was_written(
 ) -> None:
     """Every configuration of an ensemble runs beside the others, each with models of its own.
 
-    One instance, which its configuration says, is the default, so that two of the axis are two configurations.
+    One instance, which its configuration says, is the default: there are two configurations.
     """
     repository(tmp_path / "models")
     outcome = sweep_composed(modeldyno, "models/#both")
@@ -83,7 +83,7 @@ def test_another_triton_takes_an_ensemble_that_was_written(
 def test_another_triton_takes_an_ensemble_within_an_ensemble(
     modeldyno: Callable[..., Said], tmp_path: Path
 ) -> None:
-    """Knobs reach the models of the inner one, and each entry runs the models of its own number throughout."""
+    """Knobs reach the models of the inner one, and each entry runs models of its own number."""
     nested(tmp_path / "models")
     outcome = sweep_composed(modeldyno, "models/#outer")
     assert outcome.code in {0, 5}, outcome.err

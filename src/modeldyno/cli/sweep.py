@@ -94,6 +94,10 @@ def _check_certainty(_ctx: click.Context, _parameter: click.Parameter, value: st
     help="Continue a study; the newest by default.",
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Resume even if the model or the machine has changed.")
+@click.option(
+    "--reuse", callback=quantity_callback("s"), metavar="AGE",
+    help="Take the same measurements of other studies, up to AGE old: 24h.",
+)  # fmt: skip
 @click.option("--rerank", metavar="ID", help="Rank a stored study by other goals, without measuring.")
 @click.option(
     "--export-configs", metavar="DIR", type=click.Path(file_okay=False),

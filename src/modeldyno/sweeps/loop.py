@@ -37,6 +37,7 @@ from modeldyno.errors import (
 from modeldyno.runtime.interrupts import counted_interrupts
 from modeldyno.runtime.time_limit import TimeLimit
 from modeldyno.runtime.trial_executor import subprocess_executors
+from modeldyno.sweeps.earlier import EarlierTrials
 from modeldyno.sweeps.point_to_job import check_axes, check_dimensions, job_at_point
 from modeldyno.views import brief
 
@@ -68,6 +69,7 @@ def run_trials(
     interrupted: Callable[[], int] = lambda: 0,
     force: bool = False,
     rooms: TrialExecutor | None = None,
+    earlier: EarlierTrials | None = None,
 ) -> Iterator[Step]:
     """Continue a study until its budget is spent or nothing more can be learnt.
 
@@ -81,6 +83,7 @@ def run_trials(
             the last; after the second, it is ended and lost.
         force: continue although the model or the hardware has changed.
         rooms: returns the executor of a Job; child processes by default.
+        earlier: trials of other studies, which need not be measured again.
 
     Raises:
         RequestError: the study cannot be run; nothing was measured.
@@ -100,6 +103,10 @@ def run_trials(
             ask = next_trial(study, elapsed)
             if ask is None:
                 return
+            if (known := earlier.find(study, ask) if earlier is not None else None) is not None:
+                study = study.add(known)
+                yield study, known, None
+                continue
             guard.begin(study, ask, resume_guard.seconds_left(study, elapsed))
             step = _run_trial(study, ask, room, guard)
             if step is None:
@@ -374,10 +381,12 @@ def run_study(
     watch: Callable[[Event], None],
     force: bool = False,
     rooms: TrialExecutor | None = None,
+    reuse: float | None = None,
 ) -> tuple[Study, bool]:
     """Run a study to its end or an interruption; return it, and whether it was interrupted.
 
-    The arguments are those of `run_trials`; with `store` the study and the Results are saved.
+    The arguments are those of `run_trials`; with `store` the study and the Results are saved. What
+    other studies of the last `reuse` seconds have measured in the same way is not measured again.
 
     Raises:
         RequestError, MissingExtra, StaleStudy, RunFailed: as `loop.run_trials` does.
@@ -385,11 +394,18 @@ def run_study(
     with ExitStack() as stack:
         interrupts = stack.enter_context(counted_interrupts())
         live = stack.enter_context(show_loads(enabled=store))
+        if reuse is not None and not store:
+            raise RequestError("reuse takes measurements from the store, and this sweep has none.")
+        opened = stack.enter_context(plugins.store()) if store else None
         steps: Iterator[Step] = run_trials(
-            study, watch=live.follow(watch), interrupted=lambda: len(interrupts), force=force, rooms=rooms
+            study,
+            watch=live.follow(watch),
+            interrupted=lambda: len(interrupts),
+            force=force,
+            rooms=rooms,
+            earlier=None if opened is None or reuse is None else EarlierTrials.of(study, opened, reuse),
         )
-        if store:
-            opened = stack.enter_context(plugins.store())
+        if opened is not None:
             opened.put_study(study, headline=resume_guard.describe_progress(study))
             steps = save_steps(steps, opened)
         for latest, _, result in steps:
