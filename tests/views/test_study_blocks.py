@@ -119,6 +119,22 @@ def test_what_cannot_be_told_apart_is_said_with_its_shares() -> None:
     assert "which is the best or within 5% of it in" in text
 
 
+def test_what_is_probably_not_the_best_is_not_to_be_taken() -> None:
+    """Time ended when the default alone had been measured again: what looks better is named, and what to do."""
+    looks = (
+        a_trial({"batch_size": n}, an_answer("throughput", rate, error=0.4), stage=stage)
+        for n, rate, stage in (
+            (1, 200.0, TrialPurpose.SEARCH), (4, 170.0, TrialPurpose.SEARCH), (1, 100.0, TrialPurpose.VERIFY)
+        )
+    )  # fmt: skip
+    text = headline_of(add_trials(a_study("batch_size=1,4", goal=goal(), default={"batch_size": 1}), looks))
+
+    assert "the default (batch_size=1) gives" in text
+    assert "batch_size=4 looks better (best in " in text
+    assert "continue the study before you choose" in text
+    assert "take it" not in text
+
+
 def test_nothing_cheaper_is_advised_if_there_is_nothing_cheaper() -> None:
     """The best is to be taken, with the reason."""
     swept_study = a_study("intra_threads=1,2", goal=goal(), default={"intra_threads": 2})

@@ -234,6 +234,11 @@ _NEARLY = 0.995
 
 def _rivals_text(study: Study, ranked: Ranking, best: RankedConfiguration) -> str:
     """Name the configurations that may be as good as the best, and which to choose."""
+    favourite = max(ranked.rivals, key=lambda row: row.share)
+    if best.verified and not favourite.verified and favourite.share > best.share:
+        shares = f"best in {100 * favourite.share:.0f} against {100 * best.share:.0f} of 100 resamples"
+        name = _row_name(study, _without_load(study, favourite))
+        return f"{name} looks better ({shares}), but was not measured again: continue the study before you choose"
     first, *more = ranked.rivals
     others = f" and {count(len(more), 'other')}" if more else ""
     shares = f"best in {100 * best.share:.0f} against {100 * first.share:.0f} of 100 resamples"
