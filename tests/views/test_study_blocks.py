@@ -120,7 +120,7 @@ def test_what_cannot_be_told_apart_is_said_with_its_shares() -> None:
 
 
 def test_what_is_probably_not_the_best_is_not_to_be_taken() -> None:
-    """Time ended when the default alone had been measured again: what looks better is named, and what to do."""
+    """Time ended when the default alone had been measured again: what looks better is named."""
     looks = (
         a_trial({"batch_size": n}, an_answer("throughput", rate, error=0.4), stage=stage)
         for n, rate, stage in (
@@ -131,7 +131,7 @@ def test_what_is_probably_not_the_best_is_not_to_be_taken() -> None:
 
     assert "the default (batch_size=1) gives" in text
     assert "batch_size=4 looks better (best in " in text
-    assert "continue the study before you choose" in text
+    assert "continue the study to choose" in text
     assert "take it" not in text
 
 

@@ -238,7 +238,7 @@ def _rivals_text(study: Study, ranked: Ranking, best: RankedConfiguration) -> st
     if best.verified and not favourite.verified and favourite.share > best.share:
         shares = f"best in {100 * favourite.share:.0f} against {100 * best.share:.0f} of 100 resamples"
         name = _row_name(study, _without_load(study, favourite))
-        return f"{name} looks better ({shares}), but was not measured again: continue the study before you choose"
+        return f"{name} looks better ({shares}), but was not measured again: continue the study to choose"
     first, *more = ranked.rivals
     others = f" and {count(len(more), 'other')}" if more else ""
     shares = f"best in {100 * best.share:.0f} against {100 * first.share:.0f} of 100 resamples"
