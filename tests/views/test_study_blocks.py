@@ -121,13 +121,13 @@ def test_what_cannot_be_told_apart_is_said_with_its_shares() -> None:
 
 def test_what_is_probably_not_the_best_is_not_to_be_taken() -> None:
     """Time ended when the default alone had been measured again: what looks better is named."""
-    looks = (
+    trials = (
         a_trial({"batch_size": n}, an_answer("throughput", rate, error=0.4), stage=stage)
         for n, rate, stage in (
             (1, 200.0, TrialPurpose.SEARCH), (4, 170.0, TrialPurpose.SEARCH), (1, 100.0, TrialPurpose.VERIFY)
         )
     )  # fmt: skip
-    text = headline_of(add_trials(a_study("batch_size=1,4", goal=goal(), default={"batch_size": 1}), looks))
+    text = headline_of(add_trials(a_study("batch_size=1,4", goal=goal(), default={"batch_size": 1}), trials))
 
     assert "the default (batch_size=1) gives" in text
     assert "batch_size=4 looks better (best in " in text

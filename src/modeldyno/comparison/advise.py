@@ -242,7 +242,7 @@ def _batch_by_analysis(job: Job, tried: Result, batch: int) -> int:
         return batch // 2
     limit = job.plan.memory_limit or machine.spare_memory()
     fitting = int(_USABLE * batch * limit / peak)
-    coarse = 10 ** max(0, len(str(fitting)) - 2)
+    coarse = int(10 ** max(0, len(str(fitting)) - 2))
     return max(fitting // coarse * coarse, batch // 8)
 
 
