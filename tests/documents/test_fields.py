@@ -56,6 +56,16 @@ def test_what_was_not_measured_is_empty(tmp_path: Path) -> None:
     ]
 
 
+def test_the_page_says_the_device_and_the_settings(tmp_path: Path) -> None:
+    """With its UUID, the kind of the instances, and what was set for all trials."""
+    path = tmp_path / "study.md"
+    write_report([served()], path)
+    text = path.read_text(encoding="utf-8")
+
+    assert "| device | cuda:0, GPU-1, instances of KIND_GPU |" in text.replace("\\", "")
+    assert "| settings | device=cuda:0, max_batch=16 |" in text.replace("\\", "")
+
+
 def test_a_misspelt_column_is_told(tmp_path: Path) -> None:
     """With the nearest one; columns are those of CSV alone, and of one document."""
     with pytest.raises(RequestError, match="no column 'concurency'; did you mean 'concurrency'"):

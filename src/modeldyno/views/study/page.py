@@ -9,6 +9,8 @@ from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.report.blocks import Block, Heading, Notice, Table, make_table, note
 from modeldyno.core.report.charts import Parallel, Stack
+from modeldyno.core.result.result import Environment
+from modeldyno.core.spec.devices import is_cpu
 from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.core.study.pooled_estimate import shown_value
 from modeldyno.core.study.ranking import ranking
@@ -23,6 +25,7 @@ from modeldyno.views.study.charts import best_and_default, candidates_by_load, c
 from modeldyno.views.study.configurations import configuration_page, configuration_rows, load_table, plots_of
 from modeldyno.views.study.tables import (
     BOUNDS,
+    INSTANCES,
     UNMEASURED,
     format_point,
     format_setting,
@@ -200,12 +203,33 @@ def _bar(study: Study, candidate: Candidate) -> str:
 # --- how it was measured ---------------------------------------------------------------------------
 
 
+def _device_text(study: Study) -> str:
+    """Return the device with its UUIDs, and of a server the kind of its instances; empty if it is varied."""
+    if any(axis.name == "device" for axis in study.space.axes):
+        return ""
+    environment = study.environment or Environment()
+    device = str(study.settings.get("device", environment.device))
+    counted = any(trial.ask(INSTANCES) is not None for trial in study.trials)
+    return ", ".join(
+        filter(
+            None,
+            (
+                device,
+                "" if is_cpu(device) else str(environment.conditions.get("device_uuids", "")),
+                f"instances of KIND_{'CPU' if is_cpu(device) else 'GPU'}" if counted else "",
+            ),
+        )
+    )
+
+
 def _how_measured(study: Study, ranked: Ranking) -> Iterator[Block]:
     yield Heading(title="How it was measured")
     model = study.model
     facts = {
         "model": f"{model.name}, {model.digest[:19]}, {model.framework}" if model else str(study.job.model),
         "backend": study.job.backend,
+        "settings": format_point(study.settings),
+        "device": _device_text(study),
         "space": "; ".join(map(str, study.space.axes)),
         "goal": "; ".join((*map(str, study.goal.objectives), *map(str, study.goal.constraints))),
         "strategy": f"{study.strategy}, seed {study.seed}",

@@ -86,7 +86,7 @@ def _where(study: Study, trial: Trial) -> tuple[str, str, str, str]:
     """Return the model, the device with its UUID, and the instances of a server by their kind: ``4:GPU``."""
     environment = study.environment or Environment()
     device = str({**study.settings, **trial.point}.get("device", environment.device))
-    instances = trial.ask(_INSTANCES)
+    instances = trial.ask(INSTANCES)
     group = ""
     if instances is not None and instances.value is not None:
         group = f"{instances.value:g}:{'CPU' if is_cpu(device) else 'GPU'}"
@@ -94,7 +94,7 @@ def _where(study: Study, trial: Trial) -> tuple[str, str, str, str]:
     return model, device, str(environment.conditions.get("device_uuids", "")), group
 
 
-_INSTANCES = Query(metric="instances")
+INSTANCES = Query(metric="instances")
 
 
 def _cell(point: Mapping[str, KnobValue], name: str) -> str:
