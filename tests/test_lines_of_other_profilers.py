@@ -5,6 +5,7 @@ The lines are those of their documentation, with the name of the program changed
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ import click
 import pytest
 
 from modeldyno.cli import cli, main
+from modeldyno.cli.actions.model_analyzer import suggest
+from modeldyno.errors import LINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,6 +107,56 @@ def test_a_line_of_model_analyzer_is_answered_with_ours(
 ) -> None:
     """In a sentence that ends with the line."""
     assert answer(typed).endswith(f": {line}")
+
+
+SWITCHES = (
+    "collect-cpu-metrics", "always-report-gpu-metrics", "dcgm-disable", "skip-summary-reports",
+    "skip-detailed-reports", "override-output-model-repository", "reload-model-disable", "early-exit-enable",
+    "use-concurrency-formula", "run-config-search-disable", "run-config-profile-models-concurrently-enable",
+    "request-rate-search-enable", "concurrency-sweep-disable", "perf-output",
+)  # fmt: skip
+"""Options of its profile without a value."""
+VALUED = {
+    **dict.fromkeys((
+        "checkpoint-directory", "triton-output-path", "triton-install-path", "triton-server-path",
+        "triton-docker-image", "triton-docker-mounts", "triton-docker-shm-size",
+        "output-model-repository-path",
+        "perf-analyzer-path", "perf-output-path", "export-path", "filename-model-inference",
+        "filename-model-gpu", "filename-server-only", "bls-composing-models", "ensemble-composing-models",
+        "cpu-only-composing-models", "triton-http-endpoint", "triton-grpc-endpoint", "triton-metrics-url",
+    ), "x"),
+    **dict.fromkeys((
+        "duration-seconds", "batch-sizes", "concurrency", "request-rate", "client-max-retries",
+        "run-config-search-max-concurrency", "run-config-search-min-concurrency",
+        "run-config-search-max-request-rate", "run-config-search-min-request-rate",
+        "run-config-search-max-instance-count", "run-config-search-min-instance-count",
+        "run-config-search-max-model-batch-size", "run-config-search-min-model-batch-size",
+        "run-config-search-max-binary-search-steps", "min-percentage-of-search-space",
+        "max-percentage-of-search-space", "optuna-min-trials", "optuna-max-trials",
+        "optuna-early-exit-threshold", "perf-analyzer-timeout", "perf-analyzer-cpu-util",
+        "perf-analyzer-max-auto-adjusts", "num-configs-per-model", "num-top-model-configs", "latency-budget",
+        "min-throughput", "monitoring-interval",
+    ), "7"),
+    "gpus": "all", "model-type": "generic", "client-protocol": "http", "run-config-search-mode": "quick",
+    "triton-launch-mode": "docker", "inference-output-fields": "perf_throughput",
+    "gpu-output-fields": "gpu_uuid", "server-output-fields": "gpu_uuid",
+}  # fmt: skip
+"""Options of its profile with a value that each takes: all of its command line but those of the models."""
+LETTERS = {"-s": "x", "-i": "7", "-d": "7", "-b": "7", "-c": "7", "-r": "7", "-e": "x"}
+
+
+@pytest.mark.parametrize("option", [*SWITCHES, *VALUED, *LETTERS])
+def test_every_option_of_its_command_line_is_translated_or_left_out_with_the_reason(option: str) -> None:
+    """The line to type differs from that without it, or the option is named below with a reason."""
+    value = {**VALUED, **LETTERS}.get(option)
+    flag = option if option.startswith("-") else f"--{option}"
+    plain = ["profile", "--model-repository", "r", "--profile-models", "a,b"]
+    with_option = suggest([*plain, flag, *([] if value is None else [value])])
+    line, *left_out = with_option.split(LINE)
+
+    assert ": modeldyno sweep" in line
+    assert line != suggest(plain).split(LINE)[0] or left_out
+    assert all(re.fullmatch(r"left out: (--)?[\w.-]+: .{10,}", text) for text in left_out)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 import numpy as np
 import pytest
-from tests.adapters.backends.test_served_triton_ensembles import CODE, calling, repository
+from tests.adapters.backends.test_served_triton_ensembles import CODE, calling, nested, repository
 
 from modeldyno import plugins
 from modeldyno.core.load.request_target import Endpoint
@@ -62,18 +62,38 @@ def test_another_triton_takes_what_was_written(modeldyno: Callable[..., Said], t
 def test_another_triton_takes_an_ensemble_that_was_written(
     modeldyno: Callable[..., Said], tmp_path: Path
 ) -> None:
-    """Every configuration of an ensemble runs beside the others, each with models of its own."""
+    """Every configuration of an ensemble runs beside the others, each with models of its own.
+
+    One instance, which its configuration says, is the default: there are two configurations.
+    """
     repository(tmp_path / "models")
     outcome = sweep_composed(modeldyno, "models/#both")
     assert outcome.code in {0, 5}, outcome.err
     assert "The model is beside each" in outcome.out
     entries = sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert len(entries) == 9
+    assert len(entries) == 6
     written = sorted(name for name in entries if name.startswith("both_"))
-    assert written == ["both_1", "both_2", "both_default"]
+    assert written == ["both_1", "both_default"]
     with run_server(plain(tmp_path / "out", entries)) as server:
-        assert [ask(server.ports["http"], name) for name in written] == [3.0, 3.0, 3.0]
-        assert instances(server.ports["http"], "double_2") == 2
+        assert [ask(server.ports["http"], name) for name in written] == [3.0, 3.0]
+        assert instances(server.ports["http"], "double_1") == 2
+
+
+@pytest.mark.engine
+def test_another_triton_takes_an_ensemble_within_an_ensemble(
+    modeldyno: Callable[..., Said], tmp_path: Path
+) -> None:
+    """Knobs reach the models of the inner one, and each entry runs models of its own number."""
+    nested(tmp_path / "models")
+    outcome = sweep_composed(modeldyno, "models/#outer")
+    assert outcome.code in {0, 5}, outcome.err
+    entries = sorted(path.name for path in (tmp_path / "out").iterdir())
+    written = sorted(name for name in entries if name.startswith("outer_"))
+    assert written == ["outer_1", "outer_default"]
+    assert {"both_1", "double_1", "increment_1"} < set(entries)
+    with run_server(plain(tmp_path / "out", entries)) as server:
+        assert [ask(server.ports["http"], name) for name in written] == [4.0, 4.0]
+        assert instances(server.ports["http"], "double_1") == 2
 
 
 @pytest.mark.engine

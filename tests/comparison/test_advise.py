@@ -60,6 +60,8 @@ class Machine:
     static: bool = True
     largest: int = 1 << 30
     """Larger batches run out of memory."""
+    analysed: float = 0.0
+    """Bytes that each sample takes by an analysis; 0 if there is none."""
     jobs: list[Job] = field(default_factory=list)
 
     def __call__(self, job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
@@ -90,12 +92,19 @@ class Machine:
         return a_small_result(
             job=job,
             failures=failures,
-            measurements=() if failures else _measured(seconds, int(job.config.get("batch_size", 1))),
+            measurements=self._analysis(job)
+            if failures
+            else _measured(seconds, int(job.config.get("batch_size", 1))),
             outline=StaticReport(
                 sizes={"batch": 1}, operators=(Operator(kind="aten.addmm", calls=9, macs=1000),)
             ),
             environment=Environment(hardware={"cpu_quota": 2.0}),
         )
+
+    def _analysis(self, job: Job) -> tuple[Measurement, ...]:
+        if not self.analysed or "static" not in job.probes:
+            return ()
+        return (Measurement(metric="memory_peak", value=self.analysed * int(job.config["batch_size"])),)
 
 
 def _accuracy(lost: int) -> Measurement:
@@ -339,6 +348,30 @@ def test_a_batch_that_runs_out_of_memory_is_halved_until_one_fits() -> None:
     for other, machine in ((shaped, Machine(largest=20)), (job, Machine(largest=0))):
         with pytest.raises(RunFailed, match=r"took 9 GiB$"):
             advised(machine, job=other)
+
+
+def test_an_analysis_says_how_small_a_batch_is_tried_next() -> None:
+    """Of 1 MB a sample, 900 kB are left for 1,000 samples of 1 GB: no halving through 32,000 and 16,000."""
+    plan = replace(JOB.plan, memory_limit=10**9)
+    job = replace(JOB, config={**JOB.config, "batch_size": 6_000}, probes=("static", "latency"), plan=plan)
+    machine = Machine(largest=1_000, analysed=1e6)
+    with pytest.raises(RunFailed, match="a batch of 900 fits, as a trial showed: take batch_size=900"):
+        advised(machine, job=job)
+
+    assert [each.config["batch_size"] for each in machine.jobs] == [6_000, 3_000, 900]
+
+
+def test_a_batch_that_did_not_fit_when_time_ended_is_told(clock: list[float]) -> None:
+    """The smallest one that was tried, and what shows more."""
+    machine = Machine(largest=1)
+
+    def execute(job: Job, *, watch: Callable[[Event], None] = lambda _event: None) -> Result:
+        clock[0] += 400.0
+        return machine(job, watch=watch)
+
+    job = replace(JOB, config={**JOB.config, "batch_size": 64})
+    with pytest.raises(RunFailed, match="a batch of 16 does not fit either, and more time shows which does"):
+        list(advise(job, AdviseOptions(query=RATE, max_time=1e3), RunSession(execute=execute)))
 
 
 def test_a_baseline_that_is_refused_is_refused() -> None:

@@ -24,13 +24,14 @@ def a_driver(root: Path, *models: str) -> Path:
 
 
 def test_cards_belong_to_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """GPU models are hardware; the version of their driver is software."""
+    """GPU models are hardware, the version of their driver is software, and UUIDs are of the run."""
     driver = a_driver(tmp_path, "NVIDIA H200", "NVIDIA L4", "NVIDIA H200")
     monkeypatch.setattr(machine, "_NVIDIA", driver)
 
     environment = machine.describe_environment(())
 
     assert environment.hardware["devices"] == "2 x NVIDIA H200, NVIDIA L4"
+    assert environment.conditions["device_uuids"] == "GPU-0, GPU-1, GPU-2"
     assert environment.software["nvidia_driver"] == "550.54.15"
 
 

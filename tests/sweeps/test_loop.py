@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import replace
-from itertools import islice
+from itertools import groupby, islice
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from modeldyno.core.study.trial_effort import LONGEST
 from modeldyno.core.study.verification import next_curve_trial
 from modeldyno.errors import OutOfTime, RequestError, RunFailed, StaleStudy, UnknownName, Unloadable
 from modeldyno.sweeps.loop import check_study, next_trial, run_trials, save_steps
-from modeldyno.testing.sample_studies import SimulatedTrials, a_served_study, a_study
+from modeldyno.testing.sample_studies import SimulatedTrials, a_served_study, a_study, make_goal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -527,6 +528,49 @@ def test_a_million_points_start_at_once(monkeypatch: pytest.MonkeyPatch) -> None
     next(run_trials(a_million(strategy="quick"), rooms=SimulatedTrials(rate=by_batch)))
 
     assert time.monotonic() - begun < 1.0
+
+
+# --- loads between two -----------------------------------------------------------------------------
+
+
+def test_loads_between_two_are_measured_before_the_best_is_verified() -> None:
+    """The strategy does not see them, and goes on to propose points of the space alone."""
+    goal = make_goal(maximize="throughput", require=["throughput <= 45/s"])
+    study = a_served_study(
+        "concurrency=1..64*2", "instances=1,2", goal=goal, default={"instances": 1}, budget=Budget(bisect=9)
+    )
+    study = swept(study, SimulatedTrials(rate=lambda p: float(p["instances"]) * float(p["concurrency"])))
+    order = [stage for stage, _ in groupby(stages(study))]
+    best = ranking(study).best
+
+    assert order == [TrialPurpose.DEFAULT, TrialPurpose.SEARCH, TrialPurpose.BISECT, TrialPurpose.VERIFY]
+    assert best is not None
+    assert best.point["concurrency"] not in study.space.axes[0].values
+
+
+def test_loads_between_two_are_within_the_budget() -> None:
+    """Of the trials that are for the search, the last quarter is theirs."""
+    goal = make_goal(maximize="throughput", require=["throughput <= 45/s"])
+    axes = ("concurrency=1..64*2", "instances=1,2,3,4")
+    study = a_served_study(*axes, goal=goal, default={"instances": 1}, budget=Budget(bisect=9, max_trials=18))
+    study = swept(study, SimulatedTrials(rate=lambda p: float(p["instances"]) * float(p["concurrency"])))
+    count = Counter(stages(study))
+
+    assert count[TrialPurpose.DEFAULT] + count[TrialPurpose.SEARCH] == 9
+    assert count[TrialPurpose.BISECT] == 3
+    assert len(study.measured) <= 18
+
+
+def test_loads_between_two_need_a_bound_and_a_load_that_is_varied() -> None:
+    """Before anything is measured, in a sentence that says what to give."""
+    for axes, goal in ((("concurrency=1,2",), make_goal(maximize="throughput")), (("instances=1,2",), SMALL)):
+        with pytest.raises(
+            RequestError, match="bisect looks for the largest load within bounds: require one"
+        ):
+            check_study(a_served_study(*axes, goal=goal, budget=Budget(bisect=3)))
+
+
+SMALL = make_goal(maximize="throughput", require=["throughput <= 45/s"])
 
 
 # --- curves ----------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import date
 from pathlib import Path
@@ -209,8 +210,39 @@ def test_the_concurrency_formula() -> None:
     assert given.tree["load"] == {"concurrency": 3}
 
 
+def test_columns_of_tables_are_named_as_ours() -> None:
+    """In the command that writes them after the sweep; every default column of theirs has one of ours."""
+    defaults = (
+        "model_name,batch_size,concurrency,model_config_path,instance_group,max_batch_size,"
+        "satisfies_constraints,perf_throughput,perf_latency_p99,request_rate,gpu_uuid,gpu_used_memory,"
+        "gpu_utilization,gpu_power_usage,inter_token_latency_p99,time_to_first_token_p99,output_token_throughput"
+    )
+    (named,) = translate({**ONE, "inference_output_fields": defaults}).dropped
+    (other,) = translate({**ONE, "gpu_output_fields": ["gpu_uuid", "backend_parameter/x"]}).dropped
+
+    assert "--fields model,batch_size,concurrency,configuration,instance_group,max_batch,bounds," in str(
+        named
+    )
+    assert "there is no" not in str(named)
+    assert str(other).endswith("--fields device_uuid; there is no backend_parameter/x")
+
+
+def test_steps_between_two_loads() -> None:
+    """Where a bound may break between them; else the reason why there are none."""
+    steps = {**ONE, "run_config_search_max_binary_search_steps": 3}
+    varied = {**steps, "concurrency": [1, 2, 4]}
+
+    assert translate({**varied, "latency_budget": 10}).tree["budget"] == {"bisect": 3}
+    assert translate({**steps, "constraints": {"perf_latency_p99": {"max": 5}}}).tree["budget"] == {
+        "bisect": 3
+    }
+    assert "--bisect 3" in translate({**varied, "latency_budget": 10}).command_line()
+    for without in (varied, {**steps, "concurrency": 4, "latency_budget": 10}):
+        assert [item.key for item in translate(without).dropped] == list(steps)[-1:]
+
+
 def test_instance_groups() -> None:
-    """Several choices are axes of number and device; what no axis can say is dropped."""
+    """Choices of one group are axes of number and device, those of several the field; the rest is dropped."""
 
     def groups(value: Any) -> Any:
         return translate({**ONE, "model_config_parameters": {"instance_group": value}})
@@ -218,12 +250,23 @@ def test_instance_groups() -> None:
     both = groups([[{"kind": "KIND_GPU", "count": 1}], [{"kind": "KIND_CPU", "count": 1}]])
     uneven = groups([[{"kind": "KIND_GPU", "count": 1}], [{"kind": "KIND_CPU", "count": 4}]])
     mixed = groups([{"kind": "KIND_GPU", "count": 1}, {"kind": "KIND_CPU", "count": 1}])
+    several = groups([{"kind": "KIND_GPU", "count": [1, 2]}, {"kind": "KIND_CPU", "count": 1}])
+    choices = groups([[{"count": 1}], [{"count": 2, "gpus": [0, 1]}, {"kind": "KIND_CPU", "count": 1}]])
     placed = groups([{"count": 2, "gpus": [1]}])
 
     assert both.tree["space"]["device"] == ["cuda", "cpu"]
     assert both.tree["set"]["instances"] == 1
     assert "each number of instances" in str(uneven.dropped[0])
-    assert "one group" in str(mixed.dropped[0])
+    assert json.loads(mixed.tree["set"]["config.instance_group"]) == [
+        {"kind": "KIND_GPU", "count": 1}, {"kind": "KIND_CPU", "count": 1}
+    ]  # fmt: skip
+    assert mixed.tree["set"]["device"] == "cuda"
+    assert "list the whole groups" in str(several.dropped[0])
+    first, second = choices.tree["space"]["config.instance_group"]
+    assert (json.loads(first), json.loads(second)) == (
+        [{"count": 1, "kind": "KIND_AUTO"}],
+        [{"count": 2, "gpus": [0, 1], "kind": "KIND_AUTO"}, {"count": 1, "kind": "KIND_CPU"}],
+    )
     assert placed.tree["set"]["device"] == "cuda:1"
     assert placed.tree["set"]["instances"] == 2
 
@@ -257,7 +300,8 @@ def test_flags_of_perf_analyzer() -> None:
             "perf_analyzer_flags": {
                 "shape": ["INPUT0:1024,1024", "INPUT1:8"], "percentile": 95, "measurement-interval": 5000,
                 "measurement-request-count": 50, "latency-threshold": 12, "request-distribution": "poisson",
-                "input-data": "zero", "shared-memory": "system", "model-version": 2,
+                "input-data": "zero", "shared-memory": "cuda", "model-version": 2,
+                "grpc-compression-algorithm": "gzip",
             },
         }
     )  # fmt: skip
@@ -267,6 +311,8 @@ def test_flags_of_perf_analyzer() -> None:
     assert sweep.tree["load"] == {"duration": "5000ms", "requests": 50, "arrivals": "poisson"}
     assert sweep.tree["require"] == ["latency.p99 <= 12ms"]
     assert sweep.tree["set"]["version"] == 2
+    assert sweep.tree["set"]["compression"] == "gzip"
+    assert tree(perf_analyzer_flags={"shared-memory": "system"})["set"]["shared_memory"] == "system"
     assert [item.key for item in sweep.dropped] == [
         "perf_analyzer_flags.input-data", "perf_analyzer_flags.shared-memory",
     ]  # fmt: skip
@@ -290,6 +336,29 @@ def test_every_flag_of_perf_analyzer_and_genai_perf_is_known() -> None:
             assert all(item.reason for item in translated.dropped)
         with pytest.raises(RequestError, match="flag below"):
             translate({**ONE, name: {"foo": 1}})
+
+
+def test_flags_of_genai_perf() -> None:
+    """Prompts of a range of words, the endpoint, and how an answer comes; a file has lengths of its own."""
+    lengths = {"input-tokens-mean": 550, "input-tokens-stddev": 50}
+    sweep = translate(
+        {
+            **ONE,
+            "genai_perf_flags": {
+                **lengths,
+                "endpoint": "v1/chat/completions",
+                "streaming": True,
+                "tokenizer": "t",
+            },
+        }
+    )
+    file = translate({**ONE, "genai_perf_flags": {**lengths, "input-dataset": "prompts.jsonl"}})
+
+    assert sweep.tree["input"] == ["prompt=1:string:500..600"]
+    assert sweep.tree["set"] == {"endpoint": "chat", "stream": True, "protocol": "grpc"}
+    assert [item.key for item in sweep.dropped] == ["genai_perf_flags.tokenizer"]
+    assert file.tree["input"] == ["prompts.jsonl"]
+    assert len(file.dropped) == 2
 
 
 def test_bounds_have_their_unit() -> None:
@@ -380,13 +449,13 @@ def test_several_models_at_the_same_time() -> None:
 
 
 def test_the_command_has_what_no_file_holds() -> None:
-    """Where results go, how many are shown, and the environment of the server."""
+    """Where results go, how many are shown, and the environment of a server within our own process."""
     sweep = translate(
         {
             **ONE,
             "num_configs_per_model": 3, "num_top_model_configs": 2, "output_model_repository_path": "out",
             "override_output_model_repository": True, "export_path": "w",
-            "triton_server_environment": {"LD_PRELOAD": "/op.so"},
+            "triton_server_environment": {"LD_PRELOAD": "/op.so"}, "triton_launch_mode": "c_api",
         }
     )  # fmt: skip
 
@@ -394,6 +463,17 @@ def test_the_command_has_what_no_file_holds() -> None:
         "env LD_PRELOAD=/op.so modeldyno sweep s.yaml --top 3 --top-models 2 --export-configs out "
         "--overwrite -o w/report.html"
     )
+
+
+def test_each_model_has_its_servers_environment() -> None:
+    """A variable is a knob of the server that is started for it; one that runs elsewhere has its own."""
+    own = {"profile_models": {"a": {"triton_server_environment": {"N": 1}}, "b": {}}}
+    models = translate({**ONE, **own, "triton_server_environment": {"N": 2, "V": "x"}}).tree["models"]
+    remote = translate({**ONE, "triton_server_environment": {"N": 1}, "triton_launch_mode": "remote"})
+
+    assert models["a"]["set"] == {"env.N": "1", "env.V": "x"}
+    assert models["b"]["set"] == {"env.N": "2", "env.V": "x"}
+    assert [item.key for item in remote.dropped] == ["triton_server_environment"]
 
 
 def test_the_text_is_a_sweep_file() -> None:
@@ -460,9 +540,9 @@ def test_a_sweep_file_with_their_key_names_ours() -> None:
 
 
 def test_metrics_without_a_counterpart_say_what_to_ask_for() -> None:
-    """Free memory is no property of a model."""
-    sweep = translate({**ONE, "objectives": {"gpu_free_memory": 1, "perf_throughput": 2}})
+    """What a client waited is no metric of its own; the least of what was left of a device is one."""
+    sweep = translate({**ONE, "objectives": {"perf_client_response_wait": 1, "gpu_free_memory": 2}})
 
-    assert sweep.tree["objectives"] == {"throughput": 2}
-    assert "minimize device_memory.max" in str(sweep.dropped[0])
+    assert sweep.tree["objectives"] == {"device_free.min": 2}
+    assert "service_time.mean is from" in str(sweep.dropped[0])
     assert METRICS["perf_latency_avg"] == ("latency.mean", "ms")

@@ -115,7 +115,32 @@ def test_what_cannot_be_told_apart_is_said_with_its_shares() -> None:
 
     assert text.count("not distinguishable from") == 1
     assert "of 100 resamples" in text
-    assert "prefer the cheaper" in text or "none of the others is cheaper" in text
+    assert "prefer the cheaper one, the default (" in text
+    assert "which is the best or within 5% of it in" in text
+
+
+def test_what_is_probably_not_the_best_is_not_to_be_taken() -> None:
+    """Time ended when the default alone had been measured again: what looks better is named."""
+    trials = (
+        a_trial({"batch_size": n}, an_answer("throughput", rate, error=0.4), stage=stage)
+        for n, rate, stage in (
+            (1, 200.0, TrialPurpose.SEARCH), (4, 170.0, TrialPurpose.SEARCH), (1, 100.0, TrialPurpose.VERIFY)
+        )
+    )  # fmt: skip
+    text = headline_of(add_trials(a_study("batch_size=1,4", goal=goal(), default={"batch_size": 1}), trials))
+
+    assert "the default (batch_size=1) gives" in text
+    assert "batch_size=4 looks better (best in " in text
+    assert "continue the study to choose" in text
+    assert "take it" not in text
+
+
+def test_nothing_cheaper_is_advised_if_there_is_nothing_cheaper() -> None:
+    """The best is to be taken, with the reason."""
+    swept_study = a_study("intra_threads=1,2", goal=goal(), default={"intra_threads": 2})
+    text = headline_of(swept(swept_study, lambda p: 100.0 + 0.1 * (p["intra_threads"] == 1)))
+
+    assert "take it, as nothing cheaper is about as good" in text
 
 
 def test_beside_a_best_that_may_break_its_bound_stands_one_that_does_not() -> None:

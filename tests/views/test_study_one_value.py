@@ -13,12 +13,14 @@ from modeldyno.core.report.blocks import Table
 from modeldyno.core.report.charts import Plot
 from modeldyno.core.study.pooled_estimate import shown_value
 from modeldyno.core.study.ranking import ranking
+from modeldyno.core.study.resume_guard import describe_progress
 from modeldyno.core.study.study import TrialPurpose
-from modeldyno.testing.sample_studies import a_study, make_goal
+from modeldyno.testing.sample_studies import a_served_study, a_study, make_goal
+from modeldyno.views.study.blocks import headline
 from modeldyno.views.study.charts import charts
 from modeldyno.views.study.configurations import load_table
 from modeldyno.views.study.page import all_configurations
-from modeldyno.views.study.tables import best_table
+from modeldyno.views.study.tables import best_table, numbers
 from modeldyno.views.view_options import PLAIN
 
 if TYPE_CHECKING:
@@ -90,3 +92,20 @@ def test_percentiles_of_a_configuration_rise() -> None:
         (0.00042 * 0.004) ** 0.5
     )
     assert shown_value(study, candidate, Query.parse("latency.p90")) is None
+
+
+def test_a_load_that_is_a_product_of_knobs_is_shown_as_its_number() -> None:
+    """In the headline, the table of the best, the numbers of all trials, and the progress."""
+    study = a_served_study("instances=2,3", "concurrency=2*instances*max_batch", settings={"max_batch": 8})
+    trials = [
+        a_trial({"instances": n, "concurrency": "2*instances*max_batch"}, an_answer("throughput", 100.0 * n))
+        for n in (2, 3)
+    ]
+    study = add_trials(study, trials)
+    table = best_table(study, ranking(study), 2)
+    columns = [column.title for column in numbers(study).columns]
+
+    assert "concurrency=48 gives" in headline(study)
+    assert "concurrency=48" in describe_progress(study)
+    assert "2*instances" not in str(table)
+    assert [row[columns.index("concurrency")] for row in numbers(study).rows] == ["32", "48"]

@@ -113,6 +113,7 @@ def report(  # noqa: PLR0913 - one parameter per option
     configurations: str | Sequence[str] = (),
     plots: str | Sequence[str] = (),
     pictures: str | Path | None = None,
+    fields: str | Sequence[str] = (),
 ) -> Path:
     """Write documents as a report, as ``modeldyno report`` does.
 
@@ -127,6 +128,8 @@ def report(  # noqa: PLR0913 - one parameter per option
         plots: of a study, charts of your own, such as ``"x=latency.p99,y=throughput"``; `x` may be an axis,
             such as ``concurrency``, and ``,title=TEXT`` and ``,monotonic`` may follow.
         pictures: a directory for every chart of the document as .svg, besides the file.
+        fields: columns of a .csv, in this order: ``"model,concurrency,throughput"``; one that was not
+            measured is empty.
 
     Returns:
         The path of the file.
@@ -144,6 +147,7 @@ def report(  # noqa: PLR0913 - one parameter per option
         configurations=as_tuple(configurations, "configurations"),
         plots=as_tuple(plots, "plots"),
         pictures=None if pictures is None else Path(pictures),
+        fields=as_tuple(fields, "fields"),
     )
     return Path(output)
 

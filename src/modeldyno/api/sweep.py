@@ -13,6 +13,7 @@ from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.live_functions import check_functions, with_functions
 from modeldyno.api.profile import check_settings, offered
 from modeldyno.core.spec.probe_options import Observation
+from modeldyno.core.stats.units import read_time
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.study import Study
 from modeldyno.documents.lookup import find_study
@@ -56,6 +57,7 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
     max_time: float | str | None = None,
     max_trials: int | None = None,
     curves: int | None = None,
+    bisect: int | None = None,
     certain: float | str | None = None,
     example: Any = None,
     backend: str | None = None,
@@ -72,6 +74,7 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
     trust: bool = False,
     resume: str | Path | Study | None = None,
     force: bool = False,
+    reuse: float | str | None = None,
     dry_run: bool = False,
     store: bool = True,
     progress: bool = True,
@@ -97,6 +100,8 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
         max_time: time limit in seconds, or text such as ``"10m"``; None: until nothing more can be learned.
         max_trials: maximum number of measurements, including verification.
         curves: number of best configurations to measure at all loads after the search, within the budget.
+        bisect: most loads to measure of each of the best configurations between one that holds the bounds and
+            one that breaks them, within the budget.
         certain: required confidence that the answer is the best or within 5 % of it, a fraction; 0.95 if
             None.
         example: inputs of a live object, or a ``torch.utils.data.DataLoader``.
@@ -116,6 +121,8 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
             budget and the goal can change. With another goal it continues as a new study that has all trials
             of the first.
         force: resume even if the model or the machine has changed.
+        reuse: age in seconds, or text such as ``"24h"``, up to which measurements of other studies are taken
+            where model, machine, software and settings are the same; verification is measured anew.
         dry_run: measure nothing, and return the study without trials: ``study.space`` has its axes.
         store: keep the study in the store, and the Result of each trial before the next starts.
         progress: show progress on standard error after two seconds, in a terminal or a notebook.
@@ -143,9 +150,12 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
         "data": None if data is None else str(data), "name": name, "set": knobs, "load": load,
         "beside": beside,
         "space": _parse_space(space), "plan": _plan_fields(plan),
-        "budget": _drop_none(max_time=max_time, max_trials=max_trials, curves=curves, certain=certain),
+        "budget": _drop_none(
+            max_time=max_time, max_trials=max_trials, curves=curves, bisect=bisect, certain=certain
+        ),
     }  # fmt: skip
     tree = _to_tree(options)
+    age = None if reuse is None else read_time(reuse, "reuse")
     if resume is not None:
         if model is not None:
             raise RequestError("A resumed study cannot change model; drop it.")
@@ -155,7 +165,7 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
         check_resume(config)
         study = resume_study(config, _find_study(resume))
         with showing_progress(watch, progress=progress) as on_event:
-            return run_study(study, store=store, watch=on_event, force=force)[0]
+            return run_study(study, store=store, watch=on_event, force=force, reuse=age)[0]
     if model is None:
         raise RequestError("A sweep needs a model, or resume= with the id or name of a study.")
     live = not isinstance(model, str | Path)
@@ -176,7 +186,7 @@ def sweep(  # noqa: PLR0913 - one function per command, one parameter per option
         on_event = stack.enter_context(showing_progress(watch, progress=progress))
         if live:
             return run_study(study, store=store, watch=on_event, rooms=_inline_executor)[0]
-        return run_study(study, store=store, watch=on_event, force=force)[0]
+        return run_study(study, store=store, watch=on_event, force=force, reuse=age)[0]
 
 
 def _inline_executor(job: Job, *, fresh: bool) -> Executor:

@@ -160,6 +160,10 @@ def show_command() -> None:
     type=click.Path(file_okay=False),
     help="Write every chart of the document into DIR as .svg and .png, too.",
 )
+@cli_options.repeatable(
+    "--fields", "fields", "NAME,...",
+    "Columns of a .csv, in this order: model, concurrency, throughput, ...",
+)  # fmt: skip
 def report_command() -> None:
     """Write DOCUMENTS as a report, in the format of FILE's suffix; several go into one file.
 

@@ -102,9 +102,9 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     )),
     ("Search", (
         "--space", "--objective", "--maximize", "--minimize", "--latency-budget", "--min-throughput",
-        "--rank", "--strategy", "--max-trials", "--curves", "--until", "--dry-run", "--resume", "--rerank",
-        "--export-configs", "--overwrite", "--top", "--also", "--top-models", "--from-model-analyzer",
-        "--trial-time", "--tolerance", "--findings-only",
+        "--rank", "--strategy", "--max-trials", "--curves", "--bisect", "--until", "--dry-run", "--resume",
+        "--reuse", "--rerank", "--export-configs", "--overwrite", "--top", "--also", "--top-models",
+        "--from-model-analyzer", "--trial-time", "--tolerance", "--findings-only",
     )),
     ("Bounds and baselines", (
         "--require", "--baseline", "--max-regression", "--smallest", "--force", "--fail-on", "--budget",

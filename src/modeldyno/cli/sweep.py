@@ -81,6 +81,12 @@ def _check_certainty(_ctx: click.Context, _parameter: click.Parameter, value: st
     metavar="N",
     help="After the search, measure the best N configurations at all loads.",
 )
+@click.option(
+    "--bisect",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Measure up to N loads between one that holds the bounds and one that breaks them.",
+)
 @click.option("--dry-run", is_flag=True, help="Print the plan without measuring.")
 # a stored study
 @click.option(
@@ -88,6 +94,10 @@ def _check_certainty(_ctx: click.Context, _parameter: click.Parameter, value: st
     help="Continue a study; the newest by default.",
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Resume even if the model or the machine has changed.")
+@click.option(
+    "--reuse", callback=quantity_callback("s"), metavar="AGE",
+    help="Take the same measurements of other studies, up to AGE old: 24h.",
+)  # fmt: skip
 @click.option("--rerank", metavar="ID", help="Rank a stored study by other goals, without measuring.")
 @click.option(
     "--export-configs", metavar="DIR", type=click.Path(file_okay=False),

@@ -176,11 +176,8 @@ def _inspect_baseline(trial: AdviseSession) -> Advice:
     result = trial.run_once(trial.job, BASELINE, BASELINE)
     if failure := result.failure:
         advice = ""
-        if failure.kind is FailureKind.OOM and (batch := _batch_that_fits(trial, result)):
-            advice = (
-                f"; a batch of {batch:,} fits, as a trial showed: take batch_size={batch}, or let the probe "
-                "largest-batch find the largest"
-            )
+        if failure.kind is FailureKind.OOM:
+            advice = _advise_batch(trial, result)
         raise RunFailed(f"The model failed in {failure.where}: {failure.message}{advice}")
     metric = trial.wish.query.metric
     if trial.campaign.limit is not None and result.find(metric) is None and trial.left <= 0:
@@ -197,21 +194,61 @@ def _inspect_baseline(trial: AdviseSession) -> Advice:
     )
 
 
-def _batch_that_fits(trial: AdviseSession, result: Result) -> int:
-    """Halve the batch that ran out of memory until one runs; 0 if none was found in time."""
-    batch = int(trial.job.config.get(BATCH_SIZE.name, 1)) // 2
+def _advise_batch(trial: AdviseSession, result: Result) -> str:
+    """Say which batch fits, by a trial, or which is the smallest that did not in the time that there was."""
     if fixed_batch(result) is not None:
-        return 0
+        return ""
+    fits, smallest = _batch_that_fits(trial)
+    if fits:
+        return (
+            f"; a batch of {fits:,} fits, as a trial showed: take batch_size={fits}, or let the probe "
+            "largest-batch find the largest"
+        )
+    if smallest and not trial.left > 0:
+        return f"; a batch of {smallest:,} does not fit either, and more time shows which does: --max-time"
+    return ""
+
+
+def _batch_that_fits(trial: AdviseSession) -> tuple[int, int]:
+    """Try smaller batches than the one that ran out of memory until one runs.
+
+    Where the analysis says how much memory a batch takes, the next is what fits by it, or else the half.
+
+    Returns:
+        The batch that runs, 0 if none was found in time, and the smallest that was seen not to.
+    """
+    batch, failed = int(trial.job.config.get(BATCH_SIZE.name, 1)) // 2, 0
+    probes = tuple(name for name in (_ANALYSIS,) if name in trial.job.probes)
     while batch and trial.left > 0 and not trial.campaign.interrupted():
         smaller = trial.job.at({BATCH_SIZE.name: batch})
         try:
-            tried = trial.run_once(smaller, "smaller", f"a batch of {batch}", timeout=trial.left)
+            tried = trial.run_once(
+                smaller, "smaller", f"a batch of {batch}", probes=probes, timeout=trial.left
+            )
         except OutOfTime:
-            return 0
+            break
         if tried.failure is None:
-            return batch
-        batch = batch // 2 if tried.failure.kind is FailureKind.OOM else 0
-    return 0
+            return batch, failed
+        if tried.failure.kind is not FailureKind.OOM:
+            break
+        failed, batch = batch, min(batch // 2, _batch_by_analysis(trial.job, tried, batch))
+    return 0, failed
+
+
+def _batch_by_analysis(job: Job, tried: Result, batch: int) -> int:
+    """Return the batch that fits if memory grows with it, of two digits; no less than an eighth at once."""
+    peak = tried.number("memory_peak")
+    if not peak:
+        return batch // 2
+    limit = job.plan.memory_limit or machine.spare_memory()
+    fitting = int(_USABLE * batch * limit / peak)
+    coarse = int(10 ** max(0, len(str(fitting)) - 2))
+    return max(fitting // coarse * coarse, batch // 8)
+
+
+_ANALYSIS = "static"
+_USABLE = 0.9
+"""Share of the memory that a predicted batch may take: a runtime takes more than the analysis says."""
 
 
 def _with_watched_run(trial: AdviseSession, result: Result) -> Result:

@@ -9,23 +9,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec, plugins
-from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, make_table
+from modeldyno.core.metrics.metric import Query
+from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, choose_columns, make_table
 from modeldyno.core.report.charts import Picture
 from modeldyno.core.report.chosen_plot import parse_plot
 from modeldyno.core.result.result import Result
 from modeldyno.core.study.study import Study
 from modeldyno.documents.catalog import caching_reader
-from modeldyno.errors import RequestError
+from modeldyno.errors import RequestError, UnknownName
 from modeldyno.interfaces.reporter import DrawsCharts, LaysOut, Tabulates
 from modeldyno.kinds import kind_of
 from modeldyno.views import PLAIN, ViewOptions, numbers
 from modeldyno.views.study.configurations import configurations_title
+from modeldyno.views.study.tables import USUAL_COLUMNS
 from modeldyno.views.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from modeldyno.core.metrics.constraints import Judgement
+    from modeldyno.core.report.blocks import Table
     from modeldyno.interfaces.reporter import Reporter
     from modeldyno.kinds import Document
 
@@ -40,10 +43,12 @@ def write(
     *,
     chart: str | None = None,
     options: ViewOptions = PLAIN,
+    fields: Sequence[str] = (),
 ) -> None:
     """Write a document in the format of the suffix of `path`; `judgements` are those of a Result.
 
-    A picture shows the chart that is named, or the first one; `options` choose what of a study is shown.
+    A picture shows the chart that is named, or the first one; `options` choose what of a study is shown, and
+    `fields` the columns of a table of numbers.
 
     Raises:
         RequestError: no reporter writes such documents in this format, there is no such chart, or the file
@@ -53,6 +58,12 @@ def write(
     reporter = plugins.reporter_for(path)
     if chart is not None:
         save_file(path, draw_chart(lay_out_document(document, options), path, chart))
+        return
+    if fields:
+        if not isinstance(reporter, Tabulates):
+            raise RequestError(f"`fields` are columns of a .csv file; a {path.suffix} file has others.")
+        table = numbers(document) if isinstance(document, Result) else kind_of(document).numbers(document)
+        save_file(path, reporter.table(_chosen(table, fields)))
         return
     if isinstance(document, Result):
         save_file(path, reporter.render(document, judgements=judgements))
@@ -65,6 +76,31 @@ def write(
         save_file(path, reporter.lay_out(page_layout.blocks, title=page_layout.title))
     elif isinstance(reporter, Tabulates):
         save_file(path, reporter.table(kind_of(document).numbers(document)))
+
+
+def _chosen(table: Table, fields: Sequence[str]) -> Table:
+    """Choose columns; that of a metric that was not measured, or of a usual one, may be empty.
+
+    Raises:
+        UnknownName: a field is neither a column nor a metric.
+    """
+    titles = [column.title for column in table.columns]
+    names = []
+    for field in fields:
+        name = field if field in {*titles, *USUAL_COLUMNS} else _query_name(field)
+        if name is None:
+            known = [title for title in titles if not title.endswith((".low", ".high"))]
+            raise UnknownName.among("column", field, known)
+        names.append(name)
+    return choose_columns(table, names)
+
+
+def _query_name(text: str) -> str | None:
+    """Return the name of a metric or of its statistic; None if there is no such metric."""
+    try:
+        return str(Query.parse(text))
+    except RequestError:
+        return None
 
 
 def write_several(documents: Sequence[Document], path: Path) -> None:
@@ -102,6 +138,7 @@ def write_report(  # noqa: PLR0913 - one parameter per option
     configurations: Sequence[str] = (),
     plots: Sequence[str] = (),
     pictures: Path | None = None,
+    fields: Sequence[str] = (),
 ) -> None:
     """Write one document, or several into one file; judge a Result by the bounds of `require`.
 
@@ -115,6 +152,7 @@ def write_report(  # noqa: PLR0913 - one parameter per option
         configurations: names of configurations of a study: only these are shown, in detail.
         plots: charts of a study, as ``x=latency.p99,y=throughput``.
         pictures: a directory for each chart of the document as a picture, besides the file.
+        fields: columns of a .csv file, in this order, such as ``model,concurrency,throughput``.
 
     Raises:
         RequestError: there is no document, bounds are given for something other than one Result, or as
@@ -128,9 +166,9 @@ def write_report(  # noqa: PLR0913 - one parameter per option
             raise RequestError("--require applies to one result; write a report for each.")
         if chart is not None:
             raise RequestError("--chart names a chart of one document; name one document.")
-        if configurations or plots or pictures:
+        if configurations or plots or pictures or fields:
             raise RequestError(
-                "`configurations`, `plots` and `pictures` are of one document; name one document."
+                "`configurations`, `plots`, `pictures` and `fields` are of one document; name one document."
             )
         write_several(documents, path)
         return
@@ -148,7 +186,8 @@ def write_report(  # noqa: PLR0913 - one parameter per option
         page = lay_out_document(document, options)
         for suffix in (".svg", ".png"):
             write_pictures(page, pictures, suffix)
-    write(document, path, judgements, chart=chart, options=options)
+    names = tuple(name.strip() for text in fields for name in text.split(",") if name.strip())
+    write(document, path, judgements, chart=chart, options=options, fields=names)
 
 
 def write_pictures(page: Page, folder: Path, suffix: str = ".svg") -> tuple[Path, ...]:

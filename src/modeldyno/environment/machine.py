@@ -87,14 +87,26 @@ def conditions() -> dict[str, Fact]:
         facts["governor"] = governor
     if (turbo := _read_text(_CPU / "intel_pstate/no_turbo")) is not None:
         facts["turbo"] = turbo == "0"
+    if uuids := _gpu_uuids():
+        facts["device_uuids"] = uuids
     facts |= {name: os.environ[name] for name in _THREAD_VARIABLES if name in os.environ}
     return facts
 
 
+def _gpu_uuids() -> str:
+    """Return the UUIDs of the GPUs that the NVIDIA driver lists, in its order; empty if there are none."""
+    return ", ".join(
+        value for text in _gpu_files() for value in re.findall(r"^GPU UUID:\s*(GPU-\S+)", text, re.MULTILINE)
+    )
+
+
+def _gpu_files() -> list[str]:
+    return [_read_text(file) or "" for file in sorted((_NVIDIA / "gpus").glob("*/information"))]
+
+
 def gpu_names() -> str:
     """Return the GPUs that the NVIDIA driver lists, such as ``2 x NVIDIA A100``; empty if there are none."""
-    names = (_read_text(file) or "" for file in sorted((_NVIDIA / "gpus").glob("*/information")))
-    models = [line.partition(":")[2].strip() for text in names for line in text.splitlines()[:1]]
+    models = [line.partition(":")[2].strip() for text in _gpu_files() for line in text.splitlines()[:1]]
     counted = {name: models.count(name) for name in dict.fromkeys(models)}
     return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in counted.items())
 

@@ -61,6 +61,15 @@ def ancestors(count: int) -> list[int]:
     return [pid for pid in pids if pid > 1]
 
 
+def available_memory() -> int | None:
+    """Return the bytes that this machine has left for a new process; None if the kernel does not say."""
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return 1024 * int(line.split()[1])
+    return None
+
+
 def tree_memory(pids: Iterable[int]) -> int:
     """Return the bytes of memory of several processes, counting shared memory once.
 

@@ -398,6 +398,7 @@ _VALID_RANGE = {
     "max_trials": "1 or more",
     "certain": value_parsers.CERTAIN,
     "curves": "1 or more",
+    "bisect": "1 or more",
 }
 
 

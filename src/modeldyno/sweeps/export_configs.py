@@ -162,7 +162,7 @@ def _write_file(
     name = f"{_model_name(study, artifact)}{suffix}"
     text = artifact.text
     if artifact.name == TRITON:  # Triton requires the directory's name in it
-        text = f"# {format_point(row.point)}; modeldyno show {study.id}\n" + _NAME.sub(
+        text = f"# {format_point(study.resolved(row.point))}; modeldyno show {study.id}\n" + _NAME.sub(
             f'name: "{name}"', text, count=1
         )
     path = folder / name / artifact.name

@@ -19,6 +19,7 @@ from modeldyno.core.result.result import Loaded, Progressed
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import Inspection
 from modeldyno.core.study import default_baseline, resume_guard, verification
+from modeldyno.core.study.bisection import bisected_axis, next_bisection_trial
 from modeldyno.core.study.search_space import key
 from modeldyno.core.study.study import Trial, TrialPurpose, TrialState
 from modeldyno.core.study.trial_effort import trial_job
@@ -36,6 +37,7 @@ from modeldyno.errors import (
 from modeldyno.runtime.interrupts import counted_interrupts
 from modeldyno.runtime.time_limit import TimeLimit
 from modeldyno.runtime.trial_executor import subprocess_executors
+from modeldyno.sweeps.earlier import EarlierTrials
 from modeldyno.sweeps.point_to_job import check_axes, check_dimensions, job_at_point
 from modeldyno.views import brief
 
@@ -52,6 +54,8 @@ Step = tuple["Study", "Trial", "Result | None"]
 """The Study with one more trial, that trial, and its Result if anything was run."""
 GRID = "grid"
 """The strategy that measures every point."""
+BISECTION_START = 3 / 4
+"""Share of a search's part of a budget after which loads between two are measured, if they are to be."""
 DEFAULT_SHARE = 1 / 4
 """Share of a budget's measurements for loads of the default beyond the first."""
 _MAX_FAILED_TRIALS = 2
@@ -65,6 +69,7 @@ def run_trials(
     interrupted: Callable[[], int] = lambda: 0,
     force: bool = False,
     rooms: TrialExecutor | None = None,
+    earlier: EarlierTrials | None = None,
 ) -> Iterator[Step]:
     """Continue a study until its budget is spent or nothing more can be learnt.
 
@@ -78,6 +83,7 @@ def run_trials(
             the last; after the second, it is ended and lost.
         force: continue although the model or the hardware has changed.
         rooms: returns the executor of a Job; child processes by default.
+        earlier: trials of other studies, which need not be measured again.
 
     Raises:
         RequestError: the study cannot be run; nothing was measured.
@@ -97,6 +103,10 @@ def run_trials(
             ask = next_trial(study, elapsed)
             if ask is None:
                 return
+            if (known := earlier.find(study, ask) if earlier is not None else None) is not None:
+                study = study.add(known)
+                yield study, known, None
+                continue
             guard.begin(study, ask, resume_guard.seconds_left(study, elapsed))
             step = _run_trial(study, ask, room, guard)
             if step is None:
@@ -139,6 +149,11 @@ def check_study(
     if unknown:
         with subprocess_executors(lambda: 0) if room is None else nullcontext(room) as rooms:
             check_dimensions(study, unknown, _input_dimensions(study.job, rooms, watch))
+    if study.budget.bisect and bisected_axis(study) is None:
+        raise RequestError(
+            "bisect looks for the largest load within bounds: require one, such as latency.p99 <= 10ms, and "
+            "vary one load, such as concurrency=1..64*2; with rank each-load there is none."
+        )
     job_at_point(study, study.default)
     if not study.trials:
         plugins.strategy(study.strategy).propose(study)  # raises if it cannot search the space
@@ -170,7 +185,8 @@ def next_trial(study: Study, elapsed: float) -> TrialRequest | None:
     """Return what to measure next, after so many seconds; None at the end of the sweep.
 
     Apart from the time, it is a function of the log: first the default, then the search, which does not see
-    verification trials, then verification, and then the curves, which neither of them sees.
+    verification trials, then loads between two, then verification, and then the curves, which none of them
+    sees.
     """
     ask = _next_of_search(study.searched, elapsed)
     if ask is not None:
@@ -190,14 +206,17 @@ def _next_of_search(study: Study, elapsed: float) -> TrialRequest | None:
     if ask is not None and not _enough_of_default(study, ask):
         return ask
     share = 1.0 if _covers_grid(study) else SEARCH_SHARE
-    reserve_reached = _budget_spent(
-        study,
-        searched.spent + resume_guard.mean_trial_seconds(searched),
-        len(searched.measured),
-        share,
-        SEARCH_SHARE,
-    )
+    bisects = study.budget.bisect and bisected_axis(study) is not None
+
+    def is_reached(part: float) -> bool:
+        seconds = searched.spent + resume_guard.mean_trial_seconds(searched)
+        return _budget_spent(study, seconds, len(searched.measured), part * share, part * SEARCH_SHARE)
+
+    begun = any(trial.stage is TrialPurpose.BISECT for trial in searched.trials)
+    reserve_reached = is_reached(BISECTION_START if bisects else 1.0) or begun
     if not reserve_reached and (ask := _propose(searched)) is not None:
+        return ask
+    if bisects and not is_reached(1.0) and (ask := next_bisection_trial(searched)) is not None:
         return ask
     if _budget_spent(
         study, elapsed + resume_guard.mean_trial_seconds(study, verifying=True), len(study.measured)
@@ -214,7 +233,8 @@ def _propose(searched: Study) -> TrialRequest | None:
     Raises:
         RunFailed: it proposes a point that was skipped as invalid.
     """
-    ask = plugins.strategy(searched.strategy).propose(searched)
+    trials = tuple(trial for trial in searched.trials if trial.stage is not TrialPurpose.BISECT)
+    ask = plugins.strategy(searched.strategy).propose(replace(searched, trials=trials))
     if ask is not None and key(ask.point) in searched.skipped:
         raise RunFailed(f"The strategy '{searched.strategy}' proposed again a point that cannot be run.")
     return ask
@@ -295,7 +315,7 @@ def _check_start(study: Study, ask: TrialRequest) -> None:
         trial for trial in study.measured if study.configuration(trial.point) == configuration
     ]
     if (
-        ask.stage in {TrialPurpose.SEARCH, TrialPurpose.CURVE}
+        ask.stage in {TrialPurpose.SEARCH, TrialPurpose.BISECT, TrialPurpose.CURVE}
         and same_configuration
         and all(_failed_to_start(trial) for trial in same_configuration)
     ):
@@ -361,10 +381,12 @@ def run_study(
     watch: Callable[[Event], None],
     force: bool = False,
     rooms: TrialExecutor | None = None,
+    reuse: float | None = None,
 ) -> tuple[Study, bool]:
     """Run a study to its end or an interruption; return it, and whether it was interrupted.
 
-    The arguments are those of `run_trials`; with `store` the study and the Results are saved.
+    The arguments are those of `run_trials`; with `store` the study and the Results are saved. What
+    other studies of the last `reuse` seconds have measured in the same way is not measured again.
 
     Raises:
         RequestError, MissingExtra, StaleStudy, RunFailed: as `loop.run_trials` does.
@@ -372,11 +394,18 @@ def run_study(
     with ExitStack() as stack:
         interrupts = stack.enter_context(counted_interrupts())
         live = stack.enter_context(show_loads(enabled=store))
+        if reuse is not None and not store:
+            raise RequestError("reuse takes measurements from the store, and this sweep has none.")
+        opened = stack.enter_context(plugins.store()) if store else None
         steps: Iterator[Step] = run_trials(
-            study, watch=live.follow(watch), interrupted=lambda: len(interrupts), force=force, rooms=rooms
+            study,
+            watch=live.follow(watch),
+            interrupted=lambda: len(interrupts),
+            force=force,
+            rooms=rooms,
+            earlier=None if opened is None or reuse is None else EarlierTrials.of(study, opened, reuse),
         )
-        if store:
-            opened = stack.enter_context(plugins.store())
+        if opened is not None:
             opened.put_study(study, headline=resume_guard.describe_progress(study))
             steps = save_steps(steps, opened)
         for latest, _, result in steps:

@@ -24,7 +24,7 @@ from modeldyno.sweeps.model_analyzer_draft import (
     as_section,
     check_section,
 )
-from modeldyno.sweeps.model_analyzer_keys import KEYS, METRICS, METRICS_WITHOUT_COUNTERPART
+from modeldyno.sweeps.model_analyzer_keys import FIELDS, KEYS, METRICS, METRICS_WITHOUT_COUNTERPART
 from modeldyno.sweeps.model_analyzer_model import SEARCH, draft_model, translate_model_config
 from modeldyno.sweeps.schema import KEYS as SWEEP_KEYS
 
@@ -144,6 +144,7 @@ def _join(config: Mapping[str, Any], drafts: Sequence[Draft]) -> TranslatedSweep
     """Join the models: one alone, several in turn, or several on one server at the same time."""
     together = bool(config.get("run_config_profile_models_concurrently_enable")) and len(drafts) > 1
     common = _draft_common(config)
+    _translate_bisection(common, drafts, config.get(BISECTION), together=together)
     for draft in drafts:
         if draft.weight is not None and not together:
             draft.drop("weighting", "it weighs models on one server, and this one is swept alone")
@@ -178,6 +179,30 @@ def _join(config: Mapping[str, Any], drafts: Sequence[Draft]) -> TranslatedSweep
     )
 
 
+def _translate_bisection(common: Draft, drafts: Sequence[Draft], steps: Any, *, together: bool) -> None:
+    """Translate the steps between two loads, where there is a bound and one load that is varied."""
+    if steps is None:
+        return
+    bounded = common.tree.keys() & {"latency_budget", "min_throughput"}
+    for draft in drafts:
+        space = draft.tree.get("space")
+        if not bounded and "require" not in draft.tree:
+            draft.drop(BISECTION, "there is no bound that a load could break")
+        elif together or (
+            space is not None and not any(map(_is_varied, map(space.get, ("concurrency", "rate"))))
+        ):
+            draft.drop(BISECTION, "not one load alone is varied")
+        else:
+            common.put("budget", "bisect", as_number(steps))
+
+
+def _is_varied(values: Any) -> bool:
+    return isinstance(values, list) or (isinstance(values, str) and ".." in values)
+
+
+BISECTION = "run_config_search_max_binary_search_steps"
+
+
 def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Merge two trees; the sections of both are joined, and of lists both parts are kept."""
     merged = dict(below)
@@ -200,6 +225,7 @@ def _side_by_side(drafts: Sequence[Draft]) -> dict[str, Any]:
                 f"{name}={value}"
                 for section in ("set", "load")
                 for name, value in draft.tree.get(section, {}).items()
+                if not name.startswith("env.")  # of the one server, which is that of the first model
             ),
             *(f"input={text}" for text in draft.tree.get("input", ())),
         ]
@@ -233,7 +259,12 @@ def _draft_common(config: Mapping[str, Any]) -> Draft:
     """Translate the server, the search and what is written."""
     draft, unread = Draft(), _Rest(config)
     unread.take(
-        "model_repository", "profile_models", "run_config_profile_models_concurrently_enable", *OWN, *SEARCH
+        "model_repository",
+        "profile_models",
+        "run_config_profile_models_concurrently_enable",
+        BISECTION,
+        *OWN,
+        *SEARCH,
     )
     mode = unread.take("run_config_search_mode")
     if mode is not None:
@@ -322,6 +353,8 @@ def _port(endpoint: Any) -> Any:
 
 def _translate_composing(draft: Draft, models: Any) -> None:
     """Translate what stands below the parts of an ensemble; the parts themselves are found."""
+    if models is not None and not isinstance(models, Mapping):
+        draft.drop("ensemble_composing_models")
     for name, below in models.items() if isinstance(models, Mapping) else ():
         part = Draft(name=str(name), prefix=f"ensemble_composing_models.{name}.")
         inner = as_section(f"ensemble_composing_models.{name}", below)
@@ -359,6 +392,12 @@ _PLOT_AXES = ("batch_size", "concurrency")
 
 def _translate_output(draft: Draft, unread: _Rest) -> None:
     """Translate what is written, into options of the command."""
+    for key in ("inference_output_fields", "gpu_output_fields"):
+        if names := as_names(unread.take(key)):
+            fields = [FIELDS[name] for name in names if name in FIELDS]
+            missing = [name for name in names if name not in FIELDS]
+            reason = f"after the sweep, modeldyno report STUDY -o FILE.csv --fields {','.join(fields)}"
+            draft.drop(key, "; there is no ".join([reason, *filter(None, (", ".join(missing),))]))
     if (top := unread.take("num_configs_per_model")) is not None:
         draft.options.append(("--top", str(top)))
     if (top := unread.take("num_top_model_configs")) not in (None, 0):

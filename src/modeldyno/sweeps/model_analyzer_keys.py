@@ -8,6 +8,7 @@ from __future__ import annotations
 
 _SERVER_LOG = "the log of a server that fails is named with the failure"
 _COLUMNS = "-o FILE.csv writes every trial with all its figures"
+_FIELDS = "modeldyno report STUDY -o FILE.csv --fields model,concurrency,throughput"
 _SPACE_ENDS = "write the range below space:"
 _STOP = "a measurement lasts until its interval is narrow; write plan: with precision or max_time"
 _CHOICE = "a sweep ends when the best is certain or at budget: max_time or max_trials"
@@ -45,8 +46,7 @@ KEYS: dict[str, str] = {
     "run_config_search_max_instance_count": f"{_SPACE_ENDS} instances: 1..5",
     "run_config_search_min_model_batch_size": f"{_SPACE_ENDS} max_batch: 1..128*2",
     "run_config_search_max_model_batch_size": f"{_SPACE_ENDS} max_batch: 1..128*2",
-    "run_config_search_max_binary_search_steps": "modeldyno load --find-load searches the largest load of "
-    "one configuration, with --measurements",
+    "run_config_search_max_binary_search_steps": "write budget: with bisect: 5",
     "run_config_profile_models_concurrently_enable": "write the other models below beside:",
     "request_rate_search_enable": "write space: with rate: 16..8192*2",
     "concurrency_sweep_disable": "the loads are axes of the search like any other",
@@ -67,8 +67,7 @@ KEYS: dict[str, str] = {
     "triton_metrics_url": "figures of a server's device are read where the device is",
     "triton_output_path": _SERVER_LOG,
     "triton_server_flags": "write set: with flags: --log-verbose=1",
-    "triton_server_environment": "a server has the environment of modeldyno itself; set the variables "
-    "before it",
+    "triton_server_environment": "write set: with env.NAME: VALUE",
     "triton_docker_mounts": "write set: with container.volume: /here:/there:ro",
     "triton_docker_labels": "write set: with container.label.NAME: VALUE",
     "triton_docker_shm_size": "write set: with container.shm_size: 2g",
@@ -109,9 +108,9 @@ KEYS: dict[str, str] = {
     "filename_model_inference": _COLUMNS,
     "filename_model_gpu": _COLUMNS,
     "filename_server_only": _COLUMNS,
-    "inference_output_fields": _COLUMNS,
-    "gpu_output_fields": _COLUMNS,
-    "server_output_fields": _COLUMNS,
+    "inference_output_fields": _FIELDS,
+    "gpu_output_fields": _FIELDS,
+    "server_output_fields": "the server alone is not measured; memory is that of all its processes",
     "config_file": "modeldyno sweep --from-model-analyzer FILE prints what a file means here",
 }  # fmt: skip
 """Key to what to write, or to do, instead."""
@@ -164,8 +163,8 @@ GENAI_PERF_FLAGS: dict[str, str] = {
     "url": "write model: http://host:8000#MODEL",
     "random-seed": "write plan: with seed: 1",
     "input-dataset": "write input: FILE with a prompt in each line",
-    "input-tokens-mean": "write input: FILE with prompts of such a length",
-    "input-tokens-stddev": "write input: FILE with prompts of such lengths",
+    "input-tokens-mean": "write input: prompt=1:string:500..600, a range of words",
+    "input-tokens-stddev": "write input: prompt=1:string:500..600, a range of words",
     "input-type": "write input: FILE with the prompts",
     "num-of-output-prompts": "a file of prompts is used from its beginning to its end, again and again",
     "tokenizer": "tokens are those that the server counts",
@@ -184,9 +183,12 @@ METRICS: dict[str, tuple[str, str]] = {
     "perf_server_compute_infer": ("compute_time", "ms"),
     "perf_server_compute_output": ("compute_output_time", "ms"),
     "gpu_used_memory": ("device_memory.max", "MB"),
+    "gpu_free_memory": ("device_free.min", "MB"),
     "gpu_utilization": ("gpu_utilization.mean", "%"),
     "gpu_power_usage": ("power.mean", "W"),
     "cpu_used_ram": ("process_memory.max", "MB"),
+    "cpu_free_ram": ("memory_available.min", "MB"),
+    "cpu_available_ram": ("memory_available.min", "MB"),
     "output_token_throughput": ("token_rate", "/s"),
     **{
         f"{theirs}_{statistic}": (f"{ours}.{statistic.replace('avg', 'mean')}", "ms")
@@ -200,10 +202,15 @@ METRICS: dict[str, tuple[str, str]] = {
 }
 """Metric of Model Analyzer to our query and to the unit of its constraints, which they give without one."""
 
+FIELDS: dict[str, str] = {
+    "model_name": "model", "model_config_path": "configuration", "max_batch_size": "max_batch",
+    "request_rate": "rate", "satisfies_constraints": "bounds", "gpu_uuid": "device_uuid",
+    **{name: name for name in ("batch_size", "concurrency", "instance_group")},
+    **{name: query for name, (query, _) in METRICS.items()},
+}  # fmt: skip
+"""Column of Model Analyzer's tables to ours."""
+
 METRICS_WITHOUT_COUNTERPART: dict[str, str] = {
-    "gpu_free_memory": "free memory depends on what else runs; minimize device_memory.max",
-    "cpu_free_ram": "free memory depends on what else runs; minimize process_memory.max",
-    "cpu_available_ram": "free memory depends on what else runs; minimize process_memory.max",
     "perf_client_send_recv": "network_time is what the server's account leaves of a request",
     "perf_client_response_wait": "service_time.mean is from sending to the last byte",
 }

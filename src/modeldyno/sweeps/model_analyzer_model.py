@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import math
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.servers import pbtxt
@@ -17,6 +19,9 @@ from modeldyno.sweeps.model_analyzer_keys import (
     METRICS_WITHOUT_COUNTERPART,
     PERF_ANALYZER_FLAGS,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 RANGES = {
     "instances": ("instance_count", "1", "5", ""),
@@ -203,11 +208,16 @@ def _translate_instances(draft: Draft, instances: Any) -> None:
     counts: list[Any] = []
     devices: list[str] = []
     pairs: list[tuple[Any, str]] = []
+    if any(len(choice) != 1 for choice in choices) and _are_groups(choices):
+        draft.vary("config.instance_group", [json.dumps(_whole_groups(choice)) for choice in choices])
+        if any(_device(group).startswith("cuda") for choice in choices for group in choice):
+            draft.put("set", "device", "cuda")
+        return
     for choice in choices:
         if len(choice) != 1 or not isinstance(choice[0], Mapping):
             draft.drop(
                 "model_config_parameters.instance_group",
-                "a model has one group: write instances: and device:",
+                "several numbers for one of several groups: list the whole groups, [[...], [...]]",
             )
             return
         count, device = as_values(choice[0].get("count", 1)), _device(choice[0])
@@ -221,6 +231,30 @@ def _translate_instances(draft: Draft, instances: Any) -> None:
     draft.vary("instances", counts)
     if devices != [""]:
         draft.vary("device", [device or "cpu" for device in devices])
+
+
+def _are_groups(choices: Any) -> bool:
+    """Return whether each choice is a list of groups, each with one number of instances."""
+    return all(
+        isinstance(choice, list)
+        and all(
+            isinstance(group, Mapping) and not isinstance(group.get("count"), list | Mapping)
+            for group in choice
+        )
+        for choice in choices
+    )
+
+
+def _whole_groups(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return instance groups as Triton takes them: each has a kind, and a list of its devices."""
+    return [
+        {
+            **group,
+            "kind": group.get("kind", "KIND_AUTO"),
+            **({"gpus": as_list(group["gpus"])} if "gpus" in group else {}),
+        }
+        for group in groups
+    ]
 
 
 def _device(group: Mapping[str, Any]) -> str:
@@ -260,7 +294,7 @@ def _translate_flags(
             f"--{str(name).replace('_', '-')}={_flag_value(value)}" for name, value in server.items()
         ]
         draft.put("set", "flags", shlex.join(arguments))
-    draft.environment += [f"{name}={value}" for name, value in flags("triton_server_environment").items()]
+    _translate_environment(draft, flags("triton_server_environment"), config.get("triton_launch_mode"))
     contained = config.get("triton_launch_mode") == "docker"
     for key, prefix in (("triton_docker_labels", "container.label"), ("triton_docker_args", "container")):
         for name, value in flags(key).items() if contained else ():
@@ -269,20 +303,34 @@ def _translate_flags(
             draft.drop(key, "triton_launch_mode is not docker, and only docker needs it")
 
 
+def _translate_environment(draft: Draft, variables: Mapping[str, Any], mode: Any) -> None:
+    """Translate the environment of a server; one within our own process has ours."""
+    if mode == "remote" and variables:
+        draft.drop("triton_server_environment", "triton_launch_mode is remote, and the server runs already")
+    elif mode == "c_api":
+        draft.environment += [f"{name}={value}" for name, value in variables.items()]
+    else:
+        for name, value in variables.items():
+            draft.put("set", f"env.{name}", _flag_value(value))
+
+
 def _flag_value(value: Any) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
+def _refuse_unknown(flags: Iterable[str]) -> None:
+    for name in flags:
+        if name not in PERF_ANALYZER_FLAGS:
+            listed = "perf_analyzer --help lists them all."
+            raise UnknownName.among(
+                "flag below perf_analyzer_flags:", str(name), PERF_ANALYZER_FLAGS, listed=listed
+            )
+
+
 def _translate_perf_flags(draft: Draft, flags: Mapping[str, Any], *, batched: bool) -> None:
     rated = "rate" in draft.tree.get("space", {}) or "rate" in draft.tree.get("load", {})
+    _refuse_unknown(flags)
     for name, value in flags.items():
-        if name not in PERF_ANALYZER_FLAGS:
-            raise UnknownName.among(
-                "flag below perf_analyzer_flags:",
-                str(name),
-                PERF_ANALYZER_FLAGS,
-                listed="perf_analyzer --help lists them all.",
-            )
         if name in _PLAIN_FLAGS:
             section, part, unit = _PLAIN_FLAGS[name]
             draft.put(section, part, f"{as_number(value)}{unit}" if unit else value)
@@ -296,10 +344,20 @@ def _translate_perf_flags(draft: Draft, flags: Mapping[str, Any], *, batched: bo
             draft.add("require", f"latency.p99 <= {as_number(value)}ms")
         elif name == "request-distribution" and rated:
             draft.put("load", "arrivals", value)
-        elif (name, value) != ("input-data", "random"):
+        elif knob := _CHOSEN.get((name, str(value))):
+            draft.put("set", *knob)
+        elif (name, str(value)) not in _USUAL:
             draft.drop(f"perf_analyzer_flags.{name}", _flag_reason(name, value))
 
 
+_CHOSEN = {
+    ("shared-memory", "system"): ("shared_memory", "system"),
+    ("grpc-compression-algorithm", "gzip"): ("compression", "gzip"),
+    ("grpc-compression-algorithm", "deflate"): ("compression", "deflate"),
+}
+"""Flag with its value to our knob with its value."""
+_USUAL = {("input-data", "random"), ("shared-memory", "none"), ("grpc-compression-algorithm", "none")}
+"""Flags with values that are usual here, too."""
 _PLAIN_FLAGS = {
     "measurement-interval": ("load", "duration", "ms"),
     "measurement-request-count": ("load", "requests", ""),
@@ -316,14 +374,32 @@ def _flag_reason(name: str, value: Any) -> str:
     return PERF_ANALYZER_FLAGS[name]
 
 
+def _translate_prompts(draft: Draft, flags: Mapping[str, Any]) -> tuple[str, ...]:
+    """Translate the lengths of prompts, where no file has them; return the flags that are done."""
+    mean = flags.get("input-tokens-mean")
+    if mean is None or "input-dataset" in flags:
+        return ()
+    middle, spread = as_number(mean), as_number(flags.get("input-tokens-stddev") or 0)
+    if not (math.isfinite(middle) and math.isfinite(spread)):
+        raise RequestError(f"the input tokens '{middle}' and '{spread}' are no lengths of prompts.")
+    words = sorted({max(1, round(middle - spread)), max(1, round(middle + spread))})
+    draft.add("input", f"prompt=1:string:{'..'.join(map(str, words))}")
+    return ("input-tokens-mean", "input-tokens-stddev")
+
+
 def _translate_genai_flags(draft: Draft, flags: Mapping[str, Any]) -> None:
+    shaped = _translate_prompts(draft, flags)
     for name, value in flags.items():
+        if name in shaped:
+            continue
         if name not in GENAI_PERF_FLAGS:
             raise UnknownName.among("flag below genai_perf_flags:", str(name), GENAI_PERF_FLAGS)
         if name == "streaming":
             draft.put("set", "stream", bool(value))
         elif name == "expected-output-tokens":
             draft.put("set", "max_tokens", value)
+        elif name == "endpoint":
+            draft.put("set", "endpoint", "chat" if "chat" in str(value) else "completions")
         elif name == "random-seed":
             draft.put("plan", "seed", value)
         elif name == "input-dataset" and Path(str(value)).suffix:

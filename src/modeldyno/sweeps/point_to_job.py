@@ -7,7 +7,6 @@ own check of combinations.
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from modeldyno.core.load import multi_model
 from modeldyno.core.spec.input_spec import BATCH
 from modeldyno.core.spec.knob import configure, find_knob
 from modeldyno.core.spec.load_spec import Arrivals, Load
+from modeldyno.core.study.search_space import product_of_knobs
 from modeldyno.core.study.study import LOADS
 from modeldyno.errors import RequestError, UnknownName
 
@@ -31,10 +31,6 @@ BACKEND = "backend"
 """The axis that selects the backend."""
 LOAD, CALLS = "load", ("latency", "throughput")
 """Probes that time a server, and those that time calls."""
-
-
-_FACTORS = re.compile(r"[\w.]+(?:\s*\*\s*[\w.]+)+")
-"""A product of numbers and knobs, such as ``2*instances*max_batch``."""
 
 
 def job_at_point(study: Study, point: Mapping[str, KnobValue]) -> Job:
@@ -224,19 +220,13 @@ def _with_products(
     Raises:
         RequestError: a factor has no value at the point.
     """
-    text = point.get("concurrency")
-    if not isinstance(text, str) or not _FACTORS.fullmatch(text.strip()):
-        return point
-    values = {**config, **point}
-    factors = [part.strip() for part in text.split("*")]
-    for factor in factors:
-        value = values.get(factor)
-        if not factor.isdecimal() and (isinstance(value, str | bool) or value is None):
-            raise RequestError(
-                f"The axis concurrency={text} needs a number for {factor}; set it, or give it an axis."
-            )
-    product = math.prod(float(factor) if factor.isdecimal() else float(values[factor]) for factor in factors)
-    return {**point, "concurrency": max(1, round(product))}
+    text = point.get("concurrency", 1)
+    product = product_of_knobs(text, {**config, **point})
+    if isinstance(product, str):
+        raise RequestError(
+            f"The axis concurrency={text} needs a number for {product}; set it, or give it an axis."
+        )
+    return point if product is None else {**point, "concurrency": product}
 
 
 def _load_at(load: Load | None, backend: str, point: Mapping[str, KnobValue]) -> Load | None:

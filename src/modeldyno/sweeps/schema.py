@@ -71,6 +71,9 @@ BUDGET = {
     "max_time": _described(_QUANTITY, "Time limit of the whole sweep, such as 10m."),
     "max_trials": _described(_COUNT, "Largest number of measurements, verification included."),
     "curves": _described(_COUNT, "Best configurations to measure at all loads after the search."),
+    "bisect": _described(
+        _COUNT, "Most loads to measure between one that holds the bounds and one that breaks them."
+    ),
     "certain": _described(
         _QUANTITY, "Required confidence that the answer is the best or within 5% of it; 95% by default."
     ),

@@ -98,5 +98,6 @@ BUDGETED: dict[str, Callable[[Any], Any]] = {
     "max_time": _parse_time,
     "max_trials": parse_integer,
     "curves": parse_integer,
+    "bisect": parse_integer,
     "certain": lambda value: read_quantity(value, FRACTION, lambda text, _unit: parse_certainty(text)),
 }

@@ -20,6 +20,7 @@ import onnxruntime
 import pytest
 
 from modeldyno import plugins
+from modeldyno.adapters.backends.served import base, triton
 from modeldyno.adapters.backends.served.triton import InProcessSession
 from modeldyno.core.load.request_target import Transport
 from modeldyno.core.load.server_stats import ServerCounters
@@ -616,3 +617,26 @@ def test_a_running_triton_loads_and_unloads() -> None:
             assert http_ready(home.server.ports["http"], f"/v2/models/{name}/ready")
         assert not http_ready(home.server.ports["http"], f"/v2/models/{name}/ready")
         assert http_ready(home.server.ports["http"], "/v2/models/digits/ready")
+
+
+@pytest.mark.parametrize(
+    ("knobs", "says"),
+    [
+        ({"env.2x": "1"}, "'2x' is no name of a variable"),
+        ({"env.A": "1", "server": "http://h:8000"}, "omit it or server"),
+        ({"env.A": "1", "launch": "in-process"}, "omit it or launch=in-process"),
+    ],
+)
+def test_variables_are_of_a_server_that_is_started(knobs: dict[str, Any], says: str) -> None:
+    """A name must be one, and a server that runs, or is within our process, has its own environment."""
+    with pytest.raises(RequestError, match=says):
+        triton.check(knobs)
+
+
+def test_a_variable_of_the_server_is_added_to_ours() -> None:
+    """Booleans as Triton reads them; what the server needs as it is cannot be set."""
+    assert base.environment({"env.A": True, "env.B": 4, "device": "cpu"}, {"C": "c"}) == {
+        "A": "true", "B": "4", "C": "c"
+    }  # fmt: skip
+    with pytest.raises(RequestError, match=r"sets C of the server itself; leave out env\.C"):
+        base.environment({"env.C": "1"}, {"C": "c"})

@@ -70,6 +70,15 @@ def repository(folder: Path) -> Path:
     return folder
 
 
+def nested(folder: Path) -> Path:
+    """Make a repository whose ensemble `outer` runs the ensemble `both`, and then adds one again."""
+    repository(folder)
+    (folder / "outer" / "1").mkdir(parents=True)
+    outer = ENSEMBLE.replace('model_name: "double"', 'model_name: "both"')
+    (folder / "outer" / "config.pbtxt").write_text(outer)
+    return folder
+
+
 def loaded(folder: Path, name: str = "") -> Model:
     ref = ModelRef(scheme="repository", locator=f"{folder}#{name}" if name else str(folder))
     return plugins.loader("repository").load(ref, seed=0, trust=False)
@@ -97,6 +106,15 @@ class TestRepository(LoaderSuite):
     def other(self, tmp_path: Path) -> ModelRef:
         """A single model."""
         return ModelRef(scheme="repository", locator=f"{repository(tmp_path / 'others')}#other")
+
+
+def test_an_ensemble_within_an_ensemble_brings_the_models_of_both(tmp_path: Path) -> None:
+    """And a knob of an inner model reaches it, whichever ensemble names it."""
+    changed = configured(nested(tmp_path), {"composing.double.instances": "2"}, "outer")
+
+    assert sorted(changed) == ["both", "double", "increment", "outer"]
+    assert changed["double"]["instance_group"][0]["count"] == 2
+    assert changed["increment"]["instance_group"][0]["count"] == 1
 
 
 def test_an_ensemble_is_found_with_its_models(tmp_path: Path) -> None:

@@ -127,6 +127,17 @@ class TestTold:
             ("idle_power", "cuda:0"): 50.0,
         }
 
+    def test_free_is_what_no_process_uses(self) -> None:
+        """The smallest of it is what was left: of one device its own total, less what all use of it."""
+        recorded = stages(
+            baseline=[{"used": 12, "total": 90}],
+            load=[{"used": 20, "total": 90, "ours": 1}],
+            timed=[{"used": 50, "total": 90, "ours": 1}, {"used": 40, "total": 90}],
+        )
+        yielded = numbers(device.device_measurements({"cuda:0": GPU}, recorded))
+
+        assert yielded["device_free", "cuda:0"][-3:] == [70, 40, 50]
+
     def test_nothing_told_is_nothing_said(self) -> None:
         """A device that answers no question has no measurement, and never 0."""
         recorded = stages(baseline=[{}], load=[{"ours": 1}], timed=[{"ours": 1}, {}])

@@ -89,6 +89,17 @@ def test_the_baseline_is_subtracted_and_shown() -> None:
     assert above.samples().tolist() == [50.0, 200.0]
 
 
+def test_what_the_machine_has_left_is_read_while_the_model_is_there() -> None:
+    """Not before it was loaded, and not in passes of the profiler's own."""
+    left = {"baseline": [9], "load": [7, 5], "ours": [1], "timed": [6], "second": [2]}
+    stages = [{**stage(name, [100]), "available": sizes} for name, sizes in left.items()]
+    value = by_key(process.available(stages))["memory_available", ""].value
+
+    assert isinstance(value, Distribution)
+    assert value.samples().tolist() == [7.0, 5.0, 6.0]
+    assert value.statistic("min") == 5.0
+
+
 def test_what_the_profiler_takes_is_not_the_models() -> None:
     """Growth during work of ours is taken off what follows, libraries are baseline, a second pass is out."""
     stages = [

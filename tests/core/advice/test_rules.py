@@ -482,6 +482,19 @@ class TestBottleneck:
 
         assert self.of(result(*measured, doubts={"interference": "x"})) == limit
 
+    def test_a_call_that_waits_names_the_line_where_it_does_for_the_longest_time(self) -> None:
+        """With the time of a call in it; without a line that was seen nothing is added."""
+        counted = (observed_number("cpu_utilization", 0.02), observed_number("context_switches", 160.0))
+        lines = (
+            Measurement(metric="wait_time", value=0.001, scope="net.py:7"),
+            Measurement(metric="wait_time", value=0.02, scope="store.py:12"),
+        )
+        plain, named = (bottleneck(Case(result=result(*analysed(), *counted, *more))) for more in ((), lines))
+
+        assert plain is not None
+        assert named is not None
+        assert named.seen == f"{plain.seen}; 20.0 ms of each in store.py:12"
+
     def test_of_an_idle_device_it_is_the_host(self) -> None:
         """A busy one tells of no more."""
         idle = times(0.2, "gpu_utilization", "cuda:0")

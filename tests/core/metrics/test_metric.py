@@ -233,8 +233,9 @@ def test_a_query_may_name_a_metric_of_its_document() -> None:
 
 
 def test_what_stands_for_a_metric() -> None:
-    """The median of a distribution, the most of memory, and a number itself."""
-    assert [METRICS[name].statistic for name in ("latency", "process_memory", "macs")] == ["p50", "max", None]
+    """The median of a distribution, the most of memory, the least of what is left, and a number itself."""
+    names = ("latency", "process_memory", "memory_available", "device_free", "macs")
+    assert [METRICS[name].statistic for name in names] == ["p50", "max", "min", "min", None]
 
 
 def test_there_is_a_top_metric_for_every_number() -> None:

@@ -530,6 +530,24 @@ class TestCheaper:
 
         assert (substitute.point["batch_size"] if substitute else None) == cheaper
 
+    def test_what_is_rarely_the_best_says_how_often_it_is_nearly_so(self) -> None:
+        """At 2 % less two instances are hardly ever the best, and nearly always within 5 % of it."""
+        again = [tried(at(n, 8), rate, stage=TrialPurpose.VERIFY) for n, rate in ((3, 408), (2, 400))] * 4
+        ranked = ranking(served(tried(at(1, 8), 100), tried(at(3, 8), 408), tried(at(2, 8), 400), *again))
+
+        assert ranked.cheaper is not None
+        assert ranked.cheaper.share < 0.1
+        assert ranked.cheaper_near > 0.95
+
+    def test_what_may_well_break_its_bound_is_no_substitute(self) -> None:
+        """It would save an instance, and hold the bound in six cases of ten, where the best always does."""
+        edge = tried(at(2, 8), 400, 0.00985, error=0.05)
+        ranked = ranking(served(tried(at(1, 8), 100), tried(at(3, 8), 401, error=0.05), edge))
+
+        assert the_best(ranked).point == at(3, 8)
+        assert [row.point for row in ranked.rivals] == [at(2, 8)]
+        assert ranked.cheaper is None
+
     def test_then_the_default(self) -> None:
         """Whoever cannot tell a candidate from the default need not change anything."""
         ranked = ranking(in_process(*batches(400, 401)))
@@ -552,3 +570,16 @@ class TestCheaper:
         assert (substitute.point["intra_threads"] if substitute else None) == (
             chosen if cheaper is not None or isinstance(chosen, bool | str) else None
         )
+
+
+def test_loads_that_are_products_of_knobs_are_ranked_by_their_numbers() -> None:
+    """Four instances at ``2*instances`` are under the same load as two at eight."""
+    study = a_served_study("instances=2,4", "concurrency=2*instances,8", goal=FREE, default={"instances": 2})
+    trials = [
+        tried({"instances": n, "concurrency": load}, 100.0 * n)
+        for n, load in ((2, "2*instances"), (2, 8), (4, "2*instances"), (4, 8))
+    ]
+    ranked = ranking(add_trials(replace(study, goal=replace(FREE, rank=Rank.EACH)), trials))
+
+    assert [study.resolved(trial.point)["concurrency"] for trial in trials] == [4, 8, 8, 8]
+    assert [[row.point["instances"] for row in each.rows] for each in ranked.each] == [[2], [4, 2]]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeldyno.core.study.search_space import Axis, Point, Space, axis, height, key, parse_axis
+from modeldyno.core.study.search_space import Axis, Point, Space, axis, key, parse_axis, product_of_knobs
 from modeldyno.errors import RequestError
 
 NESTED = Space(
@@ -215,8 +215,19 @@ class TestWords:
 
 
 def test_a_product_of_knobs_is_one_value_of_an_axis() -> None:
-    """It is text, which loads are not ordered by."""
+    """It is text, and a number where its knobs have values; the first one without a number is named."""
     (value,) = parse_axis("concurrency=2*instances*max_batch").values
 
     assert value == "2*instances*max_batch"
-    assert [height(each) for each in (value, 4, 2.5)] == [0.0, 4.0, 2.5]
+    assert product_of_knobs(value, {"instances": 3, "max_batch": 4}) == 24
+    assert product_of_knobs(value, {"instances": 3, "max_batch": "auto"}) == "max_batch"
+    assert product_of_knobs("2*instances", {}) == "instances"
+    assert [product_of_knobs(each, {}) for each in (4, 2.5, "word")] == [None, None, None]
+
+
+def test_a_value_in_brackets_may_hold_others() -> None:
+    """JSON with lists inside is one value, wherever the brackets stand."""
+    mixed = '[{"count": 1, "gpus": [0, 1]}, {"count": 2, "gpus": [2]}]'
+
+    assert parse_axis(f'config.instance_group={mixed},[{{"count": 1}}]').values == (mixed, '[{"count": 1}]')
+    assert parse_axis("preferred_batch=[4,8],[8,16]").values == ("[4,8]", "[8,16]")

@@ -139,6 +139,12 @@ def memory(name: str, stages: Sequence[dict[str, Any]]) -> Iterator[Measurement]
     for key, metric in (("memory", "device_memory"), ("used", "device_used")):
         if values := _values(name, key, after):
             yield _distribution(metric, name, values)
+    free = [
+        total - used
+        for total, used in zip(_values(name, "total", after), _values(name, "used", after), strict=False)
+    ]
+    if free:
+        yield _distribution("device_free", name, free)
     if before := _values(name, "used", _stages_before(stages)):
         yield observed_number("device_used", before[-1], scope=f"{name} baseline")
     if total := _values(name, "total", after):

@@ -55,6 +55,7 @@ def judge(stages: Any) -> Iterator[Measurement | Doubt]:
         )
         return
     yield from memory(stages)
+    yield from available(stages)
     yield from noise(stages)
     yield from traffic(stages)
 
@@ -84,6 +85,19 @@ def memory(stages: Sequence[dict[str, Any]]) -> Iterator[Measurement]:
     if any(above) or (above and any(stage["name"] == WatchStage.TIMED for stage in stages)):
         distribution = Distribution.of(above, stop="run ended", clock="monotonic")
         yield Measurement(metric="process_memory", value=distribution)
+
+
+def available(stages: Sequence[dict[str, Any]]) -> Iterator[Measurement]:
+    """Yield the memory that the machine had left from loading on, in bytes."""
+    left = [
+        float(size)
+        for stage in stages
+        if stage["name"] not in _NOT_CALLED | _EXCLUDED
+        for size in stage.get("available", ())
+    ]
+    if left:
+        value = Distribution.of(left, stop="run ended", clock="monotonic")
+        yield Measurement(metric="memory_available", value=value)
 
 
 def noise(stages: Sequence[dict[str, Any]]) -> Iterator[Measurement | Doubt]:

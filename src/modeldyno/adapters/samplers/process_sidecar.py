@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from modeldyno.clock import monotonic, perf_counter
 from modeldyno.environment.process_tree import (
+    available_memory,
     cores_time,
     cpu_seconds,
     disk_traffic,
@@ -98,6 +99,7 @@ class ProcessRecorder:
                 "begin": now,
                 "end": now,
                 "memory": held[-1:],
+                "available": [],
                 "processor": [],
                 "held": [],
                 "cores": cores,
@@ -115,6 +117,9 @@ class ProcessRecorder:
             memory = self.stages[-1]["memory"]
             assert isinstance(memory, list)
             memory.append(size)
+            available = self.stages[-1]["available"]
+            assert isinstance(available, list)
+            available += [left for left in (available_memory(),) if left is not None]
         return perf_counter() - begin
 
     def sample_often(self) -> float:

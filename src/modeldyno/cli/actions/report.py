@@ -24,6 +24,7 @@ def run(**options: Any) -> None:
             configurations=options["configurations"],
             plots=options["plots"],
             pictures=None if pictures is None or index else Path(pictures),
+            fields=options["fields"],
         )
     click.echo(
         f"Wrote {' and '.join(outputs)}{'' if pictures is None else f' and the charts in {pictures}'}."

@@ -27,7 +27,10 @@ _SAME_NAME = ("backend", "name", "strategy", "pre", "post", "evaluate", "data", 
 """Options that have the same name in a sweep file."""
 _SECTIONS = {
     "plan": {"trial_time": "max_time", **{row.name: row.field for row in PLAN if row.field != "max_time"}},
-    "budget": {"max_time": "max_time", "max_trials": "max_trials", "curves": "curves", "until": "certain"},
+    "budget": {
+        **{name: name for name in ("max_time", "max_trials", "curves", "bisect")},
+        "until": "certain",
+    },
     "load": {"concurrency": "concurrency", "rate": "rate", **{row.name: row.field for row in LOAD}},
 }
 """Options that have another name in a sweep file: section, option, name in the section."""

@@ -51,7 +51,10 @@ def begin(configs: Sequence[FileConfig], options: dict[str, Any]) -> int:
             print_blocks(Heading(title=study.name))
         with Progress(quiet=options["quiet"]) as progress:
             swept, interrupted = run_study(
-                replace(study, budget=share), store=targets.store, watch=progress.watch
+                replace(study, budget=share),
+                store=targets.store,
+                watch=progress.watch,
+                reuse=options["reuse"],
             )
         done.append(swept)
         sweep_study.report_study(swept, own, options, quiet=targets.silent)

@@ -95,7 +95,11 @@ def _run_study(study: Study, targets: OutputTargets, options: dict[str, Any]) ->
     before = len(study.trials)
     with Progress(quiet=options["quiet"]) as progress:
         study, interrupted = run_study(
-            study, store=targets.store, watch=progress.watch, force=options["force"]
+            study,
+            store=targets.store,
+            watch=progress.watch,
+            force=options["force"],
+            reuse=options["reuse"],
         )
     code = report_study(study, targets, options)
     if interrupted and targets.store and not targets.silent:

@@ -121,8 +121,19 @@ def _waiting(case: Case) -> Bottleneck | None:
         limit=Limit.WAITING,
         share=1 - used,
         seen=f"calls used {used:.2f} cores, and gave up the core by themselves {by_itself:,.0f} times: they "
-        "sleep, or wait for a lock, a disk or an answer",
+        f"sleep, or wait for a lock, a disk or an answer{_waiting_line(case)}",
     )
+
+
+def _waiting_line(case: Case) -> str:
+    """Name the line of the user's code in which calls are for the longest time, if it was seen."""
+    lines = {
+        m.scope: m.value
+        for m in case.result.measurements
+        if m.metric == "wait_time" and isinstance(m.value, int | float)
+    }
+    line = max(lines, key=lines.__getitem__, default="")
+    return f"; {format_seconds(lines[line])} of each in {line}" if line else ""
 
 
 def _host_bottleneck(case: Case) -> Bottleneck | None:

@@ -137,6 +137,7 @@ CODES: dict[str, str] = {
     "not-explored": "A search ended before values of its axes were tried: nothing is known of them.",
     "not-ranked": "Configurations have no rank, as their times are not those of the model's work.",
     "unverified": "The best was not measured again; the best of several tends to look too good.",
+    "reused": "It was measured for another study of the same model, machine, software and settings.",
     "study-winner": "It is the best of a study, chosen for its figures (selection bias).",
     "imported": "Another tool measured it: the machine and its other load are not known.",
     "from-send": "Another tool counted times from the sending of a request, not from when it was due.",

@@ -134,8 +134,10 @@ class MetricRow:
 
     @property
     def statistic(self) -> str | None:
-        """The statistic that stands for a distribution: the maximum of memory, otherwise the median."""
-        return None if not self.spread else "max" if self.unit == BYTES else "p50"
+        """The statistic that stands for a distribution: of memory the worst, otherwise the median."""
+        if not self.spread or self.unit != BYTES:
+            return "p50" if self.spread else None
+        return "min" if self.better is Better.HIGHER else "max"
 
 
 class MetricTable(dict[str, MetricRow]):
@@ -424,6 +426,9 @@ METRICS = MetricTable((
          circumstance=True, section=ReportSection.MEMORY),
     _row("step_time", SECONDS, _LOW, "One training step: copy to the device, forward, backward, optimiser.",
          spread=True, section=ReportSection.MEMORY, main=2, judged=2),
+    _row("wait_time", SECONDS, _LOW,
+         "Time of a call in a line of the user's code, if calls are mostly on no processor.",
+         circumstance=True, section=ReportSection.DETAILS),
     _row("calls", COUNT, _NEITHER, "Calls of a named region of code in a whole run.",
          section=ReportSection.DETAILS),
     _row("total_time", SECONDS, _LOW, "Time in all calls of a region, nested calls of it counted once.",
@@ -450,6 +455,9 @@ METRICS = MetricTable((
          circumstance=True, section=ReportSection.NOISE, label="preemptions"),
     _row("major_faults", COUNT, _LOW, "Pages that the timed pass had to wait for from a disk.",
          circumstance=True, section=ReportSection.DEVICES),
+    _row("memory_available", BYTES, _HIGH,
+         "Memory that this machine had left for other processes, from loading on.",
+         spread=True, circumstance=True, section=ReportSection.DEVICES, shown=("min",), in_trial=("min",)),
     _row("disk_read", BYTES, _LOW, "Bytes that the process tree read from disks in the timed pass.",
          circumstance=True, section=ReportSection.DEVICES),
     _row("disk_written", BYTES, _LOW, "Bytes that the process tree wrote to disks in the timed pass.",
@@ -464,6 +472,9 @@ METRICS = MetricTable((
          main=10),
     _row("device_used", BYTES, _NEITHER, "Memory in use on a device by all processes.",
          spread=True, on_accelerator=True, section=ReportSection.DEVICES),
+    _row("device_free", BYTES, _HIGH, "Memory of a device that no process uses.",
+         spread=True, circumstance=True, on_accelerator=True, section=ReportSection.DEVICES, shown=("min",),
+         in_trial=("min",)),
     _row("device_total", BYTES, _NEITHER, "Memory that a device has.",
          on_accelerator=True, section=ReportSection.DETAILS),
     _row("gpu_utilization", FRACTION, _NEITHER, "Share of the time in which any kernel ran on a device.",
@@ -527,6 +538,8 @@ EVERYDAY = {
     "perf_throughput": "throughput", "perf_latency": "latency", "perf_latency_avg": "latency.mean",
     "perf_latency_p90": "latency.p90", "perf_latency_p95": "latency.p95", "perf_latency_p99": "latency.p99",
     "gpu_used_memory": "device_memory", "cpu_used_ram": "process_memory", "gpu_power_usage": "power",
+    "gpu_free_memory": "device_free.min", "cpu_free_ram": "memory_available.min",
+    "cpu_available_ram": "memory_available.min",
 }  # fmt: skip
 """Common names of metrics to their names here."""
 _LISTED = "modeldyno plugins metrics lists all of them, such as latency, throughput and process_memory."

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from modeldyno.core.stats.sanitize import Printable, clean, clean_lines, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Container, Iterable, Sequence
 
     from modeldyno.core.report.charts import Picture
 
@@ -143,6 +143,20 @@ def make_table(
         spare=spare,
     )
     return _without(table, [at for at in _silent_columns(table) if marked[at].endswith("?")])
+
+
+def choose_columns(table: Table, titles: Sequence[str]) -> Table:
+    """Keep the columns with these titles, in this order; a title that the table lacks is an empty column."""
+    places = {column.title: at for at, column in enumerate(table.columns)}
+    added = make_columns(*titles)
+    chosen = [places.get(title) for title in titles]
+    return replace(
+        table,
+        columns=tuple(
+            column if at is None else table.columns[at] for at, column in zip(chosen, added, strict=True)
+        ),
+        rows=tuple(tuple("" if at is None else row[at] for at in chosen) for row in table.rows),
+    )
 
 
 def drop_empty_columns(table: Table) -> Table:

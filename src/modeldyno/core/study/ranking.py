@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 RESAMPLES = 1000
 ALIKE = 0.03
 """Smallest relative difference that matters: a cheaper candidate may be this much worse."""
+ABOUT_AS_LIKELY = 0.8
+"""A cheaper candidate must be within `NEAR` of the best in so large a part of the resamples in which the best
+is itself."""
 NEAR = 0.05
 """How much worse than the best an answer may be and still count as right, see `Ranking.near_best`."""
 MOST_LOADS = 2
@@ -125,7 +128,9 @@ class Ranking:
     rivals: tuple[RankedConfiguration, ...] = ()
     """Rows that are tied with the best."""
     cheaper: RankedConfiguration | None = None
-    """A rival that needs less and is not relevantly worse; None if the best is the cheapest."""
+    """A rival that needs less, is not relevantly worse, and about as likely right; None if there is none."""
+    cheaper_near: float = 0.0
+    """Share of resamples in which `cheaper` is the best or less than `NEAR` worse, and holds its bounds."""
     safe: RankedConfiguration | None = None
     """The best point that surely holds its bounds; None if the first row does, or none do."""
     measurements: int = 0
@@ -155,7 +160,9 @@ def ranking(study: Study, resamples: int = RESAMPLES) -> Ranking:
     each_load = study.goal.rank is Rank.EACH
     groups: dict[Key, list[ScoredCandidate]] = {}
     for contender in all_contenders:
-        groups.setdefault(key(contender.load) if each_load else (), []).append(contender)
+        load = study.resolved(contender.candidate.point)
+        load = {name: load[name] for name in contender.load}
+        groups.setdefault(key(load) if each_load else (), []).append(contender)
     rankings = tuple(_rank_group(study, groups[load], resamples) for load in sorted(groups))
     with_best = [load_ranking for load_ranking in rankings if load_ranking.best is not None]
     heights = scores(
@@ -399,20 +406,34 @@ def _with_conclusions(
 ) -> Ranking:
     """Add how certain the first row is, its rivals, and the cheaper rows among these."""
     best, index = result.rows[0], chosen[0]
+    margin = math.log1p(NEAR)
+    near_best = field.draws.near_best(index, team, margin)
     near = [
-        (row, field.scores[index] - field.scores[other] <= ALIKE)
+        (row, other, field.scores[index] - field.scores[other] <= ALIKE)
         for row, other in zip(result.rows[1:], chosen[1:], strict=False)
         if row.feasible and field.draws.above(index, other) < field.study.budget.enough
     ]
-    comparable = [row for row, alike in near if alike and (row.verified or not best.verified)]
-    costs = {row.rank: _row_cost(field.study, row) for row in (best, *comparable)}
-    cheaper = [row for row in comparable if _costs_less(costs[row.rank], costs[1])]
+    comparable = [(row, other) for row, other, alike in near if alike and (row.verified or not best.verified)]
+    costs = {row.rank: _row_cost(field.study, row) for row in (best, *(row for row, _ in comparable))}
+    likely = {
+        row.rank: share
+        for row, other in comparable
+        if _costs_less(costs[row.rank], costs[1])
+        and (share := field.draws.near_best(other, [other], margin)) >= ABOUT_AS_LIKELY * near_best
+    }
+    rivals = tuple(row for row, _, _ in near)
+    cheaper = min(
+        (row for row in rivals if row.rank in likely),
+        key=lambda row: (*costs[row.rank], row.rank),
+        default=None,
+    )
     return replace(
         result,
         best=best,
-        near_best=field.draws.near_best(index, team, math.log1p(NEAR)),
-        rivals=tuple(row for row, _ in near),
-        cheaper=min(cheaper, key=lambda row: (*costs[row.rank], row.rank), default=None),
+        near_best=near_best,
+        rivals=rivals,
+        cheaper=cheaper,
+        cheaper_near=0.0 if cheaper is None else likely[cheaper.rank],
         safe=None if best.verdict is Verdict.HELD else _safe_row(result, field),
     )
 

@@ -117,11 +117,10 @@ def describe_progress(study: Study) -> str:
     """Describe the progress of a study."""
     best = default_baseline.best_so_far(study)
     count = len(study.measured)
-    best_text = (
-        ""
-        if best is None
-        else f", best so far {_objective_text(study, best)} with {_describe_point(best.point)}"
-    )
+    best_text = ""
+    if best is not None:
+        point = _describe_point(study.resolved(best.point))
+        best_text = f", best so far {_objective_text(study, best)} with {point}"
     return f"{count} {'trial' if count == 1 else 'trials'}{best_text}"
 
 
@@ -130,7 +129,7 @@ def describe_trial(study: Study, ask: TrialRequest) -> str:
     best = default_baseline.best_so_far(study)
     so_far = "" if best is None else f" (best so far {_objective_text(study, best)})"
     again = "again " if ask.stage is TrialPurpose.VERIFY else ""
-    return f"trial {len(study.trials) + 1}{so_far}: {again}{_describe_point(ask.point)}"
+    return f"trial {len(study.trials) + 1}{so_far}: {again}{_describe_point(study.resolved(ask.point))}"
 
 
 def mean_trial_seconds(study: Study, *, verifying: bool = False) -> float:

@@ -143,9 +143,24 @@ def key(point: Mapping[str, KnobValue]) -> Key:
     return tuple(sorted(point.items()))
 
 
-def height(value: KnobValue) -> float:
-    """Return the number by which a load is ordered; 0 for a product of knobs (``2*instances``)."""
-    return 0.0 if isinstance(value, str) else float(value)
+def product_of_knobs(text: KnobValue, values: Mapping[str, KnobValue]) -> int | str | None:
+    """Return a product such as ``2*instances*max_batch`` as a number, by the values of its knobs.
+
+    None if it is no product; the first factor that has no number, if there is one.
+    """
+    if not isinstance(text, str) or not _FACTORS.fullmatch(text.strip()):
+        return None
+    numbers: list[float] = []
+    for factor in (part.strip() for part in text.split("*")):
+        value = int(factor) if factor.isdecimal() else values.get(factor)
+        if value is None or isinstance(value, str | bool):
+            return factor
+        numbers.append(float(value))
+    return max(1, round(math.prod(numbers)))
+
+
+_FACTORS = re.compile(r"[\w.]+(?:\s*\*\s*[\w.]+)+")
+"""A product of numbers and knobs, such as ``2*instances*max_batch``."""
 
 
 def _matters(axis: Axis, point: Mapping[str, KnobValue]) -> bool:
@@ -202,8 +217,15 @@ def axis(
 
 
 def _split_values(text: str) -> list[str]:
-    """Split at commas outside brackets."""
-    return [part for item in re.split(r",(?![^\[]*\])", text) if (part := item.strip())]
+    """Split at commas outside brackets, which may hold others: ``[{"gpus": [0, 1]}],[]``."""
+    parts, depth = [""], 0
+    for sign in text:
+        depth += (sign == "[") - (sign == "]")
+        if sign == "," and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return [part for item in parts if (part := item.strip())]
 
 
 def _expand(name: str, value: KnobValue) -> Iterator[KnobValue]:

@@ -21,7 +21,7 @@ from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.knob import KnobValue
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.core.study.goal import Goal
-from modeldyno.core.study.search_space import Key, Point, Space, key
+from modeldyno.core.study.search_space import Key, Point, Space, key, product_of_knobs
 from modeldyno.presentation import Presented
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ class TrialPurpose(StrEnum):
     SEARCH = "search"
     VERIFY = "verify"
     """Measured again, interleaved with its rivals, in a fresh process or on a freshly started server."""
+    BISECT = "bisect"
+    """A load between two of the axis, where a bound breaks; part of the ranking, unseen by the strategy."""
     CURVE = "curve"
     """Another load of one of the best configurations, measured after the search; no part of the ranking."""
 
@@ -168,6 +170,9 @@ class Budget:
     """Required share of resamples in which the answer is the best, or hardly worse; None: not required."""
     curves: int = 0
     """Number of best configurations that are measured at all loads after the search."""
+    bisect: int = 0
+    """Most loads to measure of each of the best configurations between one that holds the bounds and one that
+    breaks them."""
 
     @property
     def enough(self) -> float:
@@ -258,6 +263,19 @@ class Study(Presented):
     def loads(self) -> tuple[str, ...]:
         """Axes that only change a load, of any model: the server stays open."""
         return (*LOADS, *(f"{model.name}.{load}" for model in self.job.beside for load in LOADS))
+
+    def resolved(self, point: Mapping[str, KnobValue]) -> Point:
+        """Return a point with the number of each load that is a product of knobs (``2*instances``)."""
+        shown, values = dict(point), {**self.settings, **point}
+        for load in point.keys() & set(self.loads):
+            prefix = load.removesuffix("concurrency")  # of another model on the same server
+            own = {
+                name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)
+            }
+            product = product_of_knobs(point[load], own)
+            if isinstance(product, int):
+                shown[load] = product
+        return shown
 
     def configuration(self, point: Mapping[str, KnobValue]) -> Point:
         """Return the part of a point that needs another server or session."""

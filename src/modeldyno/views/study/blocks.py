@@ -132,7 +132,7 @@ def brief(study: Study, ranked: Ranking | None = None) -> str:
     values = ", ".join(_values(study, best))
     certain = f", {_percent(ranked.near_best)} certain" if ranked.configurations > 1 else ""
     scope = f" (best of {tried_text(ranked)})" if certain or ranked.explored.untried else ""
-    return f"{values}{scope}: {format_point(best.point)}{certain}"
+    return f"{values}{scope}: {format_point(study.resolved(best.point))}{certain}"
 
 
 def tried_text(ranked: Ranking) -> str:
@@ -144,7 +144,7 @@ def tried_text(ranked: Ranking) -> str:
 def _answer(study: Study, ranked: Ranking, best: RankedConfiguration) -> str:
     alone = ranked.configurations == 1
     what = (
-        f"{(alone and format_point(best.point)) or _row_name(best)} gives "
+        f"{(alone and format_point(study.resolved(best.point))) or _row_name(study, best)} gives "
         f"{join_nonempty(*_values(study, best))}"
     )
     rival = any(row.default for row in ranked.rivals[1:])  # the first rival is named below
@@ -170,9 +170,9 @@ def _certainty_text(ranked: Ranking) -> str:
     return f"{certain}, of the {tried:,} of {points:,} points that were tried"
 
 
-def _row_name(row: RankedConfiguration) -> str:
+def _row_name(study: Study, row: RankedConfiguration) -> str:
     """Return the name of a row; of the default, with its load."""
-    name = format_point(row.point)
+    name = format_point(study.resolved(row.point))
     if not row.default:
         return name
     return f"the default ({name})" if name else "the default"
@@ -234,13 +234,22 @@ _NEARLY = 0.995
 
 def _rivals_text(study: Study, ranked: Ranking, best: RankedConfiguration) -> str:
     """Name the configurations that may be as good as the best, and which to choose."""
+    favourite = max(ranked.rivals, key=lambda row: row.share)
+    if best.verified and not favourite.verified and favourite.share > best.share:
+        shares = f"best in {100 * favourite.share:.0f} against {100 * best.share:.0f} of 100 resamples"
+        name = _row_name(study, _without_load(study, favourite))
+        return f"{name} looks better ({shares}), but was not measured again: continue the study to choose"
     first, *more = ranked.rivals
     others = f" and {count(len(more), 'other')}" if more else ""
     shares = f"best in {100 * best.share:.0f} against {100 * first.share:.0f} of 100 resamples"
-    same = f"it is not distinguishable from {_row_name(_without_load(study, first))}{others} ({shares})"
+    same = (
+        f"it is not distinguishable from {_row_name(study, _without_load(study, first))}{others} ({shares})"
+    )
     if ranked.cheaper is None:
-        return f"{same}; take it, as none of the others is cheaper"
-    return f"{same}; prefer the cheaper one, {_row_name(_without_load(study, ranked.cheaper))}"
+        return f"{same}; take it, as nothing cheaper is about as good"
+    name = _row_name(study, _without_load(study, ranked.cheaper))
+    share = f"{100 * ranked.cheaper_near:.0f} of 100 resamples"
+    return f"{same}; prefer the cheaper one, {name}, which is the best or within {NEAR:.0%} of it in {share}"
 
 
 def _safe_alternative(study: Study, ranked: Ranking) -> str:
@@ -248,7 +257,7 @@ def _safe_alternative(study: Study, ranked: Ranking) -> str:
     safe = ranked.safe
     if safe is None:
         return ""
-    name = format_point(safe.point) if ranked.configurations == 1 else _row_name(safe)
+    name = format_point(study.resolved(safe.point)) if ranked.configurations == 1 else _row_name(study, safe)
     return f"certain to hold the bounds: {name}, which gives {join_nonempty(*_values(study, safe))}"
 
 
@@ -264,12 +273,13 @@ def _nearest(study: Study, ranked: Ranking) -> str:
     if not bounds:
         return f"no configuration has a value for {_unknown(study, row)}"
     if row.verdict is Verdict.HELD:
-        return f"{_row_name(row)} holds {bounds}, but no configuration has a value for {_unknown(study, row)}"
+        unknown = _unknown(study, row)
+        return f"{_row_name(study, row)} holds {bounds}, but no configuration has a value for {unknown}"
     if row.verdict is Verdict.BROKEN:
-        closest = f"{_row_name(row)}, which misses by {format_miss(row.miss)}"
+        closest = f"{_row_name(study, row)}, which misses by {format_miss(row.miss)}"
         return f"no configuration holds {bounds}; the closest is {closest}"
     apparent = f", which seems to miss by {format_miss(row.miss)}" if row.miss else ""
-    closest = f"{_row_name(row)}{apparent}"
+    closest = f"{_row_name(study, row)}{apparent}"
     return f"it is undecided whether any configuration holds {bounds}; the closest is {closest}"
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.metrics.metric import METRICS, Query
 from modeldyno.core.report.charts import AxisScale, Parallel, Picture, Plot, ReferenceLine, Series
 from modeldyno.core.study.pooled_estimate import shown_value
-from modeldyno.core.study.search_space import height, key
+from modeldyno.core.study.search_space import key
 from modeldyno.views.study.tables import format_point
 from modeldyno.views.text import count, format_knob_value
 
@@ -102,7 +102,7 @@ def latency_of(study: Study) -> Query:
 
 def _points(study: Study, name: str, candidates: Sequence[Candidate], query: Query) -> Series:
     points = (
-        (latency, value, format_point(candidate.point))
+        (latency, value, format_point(study.resolved(candidate.point)))
         for candidate in candidates
         if (latency := shown_value(study, candidate, latency_of(study))) is not None
         and (value := shown_value(study, candidate, query))
@@ -121,7 +121,7 @@ def candidates_by_load(study: Study, row: RankedConfiguration) -> list[Candidate
         if study.configuration(candidate.point) == study.configuration(row.point)
     ]
     # By the loads themselves, not by the order of measurement.
-    return sorted(mine, key=lambda candidate: [height(v) for v in _load(study, candidate.point)])
+    return sorted(mine, key=lambda candidate: [float(v) for v in _load(study, candidate.point)])
 
 
 def configuration_name(study: Study, row: RankedConfiguration) -> str:
@@ -136,7 +136,7 @@ def _curve(study: Study, ranked: Ranking, row: RankedConfiguration, query: Query
 
 def _load(study: Study, at: Mapping[str, KnobValue]) -> Sequence[KnobValue]:
     configuration = study.configuration(at)
-    return [value for name, value in at.items() if name not in configuration]
+    return [value for name, value in study.resolved(at).items() if name not in configuration]
 
 
 def _rules(study: Study, query: Query) -> Iterator[ReferenceLine]:
@@ -169,7 +169,7 @@ def _front(study: Study, pair: tuple[Objective, Objective]) -> Plot | None:
         series=tuple(
             Series.through(
                 name,
-                ((*places[k], format_point(study.candidates[k].point)) for k in keys),
+                ((*places[k], format_point(study.resolved(study.candidates[k].point))) for k in keys),
                 _LABELLED,
                 joined=front,
                 marked=front,
@@ -193,7 +193,7 @@ def _knob_plot(study: Study, ranked: Ranking, axis: Axis) -> Plot | None:
     query = study.goal.objectives[0].query
     scale = _knob_scale(study, axis)
     points = [
-        (_place(scale, axis, candidate), value, format_point(candidate.point))
+        (_place(scale, axis, candidate), value, format_point(study.resolved(candidate.point)))
         for candidate in study.candidates.values()
         if axis.name in candidate.point and (value := shown_value(study, candidate, query)) is not None
     ]
@@ -227,7 +227,7 @@ def _parallel(study: Study, ranked: Ranking) -> Parallel | None:
         ]
         lines.append(
             Series.through(
-                format_point(candidate.point) or "the default",
+                format_point(study.resolved(candidate.point)) or "the default",
                 there,
                 marked=ranked.best is not None and key(ranked.best.point) == key(candidate.point),
             )

@@ -107,7 +107,7 @@ def load_table(study: Study, row: RankedConfiguration, options: ViewOptions) -> 
         (*(f"{title}>" for title in (*axes, *filled)), *bounds, ""),
         (
             (
-                *(format_setting(c.point, name) for name in axes),
+                *(format_setting(study.resolved(c.point), name) for name in axes),
                 *(column[place] or _MISSING.get(title, "—") for title, column in filled.items()),
                 *(str(worst_verdict(judge_candidate(study, c))) for _ in bounds),
                 "best" if c.point == row.point and len(candidates) > 1 else "",
@@ -158,7 +158,7 @@ def _line(study: Study, row: RankedConfiguration, plot: ChosenPlot, options: Vie
     for candidate in candidates_by_load(study, row):
         x, y = (_value(study, candidate, name, options) for name in (plot.x, plot.y))
         if x is not None and y is not None:
-            points.append((x, y, format_point(candidate.point)))
+            points.append((x, y, format_point(study.resolved(candidate.point))))
     if plot.monotonic:
         points = _growing(sorted(points))
     return Series.through(row.configuration, points, ("x", "y", "labels"))
@@ -203,7 +203,7 @@ def _figure(study: Study, candidate: Candidate, name: str, options: ViewOptions)
 def _value(study: Study, candidate: Candidate, name: str, options: ViewOptions) -> float | None:
     """Return the value of an axis or a query: of the trials, or else of their Results."""
     if name in candidate.point:
-        setting = candidate.point[name]
+        setting = study.resolved(candidate.point)[name]
         return float(setting) if isinstance(setting, int | float) else None
     query = Query.parse(name)
     value = shown_value(study, candidate, query)

@@ -9,6 +9,8 @@ from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.report.blocks import Block, Heading, Notice, Table, make_table, note
 from modeldyno.core.report.charts import Parallel, Stack
+from modeldyno.core.result.result import Environment
+from modeldyno.core.spec.devices import is_cpu
 from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.core.study.pooled_estimate import shown_value
 from modeldyno.core.study.ranking import ranking
@@ -23,6 +25,7 @@ from modeldyno.views.study.charts import best_and_default, candidates_by_load, c
 from modeldyno.views.study.configurations import configuration_page, configuration_rows, load_table, plots_of
 from modeldyno.views.study.tables import (
     BOUNDS,
+    INSTANCES,
     UNMEASURED,
     format_point,
     format_setting,
@@ -102,7 +105,7 @@ def all_configurations(study: Study, ranked: Ranking) -> Iterator[Block]:
             (
                 str(row.rank),
                 row.configuration,
-                *(format_setting(row.point, name) for name in axes),
+                *(format_setting(study.resolved(row.point), name) for name in axes),
                 *(_value(study, row, query) for query in queries.values()),
                 *(_bounds_text(row) for _ in bounds),
             )
@@ -142,7 +145,7 @@ def _winner(study: Study, row: RankedConfiguration, options: ViewOptions) -> Ite
     else:
         title = "The default in detail" if row.default else f"Rank {row.rank} in detail"
     yield Heading(title=title)
-    if subtitle := format_point(row.point) if row.default else configuration_name(study, row):
+    if subtitle := format_point(study.resolved(row.point)) if row.default else configuration_name(study, row):
         yield Heading(title=subtitle, level=2)
     there = candidates_by_load(study, row)
     if not options.configurations:  # otherwise they stand at the top
@@ -156,7 +159,7 @@ def _winner(study: Study, row: RankedConfiguration, options: ViewOptions) -> Ite
             "store: its histogram and its parts cannot be shown"
         )
         return
-    at = format_point(row.point)
+    at = format_point(study.resolved(row.point))
     yield note(f"below: trial {trial.number}{f', at {at}' if at else ''}")
     yield from result_page.parts(result, trial.judgements, level=2)
     knobs = options.knobs(result.job.backend)
@@ -187,13 +190,36 @@ def _mean(study: Study, candidate: Candidate, metric: str) -> float | None:
 def _bar(study: Study, candidate: Candidate) -> str:
     """Return a load with its throughput."""
     fixed = study.configuration(candidate.point)
-    load = format_point({name: value for name, value in candidate.point.items() if name not in fixed})
+    load = format_point(
+        {name: value for name, value in study.resolved(candidate.point).items() if name not in fixed}
+    )
     rate = shown_value(study, candidate, Query(metric="throughput"))
     rate_text = "" if rate is None else f"{format_quantity(rate, '1/s', 3)}"
-    return " · ".join(filter(None, (load or format_point(candidate.point) or "the default", rate_text)))
+    return " · ".join(
+        filter(None, (load or format_point(study.resolved(candidate.point)) or "the default", rate_text))
+    )
 
 
 # --- how it was measured ---------------------------------------------------------------------------
+
+
+def _device_text(study: Study) -> str:
+    """Return the device with its UUIDs, and of a server the kind of its instances; empty if it is varied."""
+    if any(axis.name == "device" for axis in study.space.axes):
+        return ""
+    environment = study.environment or Environment()
+    device = str(study.settings.get("device", environment.device))
+    counted = any(trial.ask(INSTANCES) is not None for trial in study.trials)
+    return ", ".join(
+        filter(
+            None,
+            (
+                device,
+                "" if is_cpu(device) else str(environment.conditions.get("device_uuids", "")),
+                f"instances of KIND_{'CPU' if is_cpu(device) else 'GPU'}" if counted else "",
+            ),
+        )
+    )
 
 
 def _how_measured(study: Study, ranked: Ranking) -> Iterator[Block]:
@@ -202,6 +228,8 @@ def _how_measured(study: Study, ranked: Ranking) -> Iterator[Block]:
     facts = {
         "model": f"{model.name}, {model.digest[:19]}, {model.framework}" if model else str(study.job.model),
         "backend": study.job.backend,
+        "settings": format_point(study.settings),
+        "device": _device_text(study),
         "space": "; ".join(map(str, study.space.axes)),
         "goal": "; ".join((*map(str, study.goal.objectives), *map(str, study.goal.constraints))),
         "strategy": f"{study.strategy}, seed {study.seed}",

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.constraints import Verdict, worst_verdict
 from modeldyno.core.metrics.measurement import Interval
+from modeldyno.core.metrics.metric import Query
 from modeldyno.core.report.blocks import Table, clean, make_table, shorten
-from modeldyno.core.result.result import KINDS, FailureKind
+from modeldyno.core.result.result import KINDS, Environment, FailureKind
+from modeldyno.core.spec.devices import is_cpu
 from modeldyno.core.stats.units import format_quantity
 from modeldyno.core.study.pooled_estimate import estimate as estimated
 from modeldyno.core.study.pooled_estimate import judge_candidate, shown_estimate
 from modeldyno.core.study.ranking import ranking
-from modeldyno.core.study.search_space import height, key
-from modeldyno.core.study.study import TrialState, configuration_label
+from modeldyno.core.study.search_space import key
+from modeldyno.core.study.study import LOADS, TrialState, configuration_label
 from modeldyno.option_spelling import spell_for_command_line
 from modeldyno.views.text import (
     UNCERTIFIED,
@@ -32,41 +34,45 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from modeldyno.core.metrics.constraints import Answer, Constraint, Judgement
-    from modeldyno.core.metrics.metric import Query
     from modeldyno.core.spec.knob import KnobValue
     from modeldyno.core.study.pooled_estimate import Estimate
     from modeldyno.core.study.ranking import ModelRow, RankedConfiguration, Ranking
     from modeldyno.core.study.study import Candidate, Study, Trial
 
 _FIRST, _PLACE = ("trial", "configuration", "stage", "state"), ("rank", "best_in", "gain")
+_WHERE = ("model", "device", "device_uuid", "instance_group")
+USUAL_COLUMNS = (*_WHERE, *LOADS, "batch_size", "max_batch", "bounds")
+"""Columns of trials that a study may lack, as it has no such axis, setting or bound."""
 _LAST = ("seconds", "doubts", "kind", "failure", "result")
-_TEXTS = {"configuration", "stage", "state", "doubts", "kind", "failure", "result"}
+_TEXTS = {*_WHERE, "configuration", "stage", "state", "doubts", "kind", "failure", "result"}
 _LONGEST_REASON = 1000
 """Most characters of a failure."""
 
 
 def numbers(study: Study, ranked: Ranking | None = None) -> Table:
-    """Tabulate the trials: point, measurements with both ends, verdicts on bounds, rank."""
+    """Tabulate the trials: where, point, settings, measurements with both ends, verdicts on bounds, rank."""
     ranked = ranked or ranking(study)
     names = (*(axis.name for axis in study.space.axes), *(name for t in study.trials for name in t.point))
-    axes = tuple(dict.fromkeys(names))
+    axes = tuple(dict.fromkeys((*names, *study.settings)))
     answered = (answer.query for trial in study.trials for answer in trial.answers)
-    queries = tuple(dict.fromkeys((*study.goal.queries, *answered)))
-    bounds = tuple(map(str, study.goal.constraints))
+    queries = tuple(q for q in dict.fromkeys((*study.goal.queries, *answered)) if str(q) not in axes)
+    bounds = (*map(str, study.goal.constraints), *(BOUNDS if study.goal.constraints else ()))
     figures = (f"{query}{end}" for query in queries for end in ("", ".low", ".high"))
     places = {key(row.point): row for row in ranked.rows}
     texts = {*_TEXTS, *axes, *bounds}
-    titles = (*_FIRST, *axes, *figures, *bounds, *_PLACE, *_LAST)
+    titles = (*_FIRST, *_WHERE, *axes, *figures, *bounds, *_PLACE, *_LAST)
     return make_table(
         "Trials",
-        (title if title in texts else f"{title}>" for title in titles),
+        (f"{title}?" if title in _WHERE else title if title in texts else f"{title}>" for title in titles),
         (
             (
                 *(str(trial.number), configuration_label(study, trial.point)),
                 *(str(trial.stage), str(trial.state)),
-                *(format_knob_value(trial.point[name]) if name in trial.point else "" for name in axes),
+                *_where(study, trial),
+                *(_cell({**study.settings, **study.resolved(trial.point)}, name) for name in axes),
                 *(cell for query in queries for cell in _figures(trial.ask(query))),
                 *(_verdict(trial, bound) for bound in study.goal.constraints),
+                *(str(worst_verdict(trial.judgements)) for _ in study.goal.constraints[:1]),
                 *_place(places.get(key(trial.point))),
                 *(exact_text(trial.seconds), " ".join(trial.doubts), trial.kind),
                 *(shorten(trial_failure(trial), _LONGEST_REASON), trial.result),
@@ -74,6 +80,25 @@ def numbers(study: Study, ranked: Ranking | None = None) -> Table:
             for trial in study.trials
         ),
     )
+
+
+def _where(study: Study, trial: Trial) -> tuple[str, str, str, str]:
+    """Return the model, the device with its UUID, and the instances of a server by their kind: ``4:GPU``."""
+    environment = study.environment or Environment()
+    device = str({**study.settings, **trial.point}.get("device", environment.device))
+    instances = trial.ask(INSTANCES)
+    group = ""
+    if instances is not None and instances.value is not None:
+        group = f"{instances.value:g}:{'CPU' if is_cpu(device) else 'GPU'}"
+    model = study.name or str(study.job.model)
+    return model, device, str(environment.conditions.get("device_uuids", "")), group
+
+
+INSTANCES = Query(metric="instances")
+
+
+def _cell(point: Mapping[str, KnobValue], name: str) -> str:
+    return format_knob_value(point[name]) if name in point else ""
 
 
 def _figures(answer: Answer | None) -> tuple[str, str, str]:
@@ -113,7 +138,7 @@ def models_table(rows: Sequence[ModelRow], models: int) -> Table:
                 *(format_figure(place.study, place.row, query) for query in queries),
                 *(str(place.row.verdict) for _ in bounds),
                 f"{place.share:.0%}",
-                format_point(place.row.point),
+                format_point(place.study.resolved(place.row.point)),
             )
             for place in rows
         ),
@@ -148,7 +173,8 @@ def best_table(study: Study, ranked: Ranking, top: int) -> Table:
     names = [
         axis.name
         for axis in study.space.axes
-        if axis.name in study.loads or len({format_setting(row.point, axis.name) for row in rows}) > 1
+        if axis.name in study.loads
+        or len({format_setting(study.resolved(row.point), axis.name) for row in rows}) > 1
     ]
     several = f"The best of {count(ranked.configurations, 'configuration')}, and the default"
     title = several if ranked.configurations > 1 else "The configuration at its best load"
@@ -182,12 +208,12 @@ def _best(
         (
             str(row.rank),
             configuration_tag(row),
-            *(format_setting(row.point, name) for name in axes),
+            *(format_setting(study.resolved(row.point), name) for name in axes),
             *(format_figure(study, row, query) for query in study.goal.queries),
             *(str(row.verdict) for _ in bounds),
             *(_gain(row) for _ in gains),
             f"{row.share:.0%}",
-            _row_text(row, names, _remark(ranked, row)) if together else _remark(ranked, row),
+            _row_text(study, row, names, _remark(ranked, row)) if together else _remark(ranked, row),
         )
         for row in rows
     ]
@@ -213,7 +239,7 @@ def configuration_load_table(study: Study, row: RankedConfiguration) -> Iterator
     mine = study.configuration(row.point)
     there = [c for c in study.candidates.values() if study.configuration(c.point) == mine and not c.failed]
     names = [axis.name for axis in study.space.axes if axis.name in study.loads]
-    there.sort(key=lambda candidate: [height(candidate.point.get(name, 0)) for name in names])
+    there.sort(key=lambda each: [float(study.resolved(each.point).get(name, 0)) for name in names])
     if len(there) < _FEW or not names:
         return
     bounds = BOUNDS if study.goal.constraints else ()
@@ -222,7 +248,7 @@ def configuration_load_table(study: Study, row: RankedConfiguration) -> Iterator
         (*(f"{title}>" for title in (*names, *study.goal.queries)), *bounds, ""),
         (
             (
-                *(format_setting(candidate.point, name) for name in names),
+                *(format_setting(study.resolved(candidate.point), name) for name in names),
                 *(_under(study, candidate, query) for query in study.goal.queries),
                 *(str(worst_verdict(judge_candidate(study, candidate))) for _ in bounds),
                 "best" if candidate.point == row.point else "",
@@ -251,12 +277,12 @@ def best_by_load_table(study: Study, ranked: Ranking) -> Table:
     cells = (
         (
             configuration_tag(row),
-            *(format_setting(row.point, name) for name in names),
+            *(format_setting(study.resolved(row.point), name) for name in names),
             *(format_figure(study, row, query) for query in study.goal.queries),
             *(str(row.verdict) for _ in bounds),
             _gain(row),
             f"{at_load.near_best:.0%}",
-            _row_text(row, list(study.configuration(row.point)), _remark(at_load, row)),
+            _row_text(study, row, list(study.configuration(row.point)), _remark(at_load, row)),
         )
         for at_load in ranked.each
         for row in at_load.rows[:1]
@@ -271,9 +297,10 @@ def format_setting(point: Mapping[str, KnobValue], name: str) -> str:
     return format_knob_value(point[name]) if name in point else _NONE
 
 
-def _row_text(row: RankedConfiguration, names: Sequence[str], remark: str) -> str:
+def _row_text(study: Study, row: RankedConfiguration, names: Sequence[str], remark: str) -> str:
     """Format the knobs of a row with its remark; the default is named first."""
-    knobs = format_point({name: row.point[name] for name in names if name in row.point})
+    point = study.resolved(row.point)
+    knobs = format_point({name: point[name] for name in names if name in point})
     note = remark.removeprefix(_DEFAULT).removeprefix(", ")
     text = knobs + (f" ({note})" if note else "")
     return f"{_DEFAULT}: {text}" if row.default and text else remark if row.default else text
@@ -383,7 +410,11 @@ def failure_tables(study: Study) -> Iterator[Table]:
                 trial
             )
     rows = [
-        (str(len(trials)), how, f"{why} ({'such as' if len(trials) > 1 else 'at'} {_trial_point(trials[0])})")
+        (
+            str(len(trials)),
+            how,
+            f"{why} ({'such as' if len(trials) > 1 else 'at'} {_trial_point(study, trials[0])})",
+        )
         for (how, why), trials in sorted(groups.items(), key=lambda item: -len(item[1]))
     ]
     others = sum(int(row[0]) for row in rows[_REASONS:])
@@ -405,5 +436,5 @@ def _failure_kind(trial: Trial) -> str:
     return f"failed: {KINDS[FailureKind(trial.kind)]}" if is_known else "failed"
 
 
-def _trial_point(trial: Trial) -> str:
-    return format_point(trial.point) or "the default"
+def _trial_point(study: Study, trial: Trial) -> str:
+    return format_point(study.resolved(trial.point)) or "the default"

@@ -82,6 +82,11 @@ _KNOBS = {
             sentence="An option of docker run: container.shm_size=2g, container.env.NAME=VALUE.",
         ),
         Knob(
+            name="env",
+            family=True,
+            sentence="A variable of the server's environment, added to our own: env.OMP_NUM_THREADS=4.",
+        ),
+        Knob(
             name="startup_time",
             kind=float,
             low=1,
@@ -139,6 +144,37 @@ def engine_settings(config: Mapping[str, KnobValue]) -> dict[str, str]:
     return {
         name.removeprefix(prefix): str(value) for name, value in config.items() if name.startswith(prefix)
     }
+
+
+def variables(config: Mapping[str, KnobValue]) -> dict[str, str]:
+    """Return the variables of the server's environment: the knobs that begin with ``env.``.
+
+    Raises:
+        RequestError: a name is none of a variable.
+    """
+    prefix = "env."
+    chosen = {name.removeprefix(prefix): value for name, value in config.items() if name.startswith(prefix)}
+    for name in chosen:
+        if not _VARIABLE.fullmatch(name):
+            raise RequestError(f"'{name}' is no name of a variable; write env.NAME=VALUE.")
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in chosen.items()
+    }
+
+
+def environment(config: Mapping[str, KnobValue], own: Mapping[str, str]) -> dict[str, str]:
+    """Return what is added to our environment for a server: its `own` variables, and those that are set.
+
+    Raises:
+        RequestError: a variable is set which the server needs as it is.
+    """
+    chosen = variables(config)
+    if taken := sorted(chosen.keys() & own.keys()):
+        raise RequestError(f"ModelDyno sets {taken[0]} of the server itself; leave out env.{taken[0]}.")
+    return {**chosen, **own}
+
+
+_VARIABLE = re.compile(r"[A-Za-z_]\w*")
 
 
 def check_batchable(deployed: DeployedModel, config: Mapping[str, KnobValue]) -> None:

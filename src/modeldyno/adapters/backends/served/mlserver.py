@@ -57,6 +57,7 @@ knobs = (
     base.knob("threads"),
     base.knob("config", sentence="Any setting of the server, such as config.gzip_enabled=false."),
     base.ports_knob(_conventional({})),
+    base.knob("env"),
     base.knob("startup_time"),
     base.knob("batch_size"),
 )
@@ -101,7 +102,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
         command=command,
         ports=base.choose_ports(config, _conventional(config)),
         ready=lambda ports: http_ready(ports["http"], f"/v2/models/{name}/ready"),
-        environment={**engine.environment, "PYTHONDONTWRITEBYTECODE": "1"},
+        environment=base.environment(config, {**engine.environment, "PYTHONDONTWRITEBYTECODE": "1"}),
         patience=base.startup_time(config),
     )
     versions = {package: version for package, version in engine.versions.items() if package != "python"}

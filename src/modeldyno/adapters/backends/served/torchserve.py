@@ -57,6 +57,7 @@ knobs = (
     base.knob("config", sentence="Any property of config.properties, such as config.netty_client_threads=2."),
     Knob(name="jvm", sentence="Options of the JVM, such as -Xmx2g."),
     base.ports_knob(_conventional({})),
+    base.knob("env"),
     base.knob("startup_time"),
     base.knob("batch_size"),
 )
@@ -92,6 +93,9 @@ def check(config: Mapping[str, KnobValue]) -> None:
     base.check(config, _conventional(config))
 
 
+_OWN_VARIABLES = {"TS_CONFIG_FILE": "", "LOG_LOCATION": "logs", "METRICS_LOCATION": "logs"}
+
+
 @contextmanager
 def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  # noqa: A001 - the protocol's name
     """Start a server for the model.
@@ -113,12 +117,7 @@ def open(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Session]:  #
         command=command,
         ports=base.choose_ports(config, _conventional(config)),
         ready=lambda ports: _is_ready(ports["management"], name, workers),
-        environment={
-            **engine.environment,
-            "TS_CONFIG_FILE": "",
-            "LOG_LOCATION": "logs",
-            "METRICS_LOCATION": "logs",
-        },
+        environment=base.environment(config, {**engine.environment, **_OWN_VARIABLES}),
         hopeless=_HOPELESS,
         patience=base.startup_time(config),
     )

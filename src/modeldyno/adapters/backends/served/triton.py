@@ -181,7 +181,7 @@ def _start_server(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Ses
             label=folder.name,
             device=base.device_of(config),
             program=str(config["launch"]),
-            options=container_options(config),
+            options=_container_options(config),
         )
         return triton.container_command(container, repository, name, ports, flags)
 
@@ -190,7 +190,7 @@ def _start_server(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Ses
         command=command,
         ports=triton_knobs.choose_ports(config),
         ready=lambda ports: http_ready(ports["http"], f"/v2/models/{name}/ready"),
-        environment={} if program is None else program.environment,
+        environment={} if program is None else base.environment(config, program.environment),
         passing=_TRANSIENT_FAILURE,
         patience=base.startup_time(config),
         # A container is stopped through its client. The program is killed: its shutdown takes three seconds.
@@ -200,6 +200,13 @@ def _start_server(model: Model, config: Mapping[str, KnobValue]) -> Iterator[Ses
         launch, "http", partial(_session, model, config, program, configs)
     ) as session:
         yield session
+
+
+def _container_options(config: Mapping[str, KnobValue]) -> dict[str, tuple[str, ...]]:
+    """Return the options of the container, with the variables of its server."""
+    options = container_options(config)
+    variables = tuple(f"{name}={value}" for name, value in base.variables(config).items())
+    return {**options, "env": (*options.get("env", ()), *variables)} if variables else options
 
 
 def _need_backends(

@@ -91,6 +91,7 @@ knobs = (
     Knob(name="flags", sentence="Additional arguments for tritonserver, such as --log-verbose=1."),
     REQUEST_TRACE,
     base.ports_knob(_CONVENTIONAL_PORTS),
+    base.knob("env"),
     base.knob("startup_time"),
     Knob(
         name="server",
@@ -147,12 +148,7 @@ def check(config: Mapping[str, KnobValue]) -> None:
             f"Requests of batch_size={config['batch_size']} are larger than max_batch={config['max_batch']}, "
             "which counts samples; raise max_batch."
         )
-    if container_options(config) and config.get("launch") not in triton.CONTAINERS:
-        raise RequestError(
-            "Options of a container need launch=docker or launch=podman; add one, or omit them."
-        )
-    if config.get("launch") == triton.IN_PROCESS and (unused := [n for n in _OF_A_PROGRAM if n in config]):
-        raise RequestError(f"The knob {unused[0]} has no effect with launch=in-process; omit one of them.")
+    _check_launch(config)
     if config.get(REQUEST_TRACE.name) and (reason := _no_trace_reason(config)):
         raise RequestError(f"The knob {REQUEST_TRACE.name} has no effect with {reason}; omit one of them.")
     if "server" in config:
@@ -163,6 +159,26 @@ def check(config: Mapping[str, KnobValue]) -> None:
                     f"The knob {name} is for a server that is started here; omit {name} or server."
                 )
     triton_config.with_settings({}, base.engine_settings(config))
+
+
+def _check_launch(config: Mapping[str, KnobValue]) -> None:
+    """Refuse knobs that have no effect on a server that is started in this way."""
+    if container_options(config) and config.get("launch") not in triton.CONTAINERS:
+        raise RequestError(
+            "Options of a container need launch=docker or launch=podman; add one, or omit them."
+        )
+    if config.get("launch") == triton.IN_PROCESS and (unused := [n for n in _OF_A_PROGRAM if n in config]):
+        raise RequestError(f"The knob {unused[0]} has no effect with launch=in-process; omit one of them.")
+    if base.variables(config) and (elsewhere := _not_started_here(config)):
+        raise RequestError(
+            f"env.NAME is of a server that is started as a program of its own; omit it or {elsewhere}."
+        )
+
+
+def _not_started_here(config: Mapping[str, KnobValue]) -> str:
+    """Return the knob by which no server is started for this model alone; empty if one is."""
+    in_process = config.get("launch") == triton.IN_PROCESS
+    return "server" if "server" in config else f"launch={triton.IN_PROCESS}" if in_process else ""
 
 
 def _no_trace_reason(config: Mapping[str, KnobValue]) -> str:
