@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import options
@@ -45,16 +46,16 @@ def rerun_command_line(result: Result, bounds: Sequence[Constraint] = ()) -> str
 def rerun_words(result: Result, bounds: Sequence[Constraint] = ()) -> list[str]:
     """Return the words of that command line after ``modeldyno``: the command, the model, options."""
     options = _options(result.job, inspected=is_inspection(result))
-    return [_subcommand(result), str(result.job.model), *options, *_repeated("--require", bounds)]
+    return [_subcommand(result), result.job.model.argument, *options, *_repeated("--require", bounds)]
 
 
 def sweep_command(study: Study) -> str:
     """Return the command line that repeats a study from its beginning."""
     job = study.job
-    command = ["modeldyno", "sweep", str(job.model), "--backend", job.backend]
+    command = ["modeldyno", "sweep", job.model.argument, "--backend", job.backend]
     command += _repeated("--space", study.space.axes)
     command += _setting_options(study.settings)
-    command += _input_options(job.inputs)
+    command += _input_options(job)
     command += _observation_options(job.observation)
     for objective in study.goal.objectives:
         command += ["--maximize" if objective.maximize else "--minimize", str(objective.query)]
@@ -70,12 +71,12 @@ def advise_command_line(job: Job, usual_backend: str) -> str:
         job: its `config` without what is usual.
         usual_backend: that of the model's loader, which need not be named.
     """
-    command = ["modeldyno", "advise", str(job.model)]
+    command = ["modeldyno", "advise", job.model.argument]
     if job.backend != usual_backend:
         command += ["--backend", job.backend]
     command += [
         *_setting_options(job.config),
-        *_input_options(job.inputs),
+        *_input_options(job),
         *_observation_options(job.observation, ("evaluate", "data")),
     ]
     return shlex.join([*command, *_name_and_trust(job)])
@@ -92,7 +93,7 @@ def _options(job: Job, *, inspected: bool) -> Iterator[str]:
     if not inspected:
         yield from ("--backend", job.backend)
         yield from _setting_options(job.config)
-    yield from _input_options(job.inputs)
+    yield from _input_options(job)
     defaults = default_probes(job.inspection.mode, served=job.load is not None)
     if not inspected and job.probes != defaults:
         yield from ("--probe", ",".join(job.probes))
@@ -115,13 +116,29 @@ def _setting_options(config: Mapping[str, KnobValue]) -> Iterator[str]:
     return _repeated("--set", (f"{name}={format_knob_value(value)}" for name, value in config.items()))
 
 
-def _input_options(inputs: Iterable[InputSpec]) -> Iterator[str]:
-    return _repeated("--input", map(format_input_option, inputs))
+def _input_options(job: Job) -> Iterator[str]:
+    return _repeated("--input", map(format_input_option, inputs_to_give(job)))
+
+
+def inputs_to_give(job: Job) -> list[InputSpec]:
+    """Return the inputs of a job without those that a registered model brings along, beside its own file."""
+    if job.model.registered is None:
+        return list(job.inputs)
+    folder = PurePath(job.model.locator).parent
+    return [
+        spec for spec in job.inputs if spec.source is None or not PurePath(spec.source).is_relative_to(folder)
+    ]
+
+
+def name_to_give(job: Job) -> str | None:
+    """Return the name of a job's model, unless it is that of its registered name."""
+    registered = job.model.registered
+    return None if registered and registered.startswith(f"{job.name}/") else job.name
 
 
 def _name_and_trust(job: Job) -> Iterator[str]:
-    if job.name:
-        yield from ("--name", job.name)
+    if name := name_to_give(job):
+        yield from ("--name", name)
     if job.trust:
         yield "--trust"
 

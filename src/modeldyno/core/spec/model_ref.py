@@ -18,6 +18,15 @@ class ModelRef:
 
     scheme: str
     locator: str
+    registered: str | None = field(default=None, compare=False)
+    """The name that a registry has for it, with its number: ``digits/3``, ``digits/3 onnx`` or
+    ``models:/iris/3``; None for what has none, and in documents of earlier versions. It is loaded by `scheme`
+    and `locator` all the same."""
+
+    @property
+    def argument(self) -> str:
+        """What a command is given to mean this model: its registered name, or the reference."""
+        return self.registered or str(self)
 
     @classmethod
     def parse(cls, text: str) -> ModelRef:

@@ -119,7 +119,7 @@ def headline(study: Study, ranked: Ranking | None = None) -> str:
 
 def title(study: Study) -> str:
     """Return the title of its page."""
-    return f"{study.name or study.job.model}: {brief(study)}"
+    return f"{study.name or study.job.model.argument}: {brief(study)}"
 
 
 def brief(study: Study, ranked: Ranking | None = None) -> str:

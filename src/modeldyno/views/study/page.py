@@ -200,7 +200,9 @@ def _how_measured(study: Study, ranked: Ranking) -> Iterator[Block]:
     yield Heading(title="How it was measured")
     model = study.model
     facts = {
-        "model": f"{model.name}, {model.digest[:19]}, {model.framework}" if model else str(study.job.model),
+        "model": f"{model.name}, {model.digest[:19]}, {model.framework}"
+        if model
+        else study.job.model.argument,
         "backend": study.job.backend,
         "space": "; ".join(map(str, study.space.axes)),
         "goal": "; ".join((*map(str, study.goal.objectives), *map(str, study.goal.constraints))),
