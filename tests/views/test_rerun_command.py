@@ -19,11 +19,13 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.input_spec import InputSpec, parse_input
 from modeldyno.core.spec.job import SERVED_PROBES
 from modeldyno.core.spec.load_spec import Arrivals, Load
-from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.core.spec.model_ref import LIVE, ModelRef
 from modeldyno.core.spec.probe_options import Observation
+from modeldyno.errors import RequestError
 from modeldyno.profiling import request
 from modeldyno.testing.reporters import HOSTILE, full_result
 from modeldyno.testing.sample_results import a_job, a_result, an_inspection
+from modeldyno.views.job_text import job_text
 from modeldyno.views.rerun_command import advise_command_line, format_input_option, rerun_command_line
 
 if TYPE_CHECKING:
@@ -179,3 +181,17 @@ def test_a_document_of_an_earlier_version_names_its_file() -> None:
     assert decode(encode(replace(old, job=replace(old.job, model=VARIANT)))).job.model.argument == (
         "my net/3 onnx"
     )
+
+
+def test_a_live_object_is_measured_again_by_a_call() -> None:
+    """No command can name it, and no file."""
+    job = replace(
+        a_job(), model=ModelRef(scheme=LIVE, locator="Net-1"), inputs=(), config={"precision": "bf16"}
+    )
+    result = a_result(job=replace(job, probes=("latency", "ops")))
+
+    assert rerun_command_line(result) == (
+        "modeldyno.profile(model, example=..., precision='bf16', probes='latency,ops')"
+    )
+    with pytest.raises(RequestError, match="a live object, which no file can name; measure a factory of it"):
+        job_text(result)

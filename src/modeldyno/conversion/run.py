@@ -160,7 +160,7 @@ def _one(
         return replace(blank, failure=failure(Kind.MISSING_EXTRA, message, advice=advice))
     folder = Path(order.folder)
     script = ""
-    if order.model.scheme != "object":
+    if not order.model.live:
         script = str(_script(order, converter.file, document))
     answer = run(order)
     if answer.converted is not None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from modeldyno import plugins
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.records import SOURCE, Measure
+from modeldyno.core.spec.model_ref import LIVE
 from modeldyno.core.trace.regions import SCRIPT
 from modeldyno.dashboard.page import FormField, PageForm, PageText, address, as_number
 from modeldyno.errors import RequestError
@@ -36,7 +37,7 @@ SENT = {".onnx": "onnx", ".tflite": "tflite"}
 """Suffix of a file that may be sent, and its scheme: formats of one file, of which nothing is executed."""
 REFUSED = frozenset({"model", "data", "evaluate", "trust", "copy"})
 """What is said of a model only where its files are."""
-_NO_FILE = frozenset({"object", "url", SCRIPT})
+_NO_FILE = frozenset({LIVE, "url", SCRIPT})
 """Schemes of what cannot be registered: a live object, the model of a server, a script."""
 _LOAD_TIME = 120.0
 """Seconds that loading a file that was sent may take."""

@@ -45,6 +45,11 @@ def job_text(document: object, bounds: Sequence[str] = ()) -> str:
     """
     import yaml  # noqa: PLC0415 - only this needs it
 
+    if isinstance(document, Study | Result) and document.job.model.live:
+        raise RequestError(
+            "This was measured of a live object, which no file can name; measure a factory of it, such as "
+            "torch:file.py:factory."
+        )
     match document:
         case Study() if not bounds:
             tree, job = dict(_of_study(document)), document.job

@@ -32,9 +32,11 @@ if TYPE_CHECKING:
 def rerun_command_line(result: Result, bounds: Sequence[Constraint] = ()) -> str:
     """Return the command line that repeats a measurement, with its `bounds` as ``--require``.
 
-    What the command line cannot express, such as a live Python object, appears by its name.
+    Of a live object it is the call in Python, as no command can name it.
     """
     job = result.job
+    if job.model.live:
+        return _python_call(job)
     if job.model.scheme == SCRIPT:
         if job.model.locator == PROMPT:
             return PROMPT
@@ -47,6 +49,15 @@ def rerun_words(result: Result, bounds: Sequence[Constraint] = ()) -> list[str]:
     """Return the words of that command line after ``modeldyno``: the command, the model, options."""
     options = _options(result.job, inspected=is_inspection(result))
     return [_subcommand(result), result.job.model.argument, *options, *_repeated("--require", bounds)]
+
+
+def _python_call(job: Job) -> str:
+    """Return the call that measures a live object with the settings and probes of a job."""
+    given = {"inputs": tuple(map(format_input_option, job.inputs))} if job.inputs else {}
+    probes = {} if job.probes == default_probes(job.inspection.mode) else {"probes": ",".join(job.probes)}
+    mode = {} if job.inspection.mode is Mode.INFERENCE else {"mode": str(job.inspection.mode)}
+    words = [f"{name}={value!r}" for name, value in {**given, **job.config, **probes, **mode}.items()]
+    return f"modeldyno.profile({', '.join(['model', *([] if given else ['example=...']), *words])})"
 
 
 def sweep_command(study: Study) -> str:

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-
 def run(**options: Any) -> int:
     """Measure a model, perhaps against a baseline, and report it; return the exit code."""
     ctx = click.get_current_context()

@@ -11,6 +11,9 @@ from modeldyno.errors import RequestError
 _SCHEME = re.compile(r"(?P<scheme>[a-z][a-z0-9-]+):(?P<locator>.*)", re.DOTALL)
 _URL = re.compile(r"(?:https?|grpcs?)://.*", re.DOTALL | re.IGNORECASE)
 
+LIVE = "object"
+"""The scheme of a live object of a process."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRef:
@@ -27,6 +30,11 @@ class ModelRef:
     def argument(self) -> str:
         """What a command is given to mean this model: its registered name, or the reference."""
         return self.registered or str(self)
+
+    @property
+    def live(self) -> bool:
+        """Whether it is a live object, which no command and no other process can name."""
+        return self.scheme == LIVE
 
     @classmethod
     def parse(cls, text: str) -> ModelRef:

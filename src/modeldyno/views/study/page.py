@@ -218,4 +218,5 @@ def _how_measured(study: Study, ranked: Ranking) -> Iterator[Block]:
         facts["software"] = join_facts(study.environment.software)
     rows = tuple((name, text) for name, text in facts.items() if text)
     yield make_table("", ("", ""), rows)
-    yield result_page.repeat_notice(sweep_command(study))
+    if not study.job.model.live:
+        yield result_page.repeat_notice(sweep_command(study))
