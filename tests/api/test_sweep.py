@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ from modeldyno.sweeps import loop
 from modeldyno.testing.sample_studies import SimulatedTrials
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from modeldyno.core.result.result import Event
 
 pytestmark = pytest.mark.usefixtures("brief_measurements")
@@ -67,6 +70,64 @@ def test_a_live_object_is_swept_here() -> None:
 
     assert {trial.state for trial in study.trials} == {TrialState.DONE}
     assert all("not-isolated" in trial.doubts for trial in study.trials)
+    with pytest.raises(
+        RequestError, match="was of a live object, which is gone with its process or its call"
+    ):
+        modeldyno.sweep(resume=study, max_trials=4)
+
+
+def test_a_study_of_a_live_object_names_no_command_that_needs_it(tmp_path: Path) -> None:
+    """No other process has the object."""
+    study = modeldyno.sweep(
+        lambda x: x * 2.0, example=np.ones((4, 8)), space={"batch_size": [1, 2]}, plan=QUICK, max_trials=1
+    )
+    study.save(tmp_path / "page.html")
+    text = " ".join(str(study).split())
+
+    assert "sweep it again with more time, max_time=: a study of a live object cannot be continued" in text
+    assert "--resume" not in text
+    assert "modeldyno sweep" not in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def _module_and_loader() -> tuple[Any, Any]:
+    torch = pytest.importorskip("torch")
+    data = torch.utils.data
+    samples = data.TensorDataset(torch.randn(8, 16), torch.zeros(8))
+    return torch.nn.Linear(16, 4).eval(), data.DataLoader(samples, batch_size=4)
+
+
+async def double(x: Any) -> Any:
+    """Wait, and return a multiple."""
+    await asyncio.sleep(0.001)
+    return x * 2.0
+
+
+LIVE_MODELS: dict[str, Callable[[], tuple[Any, Any]]] = {
+    "module": _module_and_loader,
+    "coroutine": lambda: (double, np.ones((4, 8), np.float32)),
+}
+
+
+@pytest.mark.parametrize("kind", LIVE_MODELS)
+def test_modules_with_a_loader_and_coroutines_are_swept(kind: str) -> None:
+    """The batches of a loader are split and repeated for other sizes, as an example is."""
+    model, example = LIVE_MODELS[kind]()
+    study = modeldyno.sweep(
+        model, example=example, space={"batch_size": [1, 8]}, plan=QUICK, max_trials=2, store=False,
+        progress=False,
+    )  # fmt: skip
+
+    assert {trial.state for trial in study.trials} == {TrialState.DONE}
+    assert {trial.point["batch_size"] for trial in study.trials} == {1, 8}
+
+
+@pytest.mark.parametrize("verb", ["profile", "sweep", "advise", "explain", "inspect", "compare"])
+def test_a_pair_of_a_model_and_its_inputs_is_answered_by_how_to_give_it(verb: str) -> None:
+    pair = (double, np.ones(3))
+    with pytest.raises(
+        RequestError, match="begins with a function; give the model alone, and its inputs as ex"
+    ):
+        getattr(modeldyno, verb)(pair, *([pair] if verb == "compare" else []))
 
 
 def test_spaces_in_all_their_forms(bench: SimulatedTrials) -> None:

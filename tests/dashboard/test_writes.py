@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from modeldyno import plugins
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import DEFAULT
 from modeldyno.core.registry.records import TaskKind, TaskState
-from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
 from modeldyno.dashboard import app as application
 from modeldyno.dashboard import registry_writes
 from modeldyno.registry.register import located
@@ -129,6 +130,16 @@ def test_what_a_result_measured_is_queued_again(operator: Visitor) -> None:
     assert [(m.settings, m.probes) for m in queued if m is not None] == [(settings, measured.probes)]
     assert f"modeldyno registry add {measured.model}" in operator.read(f"/results/{'d' * 12}")
     assert operator.send(f"/results/{'d' * 12}/again", "/models", target=here.id).status_code == 400
+
+
+def test_what_cannot_be_registered_is_not_suggested(operator: Visitor) -> None:
+    """A live object has no file, and the model of a server has no version."""
+    for letter, scheme, locator in (("e", "object", "Linear"), ("f", "url", "http://127.0.0.1:1#m")):
+        result = a_result(id=letter * 12)
+        ref = ModelRef(scheme=scheme, locator=locator)
+        put(operator.store, replace(result, job=replace(result.job, model=ref)))
+
+        assert "registry add" not in operator.read(f"/results/{letter * 12}")
 
 
 def test_a_comparison_is_queued(operator: Visitor) -> None:

@@ -79,6 +79,7 @@ def test_a_version_is_named_as_in_mlflow(text: str, number: int, content: bytes)
 
 def test_its_reference_is_that_of_its_file_for_every_command() -> None:
     assert resolve_reference("models:/net/1") == fetch_mlflow_version("models:/net/1").ref
+    assert resolve_reference("models:/net@champion").registered == "models:/net/1"
 
 
 def test_a_version_is_fetched_once(monkeypatch: pytest.MonkeyPatch) -> None:

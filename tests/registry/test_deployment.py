@@ -82,7 +82,7 @@ def test_a_batch_that_was_measured_is_gathered_by_triton(
 
     text = answered(output=tmp_path / "out")
 
-    assert text.startswith("# Digits/1 as source, batch 8 on here; modeldyno result ")
+    assert text.startswith("# Digits/1 as source, batch 8 on here; modeldyno show ")
     assert 'name: "Digits"\nbackend: "onnxruntime"\nmax_batch_size: 8\n' in text
     assert "dynamic_batching {\n  preferred_batch_size: [8]\n}" in text
     assert "instance_group {\n  count: 1\n  kind: KIND_CPU\n}" in text

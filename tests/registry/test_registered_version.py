@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 import modeldyno
+from modeldyno.comparison.baseline import measure_checkout, possible_names
+from modeldyno.comparison.history import trend_of
 from modeldyno.conversion.request import ConversionRequest
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.registry.records import SOURCE, Measure
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
+from modeldyno.documents.yaml_file import parse_yaml_text
 from modeldyno.errors import RequestError, StoreError, UnknownName
 from modeldyno.profiling import weights
 from modeldyno.profiling.request import Request
@@ -20,6 +25,11 @@ from modeldyno.profiling.resolve_model import names_model, resolve_model, resolv
 from modeldyno.registry import execute
 from modeldyno.registry.changes import change_alias
 from modeldyno.registry.register import Registration, read_registration, register
+from modeldyno.runtime.session import RunSession
+from modeldyno.sweeps.build import build_study
+from modeldyno.testing.sample_results import a_result
+from modeldyno.views.job_text import job_text
+from modeldyno.views.rerun_command import rerun_command_line, sweep_command
 
 if TYPE_CHECKING:
     from modeldyno.core.registry.records import Version
@@ -47,6 +57,49 @@ def test_it_is_the_file_that_was_kept(digits: Version, registry: Registry, word:
     assert Path(model.ref.locator).read_bytes() == (DIGITS / "digits.onnx").read_bytes()
     assert (model.name, model.inputs) == ("digits", (IMAGES,))
     assert digits.measured_with == (IMAGES,)
+
+
+@pytest.mark.parametrize("word", ["digits", "digits/1", "digits@champion", "digits/1 source"])
+def test_it_keeps_the_name_that_goes_on_meaning_it(digits: Version, registry: Registry, word: str) -> None:
+    """A number is never given again; the newest version and an alias may become another."""
+    change_alias(registry, digits.name, "champion")
+    job = Request(model=word, settings={}, plan=Plan()).job()
+
+    assert job.model.registered == "digits/1"
+    assert rerun_command_line(a_result(job=replace(job, inputs=(), config={}))) == (
+        "modeldyno profile digits/1 --backend onnxruntime"
+    )
+    assert Request(model=job.model.argument, settings={}, plan=Plan()).job() == job
+    assert yaml.safe_load(job_text(a_result(job=job)))["model"] == "digits/1"
+
+
+def test_a_sweep_of_it_names_it(digits: Version) -> None:
+    study, _ = build_study(parse_yaml_text(f"model: {digits.name}\nspace: {{batch_size: [1, 4]}}", "s.yaml"))
+
+    assert study.name == "digits"
+    assert sweep_command(study).startswith("modeldyno sweep digits/1 --backend onnxruntime --space")
+    assert yaml.safe_load(job_text(study))["model"] == "digits/1"
+    assert "name" not in yaml.safe_load(job_text(study))
+
+
+def test_a_gate_knows_its_baseline_by_the_name_of_the_model(digits: Version, tmp_path: Path) -> None:
+    job = Request(model=digits.name, settings={}, plan=Plan()).job()
+
+    assert possible_names(job) == ("digits",)
+    with pytest.raises(RequestError, match="digits/1 is a registered model, which no checkout has"):
+        measure_checkout(tmp_path, job, RunSession(execute=never))
+
+
+def never(*_: object, **__: object) -> Any:
+    """Measure nothing."""
+    raise AssertionError
+
+
+@pytest.mark.parametrize("word", ["digits", "digits/1", "digits@champion", "digits/1 onnx"])
+def test_the_history_of_a_version_is_that_of_its_model(digits: Version, word: str) -> None:
+    modeldyno.inspect(digits.name, progress=False)
+
+    assert trend_of(word, metric="macs").name == "digits"
 
 
 @pytest.mark.parametrize("word", ["digits/1", "digits"])
@@ -99,7 +152,8 @@ def test_its_figures_are_taken_with_its_inputs(digits: Version, registry: Regist
     """A worker's request has them, so that a model which declares no sizes can be measured."""
     (variant,) = [each for each in registry.variants(digits) if each.recipe == SOURCE]
     ref = resolve_reference(digits.name)
-    assert execute._request(digits, variant, ref, Measure(probes=("latency",)), "cpu").inputs == (IMAGES,)
+    request = execute._request(digits, variant, ref, Measure(probes=("latency",)), "cpu")
+    assert (request.inputs, request.job().model.registered) == ((IMAGES,), "digits/1")
 
 
 def test_inputs_may_be_added_until_there_are_figures(registry: Registry, model: Path) -> None:

@@ -6,22 +6,27 @@ import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from modeldyno.cli import cli
 from modeldyno.cli.actions import options as cli_options
 from modeldyno.cli.load import command as load
 from modeldyno.cli.profile import command as profile
+from modeldyno.codec import decode, encode
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.input_spec import InputSpec, parse_input
 from modeldyno.core.spec.job import SERVED_PROBES
 from modeldyno.core.spec.load_spec import Arrivals, Load
+from modeldyno.core.spec.model_ref import LIVE, ModelRef
 from modeldyno.core.spec.probe_options import Observation
+from modeldyno.errors import RequestError
 from modeldyno.profiling import request
 from modeldyno.testing.reporters import HOSTILE, full_result
 from modeldyno.testing.sample_results import a_job, a_result, an_inspection
-from modeldyno.views.rerun_command import format_input_option, rerun_command_line
+from modeldyno.views.job_text import job_text
+from modeldyno.views.rerun_command import advise_command_line, format_input_option, rerun_command_line
 
 if TYPE_CHECKING:
     from typing import Any
@@ -137,3 +142,56 @@ def test_what_was_watched_is_watched_again() -> None:
     )
     assert (parameters["pre"], parameters["post"]) == ("/f.py:clean", "m:g")
     assert "--layers" not in rerun_command_line(full_result())
+
+
+VARIANT = ModelRef(scheme="onnx", locator="/store/models/ab12/model.onnx", registered="my net/3 onnx")
+
+
+def test_a_registered_model_is_named_as_that() -> None:
+    """Not by the store's copy of its file, nor by the inputs that lie there; its name follows."""
+    inputs = (InputSpec(name="x", source="/store/models/ab12/inputs.npz"), parse_input("y=1x4:float32"))
+    result = a_result(job=replace(a_job(), model=VARIANT, name="my net", inputs=inputs))
+    command = rerun_command_line(result)
+    parameters = read(profile, command)
+
+    assert command.startswith("modeldyno profile 'my net/3 onnx' ")
+    assert (parameters["model"], parameters["inputs"], parameters["name"]) == (
+        "my net/3 onnx", ("y=1x4:float32",), None,
+    )  # fmt: skip
+    assert advise_command_line(replace(result.job, config={}), result.job.backend) == (
+        "modeldyno advise 'my net/3 onnx' --input y=1x4:float32"
+    )
+
+
+@pytest.mark.parametrize("name", ["mine", "my"])
+def test_another_name_of_a_registered_model_is_given(name: str) -> None:
+    job = replace(a_job(), model=VARIANT, name=name)
+
+    assert read(profile, rerun_command_line(a_result(job=job)))["name"] == name
+
+
+def test_a_document_of_an_earlier_version_names_its_file() -> None:
+    """It does not know of a registered name, and is read as it was."""
+    document = msgspec.json.decode(encode(a_result(job=replace(a_job(), model=VARIANT))))
+    del document["job"]["model"]["registered"]
+    old = decode(msgspec.json.encode(document))
+
+    assert old.job.model.registered is None
+    assert read(profile, rerun_command_line(old))["model"] == "onnx:/store/models/ab12/model.onnx"
+    assert decode(encode(replace(old, job=replace(old.job, model=VARIANT)))).job.model.argument == (
+        "my net/3 onnx"
+    )
+
+
+def test_a_live_object_is_measured_again_by_a_call() -> None:
+    """No command can name it, and no file."""
+    job = replace(
+        a_job(), model=ModelRef(scheme=LIVE, locator="Net-1"), inputs=(), config={"precision": "bf16"}
+    )
+    result = a_result(job=replace(job, probes=("latency", "ops")))
+
+    assert rerun_command_line(result) == (
+        "modeldyno.profile(model, example=..., precision='bf16', probes='latency,ops')"
+    )
+    with pytest.raises(RequestError, match="a live object, which no file can name; measure a factory of it"):
+        job_text(result)

@@ -217,7 +217,7 @@ def compare(  # noqa: PLR0913 - one function per command, one parameter per opti
         )
         on_event = stack.enter_context(showing_progress(watch, progress=progress))
         bench = stack.enter_context(open_run_session(on_event, limit))
-        live = any(job.model.scheme == "object" for job in jobs)
+        live = any(job.model.live for job in jobs)
         result = run_comparison(
             jobs,
             turns,

@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.core.result.result import Event, Result
     from modeldyno.core.spec.input_spec import InputSpec
-    from modeldyno.core.spec.job import Job
 
 
 Regression = float | str | Mapping[str, float | str] | None
@@ -319,7 +318,7 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
     policy = _read_undecided(undecided)
     question = _question(metrics, max_regression, force=force)
     constraints, job = request.constraints(), request.job()
-    before = baseline if is_checkout(baseline) else _resolve_result(baseline, *_names(name, job))
+    before = baseline if is_checkout(baseline) else _resolve_result(baseline, *possible_names(job))
     with showing_progress(watch, progress=progress) as on_event, open_run_session(on_event, limit) as bench:
         measured = measure_checkout(before, job, bench) if isinstance(before, str | Path) else before
         report = run_gate(measured, job, question, GateRule(), bench, max_time=budget, as_long=as_long)
@@ -330,11 +329,6 @@ def gate(  # noqa: PLR0913 - one function per command, one parameter per option
     kept = (*as_tuple(tags, "tags"), *((branch,) if branch and passed else ()))
     store_if(report.result, condition=store, tags=kept)
     return report
-
-
-def _names(name: str | None, job: Job) -> tuple[str, ...]:
-    """Return the names by which a baseline of a branch may be known."""
-    return (name,) if name else possible_names(job)
 
 
 def _read_undecided(word: str | None) -> Undecided | None:

@@ -159,7 +159,7 @@ def _check(job: Job, wish: AdviseOptions) -> None:
 
 def _command(trial: AdviseSession, advice: Advice, candidate: CandidateSettings) -> str:
     """Return the command that measures the model with these settings; empty for a live object."""
-    if trial.job.model.scheme == "object":
+    if trial.job.model.live:
         return ""
     return command_for_job(advice.baseline, trial.of(candidate), plugins.backend(trial.job.backend).knobs)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
-from modeldyno.core.spec.model_ref import names_of_file
+from modeldyno.core.spec.model_ref import ModelRef, names_of_file
 from modeldyno.documents.catalog import BRANCH
 from modeldyno.documents.lookup import find
 from modeldyno.errors import RequestError, RunFailed
@@ -55,7 +55,9 @@ def find_baseline(word: str, *names: str) -> Result:
 
 
 def possible_names(job: Job) -> tuple[str, ...]:
-    """List the names that an unnamed model may have, before it is loaded."""
+    """List the names that a model may have, before it is loaded."""
+    if job.name is not None:
+        return (job.name,)
     path, _, attribute = job.model.locator.rpartition(":")
     module = Path(path).stem if path.endswith(".py") else path.rpartition(".")[2]
     model_path = Path(job.model.locator)
@@ -99,7 +101,12 @@ def measure_checkout(folder: str | Path, job: Job, session: RunSession) -> Resul
         RequestError: the model is no file, or the checkout does not have it.
         RunFailed: it could not be measured there.
     """
-    model = replace(job.model, locator=locate_in_checkout(Path(folder), job.model.locator))
+    if job.model.registered is not None:
+        raise RequestError(
+            f"{job.model.registered} is a registered model, which no checkout has; give the path of its "
+            "file, or a stored result as the baseline."
+        )
+    model = ModelRef(scheme=job.model.scheme, locator=locate_in_checkout(Path(folder), job.model.locator))
     there = replace(job, model=model, plan=replace(job.plan.within(_GLANCE), processes=1))
     result = session.execute(there, watch=session.label_progress(f"baseline in {folder}"))
     if failure := result.failure:

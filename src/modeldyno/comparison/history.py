@@ -22,6 +22,7 @@ from modeldyno.core.metrics.metric import Query
 from modeldyno.core.spec.model_ref import ModelRef, names_of_file
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.interfaces.store import KeepsHeads
+from modeldyno.profiling.registered_version import parse_registered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -200,8 +201,10 @@ def _same_setup(baseline: Result, result: Result) -> bool:
 
 
 def _find_entries(store: Store, model: str, limit: int) -> tuple[str, Sequence[Entry]]:
-    """Find entries by name; a reference is looked up under its last part."""
-    names = dict.fromkeys((model, *names_of_file(ModelRef.parse(model).locator)))
+    """Find entries by name; a reference is looked up under its last part, a version under its model."""
+    registered = parse_registered(model)
+    of_versions = () if registered is None else (registered[0].model,)
+    names = dict.fromkeys((model, *of_versions, *names_of_file(ModelRef.parse(model).locator)))
     for name in names:
         if entries := store.find(name=name, limit=limit):
             return name, entries

@@ -130,7 +130,7 @@ def _load(order: ConversionOrder) -> Model:
 
 def _backend(order: ConversionOrder, model: Model) -> str:
     loader = plugins.loader(order.model.scheme)
-    if order.model.scheme != "object":
+    if not order.model.live:
         return loader.backend
     for name in ("torch", "tensorflow", "python"):
         with suppress(ModelDynoError):

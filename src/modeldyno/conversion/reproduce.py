@@ -86,7 +86,9 @@ def write_script(  # noqa: PLR0913 - all that a conversion depends on
 
 
 def _reference(ref: ModelRef, folder: Path) -> str:
-    """Return an expression for the reference; a path in it is relative to the script."""
+    """Return an expression for the model: its registered name, or a path relative to the script."""
+    if ref.registered is not None:
+        return repr(ref.registered)
     path, mark, rest = _split(ref.locator)
     if not Path(path).exists():
         return repr(str(ref))

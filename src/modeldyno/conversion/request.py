@@ -32,6 +32,8 @@ class ConversionRequest:
     """What a user asked for, as text and values."""
 
     model: str
+    registered: str | None = None
+    """Its name in the registry, where `model` is the reference of what is kept under that name."""
     to: tuple[str, ...] = ("onnx",)
     """Recipes, or ``all``."""
     int8: bool = False
@@ -79,7 +81,8 @@ class ConversionRequest:
         if self.max_time <= 0:
             raise RequestError("A recipe needs a time limit above 0 s.")
         check_tolerance(self.tolerance)
-        return resolve_reference(self.model)
+        ref = resolve_reference(self.model)
+        return ref if self.registered is None else replace(ref, registered=self.registered)
 
     def _check_data(self) -> None:
         """Check the file of samples, and its labels if something is evaluated."""

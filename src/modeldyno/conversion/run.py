@@ -61,7 +61,7 @@ def convert(
     """
     request = request.resolved()
     ref, inputs = request.reference(), request.requested_inputs()
-    plugins.require(plugins.loader(ref.scheme).requires, f"model {ref}")
+    plugins.require(plugins.loader(ref.scheme).requires, f"model {ref.argument}")
     identity = new_identity()
     with _reference_folder(kept) as scratch, _runner(request, watch, in_process=in_process) as run:
         order = ConversionOrder(
@@ -81,7 +81,7 @@ def convert(
         loaded = first.model if reference is None else reference.model
         document = Conversion(
             **identity,
-            source=request.model if loaded is None else str(ref),
+            source=request.model if loaded is None else ref.argument,
             model=replace(loaded, name=request.name) if loaded and request.name else loaded,
             inputs=inputs if reference is None else _with_file(reference.inputs, request),
             seed=request.seed,
@@ -160,7 +160,7 @@ def _one(
         return replace(blank, failure=failure(Kind.MISSING_EXTRA, message, advice=advice))
     folder = Path(order.folder)
     script = ""
-    if order.model.scheme != "object":
+    if not order.model.live:
         script = str(_script(order, converter.file, document))
     answer = run(order)
     if answer.converted is not None:

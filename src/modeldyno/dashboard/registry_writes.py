@@ -6,6 +6,7 @@ None names a command, a path or an address: a file is sent, all else is chosen a
 from __future__ import annotations
 
 import re
+import shlex
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from modeldyno import plugins
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.records import SOURCE, Measure
+from modeldyno.core.spec.model_ref import LIVE
+from modeldyno.core.trace.regions import SCRIPT
 from modeldyno.dashboard.page import FormField, PageForm, PageText, address, as_number
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.loader import Executes
@@ -34,6 +37,8 @@ SENT = {".onnx": "onnx", ".tflite": "tflite"}
 """Suffix of a file that may be sent, and its scheme: formats of one file, of which nothing is executed."""
 REFUSED = frozenset({"model", "data", "evaluate", "trust", "copy"})
 """What is said of a model only where its files are."""
+_NO_FILE = frozenset({LIVE, "url", SCRIPT})
+"""Schemes of what cannot be registered: a live object, the model of a server, a script."""
 _LOAD_TIME = 120.0
 """Seconds that loading a file that was sent may take."""
 _FEWEST_BYTES, _TIMES = 1 << 30, 6
@@ -175,10 +180,10 @@ def again_parts(registry: Registry, result: Result) -> Iterator[Part]:
             buttons=(("again", "Queue it"),),
             writes=True,
         )
-    elif result.model is not None:
+    elif result.model is not None and result.job.model.scheme not in _NO_FILE:
         yield PageText(
             text="A worker measures it again once its model is registered:",
-            commands=(f"modeldyno registry add {result.job.model}",),
+            commands=(shlex.join(["modeldyno", "registry", "add", str(result.job.model)]),),
         )
 
 

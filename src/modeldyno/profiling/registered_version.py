@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +36,16 @@ class RegisteredModel:
     """What it is measured with; empty for its own."""
     name: str
     """Of the model."""
+    registered: str
+    """That of the version or variant, which goes on meaning it: ``digits/3``, ``digits/3 onnx``."""
+
+
+def parse_registered(text: str) -> tuple[VersionName, str] | None:
+    """Read the name of a version and of one of its variants; None if it cannot be one."""
+    if match := _NAME.fullmatch(text):
+        with suppress(RequestError):  # such words name nothing that is registered
+            return VersionName.parse(match["version"]), match["recipe"] or SOURCE
+    return None
 
 
 def find_registered(text: str) -> RegisteredModel | None:
@@ -44,22 +55,23 @@ def find_registered(text: str) -> RegisteredModel | None:
         RequestError: the model has no such version, alias or variant.
         StoreError: the store cannot be read, or the files of the version are gone or damaged.
     """
-    match = _NAME.fullmatch(text)
-    if match is None:
+    parsed = parse_registered(text)
+    if parsed is None:
         return None
-    try:
-        name = VersionName.parse(match["version"])
-    except RequestError:  # such words name nothing that is registered
-        return None
+    name, recipe = parsed
     with plugins.store() as store:
         registry = store.registry
         if not registry.find_versions(name.model, limit=1):
             return None
         version = registry.version(name)
-        recipe = match["recipe"] or SOURCE
         registered = version if recipe == SOURCE else find_variant(registry, version, recipe)
         reference = reference_here(registered, registry)
-    return RegisteredModel(reference=reference, inputs=inputs_of(registered, reference), name=version.model)
+    return RegisteredModel(
+        reference=reference,
+        inputs=inputs_of(registered, reference),
+        name=version.model,
+        registered=registered.name,
+    )
 
 
 def find_variant(registry: Registry, version: Version, recipe: str) -> Variant:

@@ -54,6 +54,8 @@ class Request:
     """What a user asked for, as text and values."""
 
     model: str
+    registered: str | None = None
+    """Its name in the registry, where `model` is the reference of what is kept under that name."""
     backend: str | None = None
     settings: Mapping[str, KnobValue]
     inputs: tuple[str | InputSpec, ...] = ()
@@ -91,7 +93,7 @@ class Request:
             MissingExtra: an optional package is not installed.
         """
         model = resolve_model(self.model)
-        ref = model.ref
+        ref = model.ref if self.registered is None else replace(model.ref, registered=self.registered)
         loader = plugins.loader(ref.scheme)
         name = self.backend or loader.backend
         if not self.probes:
@@ -103,10 +105,10 @@ class Request:
         config = configure(backend.knobs, self.settings)
         if any(plugins.probe(probe).needs is not None for probe in self._effective_probes()):
             backend.check(config)
-            plugins.require(loader.requires, f"model {ref}")
+            plugins.require(loader.requires, f"model {ref.argument}")
             plugins.require(backend.requires, f"backend '{name}'")
         else:  # a static analysis needs no backend
-            plugins.require(loader.requires, f"model {ref}")
+            plugins.require(loader.requires, f"model {ref.argument}")
             self._check_unused_knobs(backend.knobs)
         self._check_batch(config)
         self._check_times()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -67,7 +67,8 @@ def resolve_model(text: str) -> ResolvedModel:
     if (url := running_url(text)) is not None:
         return ResolvedModel(ref=ModelRef.parse(url), inputs=running_inputs(text))
     if (registered := find_registered(text)) is not None:
-        return ResolvedModel(ref=_parse(registered.reference), inputs=registered.inputs, name=registered.name)
+        ref = replace(_parse(registered.reference), registered=registered.registered)
+        return ResolvedModel(ref=ref, inputs=registered.inputs, name=registered.name)
     if (url := _container_url(text)) is not None:
         return ResolvedModel(ref=ModelRef.parse(url))
     return ResolvedModel(ref=_parse(text))
@@ -90,7 +91,8 @@ def _may_be_name(text: str) -> bool:
 def _parse(text: str) -> ModelRef:
     ref = ModelRef.parse(text)
     if ref.scheme == mlflow_version.SCHEME:
-        return mlflow_version.fetch_mlflow_version(text).ref
+        version = mlflow_version.fetch_mlflow_version(text)
+        return replace(version.ref, registered=version.reference)
     schemes = plugins.names("loader")
     _check_kind_of_file(Path(ref.locator))
     if ref.scheme in schemes:

@@ -15,7 +15,7 @@ from modeldyno.environment.running_servers import check_name
 from modeldyno.errors import RequestError, RunFailed, UnknownName
 from modeldyno.interfaces.loader import Form
 from modeldyno.profiling.request import SERVER, Request
-from modeldyno.profiling.resolve_model import resolve_reference
+from modeldyno.profiling.resolve_model import resolve_model
 from modeldyno.runtime.serve_worker import start_server
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ def serve_model(  # noqa: PLR0913 - what a server is asked for
         MissingExtra: the engine is not installed.
         RunFailed: the server does not start, or does not answer.
     """
-    ref = resolve_reference(model)
+    resolved = resolve_model(model)
+    ref = resolved.ref
     if plugins.loader(ref.scheme).backend == Form.REMOTE:
         raise RequestError(f"{model} is on a server already; load it by its URL.")
     backend = _SERVERS.get(backend or SERVER, backend or SERVER)
@@ -68,7 +69,7 @@ def serve_model(  # noqa: PLR0913 - what a server is asked for
     if backend in _ATTACHES or not plugins.serves(backend):
         *others, last = _starting_backends()
         raise RequestError(f"The backend '{backend}' starts no server; choose {', '.join(others)} or {last}.")
-    chosen = check_name(name) if name is not None else _name_of(ref.locator)
+    chosen = check_name(name) if name is not None else _name_of(resolved.name or ref.locator)
     knobs = {"device": device, "ports": ports}
     for knob, value in knobs.items():
         if value is not None and knob in settings:

@@ -70,6 +70,7 @@ def convert_version(
         policy = find_policy(registry, version.policy)
         request = ConversionRequest(
             model=str(ref),
+            registered=ref.registered,
             to=(recipe,),
             output=folder,
             tolerance=policy.tolerance,

@@ -155,7 +155,7 @@ def _write_repository(registry: Registry, best: AnswerCandidate, result: Result,
         written = text or path.read_text(encoding="utf-8")
     except OSError as error:
         raise RequestError(f"{entry} cannot be written: {error.strerror}.") from error
-    head = f"# {describe(best)}; modeldyno result {result.id}\n"
+    head = f"# {describe(best)}; modeldyno show {result.id[:12]}\n"
     codec.write(path, (head + _NAME.sub(f'name: "{name}"', written, count=1)).encode())
     return path
 

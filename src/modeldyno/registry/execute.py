@@ -203,6 +203,7 @@ def _request(
     load = None if what.concurrency is None else Load(concurrency=what.concurrency)
     return Request(
         model=str(ref),
+        registered=ref.registered,
         backend=backend or None,
         settings=settings,
         inputs=inputs_of(version if variant.recipe == SOURCE else variant, str(ref)),

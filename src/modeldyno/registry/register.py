@@ -443,7 +443,7 @@ def located(registered: Version | Variant, registry: Registry) -> ModelRef:
     Raises:
         StoreError: its files are gone or damaged.
     """
-    return resolve_reference(reference_here(registered, registry))
+    return replace(resolve_reference(reference_here(registered, registry)), registered=registered.name)
 
 
 def _name_of_file(identified: IdentifiedModel) -> str:

@@ -47,10 +47,12 @@ def _write_models(order: dict[str, Any]) -> None:
     backend, loader = plugins.backend(job.backend), plugins.loader(job.model.scheme)
     if not isinstance(backend, CanDeploy):
         raise RequestError(f"The backend '{job.backend}' cannot write deployable files of a model.")
-    plugins.require((*loader.requires, *backend.requires), f"model {job.model}")
+    plugins.require((*loader.requires, *backend.requires), f"model {job.model.argument}")
     model = loader.load(job.model, seed=job.plan.seed, trust=job.trust)
     if order["digest"] and model.identity.digest != order["digest"]:
-        raise RequestError(f"{job.model} is not the model that was measured: its content has changed.")
+        raise RequestError(
+            f"{job.model.argument} is not the model that was measured: its content has changed."
+        )
     if model.form not in backend.accepts:
         raise RequestError(f"The backend '{job.backend}' cannot serve {job.model.scheme} models.")
     for folder, text in order["entries"].items():

@@ -65,7 +65,7 @@ class InterleavedRunner:
 
 def can_share(job: Job) -> bool:
     """Return whether a Job may run beside another: it is no server and uses no shared device."""
-    if job.model.scheme == "object" or plugins.serves(job.backend):
+    if job.model.live or plugins.serves(job.backend):
         return False
     device = str(job.config.get("device", _ANY))
     return not machine.may_have_device() if device == _ANY else is_cpu(device)

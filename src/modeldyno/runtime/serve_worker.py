@@ -65,10 +65,10 @@ def _serve(order: dict[str, Any]) -> dict[str, Any]:
         session: object = opened.session
         started = session.started_server() if isinstance(session, CanStay) else None
         if started is None:  # of another place, as with server=URL
-            raise RequestError(f"The backend '{job.backend}' starts no server for {job.model}.")
+            raise RequestError(f"The backend '{job.backend}' starts no server for {job.model.argument}.")
         server = ServerRecord(
             name=order["name"],
-            model=str(job.model),
+            model=job.model.argument,
             backend=job.backend,
             device=str(job.config.get("device", "cpu")),
             url=format_endpoint(started.endpoint),

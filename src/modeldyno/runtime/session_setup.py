@@ -64,7 +64,7 @@ _SIZE_GUESS_TIME = 60.0
 
 def import_frameworks(modules: tuple[str, ...], job: Job) -> None:
     """Import the modules the model needs; MissingExtra if one is not installed."""
-    plugins.require(modules, f"model {job.model}")
+    plugins.require(modules, f"model {job.model.argument}")
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)  # hide notes of frameworks about their optional parts
     try:
@@ -240,7 +240,7 @@ def payload_of(job: Job, model: Model, backend: Backend, preprocess: Model | Non
     if model.form not in backend.accepts:
         raise RequestError(
             f"The backend '{job.backend}' runs models of {', '.join(sorted(backend.accepts))}, and "
-            f"{job.model} is one of {model.form}; leave --backend out, or give one that runs it: "
+            f"{job.model.argument} is one of {model.form}; leave --backend out, or give one that runs it: "
             f"{', '.join(_backends_for(model))}."
         )
     if preprocess is not None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import data, plugins
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
-from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.core.spec.model_ref import LIVE, ModelRef
 from modeldyno.errors import InputRefused, RequestError, UnknownName
 from modeldyno.interfaces.loader import Feed, Model
 from modeldyno.interfaces.session import CanCall
@@ -105,7 +105,7 @@ def with_first_feed(function: Model, job: Job, model: Model) -> Model:
 def _import(reference: str) -> Model:
     scheme, locator = "call", reference
     if reference.startswith(_LIVE):
-        scheme, locator = "object", reference.removeprefix(_LIVE)
+        scheme, locator = LIVE, reference.removeprefix(_LIVE)
     return plugins.loader(scheme).load(ModelRef(scheme=scheme, locator=locator), seed=0, trust=False)
 
 

@@ -126,7 +126,7 @@ def build_study(
         strategy=_read_strategy(config),
         seed=plan.seed,
         budget=read_budget(config, Budget()),
-        name=value_parsers.as_text(tree.get("name")) or _study_name(job.model),
+        name=job.name or _study_name(job.model),
         plots=tuple(_read_plots(config)),
     )
     with config.at("space"):

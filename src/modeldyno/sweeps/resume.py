@@ -44,6 +44,11 @@ def resume_study(config: FileConfig, study: Study) -> Study:
         RequestError: something else is changed, or no trial measured what the new goal needs.
     """
     check_resume(config)
+    if study.job.model.live:
+        raise RequestError(
+            f"Study {study.id[:6]} was of a live object, which is gone with its process or its call; sweep "
+            "it again, or sweep a factory of it, such as torch:file.py:factory."
+        )
     if "space" in config.tree:
         study = replace(_add_values(study, config), **new_identity())
     if config.tree.keys() & GOALS:

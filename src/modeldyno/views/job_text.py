@@ -13,7 +13,14 @@ from modeldyno.core.study.goal import Rank
 from modeldyno.core.study.study import Budget, Study
 from modeldyno.core.trace.regions import SCRIPT
 from modeldyno.errors import RequestError
-from modeldyno.views.rerun_command import format_input_option, format_option_values, format_rate, rerun_words
+from modeldyno.views.rerun_command import (
+    format_input_option,
+    format_option_values,
+    format_rate,
+    inputs_to_give,
+    name_to_give,
+    rerun_words,
+)
 from modeldyno.views.text import format_knob_value
 
 if TYPE_CHECKING:
@@ -38,6 +45,11 @@ def job_text(document: object, bounds: Sequence[str] = ()) -> str:
     """
     import yaml  # noqa: PLC0415 - only this needs it
 
+    if isinstance(document, Study | Result) and document.job.model.live:
+        raise RequestError(
+            "This was measured of a live object, which no file can name; measure a factory of it, such as "
+            "torch:file.py:factory."
+        )
     match document:
         case Study() if not bounds:
             tree, job = dict(_of_study(document)), document.job
@@ -79,13 +91,13 @@ def _of_words(arguments: Sequence[str]) -> dict[str, Any]:
 
 def _of_study(study: Study) -> Iterator[tuple[str, Any]]:
     job, goal = study.job, study.goal
-    yield from (("command", "sweep"), ("model", str(job.model)))
-    yield from _unless_empty("name", job.name)
+    yield from (("command", "sweep"), ("model", job.model.argument))
+    yield from _unless_empty("name", name_to_give(job))
     yield "backend", job.backend
     yield from _unless_empty(
         "set", {name: _plain(format_knob_value(value)) for name, value in study.settings.items()}
     )
-    yield from _unless_empty("input", [format_input_option(spec) for spec in job.inputs])
+    yield from _unless_empty("input", [format_input_option(spec) for spec in inputs_to_give(job)])
     yield "probe", list(job.probes)
     yield from _unless_empty("pre", job.observation.preprocess)
     yield from _unless_empty("post", job.observation.postprocess)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import options
@@ -31,9 +32,11 @@ if TYPE_CHECKING:
 def rerun_command_line(result: Result, bounds: Sequence[Constraint] = ()) -> str:
     """Return the command line that repeats a measurement, with its `bounds` as ``--require``.
 
-    What the command line cannot express, such as a live Python object, appears by its name.
+    Of a live object it is the call in Python, as no command can name it.
     """
     job = result.job
+    if job.model.live:
+        return _python_call(job)
     if job.model.scheme == SCRIPT:
         if job.model.locator == PROMPT:
             return PROMPT
@@ -45,16 +48,25 @@ def rerun_command_line(result: Result, bounds: Sequence[Constraint] = ()) -> str
 def rerun_words(result: Result, bounds: Sequence[Constraint] = ()) -> list[str]:
     """Return the words of that command line after ``modeldyno``: the command, the model, options."""
     options = _options(result.job, inspected=is_inspection(result))
-    return [_subcommand(result), str(result.job.model), *options, *_repeated("--require", bounds)]
+    return [_subcommand(result), result.job.model.argument, *options, *_repeated("--require", bounds)]
+
+
+def _python_call(job: Job) -> str:
+    """Return the call that measures a live object with the settings and probes of a job."""
+    given = {"inputs": tuple(map(format_input_option, job.inputs))} if job.inputs else {}
+    probes = {} if job.probes == default_probes(job.inspection.mode) else {"probes": ",".join(job.probes)}
+    mode = {} if job.inspection.mode is Mode.INFERENCE else {"mode": str(job.inspection.mode)}
+    words = [f"{name}={value!r}" for name, value in {**given, **job.config, **probes, **mode}.items()]
+    return f"modeldyno.profile({', '.join(['model', *([] if given else ['example=...']), *words])})"
 
 
 def sweep_command(study: Study) -> str:
     """Return the command line that repeats a study from its beginning."""
     job = study.job
-    command = ["modeldyno", "sweep", str(job.model), "--backend", job.backend]
+    command = ["modeldyno", "sweep", job.model.argument, "--backend", job.backend]
     command += _repeated("--space", study.space.axes)
     command += _setting_options(study.settings)
-    command += _input_options(job.inputs)
+    command += _input_options(job)
     command += _observation_options(job.observation)
     for objective in study.goal.objectives:
         command += ["--maximize" if objective.maximize else "--minimize", str(objective.query)]
@@ -70,12 +82,12 @@ def advise_command_line(job: Job, usual_backend: str) -> str:
         job: its `config` without what is usual.
         usual_backend: that of the model's loader, which need not be named.
     """
-    command = ["modeldyno", "advise", str(job.model)]
+    command = ["modeldyno", "advise", job.model.argument]
     if job.backend != usual_backend:
         command += ["--backend", job.backend]
     command += [
         *_setting_options(job.config),
-        *_input_options(job.inputs),
+        *_input_options(job),
         *_observation_options(job.observation, ("evaluate", "data")),
     ]
     return shlex.join([*command, *_name_and_trust(job)])
@@ -92,7 +104,7 @@ def _options(job: Job, *, inspected: bool) -> Iterator[str]:
     if not inspected:
         yield from ("--backend", job.backend)
         yield from _setting_options(job.config)
-    yield from _input_options(job.inputs)
+    yield from _input_options(job)
     defaults = default_probes(job.inspection.mode, served=job.load is not None)
     if not inspected and job.probes != defaults:
         yield from ("--probe", ",".join(job.probes))
@@ -115,13 +127,29 @@ def _setting_options(config: Mapping[str, KnobValue]) -> Iterator[str]:
     return _repeated("--set", (f"{name}={format_knob_value(value)}" for name, value in config.items()))
 
 
-def _input_options(inputs: Iterable[InputSpec]) -> Iterator[str]:
-    return _repeated("--input", map(format_input_option, inputs))
+def _input_options(job: Job) -> Iterator[str]:
+    return _repeated("--input", map(format_input_option, inputs_to_give(job)))
+
+
+def inputs_to_give(job: Job) -> list[InputSpec]:
+    """Return the inputs of a job without those that a registered model brings along, beside its own file."""
+    if job.model.registered is None:
+        return list(job.inputs)
+    folder = PurePath(job.model.locator).parent
+    return [
+        spec for spec in job.inputs if spec.source is None or not PurePath(spec.source).is_relative_to(folder)
+    ]
+
+
+def name_to_give(job: Job) -> str | None:
+    """Return the name of a job's model, unless it is that of its registered name."""
+    registered = job.model.registered
+    return None if registered and registered.startswith(f"{job.name}/") else job.name
 
 
 def _name_and_trust(job: Job) -> Iterator[str]:
-    if job.name:
-        yield from ("--name", job.name)
+    if name := name_to_give(job):
+        yield from ("--name", name)
     if job.trust:
         yield "--trust"
 

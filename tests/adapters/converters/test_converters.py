@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+import modeldyno
 from modeldyno import plugins
 from modeldyno.conversion.recipe import ConversionOrder, carry_out
 from modeldyno.core.spec.input_spec import InputSpec
@@ -255,3 +256,53 @@ def test_trees_become_a_module_of_torch_that_agrees(kind: str, tmp_path: Path) -
     (called,) = torch.jit.load(str(tmp_path / "model.pt"))(torch.from_numpy(array))
     assert made.converter.startswith("hummingbird ")
     np.testing.assert_allclose(called.numpy(), np.asarray(model.value(array)), atol=1e-6)
+
+
+@pytest.mark.parametrize("kept", ["DynamicQuantizeLinear", "CumSum"])
+def test_what_needs_float32_in_a_branch_keeps_it_in_half_precision(kept: str, tmp_path: Path) -> None:
+    """Its casts stand in the branch; in the main graph they made the file invalid."""
+    onnx, runtime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
+    helper, weights = onnx.helper, np.eye(4, dtype=np.float32)
+    nodes = {
+        "DynamicQuantizeLinear": (
+            helper.make_node("DynamicQuantizeLinear", ["p"], ["q", "scale", "zero"]),
+            helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["then"]),
+        ),
+        "CumSum": (helper.make_node("CumSum", ["p", "axis"], ["then"]),),
+    }[kept]
+    branches = {
+        "then": (helper.make_node("MatMul", ["x", "w"], ["p"]), *nodes),
+        "else": (helper.make_node("Relu", ["x"], ["else"]),),
+    }
+    bodies = {
+        f"{name}_branch": helper.make_graph(
+            branch, name, [], [helper.make_tensor_value_info(name, 1, ["batch", 4])]
+        )
+        for name, branch in branches.items()
+    }
+    graph = helper.make_graph(
+        [
+            helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),
+            helper.make_node("Greater", ["sum", "zero_sum"], ["positive"]),
+            helper.make_node("If", ["positive"], ["y"], **bodies),
+        ],
+        "branches",
+        [helper.make_tensor_value_info("x", 1, ["batch", 4])],
+        [helper.make_tensor_value_info("y", 1, ["batch", 4])],
+        [
+            onnx.numpy_helper.from_array(weights, "w"),
+            onnx.numpy_helper.from_array(np.float32(0), "zero_sum"),
+            onnx.numpy_helper.from_array(np.int64(1), "axis"),
+        ],
+    )
+    path = tmp_path / "branches.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+    (made,) = modeldyno.convert(path, to="onnx-fp16", output=tmp_path / "out").converted
+
+    assert made.usable, made.failure
+    for x in (np.ones((2, 4), np.float32), -np.ones((2, 4), np.float32)):
+        (before,), (after,) = (
+            runtime.InferenceSession(file).run(None, {"x": x}) for file in (path, made.path)
+        )
+        assert after == pytest.approx(before, rel=2e-2)

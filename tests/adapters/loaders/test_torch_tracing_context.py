@@ -25,6 +25,7 @@ import modeldyno
 from modeldyno.adapters.loaders import torch as loader
 from modeldyno.adapters.loaders.torch_tracing import graph as torch_tracing_graph
 from modeldyno.adapters.loaders.torch_tracing.context import forbid_file_writes
+from modeldyno.adapters.loaders.torch_weights import list_weights
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.spec.static_options import Mode
@@ -438,6 +439,111 @@ def test_packed_weights_are_held() -> None:
     graph = traced(module, InputSpec(name="input", shape=(2, 64), dtype="float32"))
     held = sum(storage.bytes for storage in graph.storages if storage.role is Role.WEIGHT)
     assert held >= 64 * 128 + 128 * 2
+
+
+T, B, N, H = 5, 3, 16, 32
+"""Steps, batch, width of the input and of the state."""
+
+
+class First(nn.Module):
+    """The first output of a layer."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute."""
+        out = self.layer(x)
+        return out[0] if isinstance(out, tuple) else out  # type: ignore[no-any-return]
+
+
+def recurrent(gates: int, layers: int, ways: int) -> int:
+    """Multiply all gates of each step with its input, or with the layer below, and with the state."""
+    return B * T * gates * H * ways * ((N + H) + (layers - 1) * (ways * H + H))
+
+
+DYNAMIC = {
+    "linear": (lambda: nn.Linear(N, H), (B, N), B * N * H),
+    "lstm": (lambda: nn.LSTM(N, H), (T, B, N), recurrent(4, 1, 1)),
+    "deep lstm": (
+        lambda: nn.LSTM(N, H, num_layers=2, bidirectional=True, batch_first=True),
+        (B, T, N),
+        recurrent(4, 2, 2),
+    ),
+    "gru": (lambda: nn.GRU(N, H), (T, B, N), recurrent(3, 1, 1)),
+    "deep gru": (lambda: nn.GRU(N, H, num_layers=2, bidirectional=True), (T, B, N), recurrent(3, 2, 2)),
+    "lstm cell": (lambda: nn.LSTMCell(N, H), (B, N), B * 4 * H * (N + H)),
+    "gru cell": (lambda: nn.GRUCell(N, H), (B, N), B * 3 * H * (N + H)),
+    "rnn cell": (lambda: nn.RNNCell(N, H), (B, N), B * H * (N + H)),
+}
+KINDS = {nn.Linear, nn.LSTM, nn.GRU, nn.LSTMCell, nn.GRUCell, nn.RNNCell}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", [torch.qint8, torch.float16], ids=str)
+@pytest.mark.parametrize("kind", DYNAMIC)
+def test_dynamically_quantised_layers_cost_what_the_original_does(kind: str, dtype: torch.dtype) -> None:
+    """Counted by hand; parameters and the shape of the output are those of the original, too."""
+    layer, shape, products = DYNAMIC[kind]
+    plain = First(layer()).eval()  # type: ignore[no-untyped-call]
+    module = torch.ao.quantization.quantize_dynamic(plain, KINDS, dtype=dtype)  # type: ignore[no-untyped-call]
+    example = torch.randn(shape)
+
+    result = modeldyno.inspect(module, example=example, store=False)
+    graph = traced(module, InputSpec(name="x", shape=shape, dtype="float32"))
+
+    assert (result["macs"], result["coverage"]) == (products, 1)
+    assert result["parameters"] == sum(parameter.numel() for parameter in plain.parameters())
+    assert graph.ops[-1].outputs[0].shape == tuple(module(example).shape)
+    assert not [doubt.code for doubt in result.doubts if doubt.code == "assumed-branch"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_weights_that_are_packed_in_half_precision_take_two_bytes() -> None:
+    """They are unpacked as float32; biases are kept in that."""
+    plain = nn.Sequential(nn.Linear(N, H)).eval()
+    module = torch.ao.quantization.quantize_dynamic(plain, {nn.Linear}, dtype=torch.float16)  # type: ignore[no-untyped-call]
+    lstm = torch.ao.quantization.quantize_dynamic(  # type: ignore[no-untyped-call]
+        nn.Sequential(nn.LSTM(N, H)), {nn.LSTM}, dtype=torch.float16
+    )
+
+    assert sum(weight.bytes for weight in list_weights(module)) == 2 * N * H + 4 * H
+    assert sum(weight.bytes for weight in list_weights(lstm)) == 2 * 4 * H * (N + H) + 4 * 2 * 4 * H
+
+
+CONVOLUTIONS = {
+    "1d": (lambda: nn.Conv1d(8, 16, 3), (2, 8, 12), 2 * 16 * 10 * 8 * 3),
+    "2d": (lambda: nn.Conv2d(8, 16, 3, padding=1), (2, 8, 10, 10), 2 * 16 * 100 * 8 * 9),
+    "groups and strides": (
+        lambda: nn.Conv2d(8, 16, 3, stride=2, groups=4), (2, 8, 11, 11), 2 * 16 * 25 * 2 * 9,
+    ),
+    "3d": (lambda: nn.Conv3d(4, 8, 3), (1, 4, 6, 6, 6), 8 * 64 * 4 * 27),
+    "transposed": (lambda: nn.ConvTranspose2d(8, 16, 2, stride=2), (1, 8, 5, 5), 8 * 25 * 16 * 4),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", CONVOLUTIONS)
+def test_quantised_convolutions_cost_the_products_of_the_original(kind: str) -> None:
+    """Counted by hand: each output takes its taps, and each input of a transposed one all filters."""
+    layer, shape, products = CONVOLUTIONS[kind]
+    quantization = torch.ao.quantization
+    backend = next(e for e in ("x86", "fbgemm", "qnnpack") if e in torch.backends.quantized.supported_engines)
+    torch.backends.quantized.engine = backend
+    module = nn.Sequential(quantization.QuantStub(), layer(), nn.ReLU(), quantization.DeQuantStub()).eval()  # type: ignore[no-untyped-call]
+    module.qconfig = quantization.QConfig(  # type: ignore[assignment, no-untyped-call]
+        quantization.default_observer, quantization.default_weight_observer
+    )
+    ready, example = quantization.prepare(module), torch.randn(shape)  # type: ignore[no-untyped-call]
+    ready(example)
+    quantised = quantization.convert(ready)  # type: ignore[no-untyped-call]
+
+    result = modeldyno.inspect(quantised, example=example, store=False)
+    graph = traced(quantised, InputSpec(name="x", shape=shape, dtype="float32"))
+
+    assert (result["macs"], result["coverage"]) == (products, 1)
+    assert graph.ops[-1].outputs[0].shape == tuple(quantised(example).shape)
 
 
 class Residual(nn.Module):

@@ -38,13 +38,44 @@ def convert(source: ConversionSource, path: Path, *, opset: int | None) -> Conve
     with tempfile.TemporaryDirectory(prefix="modeldyno-fp16-") as folder:
         floats, converters = float_file(source, folder, opset)
         model = onnx.load(str(floats))
-        quantised = {node.op_type for node in model.graph.node if _QUANTISED.search(node.op_type)}
+        nodes = (node for graph in _graphs(model.graph) for node in graph.node)
+        quantised = {node.op_type for node in nodes if _QUANTISED.search(node.op_type)}
         kept = [*DEFAULT_OP_BLOCK_LIST, *sorted(quantised)]
         half = convert_float_to_float16(model, keep_io_types=True, op_block_list=kept)
+        _place_casts(half.graph)
         _sort_nodes(half.graph)
         onnx.save(half, str(path))
         keep_scopes(floats, path)
     return ConvertedFile(converter=", ".join((*converters, f"onnxruntime {onnxruntime.__version__}")))
+
+
+def _place_casts(graph: Any) -> None:
+    """Move the casts of values of a body from the main graph, where the new ones are, to that body."""
+    makers = {
+        name: body
+        for body in list(_graphs(graph))[1:]
+        for name in (
+            *(output for node in body.node for output in node.output),
+            *(constant.name for constant in body.initializer),
+            *(value.name for value in body.input),
+        )
+    }
+    moved = True
+    while moved:  # a cast may read what another makes
+        moved = False
+        for node in [node for node in graph.node if node.op_type == "Cast" and node.input[0] in makers]:
+            body = makers[node.output[0]] = makers[node.input[0]]
+            graph.node.remove(node)
+            body.node.append(node)
+            moved = True
+
+
+def _graphs(graph: Any) -> Iterator[Any]:
+    """Yield a graph and the bodies within, outer ones first."""
+    yield graph
+    for node in graph.node:
+        for body in _bodies(node):
+            yield from _graphs(body)
 
 
 def _sort_nodes(graph: Any) -> None:

@@ -17,14 +17,13 @@ from modeldyno.adapters.loaders import (
 )
 from modeldyno.adapters.loaders import torch as torch_loader
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
+from modeldyno.core.spec.model_ref import LIVE, ModelIdentity, ModelRef
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.loader import Executes, Form, Model
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-SCHEME = "object"
 
 requires: tuple[str, ...] = ()
 executes = Executes.NAMED
@@ -62,7 +61,7 @@ def offer(value: Any, name: str | None = None, example: Any = None) -> ModelRef:
     label = name or _label(value)
     locator = f"{label}-{secrets.token_hex(4)}"
     _OFFERS[locator] = OfferedObject(value=value, name=label, example=example)
-    return ModelRef(scheme=SCHEME, locator=locator)
+    return ModelRef(scheme=LIVE, locator=locator)
 
 
 def withdraw(ref: ModelRef) -> None:
@@ -87,6 +86,11 @@ def backend_of(value: Any) -> str:
         )
     if estimator.framework_of(value) is not None:
         return "python"
+    if isinstance(value, tuple) and value and (callable(value[0]) or hasattr(value[0], "predict")):
+        raise RequestError(
+            f"This is a tuple that begins with a {type(value[0]).__name__}; give the model alone, and its "
+            "inputs as example=."
+        )
     if not callable(value):
         raise RequestError(
             f"{type(value).__name__} is neither a torch.nn.Module, an estimator nor callable; give a "

@@ -11,7 +11,7 @@ from modeldyno.core.static.weights import Weight
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from torch import Tensor, dtype
+    from torch import ScriptObject, Tensor, dtype
     from torch.nn import Module
 
 _QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
@@ -56,6 +56,8 @@ def packed_weights(module: Module) -> Iterator[Weight]:
             getter = getattr(part, name, None)
             with _disable_current_modes():
                 tensor = getter() if inspect.ismethod(getter) else None
+                if name == "weight" and _is_half(part) and tensor is not None:
+                    tensor = tensor.half()  # as it is kept; it is unpacked as float32
             if tensor is not None:
                 yield describe_weight(f"{scope}.{name}".lstrip("."), tensor, parameter=True)
         with _disable_current_modes():
@@ -64,28 +66,45 @@ def packed_weights(module: Module) -> Iterator[Weight]:
             yield describe_weight(f"{scope}.{name}".lstrip("."), tensor, parameter=True)
 
 
+def _is_half(part: Module) -> bool:
+    """Whether a module has weights that are packed in half precision."""
+    return str(getattr(getattr(part, "_packed_params", None), "dtype", "")) == "torch.float16"
+
+
 def _recurrent_tensors(layer: Module) -> dict[str, Tensor]:
     """Return the packed weights and the biases of a dynamically quantised LSTM or GRU, or of a cell."""
-    import torch  # noqa: PLC0415 - this module is imported where torch may be missing
-
     tensors: dict[str, Tensor] = {}
     for number, packed in enumerate(getattr(layer, "_all_weight_values", ())):
-        (_, biases, _, _, products), _ = packed.param.__getstate__()
-        weights = [torch.ops.quantized.linear_unpack(product)[0] for product in products]
-        names = (*(f"bias_{part}" for part in _GATES), *(f"weight_{part}" for part in _GATES))
-        tensors |= {
-            f"{name}.{number}": tensor for name, tensor in zip(names, (*biases, *weights), strict=False)
-        }
+        tensors |= {f"{name}.{number}": tensor for name, tensor in packed_cell(packed.param).items()}
     for part in _GATES:
         if (product := getattr(layer, f"_packed_weight_{part}", None)) is not None:
-            tensors[f"weight_{part}"] = torch.ops.quantized.linear_unpack(product)[0]
+            tensors[f"weight_{part}"] = product.unpack()[0]
             if (bias := getattr(layer, f"bias_{part}", None)) is not None:
                 tensors[f"bias_{part}"] = bias
     return tensors
 
 
+def packed_cell(cell: ScriptObject) -> dict[str, Tensor]:
+    """Return the biases and the weights of one layer and direction of an LSTM or a GRU; empty for others.
+
+    In half precision the biases are packed with the weights, which are unpacked as float32.
+    """
+    state = cell.__getstate__() if hasattr(cell, "__getstate__") else None
+    match state:
+        case ((str(kind), list(biases), list(), list(), list(products)), _):
+            unpacked = [product.unpack() for product in products]
+        case _:
+            return {}
+    half = "fp16" in kind
+    biases = biases or [bias for _, bias in unpacked if bias is not None]
+    weights = [weight.half() if half else weight for weight, _ in unpacked]
+    names = _CELL[-len(biases) - len(weights) :]  # biases, if it has them, then weights
+    return dict(zip(names, (*biases, *weights), strict=True))
+
+
 _GATES = ("ih", "hh")
 """Products of a recurrent layer: with its input, and with its state."""
+_CELL = (*(f"bias_{part}" for part in _GATES), *(f"weight_{part}" for part in _GATES))
 
 
 def plain_parts(tensor: Tensor) -> list[Tensor]:

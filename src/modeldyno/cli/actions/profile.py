@@ -34,8 +34,6 @@ from modeldyno.views.text import format_rough_duration
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from modeldyno.core.spec.job import Job
-
 
 def run(**options: Any) -> int:
     """Measure a model, perhaps against a baseline, and report it; return the exit code."""
@@ -102,7 +100,7 @@ def profile_against_baseline(
         model_request.job(),
     )
     word = options["baseline"]
-    stored = None if is_checkout(word) else find_baseline(word, *_names(options, job))
+    stored = None if is_checkout(word) else find_baseline(word, *possible_names(job))
     display = Progress(quiet=options["quiet"], longest=options["budget"])
     with display as progress, open_run_session(progress.watch, limit) as bench:
         progress.announce(
@@ -131,11 +129,6 @@ def profile_against_baseline(
     )
     gate_options.print_verdict(report, targets, quiet=options["quiet"], problem=problem)
     return code
-
-
-def _names(options: dict[str, Any], job: Job) -> tuple[str, ...]:
-    """Return the names by which a baseline of a branch may be known."""
-    return (options["name"],) if options["name"] else possible_names(job)
 
 
 def _gate_files(

@@ -120,4 +120,5 @@ def share_inputs(jobs: Sequence[Job]) -> bool:
 def name_refusing_side(message: str, side: int, jobs: Sequence[Job]) -> str:
     """Name the model that refused an input, and say how each gets its own if all were given the same."""
     advice = f"; {OWN_INPUTS}" if share_inputs(jobs) else ""
-    return f"{jobs[side].model.locator}: {message.rstrip('.')}{advice}."
+    model = jobs[side].model
+    return f"{model.registered or model.locator}: {message.rstrip('.')}{advice}."

@@ -141,7 +141,7 @@ class Result(Presented):
     @property
     def name(self) -> str:
         """Name of the model, even if it never loaded."""
-        return self.model.name if self.model else (self.job.name or str(self.job.model))
+        return self.model.name if self.model else (self.job.name or self.job.model.argument)
 
     @property
     def processes(self) -> int:

@@ -11,6 +11,9 @@ from modeldyno.errors import RequestError
 _SCHEME = re.compile(r"(?P<scheme>[a-z][a-z0-9-]+):(?P<locator>.*)", re.DOTALL)
 _URL = re.compile(r"(?:https?|grpcs?)://.*", re.DOTALL | re.IGNORECASE)
 
+LIVE = "object"
+"""The scheme of a live object of a process."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRef:
@@ -18,6 +21,20 @@ class ModelRef:
 
     scheme: str
     locator: str
+    registered: str | None = field(default=None, compare=False)
+    """The name that a registry has for it, with its number: ``digits/3``, ``digits/3 onnx`` or
+    ``models:/iris/3``; None for what has none, and in documents of earlier versions. It is loaded by `scheme`
+    and `locator` all the same."""
+
+    @property
+    def argument(self) -> str:
+        """What a command is given to mean this model: its registered name, or the reference."""
+        return self.registered or str(self)
+
+    @property
+    def live(self) -> bool:
+        """Whether it is a live object, which no command and no other process can name."""
+        return self.scheme == LIVE
 
     @classmethod
     def parse(cls, text: str) -> ModelRef:

@@ -211,7 +211,7 @@ class Study(Presented):
 
     def __repr__(self) -> str:
         return (
-            f"<Study {self.id} of {self.name or self.job.model}: "
+            f"<Study {self.id} of {self.name or self.job.model.argument}: "
             f"{len(self.measured)} trials of {len(self.candidates)} points>"
         )
 
@@ -330,7 +330,7 @@ NAMED = re.compile(r"(?:(?P<model>.+?)_)?(?:config_)?(?P<number>\d+|default)")
 
 def base_name(study: Study) -> str:
     """Return the name of a study's model that is a valid directory name."""
-    named = study.name or study.job.model.locator
+    named = study.name or study.job.model.registered or study.job.model.locator
     return re.sub(r"[^\w.-]+", "-", re.split(r"[/#]", named)[-1]).strip("-.") or "model"
 
 

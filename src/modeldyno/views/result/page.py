@@ -135,7 +135,7 @@ def measurement_section(
     """Lay out how a Result was measured and the command that repeats it, without knobs at their default."""
     yield Heading(title="How it was measured", level=level)
     yield replace(footer(result), title="")
-    if result.job.model.scheme == "object":  # a live object cannot be named in a command
+    if result.job.model.live:  # a live object cannot be named in a command
         return
     defaults = {knob.name: (knob.default, knob.usual) for knob in knobs}
     config = {name: value for name, value in result.job.config.items() if value not in defaults.get(name, ())}

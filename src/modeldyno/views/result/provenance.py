@@ -34,7 +34,9 @@ def footer(result: Result) -> Table:
     """Tabulate what was measured, how, and on which hardware and software."""
     model, environment = result.model, result.environment
     identity = (
-        f"{model.name}, {_short_digest(model.digest)}, {model.framework}" if model else str(result.job.model)
+        f"{model.name}, {_short_digest(model.digest)}, {model.framework}"
+        if model
+        else result.job.model.argument
     )
     inspected = is_inspection(result)
     facts = {

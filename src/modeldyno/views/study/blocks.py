@@ -92,8 +92,11 @@ def _doubts(study: Study, row: RankedConfiguration, options: ViewOptions) -> Ite
 
 def _search_doubts(study: Study, ranked: Ranking, *, stored: bool) -> Iterator[Notice]:
     """Yield the doubts about the search, with the command that goes on with it."""
+    stored = stored and not study.job.model.live  # that is gone with its process
     resume = f"modeldyno sweep --resume {study.id[:6]}" if stored else ""
     unstored = "store the study, so that --resume can continue it, or allow more with --max-time"
+    if study.job.model.live:
+        unstored = "sweep it again with more time, max_time=: a study of a live object cannot be continued"
     for doubt in ranked.doubts:
         advice = f"{spell_for_command_line(doubt.advice)}: {resume}" if stored else unstored
         yield Notice(
@@ -119,7 +122,7 @@ def headline(study: Study, ranked: Ranking | None = None) -> str:
 
 def title(study: Study) -> str:
     """Return the title of its page."""
-    return f"{study.name or study.job.model}: {brief(study)}"
+    return f"{study.name or study.job.model.argument}: {brief(study)}"
 
 
 def brief(study: Study, ranked: Ranking | None = None) -> str:

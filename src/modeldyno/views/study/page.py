@@ -226,7 +226,9 @@ def _how_measured(study: Study, ranked: Ranking) -> Iterator[Block]:
     yield Heading(title="How it was measured")
     model = study.model
     facts = {
-        "model": f"{model.name}, {model.digest[:19]}, {model.framework}" if model else str(study.job.model),
+        "model": f"{model.name}, {model.digest[:19]}, {model.framework}"
+        if model
+        else study.job.model.argument,
         "backend": study.job.backend,
         "settings": format_point(study.settings),
         "device": _device_text(study),
@@ -244,4 +246,5 @@ def _how_measured(study: Study, ranked: Ranking) -> Iterator[Block]:
         facts["software"] = join_facts(study.environment.software)
     rows = tuple((name, text) for name, text in facts.items() if text)
     yield make_table("", ("", ""), rows)
-    yield result_page.repeat_notice(sweep_command(study))
+    if not study.job.model.live:
+        yield result_page.repeat_notice(sweep_command(study))

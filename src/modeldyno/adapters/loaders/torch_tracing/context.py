@@ -103,7 +103,11 @@ def training_mode(module: Module, mode: Mode) -> Iterator[None]:
 
 
 def copy_module(module: Module, memo: dict[int, Any]) -> Module:
-    """Copy a module with its tensors replaced as in `memo`, by their ids; what cannot be copied is shared."""
+    """Copy a module with its tensors replaced as in `memo`, by their ids; what cannot be copied is shared.
+
+    So are packed weights: compiled code copies them, and reads memory that a meta tensor does not have.
+    """
+    memo = memo | {id(value): value for value in _compiled_objects(module)}
     try:
         with torch.no_grad():  # a script clones its weights, which must be leaves
             result: Module = copy.deepcopy(module, dict(memo))
@@ -113,6 +117,12 @@ def copy_module(module: Module, memo: dict[int, Any]) -> Module:
         for before, after in zip(module.parameters(), result.parameters(), strict=True):
             after.requires_grad_(before.requires_grad)
     return result
+
+
+def _compiled_objects(module: Module) -> Iterator[Any]:
+    """Yield the compiled objects in the attributes of a module's parts."""
+    for part in module.modules():
+        yield from (value for value in vars(part).values() if isinstance(value, torch.ScriptObject))
 
 
 def _copy_by_attribute(module: Module, memo: dict[int, Any]) -> Module:

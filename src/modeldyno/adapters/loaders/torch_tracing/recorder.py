@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from modeldyno.adapters.loaders import torch_weights
 from modeldyno.adapters.loaders.torch_tracing.meta_tensor import MetaTensor, StorageHandle
 from modeldyno.adapters.loaders.torch_tracing.workspace_memory import workspace_bytes
 from modeldyno.core.static import graph as neutral
@@ -141,10 +142,7 @@ class Recorder:
             return tuple(map(self._argument, value))
         if value is None or isinstance(value, bool | int | float | str):
             return value
-        packed = getattr(value, "unpack", None) if isinstance(value, torch.ScriptObject) else None
-        return (
-            str(value) if packed is None else tuple(packed()[0].shape)
-        )  # a packed weight is described by its shape
+        return (_packed_shapes(value) if isinstance(value, torch.ScriptObject) else ()) or str(value)
 
     def tensor(self, meta_tensor: MetaTensor) -> neutral.Tensor:
         """Describe a meta tensor."""
@@ -181,6 +179,13 @@ class Recorder:
         if isinstance(scores, neutral.Tensor) and isinstance(selected, int) and scores.shape:
             dim = arguments.get("dim", -1)
             self.routings[Routing(scope=scope, experts=scores.shape[int(dim)], chosen=selected)] = None
+
+
+def _packed_shapes(packed: torch.ScriptObject) -> tuple[Any, ...]:
+    """Return the shape of a packed weight, or the shapes of a packed cell's weights and biases."""
+    if (unpack := getattr(packed, "unpack", None)) is not None:
+        return tuple(unpack()[0].shape)
+    return tuple(tuple(tensor.shape) for tensor in torch_weights.packed_cell(packed).values())
 
 
 @cache

@@ -455,6 +455,39 @@ def _packed_convolution(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     return source.new_empty((source.shape[0], filters[0], *shape))
 
 
+def _packed_transposed_convolution(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return the shape of a transposed convolution with packed filters, whose first axis is the input's."""
+    del func, kwargs
+    source, packed = args[0], args[1]
+    filters, sizes = packed.unpack()[0].shape, source.shape[2:]
+    parts = (filters[2:], packed.stride(), packed.padding(), packed.dilation(), packed.output_padding())
+    steps = zip(sizes, *(list(values)[-len(sizes) :] for values in parts), strict=True)
+    shape = [
+        (size - 1) * step - 2 * pad + gap * (taps - 1) + more + 1
+        for size, taps, step, pad, gap, more in steps
+    ]
+    return source.new_empty((source.shape[0], filters[1] * packed.groups(), *shape))
+
+
+def _packed_recurrent_layers(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return the outputs of all steps of an LSTM or a GRU with packed weights, and its last states."""
+    arguments = dict(zip(traits_of(func).arguments, args, strict=False)) | kwargs
+    source = arguments["input"] if "input" in arguments else arguments["data"]
+    states = arguments["hx"]
+    states = tuple(states) if isinstance(states, list | tuple) else (states,)
+    width = states[0].shape[-1] * (1 + bool(arguments["bidirectional"]))
+    return (source.new_empty((*source.shape[:-1], width)), *(torch.empty_like(state) for state in states))
+
+
+def _packed_cell(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return the new states of a cell with packed weights."""
+    del func, kwargs
+    states = args[1]
+    if isinstance(states, list | tuple):
+        return tuple(torch.empty_like(state) for state in states)
+    return torch.empty_like(states)
+
+
 def _quantized_elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the shape of an element-wise function of quantised tensors."""
     del func, kwargs
@@ -525,14 +558,24 @@ SHAPE_RULES: dict[str, Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]] = 
     "aten._grouped_mm": _grouped_product,
     "aten.mkldnn_rnn_layer": _recurrent_layer,
     "aten.stack": _stack,
-    "quantized.linear_dynamic": _packed_linear,
-    "quantized.linear_relu_dynamic": _packed_linear,
+    **{
+        f"quantized.linear{relu}_dynamic{kind}": _packed_linear
+        for relu in ("", "_relu")
+        for kind in ("", "_fp16")
+    },
     "quantized.linear": _packed_linear,
     "quantized.linear_relu": _packed_linear,
+    "aten.quantized_lstm": _packed_recurrent_layers,
+    "aten.quantized_gru": _packed_recurrent_layers,
+    **{
+        f"quantized.quantized_{kind}_cell_dynamic": _packed_cell
+        for kind in ("lstm", "gru", "rnn_tanh", "rnn_relu")
+    },
     "aten.dequantize": _dequantize,
     "quantized.cat": _quantized_cat,
     **{f"quantized.{name}{end}": _quantized_elementwise for name in ("add", "mul") for end in ("", "_relu")},
     **{f"quantized.conv{dims}d{end}": _packed_convolution for dims in (1, 2, 3) for end in ("", "_relu")},
+    **{f"quantized.conv_transpose{dims}d": _packed_transposed_convolution for dims in (1, 2, 3)},
 }
 
 

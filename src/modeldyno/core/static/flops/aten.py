@@ -316,6 +316,8 @@ _RECURRENT: dict[str, Formula] = {
         "rnn_tanh_cell rnn_relu_cell quantized_rnn_tanh_cell quantized_rnn_relu_cell",
         partial(recurrent.count_rnn_cell, operations=recurrent.PLAIN),
     ),
+    "quantized_lstm": partial(recurrent.count_packed_rnn_layers, operations=recurrent.LSTM),
+    "quantized_gru": partial(recurrent.count_packed_rnn_layers, operations=recurrent.GRU),
     **for_all("_cudnn_rnn miopen_rnn", recurrent.count_rnn_kernel),
     **for_all("_cudnn_rnn_backward miopen_rnn_backward", recurrent.count_rnn_kernel_backward),
     "mkldnn_rnn_layer": recurrent.count_rnn_layer,
@@ -427,6 +429,20 @@ _OTHERS: dict[str, Formula] = {
     **for_all("quantized.add quantized.mul", elementwise.per_element),
     **for_all("quantized.add_relu quantized.mul_relu", partial(elementwise.per_element, operations=2)),
     "quantized.cat": elementwise.count_copy,
+    "quantized.quantized_lstm_cell_dynamic": partial(
+        recurrent.count_packed_rnn_cell, operations=recurrent.LSTM
+    ),
+    "quantized.quantized_gru_cell_dynamic": partial(
+        recurrent.count_packed_rnn_cell, operations=recurrent.GRU
+    ),
+    **for_all(
+        "quantized.quantized_rnn_tanh_cell_dynamic quantized.quantized_rnn_relu_cell_dynamic",
+        partial(recurrent.count_packed_rnn_cell, operations=recurrent.PLAIN),
+    ),
+    **for_all(
+        "quantized.conv_transpose1d quantized.conv_transpose2d quantized.conv_transpose3d",
+        convolution.count_packed_transposed_convolution,
+    ),
     **for_all("quantized.conv1d quantized.conv2d quantized.conv3d", convolution.count_packed_convolution),
     **for_all(
         "quantized.conv1d_relu quantized.conv2d_relu quantized.conv3d_relu",

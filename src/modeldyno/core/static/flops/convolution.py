@@ -51,6 +51,13 @@ def count_packed_convolution(op: Op, *, operations: int = 0) -> Count:
     return Count(macs=size * prod(filters[1:]), elementwise=size * operations)
 
 
+def count_packed_transposed_convolution(op: Op) -> Count:
+    """Count a transposed convolution whose filters are packed: each element of the input meets them all."""
+    filters = op.arguments["packed_weight"]
+    assert isinstance(filters, tuple)
+    return Count(macs=op.tensor("qx").size * prod(filters[1:]))
+
+
 def count_convolution_backward(op: Op, *, data: str = "input") -> Count:
     """Count the MACs of the forward once for each of the gradients of input and weight that is asked for.
 

@@ -37,6 +37,30 @@ def count_rnn_layers(op: Op, *, operations: int) -> Count:
     return count_recurrent(prod(data[0].shape[:-1]), tensor_arguments(op, "params"), units, operations)
 
 
+def count_packed_rnn_layers(op: Op, *, operations: int) -> Count:
+    """Count the same for layers with packed weights, each told by the shapes of its weights and biases."""
+    data = tensor_arguments(op, "input") or tensor_arguments(op, "data")
+    state = tensor_arguments(op, "hx")[-1]
+    shapes = [shape for layer in op.arguments["params"] for shape in layer]
+    units = state.shape[0] * state.shape[-1]
+    return _count_shapes(prod(data[0].shape[:-1]), shapes, units, operations)
+
+
+def count_packed_rnn_cell(op: Op, *, operations: int) -> Count:
+    """Count one step of a cell with packed weights, which are told by their shapes."""
+    names = ("bias_ih", "bias_hh", "b_ih", "b_hh")
+    biases = [tensor.shape for name in names for tensor in tensor_arguments(op, name)]
+    shapes = [op.arguments["w_ih"], op.arguments["w_hh"], *biases]
+    units = tensor_arguments(op, "hx")[0].shape[-1]
+    return _count_shapes(prod(op.tensor("input").shape[:-1]), shapes, units, operations)
+
+
+def _count_shapes(tokens: int, shapes: list[tuple[int, ...]], units: int, operations: int) -> Count:
+    matrices = sum(prod(shape) for shape in shapes if len(shape) > 1)
+    biases = sum(prod(shape) for shape in shapes if len(shape) == 1)
+    return Count(macs=tokens * matrices, elementwise=tokens * (biases + units * operations))
+
+
 def count_rnn_kernel(op: Op) -> Count:
     """Count the same for a fused kernel, which takes the kind of layer as a number."""
     arguments, data = op.arguments, op.tensor("input")
