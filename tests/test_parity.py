@@ -63,6 +63,8 @@ FUNCTIONS: dict[str, str | Nowhere] = {
     "registry update": "update",
     "registry measure": "measure_model",
     "registry rm": "unregister",
+    "registry attach": "attach_result",
+    "registry detach": "detach_result",
     "registry alias": "move_alias",
     "registry history": "registry_history",
     "registry answer": "answer",

@@ -71,6 +71,8 @@ if TYPE_CHECKING:  # for type checkers, which do not know what `__getattr__` giv
     from modeldyno.api.profile import save as save
     from modeldyno.api.profile import store as store
     from modeldyno.api.registry import answer as answer
+    from modeldyno.api.registry import attach_result as attach_result
+    from modeldyno.api.registry import detach_result as detach_result
     from modeldyno.api.registry import get_model as get_model
     from modeldyno.api.registry import list_models as list_models
     from modeldyno.api.registry import measure_model as measure_model
@@ -160,8 +162,9 @@ _NAMES = {
     "api.model_profiler": "ModelProfiler",
     "api.profile": "BoundBroken inspect profile read_all save store",
     "api.registry": """
-        answer get_model list_models measure_model move_alias push register registry_history registry_policy
-        registry_tasks registry_webhook retrieve show_model unregister update work
+        answer attach_result detach_result get_model list_models measure_model move_alias push register
+        registry_history registry_policy registry_tasks registry_webhook retrieve show_model unregister
+        update work
     """,
     "api.result_dict": "Figures",
     "api.serve": "Server list_containers list_servers serve stop_server",

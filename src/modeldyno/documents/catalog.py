@@ -9,16 +9,17 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins, views
+from modeldyno.core.result.result import Result
 from modeldyno.core.result.where_text import parse
 from modeldyno.errors import ModelDynoError, RequestError
-from modeldyno.interfaces.store import ConclusionEntry, Entry, StudyEntry
+from modeldyno.interfaces.store import Conclusion, ConclusionEntry, Entry, StudyEntry
 from modeldyno.kinds import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from modeldyno.core.result.result import Result
-    from modeldyno.interfaces.store import Conclusion, Store
+    from modeldyno.interfaces.store import Store
+    from modeldyno.kinds import Stored
 
 BRANCH = "@"
 """First character of baseline names kept by branch: tags of the store."""
@@ -77,6 +78,19 @@ def store_conclusion(document: Conclusion) -> None:
     """
     with plugins.store() as store:
         store.put_conclusion(document, headline=kind_of(document).brief(document))
+
+
+def store_document(store: Store, document: Stored) -> None:
+    """Store a document that was read from a file, unless it is a Study, which has its trials' Results.
+
+    Raises:
+        StoreError: the store cannot be written.
+    """
+    headline = kind_of(document).brief(document)
+    if isinstance(document, Result):
+        store.put(document, headline=headline)
+    elif isinstance(document, Conclusion):
+        store.put_conclusion(document, headline=headline)
 
 
 def change_tags(result: str, tags: Sequence[str], *, remove: bool = False) -> Entry:

@@ -20,8 +20,12 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Row, Table
 
+    from modeldyno.core.registry.records import MeasuredAt
+
 SHOWN = 5
 """Number of ids that an error message lists."""
+_LARGEST_INTEGER = 2**31 - 1
+"""Of a column of PostgreSQL."""
 NAME_LIMIT = 100
 """Characters of a name that an error message quotes."""
 Record = TypeVar("Record")
@@ -44,6 +48,15 @@ def record_row(table: Table, record: Any, **columns: Any) -> dict[str, Any]:
     values = {name: getattr(record, name) for name in table.c.keys() if hasattr(record, name)}  # noqa: SIM118 - not the columns
     texts = {name: storable_text(value) for name, value in values.items() if isinstance(value, str)}
     return {**values, **texts, "document": encode(record), **columns}
+
+
+def place_columns(at: MeasuredAt) -> dict[str, Any]:
+    """Return the columns that say where a document was measured."""
+    texts = {"host": at.host, "device": at.device, "engine": at.engine}
+    return {
+        **{name: storable_text(text) for name, text in texts.items()},
+        "batch_size": min(at.batch_size, _LARGEST_INTEGER),
+    }
 
 
 def storable_text(text: str) -> str:

@@ -31,7 +31,15 @@ from modeldyno.adapters.stores.rows import (
     storable_text,
     verified_document,
 )
-from modeldyno.adapters.stores.schema import ARTIFACTS, CONCLUSIONS, KEY_LENGTH, RESULTS, TAGS, TRIALS
+from modeldyno.adapters.stores.schema import (
+    ARTIFACTS,
+    ATTACHED,
+    CONCLUSIONS,
+    KEY_LENGTH,
+    RESULTS,
+    TAGS,
+    TRIALS,
+)
 from modeldyno.adapters.stores.where import clause
 from modeldyno.errors import RequestError, StoreError
 
@@ -202,6 +210,7 @@ class SqlStore:
     def _delete(self, connection: Connection, result_id: str) -> None:
         files = results.own_files(connection, result_id)
         connection.execute(delete(RESULTS).where(RESULTS.c.id == result_id))
+        connection.execute(delete(ATTACHED).where(ATTACHED.c.document == result_id))
         # Before the commit: if the program dies in between, another removal deletes the rest.
         for path in files:
             erase(self.artifacts, path)
