@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # for type checkers, which do not know what `__getattr__` giv
     from modeldyno.api.documents import import_results as import_results
     from modeldyno.api.documents import list_plugins as list_plugins
     from modeldyno.api.documents import list_results as list_results
+    from modeldyno.api.documents import prune as prune
     from modeldyno.api.documents import read as read
     from modeldyno.api.documents import reconcile as reconcile
     from modeldyno.api.documents import replicas as replicas
@@ -145,8 +146,8 @@ _NAMES = {
     "api.convert": "convert",
     "api.devices": "devices",
     "api.documents": """
-        comment export findings import_results list_plugins list_results read reconcile replicas report rm
-        save_verdict schema show tag verify
+        comment export findings import_results list_plugins list_results prune read reconcile replicas
+        report rm save_verdict schema show tag verify
     """,
     "api.explain": "explain",
     "api.gate": "Regressions check detect_regressions doctor gate load_baseline",

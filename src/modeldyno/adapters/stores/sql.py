@@ -24,6 +24,7 @@ from modeldyno.adapters.stores import live_loads as stored_live_loads
 from modeldyno.adapters.stores import series as stored_conclusions
 from modeldyno.adapters.stores import studies as stored_studies
 from modeldyno.adapters.stores.database import in_transaction
+from modeldyno.adapters.stores.prune import old_conclusions, old_results
 from modeldyno.adapters.stores.rows import (
     after_mark,
     find_id_by_prefix,
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
     from modeldyno.core.result.where import Expression
     from modeldyno.core.study.study import Study
-    from modeldyno.interfaces.store import Conclusion, Entry
+    from modeldyno.interfaces.store import Conclusion, Entry, OldDocument
 
 VARIABLE = "MODELDYNO_STORE"
 LONGEST_TAG = 100
@@ -206,6 +207,19 @@ class SqlStore:
             result_id = _resolve(connection, prefix)
             self._delete(connection, result_id)
         return result_id
+
+    def prune(self, before: str, *, keep: int, dry_run: bool = False) -> Sequence[OldDocument]:
+        with self._database.reading() if dry_run else self._database.writing() as connection:
+            old = old_results(connection, before, keep)
+            conclusions = old_conclusions(connection, before, keep)
+            if not dry_run:
+                for document in old:
+                    self._delete(connection, document.id)
+                for document in conclusions:
+                    stored_conclusions.remove(connection, document.id)
+        if not dry_run and (old or conclusions):
+            self._database.give_back_space()
+        return [*old, *conclusions]
 
     def _delete(self, connection: Connection, result_id: str) -> None:
         files = results.own_files(connection, result_id)
