@@ -56,6 +56,7 @@ def add(**options: Any) -> None:
     silent = options["json_path"] == "-"
     if not silent:
         _print_registered(registered)
+        _print_shapeless(registered)
     _have_it_done(registered.version, registered.queued, registered.workers, options, silent=silent)
 
 
@@ -394,6 +395,23 @@ def _print_registered(registered: Registered) -> None:
     click.echo(clean(f"{version.name} {word}: {version.framework}, {version.digest[:19]}"))
     if registered.earlier:
         click.echo(f"{count(registered.earlier, 'earlier result')} of the same model belong to it.")
+
+
+def _print_shapeless(registered: Registered) -> None:
+    """Say which inputs need a shape before anything can be measured, and how to give it."""
+    if not (registered.queued and registered.shapeless):
+        return
+    version = registered.version
+    names = ", ".join(f"'{name}'" for name in registered.shapeless)
+    plural = "s" if registered.shapeless[1:] else ""
+    inputs = " ".join(f"--input {name}=batchx8" for name in registered.shapeless)
+    click.echo(
+        clean(
+            f"{version.name} does not say the shape{plural} of its input{plural} {names}, without which it "
+            f"cannot be measured; register it again with it, such as {inputs} --name {version.model}"
+        ),
+        err=True,
+    )
 
 
 def _print_queued(version: Version, queued: int, workers: int, worker: StartedWorker | None) -> None:
