@@ -138,6 +138,7 @@ OPTIONS: dict[tuple[str, str], At | Nowhere] = {
     ("load", "--rerank"): At("rerank_load", "series"),
     ("load", "--demand"): At("replicas", "demand"),
     ("load", "--price"): At("replicas", "price"),
+    ("profile", "--price"): At("replicas", "price"),
     ("sweep", "--until"): At("sweep", "certain"),
     ("sweep", "--rerank"): At("rerank", "study"),
     ("sweep", "--export-configs"): At("export_configs", "folder"),
