@@ -37,6 +37,13 @@ Group = tuple[str, str, list[ExecutedOp]]
 """Module path, operator name, and the rows of that name there."""
 
 
+_NO_OPERATORS = (
+    "none of torch ran here, so --ops has nothing to list: what NumPy, pandas and Python compute is no "
+    "operator of torch. If a model should run, look whether the script calls it; the table of lines has the "
+    "time of all Python"
+)
+
+
 def operations(result: Result) -> Iterator[Block]:
     """Lay out the operators that the ops probe recorded; nothing without them."""
     executed = result.activity.executed if result.activity else ()
@@ -107,6 +114,8 @@ def operator_time_clause(result: Result) -> str:
 def _operators_sentence(result: Result, executed: Sequence[ExecutedOp]) -> str:
     """Describe how many operators a call runs, their time, and the most expensive one."""
     total, on_device = _time_of_all(executed), _device_time(executed) > 0
+    if not _calls(executed) and is_region_profile(result):
+        return _NO_OPERATORS
     call = "one call of each recorded region" if is_region_profile(result) else "one call"
     text = f"{call} runs {count(round(_calls(executed)), 'operator')}"
     groups = _grouped([row for row in executed if row.kind is EventKind.OPERATOR], lambda _row: "")
@@ -235,6 +244,10 @@ def redundant_ops_blocks(result: Result) -> Iterator[Block]:
     if wastes is None:
         return
     if not wastes:
+        if is_region_profile(result) and not any(
+            row.kind is EventKind.OPERATOR for row in result.activity.executed
+        ):
+            return
         yield note(_NONE_FOUND)
         return
     groups: defaultdict[tuple[str, ...], list[RedundantOp]] = defaultdict(list)
