@@ -238,17 +238,20 @@ def redundant_ops_clause(result: Result) -> str:
     return f"{what} {format_quantity(time, SECONDS, 3)} of a call, {lead}{shorten_text(name, _KIND)}{place}"
 
 
+def _runs_nothing(result: Result) -> bool:
+    """Whether no operator ran, so that nothing can be said of copies."""
+    executed = result.activity.executed if result.activity else ()
+    return not any(row.kind is EventKind.OPERATOR for row in executed)
+
+
 def redundant_ops_blocks(result: Result) -> Iterator[Block]:
     """Lay out the unnecessary copies, casts, transfers and waits."""
     wastes = result.activity.wastes if result.activity else None
     if wastes is None:
         return
     if not wastes:
-        if is_region_profile(result) and not any(
-            row.kind is EventKind.OPERATOR for row in result.activity.executed
-        ):
-            return
-        yield note(_NONE_FOUND)
+        if not (is_region_profile(result) and _runs_nothing(result)):
+            yield note(_NONE_FOUND)
         return
     groups: defaultdict[tuple[str, ...], list[RedundantOp]] = defaultdict(list)
     for waste in wastes:

@@ -253,7 +253,8 @@ class _Recorder:
         """Run compiled code without being seen by modes and hooks, and record it as one step."""
         from torch import overrides  # noqa: PLC0415 - heavy
 
-        is_first = self._functions is not None and overrides._get_current_function_mode() is self._functions  # noqa: SLF001 - no other way
+        innermost: Any = overrides._get_current_function_mode()  # type: ignore[no-untyped-call]  # noqa: SLF001 - no other way
+        is_first = self._functions is not None and innermost is self._functions
         if not is_first or self._full:
             return code(*args, **kwargs)
         line = _users_line(sys._getframe(1))  # noqa: SLF001 - the caller's frame
