@@ -804,7 +804,7 @@ def test_memory_that_a_process_gave_back_is_its_peak(real: Profiled) -> None:
 
     for name in ("inner", "outer"):
         assert result[f"allocated_peak@{name} [process]"] == pytest.approx(40e6, rel=0.2)
-    assert result["allocated_peak@after [process]"] < 20e6
+    assert (result["allocated_peak@after [process]"] or 0) < 20e6
 
 
 def test_looking_at_memory_takes_no_time_of_those_around(

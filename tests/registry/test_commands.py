@@ -71,12 +71,12 @@ def test_a_model_that_says_no_shape_is_told_to_be_registered_with_one(
     path = tmp_path / "fac.py"
     path.write_text("import torch\n\n\ndef make():\n    return torch.nn.Linear(8, 4).eval()\n")
     words = ["registry", "add", f"torch:{path}:make", "--no-convert", "--no-worker"]
-    told = CliRunner().invoke(cli.cli, words)
+    unshaped = CliRunner().invoke(cli.cli, words)
     shaped = CliRunner().invoke(cli.cli, [*words, "--input", "input=batchx8"])
 
-    assert "fac.make/1 does not say the shape of its input 'input', without which" in told.stderr
-    assert "such as --input input=batchx8 --name fac.make" in told.stderr
-    assert (told.exit_code, shaped.exit_code, shaped.stderr) == (0, 0, "")
+    assert "fac.make/1 does not say the shape of its input 'input', without which" in unshaped.stderr
+    assert "such as --input input=batchx8 --name fac.make" in unshaped.stderr
+    assert (unshaped.exit_code, shaped.exit_code, shaped.stderr) == (0, 0, "")
     assert [spec.shape for spec in registry.versions("fac.make")[0].measured_with] == [("batch", 8)]
 
 

@@ -187,8 +187,8 @@ def test_versions_of_an_engine_are_found_by_one_query(registry: Registry, number
     registry.find_versions("net", limit=1)  # the connection is open
 
     with counted_queries() as statements:
-        found = registry.find_versions("net", engine="TORCHSCRIPT", limit=2)
-    assert [one.number for one in found] == list(range(number, 0, -3))[:2]
+        versions = registry.find_versions("net", engine="TORCHSCRIPT", limit=2)
+    assert [one.number for one in versions] == list(range(number, 0, -3))[:2]
     assert len(statements) == 1
     with counted_queries() as statements:
         assert [one.number for one in registry.find_versions(engine="onnxruntime")] == [number]

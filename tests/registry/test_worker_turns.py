@@ -108,18 +108,18 @@ def test_the_log_says_once_who_uses_the_machine_until_it_was_idle(
     on: Callable[..., Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """How much they use and their process ids differ at each look; after it was idle it is news again."""
-    looks = iter(range(1000))
+    numbers = iter(range(1000))
 
     def prepare(machine: Machine) -> None:
         def look(device: str, rule: IdleRule) -> str | None:
             used = machine.look(device, rule)
-            return used and f"others use 0.{next(looks):03} of 2 cores, mostly python (pid {next(looks)})"
+            return used and f"others use 0.{next(numbers):03} of 2 cores, mostly python (pid {next(numbers)})"
 
         monkeypatch.setattr("modeldyno.environment.idle.why_busy", look)
 
     machine = on(lambda now: now < 60 or 100 < now < 160, tasks=20, prepare=prepare)
 
-    assert next(looks) > 20
+    assert next(numbers) > 20
     assert machine.sentences == [
         "Waiting for cpu: others use 0.000 of 2 cores, mostly python (pid 1)",
         *machine.sentences[1:2],
