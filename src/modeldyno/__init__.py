@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # for type checkers, which do not know what `__getattr__` giv
     from modeldyno.api.documents import import_results as import_results
     from modeldyno.api.documents import list_plugins as list_plugins
     from modeldyno.api.documents import list_results as list_results
+    from modeldyno.api.documents import prune as prune
     from modeldyno.api.documents import read as read
     from modeldyno.api.documents import reconcile as reconcile
     from modeldyno.api.documents import replicas as replicas
@@ -71,6 +72,8 @@ if TYPE_CHECKING:  # for type checkers, which do not know what `__getattr__` giv
     from modeldyno.api.profile import save as save
     from modeldyno.api.profile import store as store
     from modeldyno.api.registry import answer as answer
+    from modeldyno.api.registry import attach_result as attach_result
+    from modeldyno.api.registry import detach_result as detach_result
     from modeldyno.api.registry import get_model as get_model
     from modeldyno.api.registry import list_models as list_models
     from modeldyno.api.registry import measure_model as measure_model
@@ -143,8 +146,8 @@ _NAMES = {
     "api.convert": "convert",
     "api.devices": "devices",
     "api.documents": """
-        comment export findings import_results list_plugins list_results read reconcile replicas report rm
-        save_verdict schema show tag verify
+        comment export findings import_results list_plugins list_results prune read reconcile replicas
+        report rm save_verdict schema show tag verify
     """,
     "api.explain": "explain",
     "api.gate": "Regressions check detect_regressions doctor gate load_baseline",
@@ -160,8 +163,9 @@ _NAMES = {
     "api.model_profiler": "ModelProfiler",
     "api.profile": "BoundBroken inspect profile read_all save store",
     "api.registry": """
-        answer get_model list_models measure_model move_alias push register registry_history registry_policy
-        registry_tasks registry_webhook retrieve show_model unregister update work
+        answer attach_result detach_result get_model list_models measure_model move_alias push register
+        registry_history registry_policy registry_tasks registry_webhook retrieve show_model unregister
+        update work
     """,
     "api.result_dict": "Figures",
     "api.serve": "Server list_containers list_servers serve stop_server",

@@ -12,12 +12,14 @@ import tracemalloc
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from modeldyno import Profiled, profiled
 from modeldyno.core.trace import regions as trace_regions
 from modeldyno.environment import process_tree
 from modeldyno.errors import RequestError
+from modeldyno.regions import memory_meters
 from modeldyno.regions.recorder import MOST_REGIONS, OTHERS, AtExit
 from modeldyno.regions.summary import recording_cost
 
@@ -688,7 +690,8 @@ def test_memory_that_was_traced_already_stays_traced(real: Profiled) -> None:
 
 
 def test_memory_of_the_process_is_a_difference(real: Profiled, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The resident size knows what came and went, and no peak."""
+    """The resident size knows what came and went; it has no peak where the kernel lets none be reset."""
+    monkeypatch.setattr(memory_meters, "_can_forget_peak", lambda: False)
     sizes = iter((1000, 1800, 1800, 1500))
     monkeypatch.setattr(process_tree, "resident_size", lambda _pid: next(sizes))
     block = real("block", memory="process")
@@ -786,6 +789,22 @@ def test_memory_of_a_device_is_by_its_allocator(mark: Profiled, cuda: Cuda) -> N
         1150,
         1000,
     ]
+
+
+@pytest.mark.skipif(not os.access(f"/proc/{os.getpid()}/clear_refs", os.W_OK), reason="no peak to reset")
+def test_memory_that_a_process_gave_back_is_its_peak(real: Profiled) -> None:
+    """Of the call that took it and of those around; not of the one that comes after."""
+    inner, outer = real("inner", memory="process"), real("outer", memory="process")
+    with outer:
+        with inner:
+            np.ones(40_000_000 // 8)
+        with real("after", memory="process"):
+            pass
+    result = real.result()
+
+    for name in ("inner", "outer"):
+        assert result[f"allocated_peak@{name} [process]"] == pytest.approx(40e6, rel=0.2)
+    assert (result["allocated_peak@after [process]"] or 0) < 20e6
 
 
 def test_looking_at_memory_takes_no_time_of_those_around(

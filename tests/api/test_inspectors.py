@@ -490,6 +490,32 @@ def test_a_gpu_has_ports_of_its_own() -> None:
     assert inspector.endpoint == by_hand
 
 
+def test_a_client_may_stand_in_place_of_a_server(server: int) -> None:
+    """As in ModelCI's newer signature, ``Profiler(model_info, inspector)``: it sends to its own server."""
+    place = Endpoint(host="127.0.0.1", port=server, model="echo")
+    client = TritonInspector(np.ones(4, np.float32), endpoint=place, batch_num=20)
+    profiler = Profiler({"name": "echo", "engine": "ONNX"}, client)
+
+    assert profiler.inspector is client
+    assert profiler.server_name is None
+    assert profiler.diagnose(2).result["requests@ok"] == 20
+    with pytest.raises(TypeError, match="inspector is str, but must be a BaseModelInspector"):
+        Profiler({"name": "echo"}, "somewhere", "client")  # type: ignore[arg-type]
+
+
+def test_a_diagnosis_may_name_another_server(server: int) -> None:
+    """It is used from then on."""
+    profiler = Profiler({"name": "echo", "engine": "ONNX"}, "http://127.0.0.1:9", data=np.ones(4, np.float32))
+    profiler.inspector.batch_num = 20
+    with pytest.raises(RunFailed, match=r"'echo' at 127\.0\.0\.1:9 was not ready"):
+        profiler.diagnose(timeout=0.1)
+
+    url = f"http://127.0.0.1:{server}"
+    assert profiler.diagnose(server_name=url)["address"] == f"127.0.0.1:{server}"
+    assert profiler.diagnose(1)["address"] == f"127.0.0.1:{server}"
+    assert profiler.server_name == url
+
+
 @pytest.mark.slow
 def test_a_running_server_is_found_by_its_name(server: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its URL says where it is, and what the model is called there if nobody names one."""

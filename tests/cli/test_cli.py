@@ -735,3 +735,22 @@ def test_a_run_without_any_number_can_be_shown_in_full(capsys: pytest.CaptureFix
     """Verbose output has no table of numbers then."""
     print_result(a_failed_result(measurements=()), verbose=True)
     assert "failed in load" in capsys.readouterr().out
+
+
+def test_a_profile_says_what_inferences_cost(modeldyno: Callable[..., CommandResult]) -> None:
+    """With the interval of the throughput, also in its document; with a baseline there are two results."""
+    measured = modeldyno("profile", DIGITS, "--max-time", "1s", "--price", "$1.20/h", "--json", "r.json")
+    document = json.loads(Path("r.json").read_text())
+    (cost,) = document["costs"]
+    rate = next(m for m in document["measurements"] if m["metric"] == "throughput")["value"]
+
+    assert "Cost at 1.20 $ per hour" in measured.out
+    assert cost["of"] == "1,000 inferences"
+    assert cost["amount"] == pytest.approx(1.2 / 3600 * 1000 / rate)
+    assert cost["interval"]["low"] < cost["amount"] < cost["interval"]["high"]
+    for words, why in (
+        (["soon"], "is not a price"),
+        (["1/h", "--baseline", "x"], "--price is of one result"),
+    ):
+        refused = modeldyno("profile", DIGITS, "--price", *words)
+        assert (refused.code, why in refused.err) == (2, True)

@@ -15,6 +15,7 @@ from modeldyno.comparison.advise import TOLERANCE
 from modeldyno.core.comparison.schedule import FEWEST_ROUNDS, MOST_ROUNDS
 from modeldyno.core.comparison.trend import LONGEST
 from modeldyno.core.spec.static_options import OPTIMIZERS, Mode
+from modeldyno.documents import catalog
 from modeldyno.sweeps.schema import KEYS
 from modeldyno.views import SORTS
 
@@ -115,4 +116,5 @@ def test_the_defaults_that_the_help_shows_are_those_of_their_owners() -> None:
     """They are literals, because their owners are slow to import."""
     assert (defaults.FEWEST_ROUNDS, defaults.MOST_ROUNDS) == (FEWEST_ROUNDS, MOST_ROUNDS)
     assert f"{TOLERANCE:.0%}" == defaults.TOLERANCE
+    assert defaults.KEPT_OF_NAME == catalog.KEPT_OF_NAME
     assert defaults.LONGEST_TREND == LONGEST

@@ -135,6 +135,19 @@ def test_golden(number: int) -> None:
     assert codec.read(GOLDEN / f"result-schema-{number}.json") == a_full_result()
 
 
+def test_measurements_say_their_unit() -> None:
+    """For readers without the table of metrics; it is not read back, and an unknown metric has none."""
+    unknown = Measurement(metric="of-a-plugin-that-is-gone", value=1.0)
+    measured = a_full_result()
+    result = replace(measured, measurements=(*measured.measurements, unknown))
+    document = json.loads(codec.encode(result))
+    units = [written.get("unit") for written in document["measurements"]]
+
+    assert units == [*(METRICS[m.metric].unit for m in measured.measurements), None]
+    assert {"s", None} <= set(units)
+    assert codec.decode(codec.encode(measured)) == measured
+
+
 def test_golden_is_current() -> None:
     """The document of this schema is what is written today; should that change, the number must."""
     written = json.loads((GOLDEN / f"result-schema-{SCHEMA}.json").read_bytes())

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ from modeldyno.core.registry.records import TaskState
 from modeldyno.dashboard.access import AccessRole, AccessTokens
 from modeldyno.dashboard.app import make_app
 from modeldyno.dashboard.server import listen
+from modeldyno.testing.sample_results import a_result
+from modeldyno.testing.sample_series import a_ladder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +36,8 @@ WRITES: tuple[tuple[str, str, Any], ...] = (
     ("POST", "/models", {"files": {"file": ("x.onnx", b"")}}),
     ("PATCH", "/models/digits/1", {"json": {"task": "x"}}),
     ("POST", "/models/digits/1/measure", {"json": {}}),
+    ("POST", "/models/digits/1/measurements", {"json": {"document": "x"}}),
+    ("DELETE", "/models/digits/1/measurements/x", {}),
     ("DELETE", "/models/digits/1", {}),
 )
 
@@ -116,6 +121,35 @@ def test_a_model_is_registered_measured_described_and_removed(store: Store, clie
     assert removed.json()["aliases"] == ["champion"]
     assert client.delete("/models/seven/7").status_code == 404
     assert "seven" not in [entry.name for entry in registry.models()]
+
+
+def test_measurements_are_attached_to_a_version_and_detached(store: Store, client: httpx.Client) -> None:
+    """By the id of a stored document; the version lists them, with where they were measured."""
+    store.put(a_result(id="1" * 12, created="2031-01-01"), headline="quick")
+    store.put_conclusion(replace(a_ladder(), id="2" * 12, created="2032-01-01"), headline="knee")
+    place = {"host": "far", "device": "cuda:0", "engine": "triton", "batch_size": 8}
+    for document in ("1" * 12, "2" * 12):
+        sent = client.post("/models/digits/1/measurements", json={"document": document, **place})
+        assert (sent.status_code, sent.json()["replaced"]) == (201, []), sent.text
+    assert sent.json()["attached"]["at"] == place
+
+    listed = client.get("/models/digits/1").json()["measurements"]
+    assert [(one["document"], one["kind"], one["at"]) for one in listed[:2]] == [
+        ("2" * 12, "ladder", place),
+        ("1" * 12, "result", place),
+    ]
+    replaced = client.post(
+        "/models/digits/1/measurements", json={"document": "1" * 12, **place, "replace": True}
+    )
+    assert replaced.json()["replaced"] == ["2" * 12]
+    gone = client.delete("/models/digits/1/measurements/1111")
+    assert (gone.status_code, gone.json()["document"]) == (200, "1" * 12)
+    again = client.delete("/models/digits/1/measurements/1111")
+    assert (again.status_code, again.json()["error"][:29]) == (400, "'1111' is not attached to dig")
+    unknown = client.post("/models/digits/1/measurements", json={"document": "f" * 12})
+    assert (unknown.status_code, "no result whose id" in unknown.json()["error"]) == (400, True)
+    store.remove("1" * 12)
+    store.remove_conclusion("2" * 12)
 
 
 def test_without_an_operators_token_nothing_is_changed(store: Store, client: httpx.Client) -> None:
@@ -222,12 +256,18 @@ def test_each_operation_is_described(client: httpx.Client) -> None:
     assert described["components"]["securitySchemes"] == {"token": {"type": "http", "scheme": "bearer"}}
     text = json.dumps(described)
     for method, path, _ in WRITES:
-        whole = f"/api/v1{path.replace('digits/1', '{name}/{version}')}"
+        whole = f"/api/v1{path.replace('digits/1', '{name}/{version}').replace('s/x', 's/{document}')}"
         operation = described["paths"][whole][method.lower()]
         assert operation["security"] == [{"token": []}]
         assert {"401", "403"} <= operation["responses"].keys()
         assert operation["summary"]
         assert ("requestBody" in operation) is (method != "DELETE")
-    for name in ("ModelToRegister", "VersionChanges", "VersionToMeasure", "QueuedTask"):
+    for name in (
+        "ModelToRegister",
+        "VersionChanges",
+        "VersionToMeasure",
+        "QueuedTask",
+        "AttachedMeasurement",
+    ):
         assert f'"#/components/schemas/{name}"' in text
         assert name in described["components"]["schemas"]

@@ -67,7 +67,7 @@ def test_a_name_leads_to_its_model_and_its_results(shell: Shell, digits: str) ->
     shell(f"modeldyno registry add {digits} --name ocr --no-worker")
     answer = shell("modeldyno profile ocr --max-time 1s --min-time 100ms --tag first", codes=JUDGED)
     assert answer.startswith("ocr answers in ")
-    result = first(r"other results ([0-9a-f]{6})", shell("modeldyno registry show ocr"))
+    result = first(r"([0-9a-f]{6}) +result", shell("modeldyno registry show ocr"))
 
     assert f"Write {result} for the newest" in shell("modeldyno show ocr", codes={2})
     shell(f"modeldyno check @first --baseline {result}", codes={0, 5})
@@ -114,7 +114,7 @@ def test_the_page_of_modelci_from_a_file_to_a_diagnosis(shell: Shell, digits: st
     printed = shell("python find.py")
     assert printed.startswith("Digits")
     assert "median True" in printed
-    assert "other results" in shell("modeldyno registry show Digits/1")
+    assert "ALSO MEASURED" in shell("modeldyno registry show Digits/1")
 
 
 @pytest.mark.slow

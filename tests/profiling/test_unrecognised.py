@@ -97,6 +97,18 @@ def test_an_archive_without_a_pickle_is_told_by_what_it_holds(tmp_path: Path, me
     assert explain_unrecognised(path, ("onnx",)).startswith(says)
 
 
+@pytest.mark.parametrize(("graph", "folder"), [("saved_model.pb", "1"), ("7/saved_model.pb", "1/7")])
+def test_an_archive_of_a_savedmodel_is_unzipped_first(tmp_path: Path, graph: str, folder: str) -> None:
+    """As ModelCI keeps it; the sentence names the folder in which the model then lies."""
+    with zipfile.ZipFile(tmp_path / "1.zip", "w") as made:
+        made.writestr(graph, b"")
+        made.writestr(graph.replace("saved_model.pb", "variables/variables.index"), b"")
+
+    assert explain_unrecognised(tmp_path / "1.zip", ("onnx",)) == (
+        f"is a TensorFlow SavedModel in an archive; unzip it into {tmp_path / '1'}, name {tmp_path / folder}"
+    )
+
+
 def test_a_repository_without_configurations_is_told_with_a_file_in_it(tmp_path: Path) -> None:
     """A repository whose configuration Triton would complete is called that, and its entry likewise."""
     file = tmp_path / "digits/1/model.onnx"

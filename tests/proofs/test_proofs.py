@@ -32,8 +32,8 @@ JUDGES = {
 UNTRIED = {"advise", "explain", "doctor", "reconcile", "ui"}
 """Commands that judge, and that the matrix does not try yet: their tests are their own."""
 JUDGES_NOTHING = {
-    "comment", "devices", "engine", "export", "help", "import", "inspect", "list", "plugins", "report", "rm",
-    "run", "schema", "serve", "servers", "show", "tag",
+    "comment", "devices", "engine", "export", "help", "import", "inspect", "list", "plugins", "prune",
+    "report", "rm", "run", "schema", "serve", "servers", "show", "tag",
 }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 from sqlalchemy import NullPool, create_engine, text
 
 import modeldyno
@@ -61,6 +62,22 @@ def net(type_: Callable[..., Said], model: Path, measured: object) -> Callable[.
         type_("registry", "add", str(model), "--no-convert", "--metric", "accuracy=76%", "--wait").code == 0
     )
     return type_
+
+
+def test_a_model_that_says_no_shape_is_told_to_be_registered_with_one(
+    registry: Registry, tmp_path: Path
+) -> None:
+    """Its measurements would all fail; with the shape they are queued again, and nothing is said."""
+    path = tmp_path / "fac.py"
+    path.write_text("import torch\n\n\ndef make():\n    return torch.nn.Linear(8, 4).eval()\n")
+    words = ["registry", "add", f"torch:{path}:make", "--no-convert", "--no-worker"]
+    unshaped = CliRunner().invoke(cli.cli, words)
+    shaped = CliRunner().invoke(cli.cli, [*words, "--input", "input=batchx8"])
+
+    assert "fac.make/1 does not say the shape of its input 'input', without which" in unshaped.stderr
+    assert "such as --input input=batchx8 --name fac.make" in unshaped.stderr
+    assert (unshaped.exit_code, shaped.exit_code, shaped.stderr) == (0, 0, "")
+    assert [spec.shape for spec in registry.versions("fac.make")[0].measured_with] == [("batch", 8)]
 
 
 def test_registering_starts_a_worker_where_none_is(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tests.support.sample_registry import a_variant
+from sqlalchemy import event
+from sqlalchemy.engine import Engine as DatabaseEngine
+from tests.support.sample_registry import a_variant, a_version
 
 import modeldyno
 from modeldyno.api import registry as api
@@ -18,6 +21,7 @@ from modeldyno.core.registry.records import VariantState, is_run_by
 from modeldyno.errors import RequestError, UnknownName
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from modeldyno.interfaces.registry import Registry
@@ -154,3 +158,39 @@ def test_an_engine_runs_a_version_or_a_form_of_it(registry: Registry, model: Pat
     for engine, count in (("ONNX", 1), ("onnxruntime", 1), ("openvino", 1), ("TorchScript", 0), ("TFS", 0)):
         assert len(modeldyno.retrieve("Net", engine=engine)) == count, engine
     assert not is_run_by(version, (), "onnx")
+
+
+@contextmanager
+def counted_queries() -> Iterator[list[str]]:
+    """Count what is asked of any database."""
+    statements: list[str] = []
+
+    def count(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if statement.lstrip().upper().startswith("SELECT"):
+            statements.append(statement)
+
+    event.listen(DatabaseEngine, "before_cursor_execute", count)
+    try:
+        yield statements
+    finally:
+        event.remove(DatabaseEngine, "before_cursor_execute", count)
+
+
+@pytest.mark.parametrize("number", [3, 30])
+def test_versions_of_an_engine_are_found_by_one_query(registry: Registry, number: int) -> None:
+    """However many there are, in a file and on a server: with their variants, and in the same order."""
+    for each in range(1, number + 1):
+        version, _ = registry.add_version(a_version("net", each, digest=f"sha256:{each}"))
+        registry.put_variant(a_variant(version), "ada")
+        state = VariantState.FAILED if each % 3 else VariantState.AGREES
+        registry.put_variant(a_variant(version, "torchscript", backend="torch", state=state), "ada")
+    registry.find_versions("net", limit=1)  # the connection is open
+
+    with counted_queries() as statements:
+        versions = registry.find_versions("net", engine="TORCHSCRIPT", limit=2)
+    assert [one.number for one in versions] == list(range(number, 0, -3))[:2]
+    assert len(statements) == 1
+    with counted_queries() as statements:
+        assert [one.number for one in registry.find_versions(engine="onnxruntime")] == [number]
+    assert len(statements) == 1
+    assert registry.find_versions("net", engine="tvm") == []

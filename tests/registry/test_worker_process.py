@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 import time
@@ -9,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
+from modeldyno.cli import cli
 from modeldyno.core.registry.records import TaskState
 from modeldyno.environment.idle import IdleRule
 from modeldyno.interfaces.registry import Outcome
@@ -97,3 +101,16 @@ def test_registering_a_model_has_it_measured(tmp_path: Path, monkeypatch: pytest
 def typed(*words: str) -> str:
     command = [sys.executable, "-m", "modeldyno", *words]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_log_of_a_worker_begins_with_when_and_how_it_ends(registry: Registry) -> None:
+    """Several workers write to one log; who reads it must know which to end, and that it ends by itself."""
+    del registry
+    done = CliRunner().invoke(cli, ["worker", "--until-done"])
+
+    assert done.exit_code == 0, done.output
+    assert re.match(
+        r"20\d\d-\d\d-\d\d \d\d:\d\d UTC: Waiting for tasks for cpu; it ends when nothing is left for the "
+        rf"next ten minutes; before that, SIGINT or SIGTERM to process {os.getpid()} ends it\.\n",
+        done.output,
+    )

@@ -17,6 +17,7 @@ from modeldyno.registry.figures import current_figures
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from modeldyno.environment.idle import IdleRule
     from modeldyno.interfaces.registry import Registry
 
 __all__ = ["on"]
@@ -101,3 +102,26 @@ def test_a_worker_with_once_ends_when_the_machine_stays_in_use(
     assert 60 < machine.now < 70
     assert {task.state for task in registry.tasks(model="net")} == {TaskState.QUEUED}
     assert {task.why for task in registry.tasks(model="net")} == {"", OTHERS}
+
+
+def test_the_log_says_once_who_uses_the_machine_until_it_was_idle(
+    on: Callable[..., Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How much they use and their process ids differ at each look; after it was idle it is news again."""
+    numbers = iter(range(1000))
+
+    def prepare(machine: Machine) -> None:
+        def look(device: str, rule: IdleRule) -> str | None:
+            used = machine.look(device, rule)
+            return used and f"others use 0.{next(numbers):03} of 2 cores, mostly python (pid {next(numbers)})"
+
+        monkeypatch.setattr("modeldyno.environment.idle.why_busy", look)
+
+    machine = on(lambda now: now < 60 or 100 < now < 160, tasks=20, prepare=prepare)
+
+    assert next(numbers) > 20
+    assert machine.sentences == [
+        "Waiting for cpu: others use 0.000 of 2 cores, mostly python (pid 1)",
+        *machine.sentences[1:2],
+    ]
+    assert "Waiting for cpu: others use" in machine.sentences[1]

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from modeldyno.core.recompute.checks import Recomputation
     from modeldyno.core.study.study import Study
     from modeldyno.documents.catalog import RemovedDocument
-    from modeldyno.interfaces.store import ConclusionEntry, Entry, StudyEntry
+    from modeldyno.interfaces.store import ConclusionEntry, Entry, OldDocument, StudyEntry
     from modeldyno.plugins import ListedPlugin
 
 _SCHEMAS = {"result": codec.schema, "sweep": sweep_schema.schema}
@@ -269,6 +269,30 @@ def rm(results: Stored | str | Sequence[Stored | str]) -> tuple[RemovedDocument,
     """
     several = [results] if isinstance(results, Stored | str) else list(results)
     return tuple(catalog.remove_documents([_name_of(item) for item in several]))
+
+
+@reword_errors
+def prune(before: str, *, keep: int = catalog.KEPT_OF_NAME, dry_run: bool = False) -> tuple[OldDocument, ...]:
+    """Remove old documents that nothing refers to, as ``modeldyno prune`` does.
+
+    What has a tag, is a baseline, belongs to a study, is a figure of a registered model or is attached to one
+    stays.
+
+    Args:
+        before: older ones: ``"90 days ago"``, or a time of UTC such as ``"2026-09-01"``.
+        keep: so many of the newest of each name and backend stay.
+        dry_run: remove nothing.
+
+    Returns:
+        The ``id`` of each, and its ``size`` in the store, in bytes.
+
+    Raises:
+        RequestError: it is no time.
+        StoreError: the store cannot be written.
+    """
+    if keep < 0:
+        raise RequestError(f"{keep} results cannot stay; give 0 or more.")
+    return catalog.prune_documents(before, keep=keep, dry_run=dry_run)
 
 
 @reword_errors

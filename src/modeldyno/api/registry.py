@@ -13,13 +13,16 @@ from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.profile import as_tuple
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import Window
-from modeldyno.core.registry.records import OPEN, SOURCE, TaskState, is_run_by
+from modeldyno.core.registry.records import OPEN, SOURCE, TaskState
+from modeldyno.documents.catalog import store_document
+from modeldyno.documents.lookup import find_any
 from modeldyno.environment.idle import IdleRule
 from modeldyno.errors import RequestError, StoreError
 from modeldyno.identity import actor
 from modeldyno.loadtest.replicas import CostOptions
 from modeldyno.registry import answer as answering
 from modeldyno.registry import changes, deployment, webhooks
+from modeldyno.registry.attach import attach_document, detach_documents
 from modeldyno.registry.changes import change_and_list_tasks, failed_tasks
 from modeldyno.registry.overview import version_overview
 from modeldyno.registry.policies import check_policy_request, find_policy, read_policy
@@ -44,10 +47,11 @@ if TYPE_CHECKING:
     from modeldyno.core.registry.answer import RegistryAnswer
     from modeldyno.core.registry.overview import VersionOverview
     from modeldyno.core.registry.policy import Policy
-    from modeldyno.core.registry.records import AliasMove, RegistryEvent, Task, Version
+    from modeldyno.core.registry.records import AliasMove, AttachedDocument, RegistryEvent, Task, Version
     from modeldyno.core.registry.webhooks import Webhook
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.interfaces.registry import ModelEntry
+    from modeldyno.kinds import Stored
     from modeldyno.registry.changes import QueuedTask
     from modeldyno.registry.push import PushedVersion
 
@@ -206,21 +210,17 @@ def retrieve(  # noqa: PLR0913 - one parameter per condition
             if version not in {None, named}:
                 return ()
             version = named
-        versions = store.registry.find_versions(
-            parsed.model if parsed is not None else "",
-            framework=framework,
-            task=task,
-            number=version,
-            parent=parent,
-            limit=_MOST if engine else limit,
+        return tuple(
+            store.registry.find_versions(
+                parsed.model if parsed is not None else "",
+                framework=framework,
+                task=task,
+                number=version,
+                parent=parent,
+                engine=engine,
+                limit=limit,
+            )
         )
-        if engine:
-            versions = [one for one in versions if is_run_by(one, store.registry.variants(one), engine)]
-    return tuple(versions[:limit])
-
-
-_MOST = 10_000
-"""Versions of which it is looked who runs them."""
 
 
 @reword_errors
@@ -331,6 +331,79 @@ def update(
         return changes.update_version(
             store.registry, name, texts=texts, metrics=metrics or {}, labels=labels or {}
         )
+
+
+@reword_errors
+def attach_result(  # noqa: PLR0913 - one parameter per option
+    name: str,
+    document: Stored | str | Path,
+    *,
+    host: str | None = None,
+    device: str | None = None,
+    engine: str | None = None,
+    batch_size: int | None = None,
+    replace: bool = False,
+) -> AttachedDocument:
+    """List a measurement under a version, as ``modeldyno registry attach`` does.
+
+    What was measured of the same content is listed by itself; this is for a server of it, or what another
+    machine measured. `show_model` returns all of them as ``measurements``.
+
+    Args:
+        name: of the version: ``"digits"`` (the newest), ``"digits/3"`` or ``"digits@champion"``.
+        document: a Result, a load, an explanation or a comparison, which is stored; or its id, tag or file.
+        host: where it was measured, if it is not what the document says: the server's host, or the machine.
+        device: on which device, such as ``"cuda:0"``.
+        engine: by which engine, such as ``"triton"``.
+        batch_size: samples in one call.
+        replace: in place of what has the same host, device, engine and batch size, which stays in the store.
+
+    Returns:
+        What is listed: its ``version``, the ``document``'s id, its ``kind``, and ``at``: host, device, engine
+        and batch size.
+
+    Raises:
+        RequestError: there is no such version or document, or it has no figures of a model.
+    """
+    is_named = isinstance(document, str | Path)
+    measured = find_any(str(document)) if isinstance(document, str | Path) else document
+    place = {"host": host, "device": device, "engine": engine, "batch_size": batch_size}
+    with plugins.store() as store:
+        store.registry.version(VersionName.parse(name))  # before it is stored
+        if not is_named or Path(str(document)).is_file():
+            store_document(store, measured)
+        return attach_document(store.registry, name, measured, place, replace_same=replace)[0]
+
+
+@reword_errors
+def detach_result(
+    name: str,
+    documents: str | Sequence[str] = (),
+    *,
+    host: str | None = None,
+    device: str | None = None,
+    engine: str | None = None,
+    batch_size: int | None = None,
+) -> tuple[AttachedDocument, ...]:
+    """List attached measurements no more, as ``modeldyno registry detach`` does; they stay in the store.
+
+    Args:
+        name: of the version.
+        documents: ids, or their beginnings; empty for all of the host, device, engine and batch size.
+        host: only what was measured there.
+        device: only what was measured on it.
+        engine: only what was measured by it.
+        batch_size: only of this batch size.
+
+    Returns:
+        What they were.
+
+    Raises:
+        RequestError: nothing is named, or it is not attached.
+    """
+    place = {"host": host, "device": device, "engine": engine, "batch_size": batch_size}
+    with plugins.store() as store:
+        return detach_documents(store.registry, name, as_tuple(documents, "documents"), place)
 
 
 @reword_errors

@@ -20,6 +20,7 @@ from modeldyno.api.error_wording import as_reference
 from modeldyno.api.inspectors import ENGINES, STAGES, BaseModelInspector, ServerInspector
 from modeldyno.api.load import load
 from modeldyno.api.profile import measure_request, store_if
+from modeldyno.api.registry import attach_result
 from modeldyno.api.result_dict import Section
 from modeldyno.api.serve import Server, serve
 from modeldyno.clock import monotonic
@@ -29,6 +30,7 @@ from modeldyno.core.load.request_target import Endpoint
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.registry.measured import model_digests
 from modeldyno.core.registry.records import Version
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.stats import statistics
@@ -177,7 +179,8 @@ class Profiler:
 
         Args:
             model_info: information about the model: a mapping or an object with ``name`` (or
-                ``architecture``) and ``engine``; a registered version; or the URL of a model on a server.
+                ``architecture``) and ``engine``; a registered version, under which the diagnoses are listed;
+                or the URL of a model on a server.
             server_name: URL of the server; one that `serve` has started, or its name; the name of a container
                 of Docker or Podman; or its host, if it uses the conventional port of its engine for the
                 device. If None, the ``path`` of `model_info` is served here for each diagnosis; without a
@@ -200,9 +203,9 @@ class Profiler:
             server_name, inspector = None, inspector or server_name
         if inspector is not None and not isinstance(inspector, BaseModelInspector):
             raise TypeError(f"inspector is {type(inspector).__name__}, but must be a BaseModelInspector")
-        self.model_info = (
-            _info_of(model_info) if isinstance(model_info, Version) else as_reference(model_info)
-        )
+        self._version = model_info if isinstance(model_info, Version) else None
+        """The registered version under which its diagnoses are listed."""
+        self.model_info = as_reference(model_info) if self._version is None else _info_of(self._version)
         self.servers: dict[str, str] = {}
         """Servers by device, if several are given."""
         if isinstance(server_name, Mapping):
@@ -328,11 +331,30 @@ class Profiler:
             "completed_at": result.created,
         }
         diagnosis = Diagnosis(self.inspector, result, header, stages)
+        self._list_under_version(diagnosis)
         if _LOG.hasHandlers() and _LOG.isEnabledFor(logging.INFO):
             _LOG.info("%s", diagnosis)
         elif self.progress:
             sys.stderr.write(f"{diagnosis}\n")
         return diagnosis
+
+    def _list_under_version(self, diagnosis: Diagnosis) -> None:
+        """List a stored diagnosis under the registered version, unless it has the digest of that."""
+        version, result = self._version, diagnosis.result
+        if version is None or not self.store or version.digest in model_digests(result):
+            return
+        endpoint = self._server()
+        known = {"device": diagnosis["device_id"], "host": None if endpoint is None else endpoint.host}
+        try:
+            attach_result(
+                version.name,
+                result.id,
+                engine=diagnosis["engine"],
+                batch_size=diagnosis["batch_size"],
+                **{name: value for name, value in known.items() if value not in {None, _UNKNOWN}},
+            )
+        except ModelDynoError as error:
+            _LOG.warning("%s is not listed under %s: %s", result.id[:6], version.name, error)
 
     def _server(self) -> Endpoint | None:
         """Return where the server is; None if only the user's client knows."""

@@ -55,6 +55,7 @@ COMMANDS = {
     "list": "List stored results and studies.",
     "tag": "Give a stored result a name.",
     "rm": "Remove results from the store.",
+    "prune": "Remove old results that nothing refers to.",
     "registry": "Register models: they are converted, measured by workers, and asked for.",
     "worker": "Do what the registry has queued, while this machine is idle.",
     "ui": "Show what the store has in the browser: models, results, studies, tasks.",
@@ -66,7 +67,7 @@ COMMANDS = {
 """Command to its summary; with this table ``--help`` need not import the commands."""
 
 _TOGETHER = {
-    "documents": "check comment export import reconcile verify show report list tag rm trend schema",
+    "documents": "check comment export import reconcile verify show report list tag rm prune trend schema",
     "machine": "devices serve servers engine plugins ui",
     "registry": "registry worker",
 }

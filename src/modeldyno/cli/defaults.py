@@ -14,7 +14,7 @@ SCHEMAS = ("result", "sweep", "job")
 JOB_COMMANDS = (
     "inspect", "profile", "load", "serve", "sweep", "compare", "advise", "explain", "convert", "devices",
     "check", "comment", "doctor", "export", "import", "reconcile", "verify", "show", "report", "trend",
-    "list", "tag", "rm", "worker", "ui",
+    "list", "tag", "rm", "prune", "worker", "ui",
 )  # fmt: skip
 """Commands that a job file can be of."""
 
@@ -23,6 +23,7 @@ NEVER_IN_FILES = ("--trust",)
 
 FEWEST_ROUNDS, MOST_ROUNDS = 5, 20
 """Of a comparison."""
+KEPT_OF_NAME = 10
 INSPECT_TIME = "10m"
 EXPLAIN_ROUNDS, EXPLAIN_TIME, EXPLAIN_CONCURRENCY = 3, "2m", 4
 EXPLAINED = ("mean", "p50")

@@ -202,6 +202,26 @@ def rm_command() -> None:
     """
 
 
+@declare("prune")
+@click.option(
+    "--before", required=True, metavar="TIME", help="Older ones: '90 days ago', or 2026-09-01 in UTC."
+)
+@click.option(
+    "--keep",
+    type=click.IntRange(0),
+    default=defaults.KEPT_OF_NAME,
+    show_default=True,
+    help="Newest ones that stay of each name and backend.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+def prune_command() -> None:
+    """Remove old results, comparisons, loads and explanations that nothing refers to.
+
+    What has a tag, is a baseline, belongs to a study, is a figure of a registered model or is attached to one
+    stays. The file of the store shrinks.
+    """
+
+
 @declare("trend")
 @click.argument("model")
 @click.option("--metric", metavar="QUERY", help="Such as latency.p99; by default the typical latency.")

@@ -29,6 +29,7 @@ from modeldyno.cli.output_options import RESULT_OUTPUT
 @click.option("--outputs", type=click.Path(dir_okay=False), help="Write the outputs of one call: .npz")
 @cli_options.FUNCTIONS
 @cli_options.EVALUATION
+@click.option("--price", help="Price of this machine, such as 1.20/h or '876 EUR/month': compute the costs.")
 @cli_options.CARBON
 @cli_options.require_option()
 @cli_options.plan_options()

@@ -105,6 +105,44 @@ def _measure() -> None:
     """Measure version NAME next, before everything else, with what its policy says."""
 
 
+_HOST = click.option("--host", help="Where it was measured: the server's host, or the machine.")
+_DEVICE = click.option("--device", help="On which device: cpu, cuda:0.")
+_ENGINE = click.option("--engine", help="By which engine: onnxruntime, triton.")
+_BATCH_SIZE = click.option("-b", "--batch-size", type=click.IntRange(1), help="Samples in one call.")
+
+
+@declare("attach", within=registry_command)
+@click.argument("name")
+@click.argument("document", metavar="ID|FILE")
+@_HOST
+@_DEVICE
+@_ENGINE
+@_BATCH_SIZE
+@click.option(
+    "--replace", is_flag=True, help="In place of what has the same host, device, engine and batch size."
+)
+def _attach() -> None:
+    """List a measurement under version NAME: of its server, or of another machine.
+
+    What was measured of the same content is listed by itself. ID|FILE is a result, a load, an explanation or
+    a comparison; a file is stored first. What it does not say itself, the options say.
+    """
+
+
+@declare("detach", within=registry_command)
+@click.argument("name")
+@click.argument("documents", nargs=-1, metavar="ID...")
+@_HOST
+@_DEVICE
+@_ENGINE
+@_BATCH_SIZE
+def _detach() -> None:
+    """List attached measurements no more: those of these ids, or of a host, device, engine, batch size.
+
+    They stay in the store; `modeldyno rm` removes them.
+    """
+
+
 @declare("rm", "registry.remove", within=registry_command)
 @click.argument("name")
 def _rm() -> None:

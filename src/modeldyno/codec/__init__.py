@@ -52,9 +52,11 @@ def encode(result: Result, **derived: Any) -> bytes:
 
 
 def with_certificates(result: Result) -> dict[str, Any]:
-    """Return the document of a Result, with the certificate of each Distribution next to its samples."""
+    """Return the document of a Result with units, and certificates next to the samples."""
     document: dict[str, Any] = msgspec.to_builtins(result)
     for measurement, plain in zip(result.measurements, document["measurements"], strict=True):
+        if measurement.metric in METRICS:
+            plain["unit"] = measurement.row.unit
         if isinstance(measurement.value, Distribution):
             plain["value"]["certificate"] = msgspec.to_builtins(measurement.value.certificate())
     return document | describe_metrics(measurement.metric for measurement in result.measurements)

@@ -6,21 +6,32 @@ is a `Version`; where ModelCI takes an id, it or its name, such as ``"ResNet50/1
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from enum import Enum
+from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from modeldyno import plugins
 from modeldyno.api import registry
 from modeldyno.api.error_wording import as_reference
-from modeldyno.core.registry.names import engine_name, framework_name, name_from_label, task_name
-from modeldyno.core.registry.records import Version
+from modeldyno.api.server_profiler import Diagnosis
+from modeldyno.core.load.foreign_load import ForeignLoad, foreign_result, reported_value
+from modeldyno.core.registry.measured import measured_at
+from modeldyno.core.registry.names import VersionName, engine_name, framework_name, name_from_label, task_name
+from modeldyno.core.registry.records import AttachedDocument, MeasuredAt, Version
+from modeldyno.core.result.result import Result
 from modeldyno.core.spec.input_spec import BATCH, DTYPES, InputSpec
+from modeldyno.core.spec.load_spec import Load
 from modeldyno.errors import RequestError
+from modeldyno.identity import new_identity
 from modeldyno.registry.register import read_registration
+
+if TYPE_CHECKING:
+    from modeldyno.core.metrics.measurement import Measurement
 
 Framework = Enum("Framework", "TENSORFLOW PYTORCH SKLEARN XGBOOST LIGHTGBM", start=0)
 Engine = Enum("Engine", "NONE TFS TORCHSCRIPT ONNX TRT TVM CUSTOMIZED PYTORCH", start=0)
@@ -206,6 +217,174 @@ def delete_model(id_: Any) -> None:
 
 
 delete_model_by_id = delete_model
+
+
+# --- figures that were measured elsewhere -----------------------------------------------------------
+
+
+def register_static_profiling_result(id_: Any, static_result: Any) -> AttachedDocument:
+    """List what a call of a version costs, in place of what was listed before.
+
+    Args:
+        id_: the version.
+        static_result: an object or a mapping with ``parameters``, ``flops``, ``memory``, ``mread`` and
+            ``mwrite``; `modeldyno.inspect` counts these.
+    """
+    figures = (
+        figure
+        for name, metric in _STATIC.items()
+        for figure in reported_value(metric, _positive(_read(static_result, name)))
+    )
+    return _list_figures(id_, tuple(figures), MeasuredAt(engine="static"), replace=True)
+
+
+_STATIC = {
+    "parameters": "parameters",
+    "flops": "flops",
+    "memory": "activation_peak",
+    "mread": "bytes_read",
+    "mwrite": "bytes_written",
+}
+"""Counts of ModelCI, and ours."""
+
+
+def register_dynamic_profiling_result(id_: Any, dynamic_result: Any) -> AttachedDocument:
+    """List a measurement under a version.
+
+    Args:
+        id_: the version.
+        dynamic_result: an object or a mapping with ``ip``, ``device_id``, ``batch``, ``memory``, ``latency``
+            and ``throughput``: seconds, bytes and samples per second, and what is 0 was not measured. Or a
+            `Diagnosis`, or a `Result`.
+
+    Returns:
+        What is listed; `modeldyno.show_model` has all of a version, as ``measurements``.
+    """
+    return _list_dynamic(id_, dynamic_result, replace=False)
+
+
+append_dynamic_profiling_result = register_dynamic_profiling_result
+
+
+def update_dynamic_profiling_result(
+    id_: Any, dynamic_result: Any, *, force_insert: bool = False
+) -> AttachedDocument:
+    """List a measurement in place of that of the same host, device, engine and batch size.
+
+    Raises:
+        RequestError: there is none, and `force_insert` was not given.
+    """
+    place = _place_of(id_, dynamic_result)
+    if not force_insert:
+        with plugins.store() as store:
+            version = store.registry.version(VersionName.parse(_id_of(id_)))
+            if place not in {one.at for one in store.registry.attached(version)}:
+                raise RequestError(
+                    f"{version.name} has no measurement of {place.host or 'this host'}, {place.device}, "
+                    f"{place.engine} and batch size {place.batch_size}; give force_insert=True to add it."
+                )
+    return _list_dynamic(id_, dynamic_result, replace=True)
+
+
+def delete_dynamic_profiling_result(
+    id_: Any, dynamic_result_ip: Any, dynamic_result_device_id: str
+) -> tuple[AttachedDocument, ...]:
+    """List the measurements of a host and a device no more; they stay in the store.
+
+    Raises:
+        RequestError: there is none.
+    """
+    return registry.detach_result(_id_of(id_), host=str(dynamic_result_ip), device=dynamic_result_device_id)
+
+
+def _place_of(id_: Any, dynamic: Any) -> MeasuredAt:
+    """Return host, device, engine and batch size of a measurement; the engine of numbers is the version's."""
+    if isinstance(dynamic, Result):
+        return measured_at(dynamic)
+    if isinstance(dynamic, Diagnosis):
+        host = (dynamic["address"] or "").rpartition(":")[0]
+        own = measured_at(dynamic.result)
+        return MeasuredAt(
+            host=host or own.host,
+            device=dynamic["device_id"],
+            engine=dynamic["engine"],
+            batch_size=dynamic["batch_size"],
+        )
+    version = registry.show_model(_id_of(id_)).version
+    batch = _positive(_read(dynamic, "batch"))
+    return MeasuredAt(
+        host=_word(_read(dynamic, "ip")) or "127.0.0.1",
+        device=_word(_read(dynamic, "device_id")),
+        engine=engine_name(version.labels.get("engine", version.kind)),
+        batch_size=1 if batch is None else round(batch),
+    )
+
+
+def _list_dynamic(id_: Any, dynamic: Any, *, replace: bool) -> AttachedDocument:
+    place = _place_of(id_, dynamic)
+    if isinstance(dynamic, Result | Diagnosis):
+        result = dynamic if isinstance(dynamic, Result) else dynamic.result
+        return registry.attach_result(_id_of(id_), result, **asdict(place), replace=replace)
+    return _list_figures(id_, tuple(_dynamic_figures(dynamic, place)), place, replace=replace)
+
+
+def _dynamic_figures(dynamic: Any, place: MeasuredAt) -> Iterator[Measurement]:
+    """Yield the figures of a measurement of ModelCI in base units; what is 0 was not measured."""
+    times, memory, rates = (_read(dynamic, name) for name in ("latency", "memory", "throughput"))
+    inference = _read(times, "inference_latency")
+    for theirs, statistic in _STATISTICS.items():
+        yield from reported_value("latency", _positive(_read(inference, theirs)), statistic)
+    yield from reported_value("load_time", _positive(_read(_read(times, "init_latency"), "avg")))
+    for stage in ("preprocess", "postprocess"):
+        mean = _positive(_read(_read(times, f"{stage}_latency"), "avg"))
+        yield from reported_value("stage_time", mean, stage)
+    rate = _read(rates, "inference_throughput")
+    yield from reported_value("throughput", _positive(rate if isinstance(rate, Real) else _read(rate, "avg")))
+    for theirs, metric in _MEMORY.items():
+        yield from reported_value(metric, _positive(_read(memory, theirs)), place.device)
+
+
+_STATISTICS = {"avg": "mean", "p50": "p50", "p95": "p95", "p99": "p99"}
+_MEMORY = {"total_memory": "device_total", "memory_usage": "device_used", "utilization": "gpu_utilization"}
+
+
+def _list_figures(
+    id_: Any, figures: tuple[Measurement, ...], place: MeasuredAt, *, replace: bool
+) -> AttachedDocument:
+    """Store figures that another tool measured as a Result, and list it under a version.
+
+    Raises:
+        RequestError: there is no figure, or no such version.
+    """
+    name = _id_of(id_)
+    if not figures:
+        raise RequestError(f"The profiling result for {name} has no figure above 0.")
+    identity = new_identity()
+    load = ForeignLoad(
+        tool="ModelCI",
+        model=VersionName.parse(name).model,
+        created=identity["created"],
+        load=Load(concurrency=1),
+        config={"batch_size": place.batch_size, **({"device": place.device} if place.device else {})},
+        figures=figures,
+    )
+    result = foreign_result(load, id=identity["id"], origin="its profiling result", digest="")
+    return registry.attach_result(name, result, **asdict(place), replace=replace)
+
+
+def _positive(value: Any) -> float | None:
+    """Return a number above 0, or None: ModelCI has 0 where nothing was measured.
+
+    Raises:
+        RequestError: it is no number.
+    """
+    if value is None:
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise RequestError(f"{value!r} in the profiling result is no number.") from None
+    return number if number > 0 else None
 
 
 # --- words, shapes and examples ---------------------------------------------------------------------

@@ -10,18 +10,22 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.records import SOURCE, Version
+from modeldyno.core.registry.records import SOURCE, AttachedDocument, Version
 from modeldyno.dashboard import registry_writes
 from modeldyno.dashboard.page import PageRequest
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.registry import changes
+from modeldyno.registry.attach import attach_document, detach_documents
 from modeldyno.registry.changes import QueuedTask
 from modeldyno.registry.register import registration_values
+
+if TYPE_CHECKING:
+    from modeldyno.kinds import Stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +87,29 @@ class VersionToMeasure:
     batch_size: int = 1
     target: str = ""
     """Name or id of a target; may be left out where there is only one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasurementToAttach:
+    """A stored result, load, explanation or comparison, and where it was measured if it does not say that."""
+
+    document: str
+    """Its id."""
+    host: str | None = None
+    device: str | None = None
+    engine: str | None = None
+    batch_size: int | None = None
+    replace: bool = False
+    """In place of what has the same host, device, engine and batch size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachedMeasurement:
+    """What is listed now."""
+
+    attached: AttachedDocument
+    replaced: tuple[str, ...]
+    """Ids of those that are listed no more; they stay in the store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +184,36 @@ def measure_version(request: PageRequest) -> QueuedTask:
     )
 
 
+def attach_measurement(request: PageRequest) -> AttachedMeasurement:
+    """List a stored measurement under a version; of the same content it is listed by itself."""
+    asked_for = _body(request, MeasurementToAttach)
+    place = {name: getattr(asked_for, name) for name in ("host", "device", "engine", "batch_size")}
+    attached, before = attach_document(
+        request.store.registry,
+        _version(request).name,
+        _stored_document(request, asked_for.document),
+        place,
+        replace_same=asked_for.replace,
+    )
+    return AttachedMeasurement(attached=attached, replaced=before)
+
+
+def detach_measurement(request: PageRequest) -> AttachedDocument:
+    """List an attached measurement no more; it stays in the store."""
+    name, document = _version(request).name, request.path["document"]
+    return detach_documents(request.store.registry, name, [document])[0]
+
+
+def _stored_document(request: PageRequest, identifier: str) -> Stored:
+    """Return a stored document by its id, or the beginning of it."""
+    try:
+        return request.store.get(identifier)
+    except RequestError:
+        with suppress(RequestError):
+            return request.store.conclusion(identifier)
+        raise
+
+
 def remove_version(request: PageRequest) -> RemovedVersion:
     """Remove a version with its variants and figures; its Results stay."""
     version, aliases = changes.remove_version(request.store.registry, _version(request).name)
@@ -175,6 +232,14 @@ API_WRITES = (
     ApiWrite(
         method="POST", path=f"{_VERSION}/measure", write=measure_version, status=202, takes=VersionToMeasure,
         gives=QueuedTask,
+    ),
+    ApiWrite(
+        method="POST", path=f"{_VERSION}/measurements", write=attach_measurement, status=201,
+        takes=MeasurementToAttach, gives=AttachedMeasurement,
+    ),
+    ApiWrite(
+        method="DELETE", path=f"{_VERSION}/measurements/{{document}}", write=detach_measurement, status=200,
+        gives=AttachedDocument,
     ),
     ApiWrite(method="DELETE", path=_VERSION, write=remove_version, status=200, gives=RemovedVersion),
 )  # fmt: skip

@@ -60,6 +60,14 @@ _TASKS = 50
 """Tasks on a page of tasks."""
 _VERSIONS = 50
 """Versions on the page of a model."""
+_ROOMS = {
+    "result": "results",
+    "comparison": "comparisons",
+    "ladder": "loads",
+    "capacity": "loads",
+    "explanation": "loads",
+}
+"""Where a kind of document is shown."""
 _OLD = 8
 """Results and studies of a version that are linked beside its figures."""
 
@@ -267,6 +275,7 @@ def version(request: PageRequest) -> DashboardPage:
         for v in overview.variants
         if v.conversion_id
     }
+    documents |= {one.document[:6]: address(_ROOMS[one.kind], one.document) for one in overview.measurements}
     links = TableLinks(links={"result": results, "document": documents}, chips=CHIPS)
     others = PageLinks(
         label="About this version",
@@ -277,7 +286,6 @@ def version(request: PageRequest) -> DashboardPage:
                 for number in overview.numbers
                 if number != of.number
             ),
-            *_document_links("result", "results", overview.results[:_OLD]),
             *_document_links("study", "studies", overview.studies[:_OLD]),
             PageLink(text="Events", address=address("events", of=of.name)),
         ),

@@ -9,21 +9,25 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins, views
+from modeldyno.core.result.result import Result
+from modeldyno.core.result.where import CreatedSince
 from modeldyno.core.result.where_text import parse
 from modeldyno.errors import ModelDynoError, RequestError
-from modeldyno.interfaces.store import ConclusionEntry, Entry, StudyEntry
+from modeldyno.interfaces.store import Conclusion, ConclusionEntry, Entry, OldDocument, Prunes, StudyEntry
 from modeldyno.kinds import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from modeldyno.core.result.result import Result
-    from modeldyno.interfaces.store import Conclusion, Store
+    from modeldyno.interfaces.store import Store
+    from modeldyno.kinds import Stored
 
 BRANCH = "@"
 """First character of baseline names kept by branch: tags of the store."""
 LISTED = 20
 """Number of documents of a kind that are listed unless another is asked for."""
+KEPT_OF_NAME = 10
+"""Documents of a name and backend that stay, however old they are, unless another number is given."""
 _MOST_TAGGED = 1000
 
 
@@ -79,6 +83,19 @@ def store_conclusion(document: Conclusion) -> None:
         store.put_conclusion(document, headline=kind_of(document).brief(document))
 
 
+def store_document(store: Store, document: Stored) -> None:
+    """Store a document that was read from a file, unless it is a Study, which has its trials' Results.
+
+    Raises:
+        StoreError: the store cannot be written.
+    """
+    headline = kind_of(document).brief(document)
+    if isinstance(document, Result):
+        store.put(document, headline=headline)
+    elif isinstance(document, Conclusion):
+        store.put_conclusion(document, headline=headline)
+
+
 def change_tags(result: str, tags: Sequence[str], *, remove: bool = False) -> Entry:
     """Add tags to a stored Result, or remove them; return its entry.
 
@@ -110,6 +127,29 @@ def remove_documents(names: Sequence[str]) -> Iterator[RemovedDocument]:
         for identifier, remove in [_resolve(store, name) for name in names]:
             branches = _baseline_branches(store, identifier)
             yield RemovedDocument(id=remove(identifier), baselines=branches)
+
+
+def prune_documents(before: str, *, keep: int, dry_run: bool = False) -> tuple[OldDocument, ...]:
+    """Remove old documents that nothing refers to, as `Prunes` says; return them.
+
+    Args:
+        before: a time as conditions have it: ``90 days ago`` or ``2026-09-01``.
+        keep: so many of the newest of each name and backend stay.
+        dry_run: remove nothing.
+
+    Raises:
+        RequestError: it is no time, or the store cannot do that.
+        StoreError: the store cannot be written.
+    """
+    since = None
+    with suppress(RequestError):
+        since = parse(f"created >= '{before}'", now=datetime.now(UTC))
+    if not isinstance(since, CreatedSince):
+        raise RequestError(f"'{before}' is no time; write '90 days ago' or 2026-09-01.")
+    with plugins.store() as store:
+        if not isinstance(store, Prunes):
+            raise RequestError(f"The store {store.place} removes documents by name only: modeldyno rm.")
+        return tuple(store.prune(since.time, keep=keep, dry_run=dry_run))
 
 
 def _baseline_branches(store: Store, identifier: str) -> tuple[str, ...]:

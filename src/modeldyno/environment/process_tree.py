@@ -133,6 +133,15 @@ def shared_memory_in_use() -> int:
     return _read_kilobytes("/proc/meminfo").get("Shmem", 0)
 
 
+def forget_peak(pid: int) -> bool:
+    """Reset the peak resident size; return whether this system can."""
+    try:
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
+    except OSError:
+        return False
+    return True
+
+
 def peak_size(pid: int) -> int:
     """Return the peak resident size in bytes since it was last reset; 0 if unknown."""
     return _read_kilobytes(f"/proc/{pid}/status").get("VmHWM", 0)

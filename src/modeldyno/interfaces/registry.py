@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from modeldyno.core.registry.policy import Policy, UnreadablePolicy
     from modeldyno.core.registry.records import (
         AliasMove,
+        AttachedDocument,
         HardwareTarget,
         RegistryEvent,
+        VersionMeasurement,
         Worker,
     )
     from modeldyno.core.registry.webhooks import Delivery, Webhook
@@ -113,7 +115,7 @@ class Registry(Protocol):
     def versions(self, model: str, *, limit: int = 50, below: int | None = None) -> Sequence[Version]:
         """List the versions of a model, newest first; `below` is the last number of the page before."""
 
-    def find_versions(
+    def find_versions(  # noqa: PLR0913 - one parameter per condition
         self,
         model: str = "",
         *,
@@ -121,9 +123,10 @@ class Registry(Protocol):
         task: str = "",
         number: int | None = None,
         parent: str = "",
+        engine: str = "",
         limit: int = 50,
     ) -> Sequence[Version]:
-        """List the versions that hold every condition that is given.
+        """List the versions that hold every condition that is given; an engine runs them as `is_run_by` says.
 
         Of a model, all of them, newest first; without one, the newest of each model, the last touched first.
         """
@@ -166,6 +169,24 @@ class Registry(Protocol):
 
     def numbers(self, identifiers: Sequence[str], queries: Sequence[str]) -> dict[str, dict[str, KeptNumber]]:
         """Return the kept numbers of Results by id and query; a Result that is gone has no entry."""
+
+    def attach(self, document: AttachedDocument, actor: str, *, replace: bool = False) -> tuple[str, ...]:
+        """List a document under a version; return the ids of those in whose place it is.
+
+        With `replace`, others of the same host, device, engine and batch size are listed no more. Raise
+        RequestError if there is no such version.
+        """
+
+    def detach(self, version: Version, documents: Sequence[str], actor: str) -> int:
+        """List attached documents no more; return how many were. They stay in the store."""
+
+    def attached(self, version: Version) -> Sequence[AttachedDocument]:
+        """Return what is attached to a version."""
+
+    def measurements(
+        self, version: Version, digests: Sequence[str], *, limit: int
+    ) -> Sequence[VersionMeasurement]:
+        """Return documents of these digests and those that are attached to the version, newest first."""
 
     def enqueue(self, tasks: Sequence[Task]) -> int:
         """Queue tasks whose keys are not queued yet; return the number of new ones.

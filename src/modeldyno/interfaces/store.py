@@ -221,6 +221,27 @@ class KeepsDocuments(Protocol):
         """Return the JSON of the Result or Conclusion of this id, as written; None if there is none."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldDocument:
+    """A document that nothing refers to."""
+
+    id: str
+    size: int
+    """Bytes that it takes in the store."""
+
+
+@runtime_checkable
+class Prunes(Protocol):
+    """A store that removes old documents that nothing refers to."""
+
+    def prune(self, before: str, *, keep: int, dry_run: bool = False) -> Sequence[OldDocument]:
+        """Remove Results, comparisons, loads and explanations from before a time of UTC; return them.
+
+        The `keep` newest of each name and backend stay, and so does what has a tag, belongs to a study, is a
+        figure of a registered model or is attached to one. A dry run removes nothing.
+        """
+
+
 @runtime_checkable
 class KeepsHeads(Protocol):
     """A store that gives what a Result is of without what was measured, so that many are read quickly."""

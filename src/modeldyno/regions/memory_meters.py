@@ -1,7 +1,8 @@
 """Measure the memory of a region of code: allocated, freed, and its peak.
 
 Each place has a reader: ``python`` is tracemalloc, which slows code down while it traces; ``process`` is
-the resident size, which has no peak; ``cuda:0`` and so on are torch's allocator, which has all three.
+the resident size, which has a peak where the kernel lets it be reset (Linux); ``cuda:0`` and so on are
+torch's allocator, which has all three.
 All of them include what other threads do meanwhile.
 """
 
@@ -11,6 +12,7 @@ import os
 import sys
 import tracemalloc
 from dataclasses import dataclass
+from functools import cache
 from threading import RLock
 from typing import Any, Literal
 
@@ -114,11 +116,22 @@ def _changes_since(level: MemoryLevel, now: MemoryReading) -> tuple[int, int, in
 def _read_all(memory: Memory) -> dict[str, MemoryReading]:
     readings = _read_devices()
     if memory == "process":
-        readings["process"] = MemoryReading(process_tree.resident_size(os.getpid()))
+        readings["process"] = _read_process()
     elif tracemalloc.is_tracing():
         held, peak = tracemalloc.get_traced_memory()
         readings["python"] = MemoryReading(held, peak)
     return readings
+
+
+def _read_process() -> MemoryReading:
+    """Read the resident size, and its peak if that can be reset: otherwise it is of the whole process."""
+    held, peak = process_tree.resident_size(os.getpid()), process_tree.peak_size(os.getpid())
+    return MemoryReading(held, max(held, peak) if peak and _can_forget_peak() else None)
+
+
+@cache
+def _can_forget_peak() -> bool:
+    return os.access(f"/proc/{os.getpid()}/clear_refs", os.W_OK)
 
 
 def _reset_peaks(readings: dict[str, MemoryReading]) -> None:
@@ -126,6 +139,8 @@ def _reset_peaks(readings: dict[str, MemoryReading]) -> None:
     for place in readings:
         if place == "python":
             tracemalloc.reset_peak()
+        elif place == "process":
+            process_tree.forget_peak(os.getpid())
         elif place.startswith("cuda"):
             sys.modules["torch"].cuda.reset_peak_memory_stats(int(place.partition(":")[2]))
 

@@ -65,7 +65,9 @@ def result_of(
         row for name, region in operators.items() if region.kept for row in _lines(name, region, executed)
     ]
     wastes = [waste for name, region in operators.items() if region.kept for waste in _findings(name, region)]
-    traced = [trace_regions.operators_doubt(sum(region.kept for region in recorded))] if recorded else []
+    any_ran = any(row.kind is EventKind.OPERATOR for row in executed)
+    kept = sum(region.kept for region in recorded)
+    traced = [trace_regions.operators_doubt(kept)] if recorded and any_ran else []
     return replace(
         empty_result(script_job(trace_regions.PROBE, name)),
         environment=machine.describe_environment(()),

@@ -10,14 +10,16 @@ from modeldyno.registry.figures import current_figures
 from modeldyno.registry.matrix import version_speeds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from modeldyno.core.registry.names import VersionName
-    from modeldyno.core.registry.records import Task, Version
+    from modeldyno.core.registry.records import Task, Version, VersionMeasurement
     from modeldyno.interfaces.registry import Registry
 
 _NUMBERS = 10
 """Versions that an overview lists."""
+_MEASUREMENTS = 50
+"""Documents that an overview lists besides the figures."""
 
 
 def version_overview(registry: Registry, name: VersionName) -> VersionOverview:
@@ -47,9 +49,18 @@ def version_overview(registry: Registry, name: VersionName) -> VersionOverview:
         failed=tuple(_failed(registry, version, {measured.figure.key for measured in figures})),
         workers=len(registry.workers()),
         results=tuple(result for result in registry.results_of(digests) if result not in measured_ids),
+        measurements=tuple(_measurements(registry, version, digests, measured_ids)),
         studies=tuple(registry.studies_of(digests)),
         speeds=tuple(_speeds(registry, version.model, numbers)) if len(numbers) > 1 else (),
     )
+
+
+def _measurements(
+    registry: Registry, version: Version, digests: Sequence[str], figures: Collection[str]
+) -> Iterator[VersionMeasurement]:
+    """Yield what was measured besides the figures, and the comparisons of tasks, which give none."""
+    listed = registry.measurements(version, digests, limit=_MEASUREMENTS + len(figures))
+    yield from [one for one in listed if one.document not in figures][:_MEASUREMENTS]
 
 
 def _failed(registry: Registry, version: Version, measured_keys: set[str]) -> Iterator[Task]:

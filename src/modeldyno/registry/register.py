@@ -105,6 +105,13 @@ class Registered:
     workers: int
     """Workers that are there to do them."""
 
+    @property
+    def shapeless(self) -> tuple[str, ...]:
+        """Inputs of a model of torch whose shape nobody has said, without which it cannot be measured."""
+        if self.version.framework != "torch" or self.version.measured_with:
+            return ()
+        return tuple(spec.name for spec in self.version.inputs if spec.shape is None and spec.source is None)
+
 
 _OF_MODELCI = {
     "weight": "model", "architecture": "name", "metric": "metrics", "parent_model_id": "parent",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import socket
 import threading
 import time
@@ -62,6 +63,7 @@ _PATIENCE = 60.0
 _WAITING = "waiting"
 _MESSAGES = 5
 """Messages of webhooks that are sent between two tasks: a receiver may take ten seconds for each."""
+_NUMBER = re.compile(r"[\d.,]*\d")
 _SOON = 600.0
 """Seconds within which a worker that ends when all is done waits for a task that was put off."""
 _STALE_CHECK = 60.0
@@ -137,7 +139,7 @@ class _Shift:
     waits_since: float | None = None
     """When the device was found in use, if nothing was measured since."""
     reported: str = ""
-    """Who was last said to use the device."""
+    """Who was last said to use the device since it was idle, without numbers."""
     seen_idle: float = -math.inf
     """When the device was last known to be used by nobody else."""
     tries: int = 0
@@ -159,7 +161,7 @@ class _Shift:
         self.waits_since = monotonic() if self.waits_since is None else self.waits_since
 
     def found_idle(self) -> None:
-        self.busy, self.waits_since, self.seen_idle = "", None, monotonic()
+        self.busy, self.reported, self.waits_since, self.seen_idle = "", "", None, monotonic()
 
     def found_outage(self, task: Task, why: str) -> None:
         if not self.tries:
@@ -408,9 +410,9 @@ def _outcome(task: Task, registry: Registry, post: _Post, interrupts: Sized) -> 
     try:
         return _attempt(task, registry, post, interrupts)
     except DeviceInUse as error:
-        if str(error) != post.shift.reported:
-            post.tell(f"{post.options.device} is waited for: {error}")
-            post.shift.reported = str(error)
+        if (reason := _without_numbers(str(error))) != post.shift.reported:
+            post.tell(f"Waiting for {post.options.device}: {error}")
+            post.shift.reported = reason
         post.shift.found_busy(str(error))
         return Outcome(state=TaskState.QUEUED, why=str(error))
     except StoreUnavailable as error:
@@ -484,11 +486,16 @@ def _device_held(post: _Post, what: str, interrupts: Sized, samples: int | None 
         while why := _hold(held, post, what, rule, interrupts, patience):
             if not options.waits or interrupts:
                 raise DeviceInUse(why)
-            if reported != why:
+            if (reason := _without_numbers(why)) != reported:
                 post.tell(f"{what} waits for {options.device}: {why}")
-                reported = why
+                reported = reason
             pause(_LOOK_AGAIN, interrupts)
         yield
+
+
+def _without_numbers(why: str) -> str:
+    """Return who uses a device without how much and as which process, which differ at each look."""
+    return _NUMBER.sub("", why)
 
 
 def _hold(held: ExitStack, post: _Post, what: str, rule: IdleRule, interrupts: Sized, patience: float) -> str:

@@ -85,8 +85,8 @@ class TestMigration:
         with sql.open(url) as store:
             fill(store)
         with sql.open(url) as store, store._database.writing() as connection:
-            connection.exec_driver_sql(f"UPDATE {stores_schema.VERSION_TABLE} SET version_num = '0008'")
-        with pytest.raises(StoreError, match=r"later ModelDyno \(revision 0008; this one supports 0007\)"):
+            connection.exec_driver_sql(f"UPDATE {stores_schema.VERSION_TABLE} SET version_num = '0009'")
+        with pytest.raises(StoreError, match=r"later ModelDyno \(revision 0009; this one supports 0008\)"):
             sql.open(url)
 
 

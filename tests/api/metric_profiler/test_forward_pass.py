@@ -127,6 +127,19 @@ def test_no_device_leaves_inputs_where_they_are() -> None:
     assert loader.sample_random_forward(lambda x: x.shape, 3, None) == (3, 2)
 
 
+def test_a_sampler_moves_tensors_to_a_device() -> None:
+    """In their containers; arrays become tensors, unless they are to stay what they are."""
+    torch = pytest.importorskip("torch")
+    array = np.array([[1], [2]])
+    sampler = TensorSampler((array,))
+    (moved,) = sampler.to_device((array,), "cpu")
+    same = sampler.to_device({"x": [array]}, "cpu", standardize=False)
+
+    assert torch.equal(moved, torch.tensor([[1], [2]]))
+    assert moved.device.type == "cpu"
+    assert same["x"][0] is array
+
+
 def test_a_subclass_may_bring_its_own_sampler() -> None:
     """Which is made of the inputs in a batch."""
 

@@ -64,6 +64,14 @@ class TestParse:
         with pytest.raises(RequestError, match=message):
             Objective.parse(text, maximize=maximize)
 
+    @pytest.mark.parametrize("maximize", [None, False])
+    def test_the_least_cost_is_the_largest_throughput(self, maximize: bool | None) -> None:
+        """At one price a sample costs that price over the rate."""
+        cost = Objective.parse("cost:2", maximize=maximize)
+        assert cost == Objective(query=Query.parse("throughput"), maximize=True, weight=2.0)
+        with pytest.raises(RequestError, match="A cost is better the lower it is; write `minimize=cost`"):
+            Objective.parse("cost", maximize=True)
+
     def test_names_are_checked(self) -> None:
         """A misspelt metric is refused."""
         with pytest.raises(UnknownName):

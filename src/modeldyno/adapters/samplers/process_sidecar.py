@@ -27,6 +27,7 @@ from modeldyno.environment.process_tree import (
     cpu_seconds,
     disk_traffic,
     end_with_parent,
+    forget_peak,
     list_process_tree,
     network_traffic,
     peak_size,
@@ -43,12 +44,6 @@ SHARE = 0.01
 SHORTEST = 0.02
 """Minimum seconds between two samples."""
 LONGEST = 1.0
-
-
-def forget_peak(pid: int) -> None:
-    """Reset the peak resident size."""
-    with suppress(OSError):
-        Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 def major_faults(pid: int) -> int:

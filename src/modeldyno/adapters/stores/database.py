@@ -82,6 +82,11 @@ class Database:
         with self.reading() as connection:
             return postgresql.change_mark(connection)
 
+    def give_back_space(self) -> None:
+        """Shrink the file of SQLite to what it holds, unless others use it now; a server does that itself."""
+        if self.is_file:
+            sqlite.vacuum(Path(self.place))
+
     def close(self) -> None:
         """Close all connections."""
         self._engine.dispose()
@@ -122,6 +127,10 @@ class LazyDatabase:
         """Return a text that is another one after every write of any process."""
         with as_store_error(self.place):
             return sqlite.change_mark(self._path)
+
+    def give_back_space(self) -> None:
+        """Shrink the file to what it holds, unless others use it now."""
+        sqlite.vacuum(self._path)
 
     def close(self) -> None:
         """Close all connections."""

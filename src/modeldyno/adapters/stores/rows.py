@@ -20,8 +20,14 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Row, Table
 
+    from modeldyno.core.registry.records import MeasuredAt
+
 SHOWN = 5
 """Number of ids that an error message lists."""
+_LARGEST_INTEGER = 2**31 - 1
+"""Of a column of PostgreSQL."""
+_LEVEL = 6
+"""Of compression: a million samples take 40 % less space than at level 1, and a third of a second."""
 NAME_LIMIT = 100
 """Characters of a name that an error message quotes."""
 Record = TypeVar("Record")
@@ -46,6 +52,15 @@ def record_row(table: Table, record: Any, **columns: Any) -> dict[str, Any]:
     return {**values, **texts, "document": encode(record), **columns}
 
 
+def place_columns(at: MeasuredAt) -> dict[str, Any]:
+    """Return the columns that say where a document was measured."""
+    texts = {"host": at.host, "device": at.device, "engine": at.engine}
+    return {
+        **{name: storable_text(text) for name, text in texts.items()},
+        "batch_size": min(at.batch_size, _LARGEST_INTEGER),
+    }
+
+
 def storable_text(text: str) -> str:
     """Replace what no database accepts as text: the null character and lone surrogates."""
     return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
@@ -59,7 +74,7 @@ def document_columns(data: bytes) -> dict[str, Any]:
 
 def pack(data: bytes) -> bytes:
     """Compress if that saves space; JSON starts with a brace, and a compressed document never does."""
-    packed = zlib.compress(data, level=1)
+    packed = zlib.compress(data, level=_LEVEL)
     return packed if len(packed) < len(data) else data
 
 

@@ -19,7 +19,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-REVISION = "0007"
+REVISION = "0008"
 """The newest revision; later ones compare greater."""
 VERSION_TABLE = "modeldyno_revision"
 KEY_LENGTH = 200
@@ -144,6 +144,20 @@ CONCLUSIONS = Table(
     Index("conclusions_created", "created", "id"),
     Index("conclusions_name_key", "name_key", "created"),
 )
+
+CONCLUSION_MODELS = Table(
+    "conclusion_models",
+    METADATA,
+    Column("conclusion", BYTEWISE, ForeignKey("conclusions.id", ondelete="CASCADE"), primary_key=True),
+    Column("digest", BYTEWISE, primary_key=True),
+    Column("host", Text, nullable=False),
+    Column("device", Text, nullable=False),
+    Column("engine", Text, nullable=False),
+    Column("batch_size", Integer, nullable=False),
+    Index("conclusion_models_digest", "digest"),
+    sqlite_with_rowid=False,
+)
+"""Of which models a conclusion has figures, and where they were measured."""
 
 LIVE_LOADS = Table(
     "live_loads",
@@ -296,6 +310,21 @@ FIGURES = Table(
     ForeignKeyConstraint(["model", "number"], ["versions.model", "versions.number"], ondelete="CASCADE"),
     Index("figures_version", "model", "number"),
     Index("figures_target", "target", "state"),
+)
+
+ATTACHED = Table(
+    "attached",
+    METADATA,
+    Column("model", BYTEWISE, primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("document", BYTEWISE, primary_key=True),
+    Column("kind", String, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("device", Text, nullable=False),
+    Column("engine", Text, nullable=False),
+    Column("batch_size", Integer, nullable=False),
+    ForeignKeyConstraint(["model", "number"], ["versions.model", "versions.number"], ondelete="CASCADE"),
+    Index("attached_document", "document"),
 )
 
 EVENTS = Table(

@@ -12,12 +12,16 @@ from modeldyno.adapters.stores.rows import (
     document_row,
     find_entries,
     find_id_by_prefix,
+    insert,
     name_matches,
+    place_columns,
     replace,
     storable_text,
     verified_document,
 )
-from modeldyno.adapters.stores.schema import CONCLUSIONS
+from modeldyno.adapters.stores.schema import ATTACHED, CONCLUSION_MODELS, CONCLUSIONS
+from modeldyno.core.agreement.conversion import Conversion
+from modeldyno.core.registry.measured import measured_at, model_digests
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.store import Conclusion, ConclusionEntry
 
@@ -36,6 +40,22 @@ def put(connection: Connection, conclusion: Conclusion, *, headline: str) -> Non
     kind = kind_of(conclusion)
     row = document_row(conclusion, conclusion.name, headline, kind.encode(conclusion))
     replace(connection, CONCLUSIONS, {"kind": kind.name, **row})
+    _put_models(connection, row["id"], conclusion)
+
+
+def _put_models(connection: Connection, conclusion_id: str, conclusion: Conclusion) -> None:
+    """Write of which models a Conclusion has figures, and where they were measured."""
+    connection.execute(delete(CONCLUSION_MODELS).where(CONCLUSION_MODELS.c.conclusion == conclusion_id))
+    if digests := model_digests(conclusion):
+        assert not isinstance(conclusion, Conversion)
+        place = place_columns(measured_at(conclusion))
+        connection.execute(
+            insert(connection, CONCLUSION_MODELS),
+            [
+                {"conclusion": conclusion_id, "digest": storable_text(digest), **place}
+                for digest in sorted(digests)
+            ],
+        )
 
 
 def get(connection: Connection, conclusion_id: str, place: str) -> Conclusion:
@@ -75,6 +95,7 @@ def find(
 def remove(connection: Connection, conclusion_id: str) -> None:
     """Delete a Conclusion; the Results stay."""
     connection.execute(delete(CONCLUSIONS).where(CONCLUSIONS.c.id == conclusion_id))
+    connection.execute(delete(ATTACHED).where(ATTACHED.c.document == conclusion_id))
 
 
 def resolve(connection: Connection, prefix: str) -> str:

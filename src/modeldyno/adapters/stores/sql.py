@@ -24,6 +24,7 @@ from modeldyno.adapters.stores import live_loads as stored_live_loads
 from modeldyno.adapters.stores import series as stored_conclusions
 from modeldyno.adapters.stores import studies as stored_studies
 from modeldyno.adapters.stores.database import in_transaction
+from modeldyno.adapters.stores.prune import old_conclusions, old_results
 from modeldyno.adapters.stores.rows import (
     after_mark,
     find_id_by_prefix,
@@ -31,7 +32,15 @@ from modeldyno.adapters.stores.rows import (
     storable_text,
     verified_document,
 )
-from modeldyno.adapters.stores.schema import ARTIFACTS, CONCLUSIONS, KEY_LENGTH, RESULTS, TAGS, TRIALS
+from modeldyno.adapters.stores.schema import (
+    ARTIFACTS,
+    ATTACHED,
+    CONCLUSIONS,
+    KEY_LENGTH,
+    RESULTS,
+    TAGS,
+    TRIALS,
+)
 from modeldyno.adapters.stores.where import clause
 from modeldyno.errors import RequestError, StoreError
 
@@ -47,7 +56,7 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
     from modeldyno.core.result.where import Expression
     from modeldyno.core.study.study import Study
-    from modeldyno.interfaces.store import Conclusion, Entry
+    from modeldyno.interfaces.store import Conclusion, Entry, OldDocument
 
 VARIABLE = "MODELDYNO_STORE"
 LONGEST_TAG = 100
@@ -199,9 +208,23 @@ class SqlStore:
             self._delete(connection, result_id)
         return result_id
 
+    def prune(self, before: str, *, keep: int, dry_run: bool = False) -> Sequence[OldDocument]:
+        with self._database.reading() if dry_run else self._database.writing() as connection:
+            old = old_results(connection, before, keep)
+            conclusions = old_conclusions(connection, before, keep)
+            if not dry_run:
+                for document in old:
+                    self._delete(connection, document.id)
+                for document in conclusions:
+                    stored_conclusions.remove(connection, document.id)
+        if not dry_run and (old or conclusions):
+            self._database.give_back_space()
+        return [*old, *conclusions]
+
     def _delete(self, connection: Connection, result_id: str) -> None:
         files = results.own_files(connection, result_id)
         connection.execute(delete(RESULTS).where(RESULTS.c.id == result_id))
+        connection.execute(delete(ATTACHED).where(ATTACHED.c.document == result_id))
         # Before the commit: if the program dies in between, another removal deletes the rest.
         for path in files:
             erase(self.artifacts, path)

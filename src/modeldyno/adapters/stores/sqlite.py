@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,6 +50,13 @@ def empty_engine() -> Engine:
     with new_engine.begin() as connection:
         create_tables(connection)
     return new_engine
+
+
+def vacuum(path: Path) -> None:
+    """Shrink a file to what it holds; it stays as it is if others write, or without space for a copy."""
+    with suppress(sqlite3.Error), closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("VACUUM")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def create_tables(connection: Connection) -> None:

@@ -73,6 +73,19 @@ class TensorSampler:
         """Return random inputs: integers within the range of the sample, other numbers from 0 to 1."""
         return map_leaves(lambda leaf: _random_like(leaf, batch_size), self._sample)
 
+    def to_device(self, tensors: Any, device: Any = "cpu", standardize: bool = True) -> Any:
+        """Return tensors on a device; arrays become tensors of torch, unless `standardize` is False."""
+        place = Device(device)
+
+        def move(leaf: Any) -> Any:
+            if not hasattr(leaf, "to") and standardize:
+                import torch  # noqa: PLC0415 - heavy
+
+                leaf = torch.as_tensor(leaf)
+            return leaf.to(place) if hasattr(leaf, "to") else leaf
+
+        return map_leaves(move, tensors)
+
     def get_flat_shapes_tuple(self) -> tuple[tuple[int, ...], ...]:
         """Return the shape of every tensor without its batch axis, in order."""
         return tuple(tuple(leaf.shape[1:]) for leaf in leaves(self._sample))

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from modeldyno.cli.actions import gate_options
 from modeldyno.cli.actions import options as cli_options
 from modeldyno.cli.actions.output_options import OutputTargets, requested_optimizer, verdict_line
-from modeldyno.cli.actions.printing import ignore_broken_pipe, print_hint, print_result
+from modeldyno.cli.actions.printing import ignore_broken_pipe, print_blocks, print_hint, print_result
 from modeldyno.comparison.baseline import find_baseline, is_checkout, measure_checkout, possible_names
 from modeldyno.comparison.gate import run_gate as measure_gate
 from modeldyno.core.comparison.gate_report import GateReport
@@ -24,6 +24,7 @@ from modeldyno.core.metrics.measurement_plan import LENGTHS
 from modeldyno.core.spec.probe_options import Observation, parse_token_counts
 from modeldyno.core.trace.carbon import Emission
 from modeldyno.errors import ModelDynoError, RequestError
+from modeldyno.loadtest.replicas import CostOptions
 from modeldyno.profiling import request
 from modeldyno.profiling.run import INTERRUPTED, OK, UNDECIDED, JudgedResult, judge_result, run_request
 from modeldyno.progress import Progress
@@ -65,8 +66,10 @@ def run(**options: Any) -> int:
         ),
         emission=Emission.parse(options["carbon"], options["power"]),
     )
-    if model_request.emission is not None and options["baseline"] is not None:
-        raise RequestError("--carbon is of one result; drop it, or --baseline.")
+    planned = CostOptions.parse(None, options["price"])
+    for flag, given in (("--carbon", model_request.emission), ("--price", planned.price)):
+        if given is not None and options["baseline"] is not None:
+            raise RequestError(f"{flag} is of one result; drop it, or --baseline.")
     gate_options.check_baseline()
     gate_options.check_output_paths(options)
     options["tags"] = (*options["tags"], *gate_options.baseline_tags(options))
@@ -80,8 +83,12 @@ def run(**options: Any) -> int:
         judgements=outcome.judgements,
         undecided=gate_options.undecided_from(options),
     )
-    problem = targets.keep(outcome, further=_gate_files(report, outcome, options))
+    provided = planned.of_result(outcome.result)
+    further = _gate_files(report, outcome, options)
+    problem = replace(targets, derived=provided.derived()).keep(outcome, further=further)
     print_outcome(outcome, targets, options, problem, notes)
+    if not (targets.silent or options["quiet"]):
+        print_blocks(*provided.blocks())
     if problem is not None:
         raise problem
     return gate_options.exit_code(report) if outcome.exit_code == UNDECIDED else outcome.exit_code

@@ -16,6 +16,8 @@ from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.policy import DEFAULT
 from modeldyno.core.registry.records import OPEN, TaskState
 from modeldyno.core.stats.sanitize import clean
+from modeldyno.documents.catalog import store_document
+from modeldyno.documents.lookup import find_any
 from modeldyno.environment.idle import IdleRule
 from modeldyno.errors import RequestError
 from modeldyno.identity import actor
@@ -23,6 +25,7 @@ from modeldyno.loadtest.replicas import CostOptions
 from modeldyno.profiling.run import BROKEN, OK, UNDECIDED
 from modeldyno.registry import answer as answering
 from modeldyno.registry import changes, deployment, webhooks
+from modeldyno.registry.attach import attach_document, detach_documents
 from modeldyno.registry.overview import version_overview
 from modeldyno.registry.policies import all_policies, check_policy_request, find_policy, read_policy
 from modeldyno.registry.push import push_version
@@ -32,7 +35,7 @@ from modeldyno.registry.worker_process import start_worker
 from modeldyno.views.registry import answer as answer_view
 from modeldyno.views.registry import lists
 from modeldyno.views.registry import version as version_view
-from modeldyno.views.text import count
+from modeldyno.views.text import count, shorten_ids
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,6 +56,7 @@ def add(**options: Any) -> None:
     silent = options["json_path"] == "-"
     if not silent:
         _print_registered(registered)
+        _print_shapeless(registered)
     _have_it_done(registered.version, registered.queued, registered.workers, options, silent=silent)
 
 
@@ -157,6 +161,28 @@ def update(name: str, metrics: Sequence[str], labels: Sequence[str], **texts: st
             store.registry, name, texts=texts, metrics=parse_metrics(metrics), labels=parse_labels(labels)
         )
     click.echo(clean(f"{version.name} is changed"))
+
+
+def attach(name: str, document: str, *, replace: bool, **place: Any) -> None:
+    """List a document under a version."""
+    measured = find_any(document)
+    with plugins.store() as store:
+        store.registry.version(VersionName.parse(name))  # before a file is stored
+        if Path(document).is_file():
+            store_document(store, measured)
+        attached, before = attach_document(store.registry, name, measured, place, replace_same=replace)
+    instead = f", in place of {', '.join(shorten_ids(before))}" if before else ""
+    click.echo(clean(f"{attached.document[:6]} is listed under {attached.version}{instead}"))
+
+
+def detach(name: str, documents: Sequence[str], **place: Any) -> None:
+    """List documents of a version no more."""
+    with plugins.store() as store:
+        detached = detach_documents(store.registry, name, documents, place)
+    ids = ", ".join(shorten_ids([one.document for one in detached]))
+    verb = "is not attached to" if len(detached) == 1 else "are not attached to"
+    stays = "stays" if len(detached) == 1 else "stay"
+    click.echo(clean(f"{ids} {verb} {detached[0].version} any more, and {stays} in the store"))
 
 
 def remove(name: str) -> None:
@@ -369,6 +395,23 @@ def _print_registered(registered: Registered) -> None:
     click.echo(clean(f"{version.name} {word}: {version.framework}, {version.digest[:19]}"))
     if registered.earlier:
         click.echo(f"{count(registered.earlier, 'earlier result')} of the same model belong to it.")
+
+
+def _print_shapeless(registered: Registered) -> None:
+    """Say which inputs need a shape before anything can be measured, and how to give it."""
+    if not (registered.queued and registered.shapeless):
+        return
+    version = registered.version
+    names = ", ".join(f"'{name}'" for name in registered.shapeless)
+    plural = "s" if registered.shapeless[1:] else ""
+    inputs = " ".join(f"--input {name}=batchx8" for name in registered.shapeless)
+    click.echo(
+        clean(
+            f"{version.name} does not say the shape{plural} of its input{plural} {names}, without which it "
+            f"cannot be measured; register it again with it, such as {inputs} --name {version.model}"
+        ),
+        err=True,
+    )
 
 
 def _print_queued(version: Version, queued: int, workers: int, worker: StartedWorker | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +13,14 @@ from modeldyno.core.registry.records import TaskState
 from modeldyno.core.stats.sanitize import clean
 from modeldyno.core.stats.units import SECONDS, check_time_limit, parse_quantity
 from modeldyno.environment.idle import IdleRule
+from modeldyno.identity import new_identity
 from modeldyno.profiling.run import OK, UNDECIDED
 from modeldyno.registry.ray_cluster import run_on_ray
 from modeldyno.registry.targets import named_device
 from modeldyno.registry.webhooks import read_hooks
 from modeldyno.registry.worker import TaskDone, WorkerOptions, run_worker
 from modeldyno.registry.worker_process import ALL, check_ray_device, run_on_each_device, worker_device
-from modeldyno.views.text import format_rough_duration
+from modeldyno.views.text import format_rough_duration, format_utc
 
 if TYPE_CHECKING:
     from modeldyno.core.registry.records import Task
@@ -49,11 +51,19 @@ def run(**options: Any) -> int:
         )
         return OK
     if not worker_options.once:
-        ends = "Ctrl-C ends it" if sys.stdin.isatty() else "SIGINT or SIGTERM ends it"
-        click.echo(f"Waiting for tasks for {options['device']}; {ends}.", err=True)
+        _print_header(options["device"], until_done=options["until_done"])
     if options["device"] == ALL:
         return run_on_each_device(worker_options, work)
     return work(worker_options)
+
+
+def _print_header(device: str, *, until_done: bool) -> None:
+    """Say what a worker does and how it ends; a log has several workers, so it says which one this is."""
+    ends = "Ctrl-C ends it" if sys.stdin.isatty() else f"SIGINT or SIGTERM to process {os.getpid()} ends it"
+    if until_done:
+        ends = f"it ends when nothing is left for the next ten minutes; before that, {ends}"
+    since = "" if sys.stdin.isatty() else f"{format_utc(new_identity()['created'])[:16]} UTC: "
+    click.echo(f"{since}Waiting for tasks for {device}; {ends}.", err=True)
 
 
 def work(options: WorkerOptions) -> int:

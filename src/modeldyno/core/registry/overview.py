@@ -6,7 +6,15 @@ from dataclasses import dataclass
 
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.measurement import Interval
-from modeldyno.core.registry.records import FigureState, HardwareTarget, Task, Variant, VariantFigure, Version
+from modeldyno.core.registry.records import (
+    FigureState,
+    HardwareTarget,
+    Task,
+    Variant,
+    VariantFigure,
+    Version,
+    VersionMeasurement,
+)
 from modeldyno.core.result.result import Result
 from modeldyno.presentation import Presented
 
@@ -91,6 +99,8 @@ class VersionOverview(Presented):
     """Workers that are there."""
     results: tuple[str, ...]
     """Ids of further Results of the same model, newest first."""
+    measurements: tuple[VersionMeasurement, ...] = ()
+    """Results, loads, explanations and comparisons of it that are no figures, newest first: at most 50."""
     studies: tuple[str, ...]
     """Ids of its studies, newest first."""
     speeds: tuple[VersionSpeed, ...] = ()

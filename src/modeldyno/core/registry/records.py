@@ -370,6 +370,53 @@ class VariantFigure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredAt:
+    """Host, device, engine and batch size of a measurement; a text is empty where nobody knows."""
+
+    host: str = ""
+    """The server's host, or the processor of the machine."""
+    device: str = ""
+    """Such as ``cpu`` or ``cuda:0``."""
+    engine: str = ""
+    """The backend, such as ``onnxruntime`` or ``triton``."""
+    batch_size: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachedDocument:
+    """A document that is listed under a version although its model has another digest, as a server's has."""
+
+    model: str
+    number: int
+    document: str
+    """Its id."""
+    kind: str
+    """Such as ``result`` or ``explanation``."""
+    at: MeasuredAt
+
+    @property
+    def version(self) -> str:
+        """Name and number of the version, such as ``digits/3``."""
+        return f"{self.model}/{self.number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionMeasurement:
+    """A document that is listed under a version: of the same content, or attached to it."""
+
+    document: str
+    """Its id."""
+    kind: str
+    """``result``, ``explanation``, ``ladder``, ``capacity`` or ``comparison``."""
+    created: str
+    """UTC, ISO 8601."""
+    headline: str
+    at: MeasuredAt
+    attached: bool
+    """Whether somebody, or a `Profiler`, attached it; otherwise the digest of its model is the version's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AliasMove:
     """One move of an alias."""
 

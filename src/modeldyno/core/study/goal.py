@@ -31,6 +31,9 @@ class Rank(StrEnum):
     """Configurations are ranked separately at each load."""
 
 
+_COST, _RATE = "cost", "throughput"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
     """A metric to maximize or minimize."""
@@ -48,13 +51,18 @@ class Objective:
     def parse(cls, text: str, *, maximize: bool | None = None) -> Objective:
         """Read ``throughput``, ``latency.p99`` or ``throughput:2`` with a weight.
 
-        Without `maximize` the direction comes from the table of metrics.
+        Without `maximize` the direction comes from the table of metrics. ``cost`` is the largest throughput:
+        what a sample costs on a machine of one price is that price over it.
 
         Raises:
             RequestError: it is not a query, has no known direction, or the direction contradicts the table.
         """
         match = _WEIGHTED.fullmatch(text)
         head, weight = (match["query"], float(match["weight"])) if match else (text, 1.0)
+        if head == _COST:
+            if maximize:
+                raise RequestError("A cost is better the lower it is; write `minimize=cost`.")
+            head, maximize = _RATE, True
         query = Query.parse(head)
         if query.part is not None:
             raise RequestError(f"'{text}' is not an objective; drop the .{query.part}.")

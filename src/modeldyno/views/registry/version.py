@@ -12,10 +12,10 @@ from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
 from modeldyno.views.text import about, count, format_utc, shorten_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from modeldyno.core.registry.overview import MeasuredFigure, VersionOverview
-    from modeldyno.core.registry.records import Version
+    from modeldyno.core.registry.records import Version, VersionMeasurement
     from modeldyno.core.report.blocks import Block
     from modeldyno.core.result.result import Result
     from modeldyno.core.spec.input_spec import InputSpec
@@ -44,6 +44,9 @@ def blocks(overview: VersionOverview) -> Iterator[Block]:
             yield Heading(title=f"Figures on {target.name}")
             yield _figures(measured)
             yield from _reasons(measured)
+    if overview.measurements:
+        yield Heading(title="Also measured")
+        yield _measurements(overview.measurements)
     yield from _failed(overview)
     yield from _waiting(overview)
 
@@ -84,8 +87,6 @@ def _facts(overview: VersionOverview) -> Iterator[tuple[str, str]]:
     yield "policy", version.policy
     if len(overview.numbers) > 1:
         yield "versions", ", ".join(map(str, overview.numbers))
-    if overview.results:
-        yield "other results", ", ".join(shorten_ids(list(overview.results[:5])))
     if overview.studies:
         yield "studies", ", ".join(shorten_ids(list(overview.studies[:5])))
 
@@ -146,6 +147,31 @@ def _figures(measured: list[MeasuredFigure]) -> Table:
         for m in measured
     )
     return make_table("", titles, rows)
+
+
+def _measurements(listed: Sequence[VersionMeasurement]) -> Table:
+    """Return what was measured by hand; a mark says what was attached, as its model has another digest."""
+    titles = ("document", "what", "on", "device", "engine", "batch>", "when", "outcome")
+    rows = tuple(
+        (
+            one.document[:6],
+            f"{_KINDS.get(one.kind, one.kind)}{' (attached)' if one.attached else ''}",
+            shorten(one.at.host, _HOST),
+            one.at.device,
+            one.at.engine,
+            str(one.at.batch_size),
+            format_utc(one.created)[:16],
+            one.headline,
+        )
+        for one in listed
+    )
+    return make_table("", titles, rows)
+
+
+_KINDS = {"ladder": "loads", "capacity": "largest load"}
+"""Kinds of documents in lists, where their name says less."""
+_HOST = 32
+"""Most characters of the name of a processor."""
 
 
 def _reasons(measured: list[MeasuredFigure]) -> Iterator[Block]:

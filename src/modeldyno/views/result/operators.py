@@ -37,6 +37,13 @@ Group = tuple[str, str, list[ExecutedOp]]
 """Module path, operator name, and the rows of that name there."""
 
 
+_NO_OPERATORS = (
+    "none of torch ran here, so --ops has nothing to list: what NumPy, pandas and Python compute is no "
+    "operator of torch. If a model should run, look whether the script calls it; the table of lines has the "
+    "time of all Python"
+)
+
+
 def operations(result: Result) -> Iterator[Block]:
     """Lay out the operators that the ops probe recorded; nothing without them."""
     executed = result.activity.executed if result.activity else ()
@@ -107,6 +114,8 @@ def operator_time_clause(result: Result) -> str:
 def _operators_sentence(result: Result, executed: Sequence[ExecutedOp]) -> str:
     """Describe how many operators a call runs, their time, and the most expensive one."""
     total, on_device = _time_of_all(executed), _device_time(executed) > 0
+    if not _calls(executed) and is_region_profile(result):
+        return _NO_OPERATORS
     call = "one call of each recorded region" if is_region_profile(result) else "one call"
     text = f"{call} runs {count(round(_calls(executed)), 'operator')}"
     groups = _grouped([row for row in executed if row.kind is EventKind.OPERATOR], lambda _row: "")
@@ -229,13 +238,20 @@ def redundant_ops_clause(result: Result) -> str:
     return f"{what} {format_quantity(time, SECONDS, 3)} of a call, {lead}{shorten_text(name, _KIND)}{place}"
 
 
+def _runs_nothing(result: Result) -> bool:
+    """Whether no operator ran, so that nothing can be said of copies."""
+    executed = result.activity.executed if result.activity else ()
+    return not any(row.kind is EventKind.OPERATOR for row in executed)
+
+
 def redundant_ops_blocks(result: Result) -> Iterator[Block]:
     """Lay out the unnecessary copies, casts, transfers and waits."""
     wastes = result.activity.wastes if result.activity else None
     if wastes is None:
         return
     if not wastes:
-        yield note(_NONE_FOUND)
+        if not (is_region_profile(result) and _runs_nothing(result)):
+            yield note(_NONE_FOUND)
         return
     groups: defaultdict[tuple[str, ...], list[RedundantOp]] = defaultdict(list)
     for waste in wastes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ _METADATA_CALLS = frozenset({
     "__get__", "__set__", "__repr__", "__hash__", "__len__", "has_names",
 })  # fmt: skip
 """Calls that read a tensor's metadata, not its values."""
+_OURS = __name__.partition(".")[0]
 _SYNCHRONISING = frozenset({
     "_local_scalar_dense", "item", "is_nonzero", "nonzero", "nonzero_numpy", "masked_select", "equal",
     "allclose", "argwhere", "_unique", "_unique2", "unique_dim", "unique_consecutive",
@@ -76,8 +78,7 @@ def follow_code(most: int, *, partly: bool = False) -> Callable[[], DataFlow | N
     """
     import torch  # noqa: PLC0415 - heavy
 
-    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
-    if counters.get("frames", {}).get("ok"):
+    if _compiled_frames():
         return lambda: None
     cuda: Any = torch.cuda
     recorder = _Recorder(torch.device("cuda" if cuda.is_initialized() else HOST), most)
@@ -131,6 +132,31 @@ class _Entry:
         )
 
 
+def _compiled_frames() -> int:
+    """Return how many pieces of code this process has compiled."""
+    counters: Any = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+    return int(counters.get("frames", {}).get("ok", 0))
+
+
+@contextmanager
+def _unseen() -> Iterator[None]:
+    """Take the two innermost modes away, and our hooks on all modules."""
+    from torch import overrides  # noqa: PLC0415 - heavy
+    from torch.nn.modules import module as modules  # noqa: PLC0415 - heavy
+    from torch.utils import _python_dispatch  # noqa: PLC0415 - heavy
+
+    hooks: tuple[Any, ...] = (modules._global_forward_pre_hooks, modules._global_forward_hooks)  # noqa: SLF001 - no other way
+    ours = {key for table in hooks for key, hook in table.items() if hook.__module__.startswith(_OURS)}
+    tables = (*hooks, modules._global_forward_hooks_always_called)  # noqa: SLF001 - the same
+    with ExitStack() as stack:
+        stack.enter_context(overrides._pop_mode_temporarily())  # noqa: SLF001 - the same
+        stack.enter_context(_python_dispatch._pop_mode_temporarily())  # noqa: SLF001 - the same
+        for table in tables:
+            own = {key: table.pop(key) for key in ours & table.keys()}
+            stack.callback(table.update, own)
+        yield
+
+
 class _Recorder:
     """Collects what both torch modes see."""
 
@@ -146,6 +172,8 @@ class _Recorder:
         self._entries: list[_Entry] = []
         self._open: _Entry | None = None
         self._path: list[str] = []
+        self._functions: Any = None
+        """The function mode, while it records."""
         self._alive_at_end: set[int] | None = None
         """What was alive when a flow was cut off."""
         self._tracked: list[tuple[str, str, list[bool]]] = []
@@ -176,10 +204,69 @@ class _Recorder:
                 else watch_module_calls(module, self._path.append, lambda _path: self._path.pop())
             )
             stack.enter_context(Operators())  # type: ignore[no-untyped-call]  # the same
-            stack.enter_context(Functions())
+            self._functions = stack.enter_context(Functions())
+            if module is None:
+                stack.enter_context(self._compiled_code_as_one_step())
             yield
+        self._functions = None
         if self._library is not None:
             self._library.synchronize(self._place)
+
+    @contextmanager
+    def _compiled_code_as_one_step(self) -> Iterator[None]:
+        """Let what torch.compile makes from here on run compiled: with modes and hooks it runs eagerly."""
+        torch: Any = self._torch
+        compile_code = torch.compile
+
+        def followed_compile(model: Any = None, **options: Any) -> Any:
+            if model is None:  # a decorator with options
+                return lambda function: followed_compile(function, **options)
+            compiled = compile_code(model, **options)
+            owner = getattr(model, "__self__", model)  # of `Module.compile`, which compiles a method
+            name = f"compiled {getattr(owner, '__name__', type(owner).__name__)}"
+            if isinstance(compiled, torch.nn.Module):
+                compiled.__class__ = self._recorded_class(name, type(compiled))
+                return compiled
+
+            @wraps(compiled)  # a function, as methods are compiled as well
+            def recorded(*args: Any, **kwargs: Any) -> Any:
+                return self._run_compiled(name, compiled, *args, **kwargs)
+
+            return recorded
+
+        torch.compile = followed_compile
+        try:
+            yield
+        finally:
+            torch.compile = compile_code
+
+    def _recorded_class(self, name: str, kind: type[Any]) -> type[Any]:
+        """Return a class for one compiled module alone: `__call__` is looked up in the class."""
+        run = self._run_compiled
+
+        def call(compiled: Any, *args: Any, **kwargs: Any) -> Any:
+            return run(name, kind.__call__, compiled, *args, **kwargs)
+
+        return type(kind.__name__, (kind,), {"__call__": call, "__module__": kind.__module__})
+
+    def _run_compiled(self, name: str, code: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Run compiled code without being seen by modes and hooks, and record it as one step."""
+        from torch import overrides  # noqa: PLC0415 - heavy
+
+        innermost: Any = overrides._get_current_function_mode()  # type: ignore[no-untyped-call]  # noqa: SLF001 - no other way
+        is_first = self._functions is not None and innermost is self._functions
+        if not is_first or self._full:
+            return code(*args, **kwargs)
+        line = _users_line(sys._getframe(1))  # noqa: SLF001 - the caller's frame
+        entry = _Entry(name, self._scope(), self._values((args, kwargs)), line)
+        before = _compiled_frames()
+        with _unseen():
+            result = self._run_timed(entry, code, args, kwargs, by_host=False)
+        if _compiled_frames() > before:  # the first call, or one of another shape
+            entry.name = name.replace("compiled", "compiling", 1)
+        entry.outputs = self._values(result)
+        self._entries.append(entry)
+        return result
 
     def flow(self, weights: frozenset[int], inputs: frozenset[int], output: Any) -> DataFlow:
         """Return the recorded flow; storages still alive and not in `output` are kept by the model."""

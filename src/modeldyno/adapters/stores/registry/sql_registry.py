@@ -11,6 +11,7 @@ from sqlalchemy import select
 from modeldyno import codec
 from modeldyno.adapters.stores import results, series
 from modeldyno.adapters.stores.database import in_transaction
+from modeldyno.adapters.stores.registry import attached as attached_rows
 from modeldyno.adapters.stores.registry import events as event_rows
 from modeldyno.adapters.stores.registry import figures as figure_rows
 from modeldyno.adapters.stores.registry import tasks as task_rows
@@ -115,6 +116,10 @@ class SqlRegistry:
         return codec.decode(verified_document(row[0], row[1], origin, results.ADVICE), origin=origin)
 
     numbers = in_transaction(_reading, results.kept_numbers_of)
+    attach = in_transaction(_changing, attached_rows.attach)
+    detach = in_transaction(_changing, attached_rows.detach)
+    attached = in_transaction(_reading, attached_rows.attached)
+    measurements = in_transaction(_reading, attached_rows.measurements)
 
     # --- tasks -------------------------------------------------------------------------------------
 

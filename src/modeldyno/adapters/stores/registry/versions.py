@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import and_, delete, func, or_, select, update
@@ -25,19 +26,21 @@ from modeldyno.core.registry.names import LARGEST_NUMBER, VersionName, check_ali
 from modeldyno.core.registry.records import (
     SOURCE,
     UNFINISHED,
+    USABLE,
     AliasMove,
     TaskKind,
     Variant,
     VariantState,
     Version,
+    is_run_by,
 )
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.interfaces.registry import ModelEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Select
 
     from modeldyno.core.registry.records import Task
 
@@ -215,6 +218,7 @@ def find_versions_by(  # noqa: PLR0913 - one parameter per condition
     task: str = "",
     number: int | None = None,
     parent: str = "",
+    engine: str = "",
     limit: int = 50,
 ) -> Sequence[Version]:
     """List the versions that hold every condition: of a model, or the newest of each model."""
@@ -233,7 +237,25 @@ def find_versions_by(  # noqa: PLR0913 - one parameter per condition
             query = query.where(column == storable_text(value))
     if number is not None:
         query = query.where(VERSIONS.c.number == number)
+    if engine:
+        return list(islice(_run_by(connection, query, engine), max(0, limit)))
     return [decode(document, Version) for document in connection.scalars(query.limit(limit))]
+
+
+_AT_ONCE = 200
+"""Rows that a long answer is read in."""
+
+
+def _run_by(connection: Connection, versions: Select[Any], engine: str) -> Iterator[Version]:
+    """Yield the versions of a query that an engine runs, with their variants in the same query."""
+    of_version = (VARIANTS.c.model == VERSIONS.c.model) & (VARIANTS.c.number == VERSIONS.c.number)
+    query = versions.join(VARIANTS, of_version).add_columns(VARIANTS.c.document.label("variant"))
+    query = query.where(VARIANTS.c.state.in_(sorted(USABLE)))
+    with connection.execute(query, execution_options={"yield_per": _AT_ONCE}) as answers:
+        for document, rows_of_version in groupby(answers, key=lambda row: row.document):
+            version = decode(document, Version)
+            if is_run_by(version, (decode(row.variant, Variant) for row in rows_of_version), engine):
+                yield version
 
 
 def with_digest(connection: Connection, digest: str) -> Sequence[Version]:
