@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.measurement import WHY_VOID, Distribution, Interval, Measurement
+from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement, why_void
 from modeldyno.core.metrics.metric import END_TO_END, METRICS, fraction_of
 from modeldyno.core.metrics.queries import STATISTICS_SHOWN
 from modeldyno.core.report.blocks import Table, clean, make_table, shorten
@@ -91,7 +91,7 @@ def _number_rows(measurement: Measurement) -> Iterator[Row]:
     for name in STATISTICS_SHOWN:
         missing = measurement.value.missing(name)
         lacks = f"not certified: {count(missing, 'more effective sample')} needed"
-        note = WHY_VOID[void] if (void := measurement.value.void) else measurement.value.stop
+        note = why_void(void) if (void := measurement.value.void) else measurement.value.stop
         note = lacks if missing and not void else note
         ends = _interval_cells(measurement.value.interval(name))
         unknown = void or (missing and fraction_of(name) is None)

@@ -368,3 +368,10 @@ def test_a_rate_that_a_load_withheld_is_undecided() -> None:
 
     assert judgement.verdict is Verdict.UNDECIDED
     assert "it was withheld, or not counted; see its doubts" in judgement.sentence()
+
+
+def test_what_a_later_version_makes_void_has_no_value_either() -> None:
+    """It says the code of the doubt, which this version does not know."""
+    spoilt = replace(LATENCY, value=replace(LATENCY.value, void="of-tomorrow"))  # type: ignore[type-var]
+    answer = Answer.to(Query.parse("latency.p50"), (spoilt,))
+    assert (answer.value, answer.why) == (None, "it has the doubt of-tomorrow")

@@ -7,8 +7,10 @@ from tests.support.sample_registry import a_conversion, a_task, a_variant, a_ver
 
 from modeldyno.core.registry.records import (
     OPEN,
+    AttachedDocument,
     EvaluationData,
     Measure,
+    MeasuredAt,
     TaskState,
     VariantState,
     WeightFile,
@@ -105,3 +107,9 @@ def test_an_engine_runs_a_version_itself_or_a_form_that_is_still_the_model() -> 
     assert is_run_by(version, (source,), version.kind)
     assert is_run_by(version, (differing, replace(differing, state=VariantState.CLOSE)), "ONNX")
     assert not is_run_by(replace(version, kind="torch"), (replace(differing, backend="x"),), "onnx")
+
+
+def test_what_is_attached_names_its_version() -> None:
+    """By model and number, as people refer to it."""
+    attached = AttachedDocument(model="digits", number=3, document="0123", kind="result", at=MeasuredAt())
+    assert attached.version == "digits/3"

@@ -9,6 +9,7 @@ from modeldyno.core.report.blocks import (
     Notice,
     Severity,
     Table,
+    choose_columns,
     drop_empty_columns,
     make_columns,
     make_table,
@@ -65,3 +66,14 @@ def test_a_table_is_made_of_titles_and_rows() -> None:
     assert table.columns == make_columns("a", "c", "d>")
     assert table.rows == (("1", "", ""), ("2", "3", "—"))
     assert drop_empty_columns(table).columns == make_columns("a", "c")
+
+
+def test_columns_are_chosen_by_their_titles() -> None:
+    """In the order of the titles; one that the table lacks is empty."""
+    table = make_table("Sizes", ("name", "size>"), (("a", "1"), ("b", "2")))
+
+    chosen = choose_columns(table, ("size", "colour", "name"))
+
+    assert [column.title for column in chosen.columns] == ["size", "colour", "name"]
+    assert chosen.rows == (("1", "", "a"), ("2", "", "b"))
+    assert chosen.columns[0] == table.columns[1]

@@ -20,7 +20,8 @@ def t(*shape: int, dtype: str = "float32", storage: int = -1) -> Tensor:
 
 def cost(name: str, *outputs: Tensor, **arguments: Any) -> Count:
     """Count a call by its formula."""
-    return ATEN[f"aten.{name}"](Op(f"aten.{name}", arguments, outputs))
+    full = name if name in ATEN else f"aten.{name}"
+    return ATEN[full](Op(full, arguments, outputs))
 
 
 X = t(3, 8)
@@ -565,3 +566,39 @@ def test_recurrence_of_torch(kind: str, inference: bool) -> None:
 
     assert all(count.known for count in counts)
     assert sum(count.macs for count in counts) == 21 * 2 * gates * 5 * (6 + 5 + 10 + 5)
+
+
+@pytest.mark.parametrize(("name", "data"), [("quantized_lstm", "input"), ("quantized_gru", "data")])
+def test_layers_with_packed_weights_are_counted_by_their_shapes(name: str, data: str) -> None:
+    """Two layers of 4 units in one direction, on 3 steps of 2 samples with 5 values."""
+    gates, operations = (4, 22) if name == "quantized_lstm" else (3, 16)
+    first = [(gates * 4, 5), (gates * 4, 4), (gates * 4,), (gates * 4,)]
+    second = [(gates * 4, 4), (gates * 4, 4), (gates * 4,), (gates * 4,)]
+    counted = cost(name, t(3, 2, 4), hx=[t(2, 2, 4)], params=[first, second], **{data: t(3, 2, 5)})
+
+    matrices = gates * 4 * (5 + 4 + 4 + 4)
+    assert counted.macs == 6 * matrices
+    assert counted.elementwise == 6 * (4 * gates * 4 + 2 * 4 * operations)  # of biases and of units
+
+
+def test_a_cell_with_packed_weights_is_one_step() -> None:
+    """Both products of 2 samples, and its biases."""
+    counted = cost(
+        "quantized.quantized_lstm_cell_dynamic",
+        t(2, 4),
+        input=t(2, 5),
+        hx=[t(2, 4), t(2, 4)],
+        w_ih=(16, 5),
+        w_hh=(16, 4),
+        bias_ih=t(16),
+        bias_hh=t(16),
+    )
+    assert counted.macs == 2 * 16 * (5 + 4)
+
+
+def test_a_transposed_convolution_with_packed_filters_is_counted_by_its_input() -> None:
+    """Each of the 2 x 3 x 8 x 8 elements meets 4 filters of 3 x 3."""
+    counted = cost(
+        "quantized.conv_transpose2d", t(2, 4, 10, 10), qx=t(2, 3, 8, 8), packed_weight=(3, 4, 3, 3)
+    )
+    assert counted.macs == 2 * 3 * 8 * 8 * 4 * 9

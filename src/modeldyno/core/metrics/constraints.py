@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.metrics.measurement import (
     RATES_OF_LOADS,
-    WHY_VOID,
     Distribution,
     Interval,
     Measurement,
+    why_void,
 )
 from modeldyno.core.metrics.metric import METRICS, Query, fraction_of
 from modeldyno.core.stats.statistics import certified_floor
@@ -83,7 +83,7 @@ class Answer:
                 f"{query.metric} is one number and has no {query.statistic}; drop the statistic."
             )
         if measurement.void:
-            return cls(query=query, value=None, why=WHY_VOID[measurement.void])
+            return cls(query=query, value=None, why=why_void(measurement.void))
         return cls(
             query=query,
             value=measurement.value,
@@ -110,7 +110,7 @@ class Answer:
         if missing and fraction_of(name) is None:
             why = f"a single sample has no {name}"
         if distribution.void and not raw:
-            why = WHY_VOID[distribution.void]
+            why = why_void(distribution.void)
         return cls(
             query=query,
             value=None if why else distribution.statistic(name),

@@ -33,6 +33,13 @@ WHY_VOID = {
     "earlier-output": "calls return what belongs to other inputs",
 }
 """Why a measurement is void, by the code of the doubt."""
+
+
+def why_void(code: str) -> str:
+    """Return why a measurement is void; of a code of another version of ModelDyno, that it has this doubt."""
+    return WHY_VOID.get(code, f"it has the doubt {code}")
+
+
 SHORT_LOAD, LITTLE_LAW = "short-load", "little-law"
 """Codes of doubts of a load whose rates are withheld."""
 RATES_OF_LOADS = frozenset({"throughput", "request_rate", "token_rate", "goodput"})

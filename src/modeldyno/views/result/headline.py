@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from modeldyno.core.metrics.measurement import WHY_VOID
+from modeldyno.core.metrics.measurement import why_void
 from modeldyno.core.metrics.metric import ANSWERS, METRICS
 from modeldyno.core.metrics.queries import format_main_figures
 from modeldyno.core.report.blocks import Severity, clean
@@ -86,7 +86,7 @@ def _speed(result: Result) -> str:
             or _rate_alone(result)
         )
     if latency.void:
-        return f"has no valid time: {WHY_VOID[latency.void]}"
+        return f"has no valid time: {why_void(latency.void)}"
     at, rate = measured_at(result), figure(result, "throughput").replace("/s", " samples/s")
     where = f"{f' at {at}' if at else ''} on {shorten_name(result.job.backend)}"
     parts = (
@@ -103,7 +103,7 @@ def _rate_alone(result: Result) -> str:
     if measured is None or result.job.load is not None:
         return ""
     if measured.void:
-        return f"has no valid rate: {WHY_VOID[measured.void]}"
+        return f"has no valid rate: {why_void(measured.void)}"
     rate = figure(result, "throughput").replace("/s", " samples/s")
     return f"answers {rate} on {shorten_name(result.job.backend)}" if rate else ""
 
