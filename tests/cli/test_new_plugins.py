@@ -61,19 +61,19 @@ def test_a_new_package_is_installed_and_passes_its_tests(
 
 def test_several_kinds_make_one_package(tmp_path: Path, modeldyno: Callable[..., CommandResult]) -> None:
     """A converter brings the loader of what it writes; two tables of metrics do not have one name."""
-    folder = tmp_path / "several"
+    folder = tmp_path / "trio"
     words = [word for kind in ("converter", "probe", "sampler") for word in ("--kind", kind)]
 
-    assert modeldyno("plugins", "new", "several", *words, "-o", str(folder)).code == 0
+    assert modeldyno("plugins", "new", "trio", *words, "-o", str(folder)).code == 0
     groups = tomllib.loads((folder / "pyproject.toml").read_text())["project"]["entry-points"]
     assert groups == {
-        "modeldyno.loaders": {"several": "several.loader"},
-        "modeldyno.probes": {"several": "several.probe"},
-        "modeldyno.samplers": {"several": "several.sampler"},
-        "modeldyno.converters": {"several": "several.converter"},
+        "modeldyno.loaders": {"trio": "trio.loader"},
+        "modeldyno.probes": {"trio": "trio.probe"},
+        "modeldyno.samplers": {"trio": "trio.sampler"},
+        "modeldyno.converters": {"trio": "trio.converter"},
         "modeldyno.metrics": {
-            "several-probe": "several.probe:METRICS",
-            "several-sampler": "several.sampler:METRICS",
+            "trio-probe": "trio.probe:METRICS",
+            "trio-sampler": "trio.sampler:METRICS",
         },
     }
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -41,7 +42,9 @@ def test_regions_are_laid_out_by_their_own_time() -> None:
         "outer", "4.00 ms", "4.00 ms", "4.00 ms", "4.00 ms", "~4.00 ms", "~4.00 ms", "4.00 ms",
     )  # fmt: skip
     assert [row[:2] for row in tables["Memory of one call"].rows] == [("inner", "process")]
-    assert tables["Memory of one call"].rows[0][-1] == "—"
+    assert re.fullmatch(
+        r"—|[\d.,]+ [KMG]?i?B", tables["Memory of one call"].rows[0][-1]
+    )  # told on Linux alone
 
 
 def test_one_region_needs_no_share() -> None:

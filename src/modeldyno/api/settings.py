@@ -31,6 +31,7 @@ class _CommonKnobs(TypedDict, total=False):
     dtype: KnobValue
     dynamic_batching: KnobValue
     endpoint: KnobValue
+    env: KnobValue
     extra: KnobValue
     flags: KnobValue
     format: KnobValue
