@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tests.proofs import kept, measured, registered
 from tests.proofs.cell import Cell, Outcome, Try
-from tests.proofs.commands import neighbours, write_digits, write_function
+from tests.proofs.commands import neighbours, write_digits, write_function, write_work
 from tests.proofs.doors import CHANGE_DOORS, ChangeDoor
 from tests.proofs.recorded import replayed
 
@@ -100,19 +100,18 @@ def _judge_recorded(seed: int, folder: Path, door: ChangeDoor, slowdown: float) 
 def _judge_beside(seed: int, folder: Path, door: ChangeDoor, slowdown: float) -> Try:
     """Judge a function that computes: unchanged, beside neighbours, or slower, where these have gone."""
     del seed
-    write = partial(write_function, busy=True)
     with ExitStack() as later, ExitStack() as earlier:
 
         def before(place: Path) -> str:
             if slowdown:
                 earlier.enter_context(neighbours())
-            return write(place)
+            return write_work(place)
 
         def after(place: Path) -> str:
             earlier.close()
             if not slowdown:
                 later.enter_context(neighbours())
-            return write(place, slowdown=slowdown)
+            return write_work(place, slowdown)
 
         verdict, line = door.judge(folder, before, after)
     return _outcome(verdict, line, slowdown)
@@ -178,7 +177,7 @@ CELLS: tuple[Cell, ...] = (
             command=door.command,
             attempt=partial(_judge_beside, door=door, slowdown=slowdown),
             tries=20,
-            seconds=door.seconds,
+            seconds=5 * door.seconds,
             alone=True,
             quick="tests/proofs/test_doors.py::test_neighbours_of_one_side_are_no_change",
         )

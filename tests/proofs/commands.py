@@ -39,6 +39,14 @@ def write_function(folder: Path, slowdown: float = 0.0, name: str = "model.py", 
     return f"call:{name}:work"
 
 
+def write_work(folder: Path, slowdown: float = 0.0, name: str = "model.py") -> str:
+    """Write a function of some 20 ms of work, or more by `slowdown`: beside others it takes longer."""
+    text = f"def work() -> int:\n    return sum(range({round(1_000_000 * (1 + slowdown))}))\n"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text, encoding="utf-8")
+    return f"call:{name}:work"
+
+
 def write_digits(folder: Path, name: str = "model.onnx") -> str:
     """Copy the digit classifier; return its reference."""
     folder.mkdir(parents=True, exist_ok=True)
