@@ -308,7 +308,7 @@ def test_a_neighbour_of_the_candidate_is_no_regression() -> None:
 
     for decision in (stored, alone):
         assert decision.verdict is Verdict.UNDECIDED
-        assert "others may have slowed the candidate down up to 2 times" in decision.why
+        assert "other processes may have made the candidate up to 2 times slower" in decision.why
     assert decide_gate_on_stored((slower,), (slower,), (slower,), times).verdict is Verdict.BROKEN
     ruling = decide_gate(compare_in_turn(slower, slower, slower), RULE)
     assert against_stored(ruling, times) is ruling
@@ -323,7 +323,7 @@ def test_a_neighbour_of_the_baseline_hides_what_has_become_slower() -> None:
 
     for decision in (stored, alone):
         assert decision.verdict is Verdict.UNDECIDED
-        assert decision.why.endswith("others slowed the baseline down; measure it again")
+        assert decision.why.endswith("other processes slowed the baseline down; measure it again")
     undisturbed = decide_gate(compare_in_turn(SAME), RULE)
     assert against_stored(undisturbed, TIMES).verdict is Verdict.HELD
     undecided = decide_gate(compare_in_turn(), RULE)

@@ -171,12 +171,14 @@ def test_a_verdict_that_the_machine_may_explain_is_none(
     candidate: Result, change: Change, apart: Change, why: str
 ) -> None:
     """It is undecided, with its reason and what it was based on."""
-    (judged,) = OtherTimes(baseline=QUIET, candidate=candidate).judged((change,), (apart,))
+    (judged,) = OtherTimes(baseline=QUIET, candidate=candidate).judge((change,), (apart,))
 
     if why:
         assert judged.outcome is ChangeVerdict.UNDECIDED
         assert why in judged.why
         assert judged.why.endswith("; 5 and 5 processes")
+        assert judged.interval is not None
+        assert judged.interval.low <= 0 <= judged.interval.high
     else:
         assert judged is change
 
@@ -189,3 +191,22 @@ def test_two_stored_results_are_compared_as_those_of_two_times() -> None:
 
     assert (apart.outcome, turns.outcome) == (ChangeVerdict.UNDECIDED, ChangeVerdict.WORSE)
     assert compare_results(QUIET, run(0.02), CompareOptions()).outcome is ChangeVerdict.WORSE
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "query", "low", "high"),
+    [
+        (QUIET, DISTURBED, SPEED, 1.5 / 2.16 - 1, 1.6 * 1.08 - 1),
+        (DISTURBED, QUIET, SPEED, 1.5 / 1.08 - 1, 1.6 * 2.16 - 1),
+        (DISTURBED, QUIET, RATE, 1.5 / 2.16 - 1, 1.6 * 1.08 - 1),
+    ],
+)
+def test_an_undecided_change_has_an_interval_with_what_the_machine_may_have_done(
+    baseline: Result, candidate: Result, query: Query, low: float, high: float
+) -> None:
+    """Without its neighbours the candidate may be faster, and the baseline too."""
+    change = a_change(ChangeVerdict.SAME, 0.5, 0.6, query)
+    (judged,) = OtherTimes(baseline=baseline, candidate=candidate).judge((change,), (change,))
+
+    assert judged.interval is not None
+    assert (judged.interval.low, judged.interval.high) == pytest.approx((low, high))

@@ -508,7 +508,7 @@ def test_a_verdict_from_before_other_times_counted_is_kept(monkeypatch: pytest.M
     """Twice as long beside a neighbour was worse, and is undecided today; that it was better never held."""
     quiet, disturbed = timed_beside(0.01, others=0.0), timed_beside(0.019, others=1.0)
     with monkeypatch.context() as earlier:
-        earlier.setattr(OtherTimes, "judged", lambda _self, changes, _apart: changes)
+        earlier.setattr(OtherTimes, "judge", lambda _self, changes, _apart: changes)
         comparison = build_comparison([quiet, disturbed], CompareOptions())
     document = json.loads(codec_comparison.encode(comparison))
     assert comparison.contrasts[0].changes[0].outcome == "worse"

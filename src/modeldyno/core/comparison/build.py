@@ -105,7 +105,7 @@ def compare_results(
     judged_changes = judge(paired=paired)
     if not in_turns:
         times = OtherTimes(baseline=baseline, candidate=candidate)
-        judged_changes = times.judged(judged_changes, judge(apart=True))
+        judged_changes = times.judge(judged_changes, judge(apart=True))
     return replace(
         compared,
         changes=judged_changes,

@@ -221,14 +221,17 @@ def against_stored(decision: GateDecision, times: OtherTimes) -> GateDecision:
 def _held_between(changes: Iterable[Change], times: OtherTimes) -> tuple[Verdict, str]:
     """Return whether what holds is shown to do so, although the two were measured at different times."""
     if any(map(times.may_hide, changes)):
-        return Verdict.UNDECIDED, "nothing looks worse, but others slowed the baseline down; measure it again"
+        return (
+            Verdict.UNDECIDED,
+            "nothing looks worse, but other processes slowed the baseline down; measure it again",
+        )
     return Verdict.HELD, ""
 
 
 def _explain_unsure(worse: Iterable[Change], times: OtherTimes) -> str:
     slowed = max(map(times.slowdown, worse))
     why = (
-        f"others may have slowed the candidate down up to {slowed:.2g} times"
+        f"other processes may have made the candidate up to {slowed:.2g} times slower"
         if slowed > 1
         else "the machine may have changed since the baseline was measured"
     )

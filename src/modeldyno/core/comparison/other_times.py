@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.comparison.comparison import Change, ChangeVerdict
+from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import ANSWERS, METRICS, Better, Query
 from modeldyno.core.result.result import Result
 from modeldyno.core.result.slowdown import MOMENTS, slowdown_by_others
@@ -30,17 +31,14 @@ class OtherTimes:
     known: Collection[Query] = ()
     """Queries whose intervals include what the machine does from one time to another."""
 
-    def judged(self, changes: Iterable[Change], apart: Iterable[Change]) -> tuple[Change, ...]:
+    def judge(self, changes: Iterable[Change], apart: Iterable[Change]) -> tuple[Change, ...]:
         """Return the changes, undecided where the machine may explain or hide them.
 
         Args:
             changes: by the intervals of what was measured.
             apart: the same, with intervals that include what the machine may do from one time to another.
         """
-        return tuple(
-            change if not (why := self._why_open(change, other)) else _undecided(change, why)
-            for change, other in zip(changes, apart, strict=True)
-        )
+        return tuple(self._judge_one(change, other) for change, other in zip(changes, apart, strict=True))
 
     def is_evident(self, change: Change) -> bool:
         """Return whether it is worse, or better, by more than the machine explains."""
@@ -55,40 +53,53 @@ class OtherTimes:
     def slowdown(self, change: Change) -> float:
         """Return by which factor others may have slowed down the side that does worse in this metric."""
         lower = METRICS[change.query.metric].better is Better.LOWER
-        candidate = change.difference is not None and (change.difference > 0) is lower
-        return slowdown_by_others(self.candidate if candidate else self.baseline, change.query)
+        candidate_is_worse = change.difference is not None and (change.difference > 0) is lower
+        return self._slowdowns(change)[candidate_is_worse]
 
     def may_hide(self, change: Change) -> bool:
         """Return whether others slowed the baseline so much that a worse candidate may seem as good."""
         return _depends_on_machine(change) and slowdown_by_others(self.baseline, change.query) > 1 + MOMENTS
 
-    def explain(self, change: Change) -> str:
+    def _moments(self, change: Change) -> float:
+        return 0.0 if change.query in self.known else MOMENTS
+
+    def _judge_one(self, change: Change, apart: Change) -> Change:
+        if change.outcome is ChangeVerdict.UNDECIDED or not _depends_on_machine(change):
+            return change
+        if change.outcome is not ChangeVerdict.SAME:
+            return change if self.is_evident(change) else self._leave_open(change, self._explain(change))
+        if max(self._slowdowns(change)) > 1 + MOMENTS:
+            return self._leave_open(change, "other processes slowed one side down, which may hide a change")
+        if apart.outcome is ChangeVerdict.SAME:
+            return change
+        why = f"the machine may have changed in between; {change.why}"
+        return replace(apart, outcome=ChangeVerdict.UNDECIDED, why=why)
+
+    def _leave_open(self, change: Change, why: str) -> Change:
+        """Return the change as undecided, with an interval that includes what the machine may have done."""
+        assert change.interval is not None
+        by_baseline, by_candidate = (
+            factor * (1 + self._moments(change)) for factor in self._slowdowns(change)
+        )
+        if METRICS[change.query.metric].better is Better.HIGHER:  # of a rate, slower is less
+            by_baseline, by_candidate = by_candidate, by_baseline
+        interval = Interval(
+            low=(1 + change.interval.low) / by_candidate - 1,
+            high=(1 + change.interval.high) * by_baseline - 1,
+        )
+        return replace(change, outcome=ChangeVerdict.UNDECIDED, interval=interval, why=f"{why}; {change.why}")
+
+    def _slowdowns(self, change: Change) -> tuple[float, float]:
+        """Return by which factors others may have slowed baseline and candidate down."""
+        query = change.query
+        return slowdown_by_others(self.baseline, query), slowdown_by_others(self.candidate, query)
+
+    def _explain(self, change: Change) -> str:
         """Explain why a difference need not be one of the model."""
         factor = self.slowdown(change)
         if factor > 1:
             return f"other processes may have made one side up to {factor:.2g} times slower"
         return f"a machine may differ by {MOMENTS:.0%} from one time to another"
-
-    def _moments(self, change: Change) -> float:
-        return 0.0 if change.query in self.known else MOMENTS
-
-    def _why_open(self, change: Change, apart: Change) -> str:
-        """Return why a verdict is none between two times; empty if it holds."""
-        if change.outcome is ChangeVerdict.UNDECIDED or not _depends_on_machine(change):
-            return ""
-        if change.outcome is not ChangeVerdict.SAME:
-            return "" if self.is_evident(change) else self.explain(change)
-        slowest = max(slowdown_by_others(side, change.query) for side in (self.baseline, self.candidate))
-        if slowest > 1 + MOMENTS:
-            return HIDDEN
-        return "" if apart.outcome is ChangeVerdict.SAME else "the machine may have changed in between"
-
-
-HIDDEN = "other processes slowed one side down, which may hide a change"
-
-
-def _undecided(change: Change, why: str) -> Change:
-    return replace(change, outcome=ChangeVerdict.UNDECIDED, why=f"{why}; {change.why}")
 
 
 def _depends_on_machine(change: Change) -> bool:

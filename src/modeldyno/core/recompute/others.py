@@ -118,7 +118,8 @@ def check_comparison(written: Mapping[str, Plain], comparison: Comparison) -> It
             place = f"{name} change of {change.query}"
             if other is not None and (older := _older_rule(change, other, as_in_turns[change.query])):
                 yield kept(f"{place} outcome", change.outcome, older)
-                other = replace(other, outcome=change.outcome, why=change.why)
+                earlier = as_in_turns[change.query] if older is _OTHER_TIMES else other
+                other = replace(earlier, outcome=change.outcome, why=change.why)
             yield from compare(place, to_plain(change), other, "the two results")
         yield from _check_parts(name, contrast, again, ("settings", "software", "hardware"))
         yield from (

@@ -216,7 +216,7 @@ def confirmation(before: Result, after: Result) -> Confirmation:
     ]
     # The interval knows how starts differ: only what others did to one of the two can explain a change.
     times = OtherTimes(baseline=before, candidate=after, known={change.query for change in changes})
-    changes = list(times.judged(changes, changes))
+    changes = list(times.judge(changes, changes))
     outcomes = {change.outcome for change in changes}
     if outcomes & {ChangeVerdict.WORSE, ChangeVerdict.BETTER}:
         outcome = Confirmed.CHANGED

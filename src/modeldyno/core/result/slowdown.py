@@ -38,12 +38,16 @@ def slowdown_by_others(result: Result, query: Query) -> float:
     if METRICS[query.metric].unit not in {SECONDS, RATE}:
         return 1.0
     taken = sum(result.number(metric) or 0.0 for code, metric in TAKEN.items() if code in codes)
-    whole = taken / _cores(result)
-    share = min(_MOST_TAKEN, max(whole, min(_HALF, whole / _share_of_pass(result, query.metric))))
+    share = _share_taken(taken / _cores(result), result, query.metric) if taken else 0.0
     contradiction = (
         _contradiction(result) if "inconsistent" in codes and query.metric in _MEASURED_BY else 1.0
     )
     return max(1 / (1 - share), contradiction)
+
+
+def _share_taken(whole: float, result: Result, metric: str) -> float:
+    """Return the share of the cores that others may have had while a metric was measured."""
+    return min(_MOST_TAKEN, max(whole, min(_HALF, whole / _share_of_pass(result, metric))))
 
 
 def _cores(result: Result) -> float:
