@@ -20,7 +20,7 @@ from modeldyno.core.metrics.measurement import (
 )
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.result.result import Environment
-from modeldyno.core.result.slowdown import slowdown_by_others
+from modeldyno.core.result.slowdown import explain_slowdown, slowdown_by_others
 from modeldyno.testing.sample_results import a_job, a_small_result
 
 if TYPE_CHECKING:
@@ -150,6 +150,15 @@ def test_a_baseline_that_was_slowed_down_may_hide_a_regression(
     """In what depends on time."""
     same = a_change(ChangeVerdict.SAME, -0.01, 0.01, query)
     assert OtherTimes(baseline=baseline, candidate=QUIET).may_hide(same) is hides
+
+
+@pytest.mark.parametrize(
+    ("factor", "text"), [(1.0, None), (1.004, None), (1.12, "up to 12% slower"), (2.04, "up to 2 times slower")]
+)
+def test_a_slowdown_is_said_as_a_share_or_as_times(factor: float, text: str | None) -> None:
+    """Less than half a percent explains nothing, and is not named."""
+    said = explain_slowdown(factor, "one side")
+    assert said == (text and f"other processes may have made one side {text}")
 
 
 SAME, OPEN = a_change(ChangeVerdict.SAME, -0.01, 0.01), a_change(ChangeVerdict.UNDECIDED, -0.05, 0.05)

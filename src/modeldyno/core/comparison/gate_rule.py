@@ -24,6 +24,7 @@ from modeldyno.core.comparison.change_test import FEWEST, stays_unknown
 from modeldyno.core.comparison.comparison import Change, ChangeVerdict
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.metric import METRICS, Better, Query
+from modeldyno.core.result.slowdown import explain_slowdown
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:
@@ -231,9 +232,8 @@ def _held_between(changes: Iterable[Change], times: OtherTimes) -> tuple[Verdict
 def _explain_unsure(worse: Iterable[Change], times: OtherTimes) -> str:
     slowed = max(map(times.slowdown, worse))
     why = (
-        f"other processes may have made the candidate up to {slowed:.2g} times slower"
-        if slowed > 1
-        else "the machine may have changed since the baseline was measured"
+        explain_slowdown(slowed, "the candidate")
+        or "the machine may have changed since the baseline was measured"
     )
     return f"something is worse, but {why}"
 

@@ -16,7 +16,7 @@ from modeldyno.core.comparison.comparison import Change, ChangeVerdict
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import ANSWERS, METRICS, Better, Query
 from modeldyno.core.result.result import Result
-from modeldyno.core.result.slowdown import MOMENTS, slowdown_by_others
+from modeldyno.core.result.slowdown import MOMENTS, explain_slowdown, slowdown_by_others
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -96,10 +96,10 @@ class OtherTimes:
 
     def _explain(self, change: Change) -> str:
         """Explain why a difference need not be one of the model."""
-        factor = self.slowdown(change)
-        if factor > 1:
-            return f"other processes may have made one side up to {factor:.2g} times slower"
-        return f"a machine may differ by {MOMENTS:.0%} from one time to another"
+        return (
+            explain_slowdown(self.slowdown(change), "one side")
+            or f"a machine may differ by {MOMENTS:.0%} from one time to another"
+        )
 
 
 def _depends_on_machine(change: Change) -> bool:

@@ -45,6 +45,14 @@ def slowdown_by_others(result: Result, query: Query) -> float:
     return max(1 / (1 - share), contradiction)
 
 
+def explain_slowdown(factor: float, side: str) -> str | None:
+    """Say by how much others may have slowed one side down; None if by less than half a percent."""
+    if factor < 1.005:
+        return None
+    slower = f"{factor:.2g} times" if factor >= 1.5 else f"{factor - 1:.0%}"
+    return f"other processes may have made {side} up to {slower} slower"
+
+
 def _share_taken(whole: float, result: Result, metric: str) -> float:
     """Return the share of the cores that others may have had while a metric was measured."""
     return min(_MOST_TAKEN, max(whole, min(_HALF, whole / _share_of_pass(result, metric))))
