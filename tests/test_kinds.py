@@ -12,22 +12,21 @@ from tests.support.sample_explanations import an_explanation
 from tests.support.sample_reports import a_large_study, a_measured_comparison
 
 import modeldyno
-from modeldyno import codec, kinds
+from modeldyno import codec, kinds, plugins
 from modeldyno.cli import cli
-from modeldyno.core.advice.advice import Advice
-from modeldyno.core.comparison.trend import Trend
-from modeldyno.core.load.reconciliation import Reconciliation
-from modeldyno.core.recompute.checks import Recomputation
 from modeldyno.core.report.blocks import Heading, Notice, Severity
 from modeldyno.errors import RequestError, UnreadableDocument
 from modeldyno.testing.reporters import full_result
 from modeldyno.testing.sample_conversions import a_conversion
 from modeldyno.testing.sample_series import a_capacity, a_comparison, a_ladder, a_trend
+from modeldyno.views.view_options import ViewOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-MADE: dict[str, kinds.Stored] = {
+    from modeldyno.document import Document, StoredDocument
+
+MADE: dict[str, StoredDocument] = {
     "result": full_result(),
     "study": a_large_study(10),
     "ladder": a_ladder(),
@@ -36,10 +35,10 @@ MADE: dict[str, kinds.Stored] = {
     "conversion": a_conversion(),
     "explanation": an_explanation(),
 }
-SHOWN: dict[str, kinds.Document] = {**MADE, "comparison": a_measured_comparison(), "trend": a_trend()}
+SHOWN: dict[str, Document] = {**MADE, "comparison": a_measured_comparison(), "trend": a_trend()}
 
 
-def encoded(document: kinds.Document, **derived: Any) -> bytes:
+def encoded(document: Document, **derived: Any) -> bytes:
     """Encode a document by its kind."""
     return kinds.kind_of(document).encode(document, **derived)
 
@@ -62,7 +61,8 @@ def test_every_kind_is_shown_by_the_same_functions(kind: str) -> None:
 
 def test_every_kind_has_an_example_here() -> None:
     """A kind that is added is tested as the others are."""
-    assert {kind.name for kind in kinds.KINDS} == SHOWN.keys()
+    registered = [plugins.resolve(kinds.KIND, name) for name in kinds.names()]
+    assert {kind.name for kind in registered if kind.page is not kind.blocks} == SHOWN.keys()
 
 
 @pytest.mark.parametrize("kind", MADE)
@@ -100,10 +100,10 @@ def test_what_was_derived_is_ignored_on_reading() -> None:
 
 
 @pytest.mark.parametrize("document", MADE.values(), ids=MADE)
-def test_a_later_schema_is_refused(document: kinds.Stored) -> None:
+def test_a_later_schema_is_refused(document: StoredDocument) -> None:
     """A document of a later schema is refused."""
     with pytest.raises(UnreadableDocument, match="upgrade ModelDyno"):
-        kinds.decode(encoded(replace(document, schema=99)))
+        kinds.decode(encoded(replace(document, schema=99)))  # type: ignore[type-var]
 
 
 def damaged(**changes: Any) -> bytes:
@@ -154,7 +154,8 @@ def test_a_command_to_repeat_a_side_leaves_out_knobs_at_their_default() -> None:
     pair = a_measured_comparison()
     job = replace(pair.baseline.job, backend="onnxruntime", config={"parallel": False, "intra_threads": 1})
     pair = replace(pair, baseline=replace(pair.baseline, job=job))
-    logs = [block.log for block in kinds.kind_of(pair).page(pair) if isinstance(block, Notice) and block.log]
+    page = kinds.kind_of(pair).page(pair, ViewOptions(knobs=plugins.knobs))
+    logs = [block.log for block in page if isinstance(block, Notice) and block.log]
 
     assert any("--set intra_threads=1" in log for log in logs)
     assert not any("parallel" in log for log in logs)
@@ -172,8 +173,12 @@ def test_what_is_written_for_other_programs_says_what_it_is(tmp_path: Path) -> N
             codec.read(path)
 
 
-def test_documents_that_are_written_only_are_classes_and_commands() -> None:
-    """Each name is that of a class in small letters, and each command exists."""
-    classes = (Trend, Advice, Recomputation, Reconciliation)
-    assert {document.__name__.lower() for document in classes} == codec.WRITTEN_ONLY.keys()
-    assert all(cli.get_command(click.Context(cli), name) for name in codec.WRITTEN_ONLY.values())
+@pytest.mark.parametrize("name", kinds.names())
+def test_each_kind_is_named_as_its_class_says(name: str) -> None:
+    """It is found by its class; the command that writes one that is not read back exists."""
+    kind = plugins.resolve(kinds.KIND, name)
+
+    assert kind.name == kind.document.KIND == name
+    assert kinds.kind_of(kind.document) is kind
+    assert (kind.decode is None) == (kind.checks is None)
+    assert not kind.command or cli.get_command(click.Context(cli), kind.command)

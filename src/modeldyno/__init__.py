@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.presentation import use_presentation
+from modeldyno.document import use_presentation
 
 if TYPE_CHECKING:  # for type checkers, which do not know what `__getattr__` gives
     __version__: str

@@ -28,7 +28,7 @@ OWN_MODULES = (
     "modeldyno.core",
     "modeldyno.core.result",
     "modeldyno.options",
-    "modeldyno.presentation",
+    "modeldyno.document",
     "modeldyno.errors",
     "modeldyno.runtime",
     "modeldyno.runtime.interrupts",

@@ -16,10 +16,10 @@ from modeldyno.core.comparison.gate_report import GateReport
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.recompute.checks import DigestState, Recomputation
+from modeldyno.document import Document
 from modeldyno.errors import MissingExtra, RequestError
 from modeldyno.kinds import kind_of
 from modeldyno.loadtest.replicas import CostAnswer
-from modeldyno.presentation import Presented
 from modeldyno.testing.sample_conversions import a_conversion
 from modeldyno.testing.sample_results import a_failed_result, a_result
 from modeldyno.testing.sample_series import a_capacity, a_comparison, a_ladder, a_trend
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from modeldyno.kinds import Document
 
 SLOW = Doubt(code="time-limit", seen="it took long", advice="give it more time with `max_time`")
 EARLIER = Doubt(code="time-limit", seen="it took long", advice="give it more time with --max-time")
@@ -128,7 +127,7 @@ ALL = [
 
 @pytest.mark.usefixtures("frames")
 @pytest.mark.parametrize("document", ALL, ids=lambda document: type(document).__name__)
-def test_every_document_is_saved_and_tabulated_and_short(document: Presented, tmp_path: Path) -> None:
+def test_every_document_is_saved_and_tabulated_and_short(document: Document, tmp_path: Path) -> None:
     """By the same three words; a debugger or a list of documents shows a line of each."""
     for suffix in ("json", "html", "md", "csv"):
         document.save(tmp_path / f"d.{suffix}")
@@ -207,9 +206,9 @@ def test_every_report_that_the_api_returns_prints_itself() -> None:
         for name in ("advise", "answer", "check", "compare", "convert", "doctor", "explain", "find_load",
                      "gate", "load_curve", "replicas", "show_model", "sweep", "trend", "verify")
     }  # fmt: skip
-    for name in ("kinds", "documents.display", "api.gate", "loadtest.replicas"):
+    for name in ("documents.verify", "api.gate", "loadtest.replicas"):
         import_module(f"modeldyno.{name}")
-    documents = {cls.__name__ for cls in _all_subclasses(Presented)}
+    documents = {cls.__name__ for cls in _all_subclasses(Document)}
 
     assert {name: kind for name, kind in returned.items() if kind not in documents} == {}
 

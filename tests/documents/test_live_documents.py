@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from modeldyno.kinds import Stored
+    from modeldyno.document import StoredDocument
 
-    Measure = Callable[[str, Path], Stored]
+    Measure = Callable[[str, Path], StoredDocument]
 
 BRIEF = modeldyno.Plan(max_time=0.3, min_time=0.05, precision=0.5)
 LOADED = modeldyno.Plan(max_time=1, min_time=0.3, precision=0.5)
@@ -39,13 +39,13 @@ def a_network() -> Any:
     return torch.nn.Linear(4, 2).eval(), torch.ones(1, 4)
 
 
-def a_sweep(_url: str, _folder: Path) -> Stored:
+def a_sweep(_url: str, _folder: Path) -> StoredDocument:
     return modeldyno.sweep(
         double, example=EXAMPLE, space="batch_size=1,2", max_trials=2, plan=BRIEF, progress=False
     )
 
 
-def a_comparison(_url: str, _folder: Path) -> Stored:
+def a_comparison(_url: str, _folder: Path) -> StoredDocument:
     return modeldyno.compare(
         KnownLatency(0.001), KnownLatency(0.002), max_time=1, store=False, progress=False
     )
@@ -58,7 +58,7 @@ class Asleep(modeldyno.BaseModelInspector):
         return input_batch
 
 
-def a_diagnosis(_url: str, _folder: Path) -> Stored:
+def a_diagnosis(_url: str, _folder: Path) -> StoredDocument:
     return modeldyno.Profiler("m", inspector=Asleep("x", batch_num=100)).diagnose().result
 
 

@@ -19,8 +19,8 @@ from modeldyno.api.registry import attach_result, detach_result
 from modeldyno.cli import cli
 from modeldyno.compat import modelci
 from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.records import MeasuredAt
 from modeldyno.core.spec.model_ref import ModelIdentity
+from modeldyno.document import MeasuredAt
 from modeldyno.errors import RequestError
 from modeldyno.registry.overview import version_overview
 from modeldyno.registry.register import Registration, register

@@ -115,7 +115,7 @@ class TestResult:
         """A knob that has the value of its default is no part of what to type again."""
         knob = Knob(name="device", kind=str, default="cpu", sentence="s")
         settings = replace(full_result().job, config={"device": "cpu", "threads": 2})
-        (*_, last) = page(replace(full_result(), job=settings), knobs=(knob,))
+        (*_, last) = page(replace(full_result(), job=settings), ViewOptions(knobs=lambda _: (knob,)))
 
         assert isinstance(last, Notice)
         assert "--set threads=2" in last.log

@@ -19,6 +19,7 @@ from modeldyno.core.load.load_curve import LoadCurve
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.result.result import Result
 from modeldyno.core.trace.carbon import Emission, with_carbon
+from modeldyno.document import Document, StoredDocument
 from modeldyno.documents import catalog
 from modeldyno.documents import import_ as documents_import
 from modeldyno.documents.export import export_to, render_comment, write_verdict
@@ -27,7 +28,7 @@ from modeldyno.documents.lookup import find_any
 from modeldyno.documents.verify import verify as verify_document
 from modeldyno.documents.write import write_report
 from modeldyno.errors import RequestError
-from modeldyno.kinds import Document, Stored, kind_of
+from modeldyno.kinds import kind_of
 from modeldyno.loadtest.replicas import CostAnswer, CostOptions
 from modeldyno.profiling.run import judge_result
 from modeldyno.sweeps import schema as sweep_schema
@@ -47,11 +48,11 @@ if TYPE_CHECKING:
 _SCHEMAS = {"result": codec.schema, "sweep": sweep_schema.schema}
 
 
-Kind = TypeVar("Kind", bound=Stored)
+Kind = TypeVar("Kind", bound=StoredDocument)
 
 
 @overload
-def read(source: str | Path) -> Stored: ...
+def read(source: str | Path) -> StoredDocument: ...
 
 
 @overload
@@ -78,7 +79,9 @@ def read(source: str | Path, kind: type[Any] | None = None) -> Any:
 
 
 @reword_errors
-def show(result: str | Path | Stored, *, carbon: str | None = None, power: str | None = None) -> Stored:
+def show(
+    result: str | Path | StoredDocument, *, carbon: str | None = None, power: str | None = None
+) -> StoredDocument:
     """Return any saved document, as ``modeldyno show`` shows it.
 
     Args:
@@ -254,7 +257,7 @@ def tag(result: str | Result, tags: str | Sequence[str], *, remove: bool = False
 
 
 @reword_errors
-def rm(results: Stored | str | Sequence[Stored | str]) -> tuple[RemovedDocument, ...]:
+def rm(results: StoredDocument | str | Sequence[StoredDocument | str]) -> tuple[RemovedDocument, ...]:
     """Remove documents from the store, as ``modeldyno rm`` does; with a study, also its trials.
 
     Args:
@@ -267,7 +270,7 @@ def rm(results: Stored | str | Sequence[Stored | str]) -> tuple[RemovedDocument,
     Raises:
         RequestError: one of them is not there, or a tag belongs to several Results.
     """
-    several = [results] if isinstance(results, Stored | str) else list(results)
+    several = [results] if isinstance(results, StoredDocument | str) else list(results)
     return tuple(catalog.remove_documents([_name_of(item) for item in several]))
 
 
@@ -335,7 +338,7 @@ def save_verdict(report: GateReport, path: str | Path) -> None:
 
 
 @reword_errors
-def verify(document: Stored | str | Path) -> Recomputation:
+def verify(document: StoredDocument | str | Path) -> Recomputation:
     """Recompute every figure, verdict and doubt of a document, as ``modeldyno verify`` does.
 
     Args:
@@ -478,5 +481,5 @@ def _result(document: Result | str | Path) -> Result:
     return stored
 
 
-def _name_of(document: Stored | str) -> str:
+def _name_of(document: StoredDocument | str) -> str:
     return document if isinstance(document, str) else document.id

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from modeldyno import plugins
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.registry.records import Version
+from modeldyno.document import Document
 from modeldyno.environment.containers import Container
 from modeldyno.environment.running_servers import ServerRecord
 from modeldyno.errors import RequestError, RunFailed, UnknownName
-from modeldyno.presentation import Presented
 from modeldyno.views.python_wording import use_python_words
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _check_no_document(function: str, annotations: Mapping[str, str], arguments:
     """
     for name, value in arguments.items():
         annotation = annotations.get(name, "Any")
-        if isinstance(value, Presented) and annotation.split(" | ")[:2] in (["str", "Path"], ["str"]):
+        if isinstance(value, Document) and annotation.split(" | ")[:2] in (["str", "Path"], ["str"]):
             kind = type(value).__name__
             taken = {*annotation.split(" | ")}
             if not {kind, "Stored"} & taken:

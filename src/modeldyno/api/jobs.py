@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
     from modeldyno.core.result.result import Result
     from modeldyno.core.study.study import Study
-    from modeldyno.kinds import Stored
+    from modeldyno.document import StoredDocument
 
 _REFUSED = 2
 _COMMAND = (sys.executable, "-m", "modeldyno")
 
 
-def run_jobs(file: str | Path, *options: str) -> list[Stored | None]:
+def run_jobs(file: str | Path, *options: str) -> list[StoredDocument | None]:
     """Run the jobs of a YAML file one after the other, as ``modeldyno run JOBS.yaml`` does.
 
     The command line runs in a process of its own, in this directory and with this store.

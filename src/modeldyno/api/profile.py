@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from modeldyno.api.settings import CountedKnobs, PlannedKnobs
     from modeldyno.core.result.result import Event, Result
     from modeldyno.core.spec.knob import KnobValue
-    from modeldyno.interfaces.store import Conclusion
+    from modeldyno.document import Conclusion
 
 INSPECT_TIME = 600.0
 """Seconds that an inspection may take."""

@@ -10,7 +10,7 @@ from modeldyno.core.report.blocks import Table, make_columns
 from modeldyno.core.report.charts import Picture
 from modeldyno.core.result.result import Result
 from modeldyno.documents.write import Page, combine_pages
-from modeldyno.views import headline, numbers, page
+from modeldyno.views import ViewOptions, headline, numbers, page
 from modeldyno.views.configurations import ConfigurationRun, describe, lay_out_configurations, summarize
 from modeldyno.views.python_wording import translate_doubts
 from modeldyno.views.result.page import summary
@@ -88,7 +88,7 @@ def _pages(step: SessionStep, *, details: bool) -> Iterator[Page]:
 
 def _blocks(result: Result, *, details: bool) -> Iterator[Block]:
     if details:
-        yield from page(result, knobs=plugins.knobs(result.job.backend))
+        yield from page(result, ViewOptions(knobs=plugins.knobs))
     else:
         yield from summary(result)
 

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from modeldyno.core.registry.records import AliasMove, AttachedDocument, RegistryEvent, Task, Version
     from modeldyno.core.registry.webhooks import Webhook
     from modeldyno.core.spec.input_spec import InputSpec
+    from modeldyno.document import StoredDocument
     from modeldyno.interfaces.registry import ModelEntry
-    from modeldyno.kinds import Stored
     from modeldyno.registry.changes import QueuedTask
     from modeldyno.registry.push import PushedVersion
 
@@ -336,7 +336,7 @@ def update(
 @reword_errors
 def attach_result(  # noqa: PLR0913 - one parameter per option
     name: str,
-    document: Stored | str | Path,
+    document: StoredDocument | str | Path,
     *,
     host: str | None = None,
     device: str | None = None,

@@ -30,7 +30,6 @@ from modeldyno.core.load.request_target import Endpoint
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.registry.measured import model_digests
 from modeldyno.core.registry.records import Version
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.stats import statistics
@@ -341,7 +340,7 @@ class Profiler:
     def _list_under_version(self, diagnosis: Diagnosis) -> None:
         """List a stored diagnosis under the registered version, unless it has the digest of that."""
         version, result = self._version, diagnosis.result
-        if version is None or not self.store or version.digest in model_digests(result):
+        if version is None or not self.store or version.digest in result.model_digests:
             return
         endpoint = self._server()
         known = {"device": diagnosis["device_id"], "host": None if endpoint is None else endpoint.host}

@@ -27,6 +27,7 @@ from modeldyno.core.metrics.metric import METRICS, MetricRow
 from modeldyno.core.result.result import SCHEMA, Event, Result
 from modeldyno.core.result.static_data import StaticReport
 from modeldyno.core.spec.job import Job
+from modeldyno.document import Document
 from modeldyno.errors import DiskFull, RequestError, UnreadableDocument
 
 if TYPE_CHECKING:
@@ -86,21 +87,11 @@ def encode_several(results: Iterable[Result]) -> bytes:
 def encode_document(document: Any) -> bytes:
     """Encode a document that is not read back; NaN and infinities become null.
 
-    One of `WRITTEN_ONLY` says first what it is, so that reading it can say so.
+    It says first of which kind it is, so that reading it can say so.
     """
-    if (kind := type(document).__name__.lower()) in WRITTEN_ONLY:
-        document = {"kind": kind, **msgspec.to_builtins(document)}
+    if isinstance(document, Document):
+        document = {"kind": document.KIND, **msgspec.to_builtins(document)}
     return msgspec.json.format(to_json(document), indent=1) + b"\n"
-
-
-WRITTEN_ONLY = {
-    "trend": "trend",
-    "advice": "advise",
-    "recomputation": "verify",
-    "reconciliation": "reconcile",
-}
-"""Documents that are written for other programs and not read back, as their class in small letters, with the
-command that writes them."""
 
 
 def encode_sealed(document: dict[str, Any]) -> bytes:

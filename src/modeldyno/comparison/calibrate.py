@@ -20,9 +20,9 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.report.blocks import Notice, Severity, note
 from modeldyno.core.result.result import Progressed, Result, merge
 from modeldyno.core.stats.statistics import share_interval
+from modeldyno.document import Document
 from modeldyno.errors import ModelDynoError, OutOfTime, RequestError, RunFailed
 from modeldyno.option_spelling import spell_for_command_line
-from modeldyno.presentation import Presented
 from modeldyno.runtime.session import ignore_event
 from modeldyno.views.text import count
 
@@ -100,7 +100,7 @@ def _completed(result: Result | ModelDynoError) -> Result | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class MachineCheckup(Presented):
+class MachineCheckup(Document):
     """How often a gate would be wrong on this machine, and what it detects."""
 
     result: Result

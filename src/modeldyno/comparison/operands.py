@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from modeldyno.core.result.result import Result
 from modeldyno.core.study.ranking import winner
 from modeldyno.core.study.study import Study
+from modeldyno.document import StoredDocument
 from modeldyno.documents.catalog import stored_result
 from modeldyno.documents.lookup import find_any
 from modeldyno.errors import RequestError
-from modeldyno.kinds import Stored, kind_of
+from modeldyno.kinds import kind_of
 from modeldyno.profiling.request import Request
 from modeldyno.profiling.resolve_model import names_model
 
@@ -24,7 +25,7 @@ FEWEST = 2
 """Smallest number of sides of a comparison."""
 
 
-Operand = Request | Stored
+Operand = Request | StoredDocument
 """An operand as the user gives it; the `model` of a Request may name a document."""
 
 
@@ -65,7 +66,7 @@ def _resolve(operand: Operand) -> Request | Result:
     return operand if names_model(operand.model) else result_of(find_any(operand.model))
 
 
-def result_of(document: Stored) -> Result:
+def result_of(document: StoredDocument) -> Result:
     """Return the Result that represents a document: itself, or the winner of a study.
 
     Raises:

@@ -20,12 +20,12 @@ from modeldyno.api import registry
 from modeldyno.api.error_wording import as_reference
 from modeldyno.api.server_profiler import Diagnosis
 from modeldyno.core.load.foreign_load import ForeignLoad, foreign_result, reported_value
-from modeldyno.core.registry.measured import measured_at
 from modeldyno.core.registry.names import VersionName, engine_name, framework_name, name_from_label, task_name
-from modeldyno.core.registry.records import AttachedDocument, MeasuredAt, Version
+from modeldyno.core.registry.records import AttachedDocument, Version
 from modeldyno.core.result.result import Result
 from modeldyno.core.spec.input_spec import BATCH, DTYPES, InputSpec
 from modeldyno.core.spec.load_spec import Load
+from modeldyno.document import MeasuredAt
 from modeldyno.errors import RequestError
 from modeldyno.identity import new_identity
 from modeldyno.registry.register import read_registration
@@ -300,10 +300,10 @@ def delete_dynamic_profiling_result(
 def _place_of(id_: Any, dynamic: Any) -> MeasuredAt:
     """Return host, device, engine and batch size of a measurement; the engine of numbers is the version's."""
     if isinstance(dynamic, Result):
-        return measured_at(dynamic)
+        return dynamic.measured_at
     if isinstance(dynamic, Diagnosis):
         host = (dynamic["address"] or "").rpartition(":")[0]
-        own = measured_at(dynamic.result)
+        own = dynamic.result.measured_at
         return MeasuredAt(
             host=host or own.host,
             device=dynamic["device_id"],

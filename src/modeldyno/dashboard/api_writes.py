@@ -25,7 +25,7 @@ from modeldyno.registry.changes import QueuedTask
 from modeldyno.registry.register import registration_values
 
 if TYPE_CHECKING:
-    from modeldyno.kinds import Stored
+    from modeldyno.document import StoredDocument
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +204,7 @@ def detach_measurement(request: PageRequest) -> AttachedDocument:
     return detach_documents(request.store.registry, name, [document])[0]
 
 
-def _stored_document(request: PageRequest, identifier: str) -> Stored:
+def _stored_document(request: PageRequest, identifier: str) -> StoredDocument:
     """Return a stored document by its id, or the beginning of it."""
     try:
         return request.store.get(identifier)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import codec
+from modeldyno import codec, plugins
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.report.blocks import Heading, Table, clean, make_table
 from modeldyno.core.result.result import Result
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
     from modeldyno.core.result.where import Expression, KeptNumber
     from modeldyno.dashboard.page import PageRequest, Part
+    from modeldyno.document import StoredDocument
     from modeldyno.interfaces.store import ConclusionEntry, Entry, Store
-    from modeldyno.kinds import Stored
 
 MOST = 5
 """Documents that stand beside each other."""
@@ -407,7 +407,8 @@ def _of_kind(request: PageRequest, room: DocumentRoom) -> Any:
 
 def _document_page(store: Store, room: DocumentRoom, document: Any) -> DashboardPage:
     kind = kind_of(document)
-    blocks = tuple(kind.page(document, ViewOptions(load_result=result_or_none(store))))
+    options = ViewOptions(load_result=result_or_none(store), knobs=plugins.knobs)
+    blocks = tuple(kind.page(document, options))
     name = clean(document.name) or "a model"
     page = DashboardPage(
         title=f"{kind.name.capitalize()} {document.id[:12]} of {name}",
@@ -492,10 +493,10 @@ def _beside_form(store: Store, chosen: Sequence[str]) -> PageForm:
     )
 
 
-def _any(store: Store, name: str) -> Stored:
+def _any(store: Store, name: str) -> StoredDocument:
     for read in (store.get, store.study, store.conclusion):
         with suppress(RequestError):
-            document: Stored = read(name)
+            document: StoredDocument = read(name)
             return document
     raise RequestError(
         f"The store has no result, study, comparison, load series or conversion '{name[:60]}'."

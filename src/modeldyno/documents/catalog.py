@@ -12,15 +12,16 @@ from modeldyno import plugins, views
 from modeldyno.core.result.result import Result
 from modeldyno.core.result.where import CreatedSince
 from modeldyno.core.result.where_text import parse
+from modeldyno.document import Conclusion
 from modeldyno.errors import ModelDynoError, RequestError
-from modeldyno.interfaces.store import Conclusion, ConclusionEntry, Entry, OldDocument, Prunes, StudyEntry
+from modeldyno.interfaces.store import ConclusionEntry, Entry, OldDocument, Prunes, StudyEntry
 from modeldyno.kinds import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from modeldyno.document import StoredDocument
     from modeldyno.interfaces.store import Store
-    from modeldyno.kinds import Stored
 
 BRANCH = "@"
 """First character of baseline names kept by branch: tags of the store."""
@@ -83,7 +84,7 @@ def store_conclusion(document: Conclusion) -> None:
         store.put_conclusion(document, headline=kind_of(document).brief(document))
 
 
-def store_document(store: Store, document: Stored) -> None:
+def store_document(store: Store, document: StoredDocument) -> None:
     """Store a document that was read from a file, unless it is a Study, which has its trials' Results.
 
     Raises:

@@ -12,42 +12,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec, plugins, views
-from modeldyno.core.advice.advice import Advice
-from modeldyno.core.comparison.gate_report import GateReport
-from modeldyno.core.comparison.trend import Trend
-from modeldyno.core.load.reconciliation import Reconciliation
 from modeldyno.core.metrics.queries import list_numbers
-from modeldyno.core.recompute.checks import Recomputation
-from modeldyno.core.registry.answer import RegistryAnswer
-from modeldyno.core.registry.overview import VersionOverview
-from modeldyno.core.report.blocks import Notice, Table, make_table, shorten
+from modeldyno.core.report.blocks import shorten
 from modeldyno.core.result.result import Result
 from modeldyno.documents.write import check_format, save_file, write
+from modeldyno.interfaces.document import first_notice, first_table
 from modeldyno.interfaces.reporter import LaysOut, Tabulates
-from modeldyno.kinds import Stored, kind_of
-from modeldyno.views import recomputation
-from modeldyno.views.advice import blocks as advice_blocks
-from modeldyno.views.comparison import gate
-from modeldyno.views.load import reconciliation
+from modeldyno.kinds import kind_of
 from modeldyno.views.python_wording import translate_doubts
-from modeldyno.views.registry import answer, version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from os import PathLike
 
-    from modeldyno.core.report.blocks import Block
+    from modeldyno.core.report.blocks import Block, Table
 
 
-_VIEWS: dict[type[Any], Callable[[Any], Iterable[Block]]] = {
-    Advice: advice_blocks.advice,
-    GateReport: gate.blocks,
-    Recomputation: recomputation.blocks,
-    Reconciliation: reconciliation.blocks,
-    RegistryAnswer: answer.blocks,
-    VersionOverview: version.blocks,
-}
-"""Views of what is no kind of document; answers of use cases lay out their blocks themselves."""
 _COLUMNS = ["metric", "scope", "statistic", "value", "low", "high", "unit"]
 
 
@@ -65,10 +45,9 @@ def _blocks(document: Any) -> Iterable[Block]:
     """Return what the terminal shows of a document."""
     if isinstance(document, Result):
         return views.blocks(_with_python_wording(document))
-    if isinstance(document, Stored | Trend):
+    if document.KIND:
         return kind_of(document).blocks(document)
-    view = _VIEWS.get(type(document))
-    blocks: Iterable[Block] = document.blocks() if view is None else view(document)
+    blocks: Iterable[Block] = document.blocks()  # the answer of a use case lays itself out
     return blocks
 
 
@@ -88,10 +67,8 @@ def show(result: Result) -> None:
 
 def brief(document: Any) -> str:
     """Return the verdict in a line of at most so many characters."""
-    if isinstance(document, Stored | Trend):
-        return shorten(kind_of(document).brief(document), _BRIEF)
-    notices = (block.text for block in _blocks(document) if isinstance(block, Notice))
-    return shorten(next(notices, ""), _BRIEF)
+    verdict = kind_of(document).brief(document) if document.KIND else first_notice(_blocks, document)
+    return shorten(verdict, _BRIEF)
 
 
 _BRIEF = 200
@@ -122,12 +99,7 @@ def _cell(text: str) -> float | str | None:
 
 def _table(document: Any) -> Table:
     """Return the numbers of a document, or else its first table, or else what it says."""
-    if isinstance(document, Stored | Trend):
-        return kind_of(document).numbers(document)
-    blocks = tuple(_blocks(document))
-    notices = [(str(block.severity), block.code, block.text) for block in blocks if isinstance(block, Notice)]
-    tables = (block for block in blocks if isinstance(block, Table))
-    return next(tables, None) or make_table("", ("severity", "code", "text"), notices)
+    return kind_of(document).numbers(document) if document.KIND else first_table(_blocks, document)
 
 
 def _rows(result: Result) -> list[tuple[Any, ...]]:
@@ -154,7 +126,7 @@ def save(document: Any, path: str | PathLike[str]) -> None:
     file = Path(path)
     if isinstance(document, Result) and file.suffix != ".json":
         document = _with_python_wording(document)
-    if isinstance(document, Stored | Trend):
+    if document.KIND:
         write(document, file)
         return
     check_format(file)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from modeldyno.core.comparison.gate_report import GateReport
+    from modeldyno.document import Document
     from modeldyno.interfaces.exchange import Exporter
-    from modeldyno.kinds import Document
 
 
 def export(document: Result | Study, to: str, results: Callable[[str], Result | None]) -> str:

@@ -17,7 +17,7 @@ from modeldyno.errors import RequestError
 if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
     from modeldyno.core.study.study import Study
-    from modeldyno.interfaces.store import Conclusion
+    from modeldyno.document import Conclusion, StoredDocument
 
 _SOME = 3
 """Results of a model that a message lists."""
@@ -117,7 +117,7 @@ def find_conclusion(document: str) -> Conclusion:
         return store.conclusion(document)
 
 
-def find_any(document: str) -> kinds.Stored:
+def find_any(document: str) -> StoredDocument:
     """Find a Result, Study or Conclusion by a path, an id or its prefix, a tag or a name.
 
     Raises:

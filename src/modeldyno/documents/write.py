@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from modeldyno.core.metrics.constraints import Judgement
     from modeldyno.core.report.blocks import Table
+    from modeldyno.document import Document
     from modeldyno.interfaces.reporter import Reporter
-    from modeldyno.kinds import Document
 
 
 _WRITES_ANY: Any = LaysOut | Tabulates
@@ -259,7 +259,7 @@ def charts_by_name(page: Page) -> dict[str, Picture]:
 
 def lay_out_document(document: Document, options: ViewOptions = PLAIN) -> Page:
     """Lay out any document as a page; `options` choose what of a study is shown."""
-    options = replace(options, load_result=caching_reader())
+    options = replace(options, load_result=caching_reader(), knobs=plugins.knobs)
     kind = kind_of(document)
     title = kind.title(document)
     if isinstance(document, Study) and options.configurations:

@@ -5,11 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from modeldyno.core.agreement.conversion import Conversion
-from modeldyno.core.comparison.comparison import Comparison
-from modeldyno.core.load.capacity import Capacity
-from modeldyno.core.load.explanation import Explanation
-from modeldyno.core.load.load_curve import LoadCurve
 from modeldyno.core.spec.knob import KnobValue
 
 if TYPE_CHECKING:
@@ -21,10 +16,8 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
     from modeldyno.core.result.where import Expression
     from modeldyno.core.study.study import Study
+    from modeldyno.document import Conclusion
     from modeldyno.interfaces.registry import Registry
-
-Conclusion = Comparison | LoadCurve | Capacity | Explanation | Conversion
-"""A document drawn from several Results, or from a model in several forms, stored by its own id."""
 
 
 def place_in_list(created: str, identifier: str) -> str:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.core.spec.knob import KnobValue
-    from modeldyno.kinds import Stored
+    from modeldyno.document import StoredDocument
 
 ROUNDS, MAX_TIME, CONCURRENCY = 3, 120.0, 4
 _MEASURING = 0.5
@@ -429,7 +429,7 @@ def _without_probe(job: Job, name: str) -> Job:
 # --- documents ---------------------------------------------------------------------------------------
 
 
-def results_of(document: Stored) -> dict[str, Result]:
+def results_of(document: StoredDocument) -> dict[str, Result]:
     """Return the results that an explanation consists of, by level.
 
     Raises:

@@ -21,9 +21,9 @@ from modeldyno.core.load.replicas_and_cost import (
 )
 from modeldyno.core.metrics.constraints import Constraint, Verdict
 from modeldyno.core.report.blocks import Notice, Severity
+from modeldyno.document import Document
 from modeldyno.errors import RequestError
 from modeldyno.option_spelling import spell_for_command_line
-from modeldyno.presentation import Presented
 from modeldyno.views.load import replicas as views
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class CostAnswer(Presented):
+class CostAnswer(Document):
     """Replicas and costs of a result, as report blocks and as data for its document."""
 
     price: Price | None = None

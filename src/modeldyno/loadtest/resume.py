@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from modeldyno.core.load.series_steps import AnySeries
-    from modeldyno.kinds import Stored
+    from modeldyno.document import StoredDocument
 
 _CURVE_CHANGES = frozenset({"--concurrency", "--require"})
 _SEARCH_CHANGES = frozenset({"--most", "--measurements", "--max-time", "--require"})
@@ -41,7 +41,7 @@ def find_series(source: str) -> LoadCurve | Capacity:
         RequestError: there is none, or it is another document.
     """
     try:
-        document: Stored | None = find_any(source)
+        document: StoredDocument | None = find_any(source)
     except UnreadableDocument:
         raise
     except RequestError:  # it speaks of results, as their ids are asked for most

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.registry.measured import Measured, measured_at
 from modeldyno.core.registry.names import VersionName
 from modeldyno.core.registry.records import AttachedDocument
 from modeldyno.errors import RequestError
@@ -16,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from modeldyno.core.registry.records import Version
+    from modeldyno.document import StoredDocument
     from modeldyno.interfaces.registry import Registry
-    from modeldyno.kinds import Stored
 
 _SHOWN = 6
 """Characters of an id in messages."""
@@ -26,7 +25,7 @@ _SHOWN = 6
 def attach_document(
     registry: Registry,
     name: str,
-    document: Stored,
+    document: StoredDocument,
     place: Mapping[str, Any] | None = None,
     *,
     replace_same: bool = False,
@@ -44,7 +43,7 @@ def attach_document(
         RequestError: there is no such version, or the document has no figures of a model.
     """
     kind = kind_of(document).name
-    if not isinstance(document, Measured):
+    if not document.model_digests:
         raise RequestError(
             f"A {kind} has no figures of one model; attach a result, a load, an explanation or a comparison."
         )
@@ -57,7 +56,7 @@ def attach_document(
         number=version.number,
         document=document.id,
         kind=kind,
-        at=replace(measured_at(document), **given),
+        at=replace(document.measured_at, **given),
     )
     return attached, registry.attach(attached, actor(), replace=replace_same)
 

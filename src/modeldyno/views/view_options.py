@@ -39,7 +39,7 @@ class ViewOptions:
     load_result: Callable[[str], Result | None] = lambda _: None
     """Returns the Result of a trial by its id, if it is still stored."""
     knobs: Callable[[str], Sequence[Knob]] = lambda _: ()
-    """Returns the knobs of a backend; those at their default are left out of a command to repeat."""
+    """Returns the knobs of a backend: findings propose them, commands leave out those at their default."""
 
 
 PLAIN = ViewOptions()

@@ -17,7 +17,8 @@ from modeldyno import codec
 from modeldyno.adapters.stores import sql
 from modeldyno.adapters.stores.rows import pack
 from modeldyno.cli import cli
-from modeldyno.core.registry.records import AttachedDocument, MeasuredAt
+from modeldyno.core.registry.records import AttachedDocument
+from modeldyno.document import MeasuredAt
 from modeldyno.errors import RequestError
 from modeldyno.testing.sample_conversions import a_conversion
 from modeldyno.testing.sample_results import a_result

@@ -153,12 +153,13 @@ def test_a_baseline_that_was_slowed_down_may_hide_a_regression(
 
 
 @pytest.mark.parametrize(
-    ("factor", "text"), [(1.0, None), (1.004, None), (1.12, "up to 12% slower"), (2.04, "up to 2 times slower")]
+    ("factor", "text"),
+    [(1.0, None), (1.004, None), (1.12, "up to 12% slower"), (2.04, "up to 2 times slower")],
 )
 def test_a_slowdown_is_said_as_a_share_or_as_times(factor: float, text: str | None) -> None:
     """Less than half a percent explains nothing, and is not named."""
-    said = explain_slowdown(factor, "one side")
-    assert said == (text and f"other processes may have made one side {text}")
+    explained = explain_slowdown(factor, "one side")
+    assert explained == (text and f"other processes may have made one side {text}")
 
 
 SAME, OPEN = a_change(ChangeVerdict.SAME, -0.01, 0.01), a_change(ChangeVerdict.UNDECIDED, -0.05, 0.05)

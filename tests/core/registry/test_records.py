@@ -10,13 +10,13 @@ from modeldyno.core.registry.records import (
     AttachedDocument,
     EvaluationData,
     Measure,
-    MeasuredAt,
     TaskState,
     VariantState,
     WeightFile,
     Worker,
     is_run_by,
 )
+from modeldyno.document import MeasuredAt
 
 
 def test_a_version_is_named_by_its_model_and_number() -> None:

@@ -46,8 +46,8 @@ def fragment_of(blocks: Iterable[Block]) -> str:
 
 def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
     """Write a Result as a page."""
-    options = views.ViewOptions(judgements=tuple(judgements))
-    blocks = views.page(document, options, plugins.knobs(document.job.backend))
+    options = views.ViewOptions(judgements=tuple(judgements), knobs=plugins.knobs)
+    blocks = views.page(document, options)
     return lay_out(blocks, title=views.headline(document))
 
 

@@ -20,8 +20,8 @@ suffix = ".png"
 
 def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> bytes:
     """Draw the first chart of a Result; its first sentence if it has none."""
-    options = views.ViewOptions(judgements=tuple(judgements))
-    blocks = views.page(document, options, plugins.knobs(document.job.backend))
+    options = views.ViewOptions(judgements=tuple(judgements), knobs=plugins.knobs)
+    blocks = views.page(document, options)
     return lay_out(blocks, title=views.headline(document))
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Row, Table
 
-    from modeldyno.core.registry.records import MeasuredAt
+    from modeldyno.document import MeasuredAt
 
 SHOWN = 5
 """Number of ids that an error message lists."""

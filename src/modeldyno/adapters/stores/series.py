@@ -20,10 +20,9 @@ from modeldyno.adapters.stores.rows import (
     verified_document,
 )
 from modeldyno.adapters.stores.schema import ATTACHED, CONCLUSION_MODELS, CONCLUSIONS
-from modeldyno.core.agreement.conversion import Conversion
-from modeldyno.core.registry.measured import measured_at, model_digests
+from modeldyno.document import Conclusion
 from modeldyno.errors import RequestError
-from modeldyno.interfaces.store import Conclusion, ConclusionEntry
+from modeldyno.interfaces.store import ConclusionEntry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,9 +45,8 @@ def put(connection: Connection, conclusion: Conclusion, *, headline: str) -> Non
 def _put_models(connection: Connection, conclusion_id: str, conclusion: Conclusion) -> None:
     """Write of which models a Conclusion has figures, and where they were measured."""
     connection.execute(delete(CONCLUSION_MODELS).where(CONCLUSION_MODELS.c.conclusion == conclusion_id))
-    if digests := model_digests(conclusion):
-        assert not isinstance(conclusion, Conversion)
-        place = place_columns(measured_at(conclusion))
+    if digests := conclusion.model_digests:
+        place = place_columns(conclusion.measured_at)
         connection.execute(
             insert(connection, CONCLUSION_MODELS),
             [

@@ -56,7 +56,8 @@ if TYPE_CHECKING:
     from modeldyno.core.result.result import Result
     from modeldyno.core.result.where import Expression
     from modeldyno.core.study.study import Study
-    from modeldyno.interfaces.store import Conclusion, Entry, OldDocument
+    from modeldyno.document import Conclusion
+    from modeldyno.interfaces.store import Entry, OldDocument
 
 VARIABLE = "MODELDYNO_STORE"
 LONGEST_TAG = 100

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from modeldyno.core.report.blocks import Block
-    from modeldyno.interfaces.store import Conclusion
-    from modeldyno.kinds import Document
+    from modeldyno.document import Conclusion, Document
     from modeldyno.profiling.run import JudgedResult
 
 

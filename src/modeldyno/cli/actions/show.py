@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from modeldyno.core.metrics.constraints import Answer, Constraint
-    from modeldyno.kinds import Stored
+    from modeldyno.document import StoredDocument
 
 
 def run(**options: Any) -> int | None:
@@ -86,7 +86,7 @@ def _print_result(document: Result, planned: CostOptions, options: dict[str, Any
     return None
 
 
-def _find(options: dict[str, Any]) -> Stored:
+def _find(options: dict[str, Any]) -> StoredDocument:
     """Return the document; a result with its carbon, if that was asked for."""
     emission, document = Emission.parse(options["carbon"], options["power"]), find_any(options["result"])
     return with_carbon(document, emission) if emission and isinstance(document, Result) else document
@@ -100,7 +100,7 @@ def _cost_answer(result: Result, planned: CostOptions, constraints: Sequence[Con
     return cost_answer
 
 
-def _print_other(document: Stored, planned: CostOptions, options: dict[str, Any]) -> None:
+def _print_other(document: StoredDocument, planned: CostOptions, options: dict[str, Any]) -> None:
     """Print a document that is no Result, or its JSON; a load series with replicas and costs."""
     kind, series = kind_of(document), isinstance(document, LoadCurve | Capacity)
     flags = {

@@ -13,7 +13,7 @@ from modeldyno.core.metrics.metric import METRICS, Better, Query
 from modeldyno.core.result.result import Result
 from modeldyno.core.result.where import as_text
 from modeldyno.core.spec.knob import KnobValue
-from modeldyno.presentation import Presented
+from modeldyno.document import Document
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -70,9 +70,10 @@ class TriedSetting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Advice(Presented):
+class Advice(Document):
     """Observations, trials and the best settings for a model, as a document."""
 
+    KIND = "advice"
     id: str
     created: str
     query: Query

@@ -10,7 +10,7 @@ from modeldyno.core.agreement.rule import Sameness, Tolerance
 from modeldyno.core.result.result import Fact
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity
-from modeldyno.presentation import Presented
+from modeldyno.document import Conclusion
 
 SCHEMA = 1
 """Number of the schema of a Conversion."""
@@ -94,9 +94,10 @@ class Converted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Conversion(Presented):
+class Conversion(Conclusion):
     """A model, and what each recipe made of it."""
 
+    KIND = "conversion"
     id: str
     created: str
     """ISO 8601, UTC."""

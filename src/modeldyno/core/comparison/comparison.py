@@ -15,7 +15,7 @@ from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.result.result import Fact, Result
 from modeldyno.core.stats.units import FRACTION, format_percent
-from modeldyno.presentation import Presented
+from modeldyno.document import Conclusion, MeasuredAt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -175,9 +175,10 @@ class CandidateComparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Comparison(Presented):
+class Comparison(Conclusion):
     """A baseline and its candidates with all verdicts, as a document."""
 
+    KIND = "comparison"
     id: str
     """Twelve hexadecimal digits."""
     created: str
@@ -196,6 +197,16 @@ class Comparison(Presented):
     def name(self) -> str:
         """The name of the baseline's model."""
         return self.baseline.name
+
+    @property
+    def model_digests(self) -> frozenset[str]:
+        """Digests of the models of both sides."""
+        return frozenset().union(*(result.model_digests for result in self.results))
+
+    @property
+    def measured_at(self) -> MeasuredAt:
+        """Where its last candidate was measured."""
+        return self.results[-1].measured_at
 
     @property
     def results(self) -> tuple[Result, ...]:

@@ -11,7 +11,7 @@ from modeldyno.core.metrics.constraints import Judgement, Verdict
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.result.result import Result
 from modeldyno.core.stats.units import format_change, format_changes, format_quantity
-from modeldyno.presentation import Presented
+from modeldyno.document import Document
 
 BOUND, CHANGE, FAILURE = "bound", "change", "failure"
 
@@ -38,9 +38,10 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class GateReport(Presented):
+class GateReport(Document):
     """A Result, the checks on it, and their verdicts."""
 
+    KIND = "gate"
     result: Result
     judgements: tuple[Judgement, ...] = ()
     baseline: Result | None = None

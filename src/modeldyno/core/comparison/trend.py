@@ -20,8 +20,8 @@ from modeldyno.core.result.result import Fact
 from modeldyno.core.result.slowdown import TAKEN
 from modeldyno.core.stats import changepoints as levels
 from modeldyno.core.stats.statistics import Z, load_numpy
+from modeldyno.document import Document
 from modeldyno.errors import RequestError, RunFailed
-from modeldyno.presentation import Presented
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -161,9 +161,10 @@ class LevelStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Trend(Presented):
+class Trend(Document):
     """The history of a metric, as a document."""
 
+    KIND = "trend"
     name: str
     """Of the model."""
     query: Query

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 class Capacity(LoadSeries):
     """The answer of a capacity search, as a document."""
 
+    KIND = "capacity"
     search: CapacitySearch
     end: SearchEnd
     passed: float | None

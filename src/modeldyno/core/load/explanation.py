@@ -24,7 +24,7 @@ from modeldyno.core.metrics.measurement import Distribution, Interval
 from modeldyno.core.result.result import Result
 from modeldyno.core.stats.student_t import upper_tail_quantile
 from modeldyno.core.stats.units import SECONDS, format_quantity
-from modeldyno.presentation import Presented
+from modeldyno.document import Conclusion, MeasuredAt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -244,9 +244,10 @@ class LevelHops:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Explanation(Presented):
+class Explanation(Conclusion):
     """What was measured at each level, of which the hops are derived."""
 
+    KIND = "explanation"
     id: str
     created: str
     """ISO 8601, UTC."""
@@ -269,6 +270,16 @@ class Explanation(Presented):
     def name(self) -> str:
         """Name of the model."""
         return self.last.name
+
+    @property
+    def model_digests(self) -> frozenset[str]:
+        """Digests of the models of its results."""
+        return frozenset().union(*(result.model_digests for result in self.results.values()))
+
+    @property
+    def measured_at(self) -> MeasuredAt:
+        """Where its last level was measured."""
+        return self.last.measured_at
 
     @property
     def levels(self) -> tuple[LevelHops, ...]:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from modeldyno.core.metrics.constraints import Answer, Constraint, Judgement
 from modeldyno.core.metrics.measurement import CLIENT_LIMITED, INTERRUPTED, SATURATED
 from modeldyno.core.metrics.queries import answers_under_load
-from modeldyno.core.result.result import Environment
+from modeldyno.core.result.result import Environment, place_of
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.core.spec.number_range import parse_range
+from modeldyno.document import Conclusion, MeasuredAt
 from modeldyno.errors import RequestError, RunFailed
-from modeldyno.presentation import Presented
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -96,7 +96,7 @@ class Knee:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class LoadSeries(Presented):
+class LoadSeries(Conclusion):
     """A log of loads on one server: what a load curve and a search have in common, as documents."""
 
     rungs: tuple[LoadPoint, ...]
@@ -115,11 +115,22 @@ class LoadSeries(Presented):
     """Of the model."""
     schema: int = SCHEMA
 
+    @property
+    def model_digests(self) -> frozenset[str]:
+        """Digest of its model; none if no load reported it."""
+        return frozenset({self.model.digest} if self.model else ())
+
+    @property
+    def measured_at(self) -> MeasuredAt:
+        """Where all of its loads were measured."""
+        return MeasuredAt() if self.job is None else place_of(self.job, self.environment)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LoadCurve(LoadSeries):
     """The same model under a series of loads."""
 
+    KIND = "ladder"
     knob: str
     """The knob that was raised: ``concurrency`` or ``rate``."""
     loads: tuple[int, ...] = ()

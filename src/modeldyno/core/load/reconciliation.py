@@ -18,7 +18,7 @@ from modeldyno.core.metrics.measurement import Distribution, Interval
 from modeldyno.core.metrics.metric import METRICS, fraction_of
 from modeldyno.core.stats.evaluation import Evaluation, independent_difference
 from modeldyno.core.stats.statistics import load_numpy, quantile
-from modeldyno.presentation import Presented
+from modeldyno.document import Document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -77,9 +77,10 @@ class DifferenceRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Reconciliation(Presented):
+class Reconciliation(Document):
     """What another tool says of a server, beside a Result of ours."""
 
+    KIND = "reconciliation"
     tool: str
     version: str
     requests: int

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
-from modeldyno.presentation import Presented
+from modeldyno.document import Document
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -53,9 +53,10 @@ class DigestState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Recomputation(Presented):
+class Recomputation(Document):
     """Whether a document holds, as a document."""
 
+    KIND = "recomputation"
     document: str
     """Its kind: ``result``, ``study``, ``comparison``, ``ladder``, ``capacity``, ``conversion`` or others."""
     id: str

@@ -15,7 +15,7 @@ from modeldyno.core.metrics.metric import Query, fraction_of
 from modeldyno.core.registry.records import FigureState, HardwareTarget, Variant, VariantFigure
 from modeldyno.core.result.result import FailureKind
 from modeldyno.core.stats import student_t
-from modeldyno.presentation import Presented
+from modeldyno.document import Document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -66,9 +66,10 @@ class AnswerCandidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class RegistryAnswer(Presented):
+class RegistryAnswer(Document):
     """Which variant to run and with which configuration, or why that is not known."""
 
+    KIND = "answer"
     model: str
     state: AnswerState
     bounds: tuple[str, ...]

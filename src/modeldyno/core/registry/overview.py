@@ -16,7 +16,7 @@ from modeldyno.core.registry.records import (
     VersionMeasurement,
 )
 from modeldyno.core.result.result import Result
-from modeldyno.presentation import Presented
+from modeldyno.document import Document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +80,10 @@ class SpeedRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class VersionOverview(Presented):
+class VersionOverview(Document):
     """A version with its variants, figures and tasks."""
 
+    KIND = "version"
     version: Version
     aliases: tuple[str, ...]
     """Aliases that name it."""

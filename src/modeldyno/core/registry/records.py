@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from modeldyno.core.registry.names import engine_name
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.knob import KnobValue
+from modeldyno.document import MeasuredAt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -367,19 +368,6 @@ class VariantFigure:
     """Why it is not fresh."""
     replaces: str = ""
     """Of a doubtful one, the id of the stale figure's Result that is still to be confirmed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredAt:
-    """Host, device, engine and batch size of a measurement; a text is empty where nobody knows."""
-
-    host: str = ""
-    """The server's host, or the processor of the machine."""
-    device: str = ""
-    """Such as ``cpu`` or ``cuda:0``."""
-    engine: str = ""
-    """The backend, such as ``onnxruntime`` or ``triton``."""
-    batch_size: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

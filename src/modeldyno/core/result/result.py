@@ -11,6 +11,7 @@ import warnings
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from modeldyno.core.metrics import doubt
 from modeldyno.core.metrics.constraints import Answer, Constraint, Judgement
@@ -35,13 +36,17 @@ from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.job import Job
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.core.spec.static_options import HERE
+from modeldyno.document import MeasuredAt, StoredDocument, presentation
 from modeldyno.errors import RequestError, RunFailed, UncertifiedWarning, UnknownName
-from modeldyno.presentation import Presented, presentation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 SCHEMA = 1
+_NAMED_BY = ("device_total", "device_used")
+"""Metrics whose scope is the device of a server."""
+_SERVER = "url"
+"""The scheme of a model on a server that ran already."""
 Fact = str | int | float | bool
 
 
@@ -106,9 +111,10 @@ class Artifact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Result(Presented):
+class Result(StoredDocument):
     """The outcome of a Job: ``result["latency.p50"]`` is a number in base units, `keys` lists all of them."""
 
+    KIND = "result"
     id: str
     """Twelve hexadecimal digits; any unambiguous prefix names it."""
     created: str
@@ -142,6 +148,18 @@ class Result(Presented):
     def name(self) -> str:
         """Name of the model, even if it never loaded."""
         return self.model.name if self.model else (self.job.name or self.job.model.argument)
+
+    @property
+    def model_digests(self) -> frozenset[str]:
+        """Digest of its model; none if loading failed."""
+        return frozenset({self.model.digest} if self.model else ())
+
+    @property
+    def measured_at(self) -> MeasuredAt:
+        """Where it was measured; of a server that ran already, with the devices that it reported."""
+        devices = dict.fromkeys(m.scope for m in self.measurements if m.metric in _NAMED_BY and m.scope)
+        reported = ", ".join(device for device in devices if not device.endswith(" baseline"))
+        return place_of(self.job, self.environment, reported)
 
     @property
     def processes(self) -> int:
@@ -442,3 +460,17 @@ KINDS = {
     FailureKind.SERVER: "the server",
 }
 """Failure kind to its readable name."""
+
+
+def place_of(job: Job, environment: Environment | None, server_devices: str = "") -> MeasuredAt:
+    """Return where a Job was run; `server_devices` are those that a server reported."""
+    is_elsewhere = job.model.scheme == _SERVER
+    processor = "" if environment is None else str(environment.hardware.get("processor", ""))
+    device = str(job.config.get("device") or ("cpu" if environment is None else environment.device))
+    batch_size = job.config.get("batch_size", 1)
+    return MeasuredAt(
+        host=(urlsplit(job.model.locator).hostname or "") if is_elsewhere else processor,
+        device=server_devices if is_elsewhere else device,
+        engine=job.backend,
+        batch_size=batch_size if isinstance(batch_size, int) else 1,
+    )

@@ -22,6 +22,10 @@ _HALF = 0.5
 metric was measured, unless they had more in the whole pass."""
 _MOST_TAKEN = 0.95
 """Largest share that others are taken to have had at all."""
+_LEAST_SLOWDOWN = 1.005
+"""Factor from which on others explain a difference."""
+_SAID_AS_TIMES = 1.5
+"""Factor from which on it is said as times, and not as a share."""
 TAKEN = {"interference": "foreign_cpu", "steal": "steal"}
 """Doubts that others took time of the cores, and the metric that says how much."""
 _MEASURED_BY = {"throughput": "throughput", "batch_rate": "throughput", "latency": "latency"}
@@ -47,9 +51,9 @@ def slowdown_by_others(result: Result, query: Query) -> float:
 
 def explain_slowdown(factor: float, side: str) -> str | None:
     """Say by how much others may have slowed one side down; None if by less than half a percent."""
-    if factor < 1.005:
+    if factor < _LEAST_SLOWDOWN:
         return None
-    slower = f"{factor:.2g} times" if factor >= 1.5 else f"{factor - 1:.0%}"
+    slower = f"{factor:.2g} times" if factor >= _SAID_AS_TIMES else f"{factor - 1:.0%}"
     return f"other processes may have made {side} up to {slower} slower"
 
 

@@ -22,7 +22,7 @@ from modeldyno.core.spec.knob import KnobValue
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.core.study.goal import Goal
 from modeldyno.core.study.search_space import Key, Point, Space, key, product_of_knobs
-from modeldyno.presentation import Presented
+from modeldyno.document import StoredDocument
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -181,9 +181,10 @@ class Budget:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Study(Presented):
+class Study(StoredDocument):
     """The goal and the log of trials of a sweep, as a document."""
 
+    KIND = "study"
     id: str
     """Twelve hexadecimal digits; any unambiguous prefix names it."""
     created: str

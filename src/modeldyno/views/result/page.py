@@ -44,8 +44,9 @@ WHOLE = ViewOptions(depth=8)
 """A page shows the layer tree down to this depth."""
 
 
-def page(result: Result, options: ViewOptions = PLAIN, knobs: Sequence[Knob] = ()) -> Iterator[Block]:
-    """Lay out a Result as a page; `knobs` are those of its backend, which findings may propose to set."""
+def page(result: Result, options: ViewOptions = PLAIN) -> Iterator[Block]:
+    """Lay out a Result as a page; findings may propose to set the knobs of its backend."""
+    knobs = options.knobs(result.job.backend)
     items = findings(result, knobs)
     yield from _opening_blocks(result, options.judgements, items, knobs)
     yield from parts(result, options.judgements)

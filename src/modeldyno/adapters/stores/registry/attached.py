@@ -11,9 +11,9 @@ from modeldyno.adapters.stores import rows
 from modeldyno.adapters.stores.registry import events, versions
 from modeldyno.adapters.stores.results import HEAD
 from modeldyno.adapters.stores.schema import ATTACHED, CONCLUSION_MODELS, CONCLUSIONS, FACTS, RESULTS
-from modeldyno.core.registry.measured import measured_at
 from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.records import AttachedDocument, MeasuredAt, VersionMeasurement
+from modeldyno.core.registry.records import AttachedDocument, VersionMeasurement
+from modeldyno.document import MeasuredAt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,7 +132,7 @@ def _place(row: Row[Any]) -> MeasuredAt:
 
 def _place_of_result(row: Row[Any]) -> MeasuredAt:
     """Read a place from the head of a Result; of one that was stored before heads were, nobody knows it."""
-    return MeasuredAt() if row.head is None else measured_at(codec.decode_head(row.head, origin=row.id))
+    return MeasuredAt() if row.head is None else codec.decode_head(row.head, origin=row.id).measured_at
 
 
 def _newest(table: Table, condition: ColumnElement[bool], limit: int) -> Any:

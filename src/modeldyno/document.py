@@ -1,8 +1,9 @@
-"""How documents display themselves: the layout is registered here, as the core knows no format."""
+"""What every document can do. The layout is registered here, as the core knows no format."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,10 +49,12 @@ def presentation() -> Presentation:
     return load()
 
 
-class Presented:
+class Document:
     """A document: ``print`` shows its report, as a cell of a notebook does, and it can be saved."""
 
     __slots__ = ()
+    KIND: ClassVar[str] = ""
+    """Name of its entry point in the group ``modeldyno.documents``; empty if it lays out its own blocks."""
 
     def __repr__(self) -> str:
         identifier = str(getattr(self, "id", ""))[:6]
@@ -79,3 +82,50 @@ class Presented:
 
     def _repr_html_(self) -> str:
         return presentation().fragment(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredAt:
+    """Host, device, engine and batch size of a measurement; a text is empty where nobody knows."""
+
+    host: str = ""
+    """The server's host, or the processor of the machine."""
+    device: str = ""
+    """Such as ``cpu`` or ``cuda:0``."""
+    engine: str = ""
+    """The backend, such as ``onnxruntime`` or ``triton``."""
+    batch_size: int = 1
+
+
+class StoredDocument(Document):
+    """A document that a file or the store keeps, and that is read back."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+
+        @property
+        def id(self) -> str:
+            """Twelve hexadecimal digits; any unambiguous prefix names it."""
+
+        @property
+        def created(self) -> str:
+            """UTC time, ISO 8601."""
+
+        @property
+        def name(self) -> str:
+            """Of the model."""
+
+        @property
+        def measured_at(self) -> MeasuredAt:
+            """Where it was measured, of a document that has figures of models."""
+
+    @property
+    def model_digests(self) -> frozenset[str]:
+        """Digests of the models that it has figures of; none of a study or a conversion."""
+        return frozenset()
+
+
+class Conclusion(StoredDocument):
+    """A document drawn from several Results, or from a model in several forms; the store keeps it whole."""
+
+    __slots__ = ()

@@ -8,10 +8,9 @@ import pytest
 from tests.support.sample_explanations import an_explanation
 
 from modeldyno.core.metrics.measurement import observed_number
-from modeldyno.core.registry.measured import measured_at, model_digests
-from modeldyno.core.registry.records import MeasuredAt
 from modeldyno.core.result.result import Environment
 from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.document import MeasuredAt, StoredDocument
 from modeldyno.testing.sample_conversions import a_conversion
 from modeldyno.testing.sample_results import a_result
 from modeldyno.testing.sample_series import a_comparison, a_ladder
@@ -26,8 +25,8 @@ def test_a_call_in_a_process_is_of_its_processor_and_device() -> None:
     untold = replace(result, job=replace(result.job, config={"batch_size": "many"}))
 
     at = MeasuredAt(host="a processor", device="cpu", engine=result.job.backend, batch_size=8)
-    assert measured_at(chosen) == at
-    assert measured_at(untold) == replace(at, device="cuda:1", batch_size=1)
+    assert chosen.measured_at == at
+    assert untold.measured_at == replace(at, device="cuda:1", batch_size=1)
 
 
 def test_a_load_of_a_running_server_is_of_its_host_and_its_devices() -> None:
@@ -37,26 +36,26 @@ def test_a_load_of_a_running_server_is_of_its_host_and_its_devices() -> None:
     devices = tuple(
         observed_number("device_used", 1.0, scope=scope) for scope in ("cuda:0", "cuda:0 baseline")
     )
-    there = measured_at(replace(result, job=job, measurements=devices))
+    there = replace(result, job=job, measurements=devices).measured_at
 
     assert there == MeasuredAt(host="far", device="cuda:0", engine=job.backend, batch_size=1)
-    assert measured_at(replace(result, job=job, measurements=())).device == ""
+    assert replace(result, job=job, measurements=()).measured_at.device == ""
 
 
 def test_documents_of_several_results_are_measured_where_the_last_one_was() -> None:
     """A comparison where its candidate was; a load series that keeps no job was somewhere."""
     comparison, explanation, ladder = a_comparison(), an_explanation(), a_ladder()
 
-    assert measured_at(comparison) == measured_at(comparison.results[-1])
-    assert measured_at(explanation) == measured_at(explanation.last)
-    assert measured_at(replace(ladder, job=None)) == MeasuredAt()
-    assert measured_at(replace(ladder, job=a_result().job, environment=None)).engine == a_result().job.backend
+    assert comparison.measured_at == comparison.results[-1].measured_at
+    assert explanation.measured_at == explanation.last.measured_at
+    assert replace(ladder, job=None).measured_at == MeasuredAt()
+    assert replace(ladder, job=a_result().job, environment=None).measured_at.engine == a_result().job.backend
 
 
 @pytest.mark.parametrize("document", [a_conversion(), replace(a_ladder(), model=None), a_result(model=None)])
-def test_a_document_without_a_model_has_figures_of_none(document: object) -> None:
+def test_a_document_without_a_model_has_figures_of_none(document: StoredDocument) -> None:
     """A conversion is listed as a variant instead."""
-    assert model_digests(document) == frozenset()
+    assert document.model_digests == frozenset()
 
 
 def test_a_document_has_figures_of_each_of_its_models() -> None:
@@ -67,6 +66,6 @@ def test_a_document_has_figures_of_each_of_its_models() -> None:
         a_comparison(), baseline=one, contrasts=(replace(a_comparison().contrasts[0], candidate=other),)
     )
 
-    assert model_digests(comparison) == {"sha256:1", "sha256:2"}
-    assert model_digests(replace(a_ladder(), model=first)) == {"sha256:1"}
-    assert model_digests(an_explanation(results={"in process": a_result(model=second)})) == {"sha256:2"}
+    assert comparison.model_digests == {"sha256:1", "sha256:2"}
+    assert replace(a_ladder(), model=first).model_digests == {"sha256:1"}
+    assert an_explanation(results={"in process": a_result(model=second)}).model_digests == {"sha256:2"}

@@ -1,0 +1,42 @@
+"""Comparisons, trends, verdicts of a gate and advice as kinds of documents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from modeldyno import codec
+from modeldyno.codec import comparison as codec_comparison
+from modeldyno.core.advice.advice import Advice
+from modeldyno.core.comparison.comparison import Comparison
+from modeldyno.core.comparison.gate_report import GateReport
+from modeldyno.core.comparison.trend import Trend
+from modeldyno.core.recompute.others import check_comparison
+from modeldyno.interfaces.document import DocumentKind, plain_kind
+from modeldyno.views.advice import blocks as advice_blocks
+from modeldyno.views.comparison import blocks, gate, page, trend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from modeldyno.core.recompute.checks import FigureCheck
+    from modeldyno.interfaces.document import FindResult
+
+
+def _checks(
+    written: Mapping[str, Any], comparison: Comparison, find_result: FindResult
+) -> Iterable[FigureCheck]:
+    del find_result
+    return check_comparison(written, comparison)
+
+
+COMPARISON = DocumentKind(
+    name=codec_comparison.KIND, document=Comparison, encode=codec_comparison.encode,
+    decode=codec_comparison.decode, checks=_checks, headline=blocks.headline, blocks=blocks.blocks,
+    page=page.page, numbers=blocks.numbers, title=blocks.title, brief=blocks.headline,
+)  # fmt: skip
+TREND = DocumentKind(
+    name="trend", document=Trend, encode=codec.encode_document, command="trend", headline=trend.headline,
+    blocks=trend.blocks, page=trend.page, numbers=trend.numbers, title=trend.headline, brief=trend.headline,
+)  # fmt: skip
+ADVICE = plain_kind("advice", Advice, advice_blocks.advice, encode=codec.encode_document, command="advise")
+GATE = plain_kind("gate", GateReport, gate.blocks, encode=codec.encode_document)

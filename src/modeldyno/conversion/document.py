@@ -1,0 +1,33 @@
+"""A Conversion as a kind of document."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from modeldyno.codec import series as codec_series
+from modeldyno.core.agreement.conversion import Conversion
+from modeldyno.core.recompute.checks import kept
+from modeldyno.interfaces.document import DocumentKind
+from modeldyno.views.conversion import blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from modeldyno.core.recompute.checks import FigureCheck
+    from modeldyno.interfaces.document import FindResult
+
+
+def _checks(
+    written: Mapping[str, Any], conversion: Conversion, find_result: FindResult
+) -> Iterator[FigureCheck]:
+    del written, find_result
+    keep = partial(kept, written=None, why="how far the outputs agreed, without the outputs")
+    yield from (keep(" ".join(map(str, row[:3]))) for row in blocks.numbers(conversion).rows)
+
+
+CONVERSION = DocumentKind(
+    name="conversion", document=Conversion, encode=partial(codec_series.encode, "conversion"),
+    decode=partial(codec_series.decode, Conversion), checks=_checks, headline=blocks.headline,
+    blocks=blocks.blocks, page=blocks.page, numbers=blocks.numbers, title=blocks.title, brief=blocks.brief,
+)  # fmt: skip

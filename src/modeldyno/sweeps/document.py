@@ -1,0 +1,23 @@
+"""A Study as a kind of document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modeldyno.codec import study as codec_study
+from modeldyno.core.recompute.others import check_study
+from modeldyno.core.study.ranking import ranking
+from modeldyno.core.study.study import Study
+from modeldyno.interfaces.document import DocumentKind
+from modeldyno.views.study import blocks, page, tables
+
+
+def _encode(study: Study, **derived: Any) -> bytes:
+    return codec_study.encode(study, ranking=ranking(study), **derived)
+
+
+STUDY = DocumentKind(
+    name=codec_study.KIND, document=Study, encode=_encode, decode=codec_study.decode, checks=check_study,
+    headline=blocks.headline, blocks=blocks.blocks, page=page.page, numbers=tables.numbers,
+    title=blocks.title, brief=blocks.brief,
+)  # fmt: skip
