@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 from minilm import directory
 
 from modeldyno import plugins
-from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.records import SOURCE, FigureState, VariantState
+from modeldyno.core.registry.names import SOURCE, VersionName
+from modeldyno.core.registry.records import FigureState, VariantState
 from modeldyno.errors import ModelDynoError
 
 if TYPE_CHECKING:

@@ -216,3 +216,17 @@ def short_reason(error: BaseException, most: int = 160) -> str:
 
 
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "failed to allocate", "bad_alloc")
+
+
+class ServerFailed(Exception):
+    """A server did not start, or exited: an outcome, not a wrong request. Its text is one sentence."""
+
+    def __init__(self, sentence: str, log: str = "") -> None:
+        """Create the error.
+
+        Args:
+            sentence: how it ended, the cause, and where the whole log is.
+            log: the log's lines about a failure.
+        """
+        super().__init__(sentence)
+        self.log = log

@@ -28,7 +28,6 @@ from modeldyno.core.load.foreign_load import (
     definition_doubt,
     reported_value,
 )
-from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import Endpoint, Reply, ServerInfo, Target, Transport
 from modeldyno.core.metrics.constraints import Judgement, Verdict
 from modeldyno.core.metrics.doubt import Doubt
@@ -42,6 +41,7 @@ from modeldyno.core.metrics.measurement import (
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.metrics.metric import Better, MetricRow
 from modeldyno.core.report.blocks import Block, Heading, Notice, Table
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.result.result import Artifact, Failure, FailureKind, Result
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob, KnobValue
@@ -93,8 +93,9 @@ from modeldyno.interfaces.client import (
     SharesMemory,
     Streams,
 )
-from modeldyno.interfaces.converter import ConversionSource, ConvertedFile, Converter, SourceKind
+from modeldyno.interfaces.converter import ConversionSource, ConvertedFile, Converter
 from modeldyno.interfaces.exchange import Exporter, ExportsStudies, Importer
+from modeldyno.interfaces.load_stages import WatchStage
 from modeldyno.interfaces.loader import (
     ComesFromFiles,
     Executes,
@@ -105,10 +106,11 @@ from modeldyno.interfaces.loader import (
     Loader,
     Looks,
     Model,
+    SourceKind,
 )
 from modeldyno.interfaces.probe import ChecksFirst, Pass, Probe, ProbeOutput, Subject
 from modeldyno.interfaces.reporter import DrawsCharts, LaysOut, Reporter, Tabulates
-from modeldyno.interfaces.sampler import ReadsServerMetrics, Sampler, Watch, WatchStage
+from modeldyno.interfaces.sampler import ReadsServerMetrics, Sampler, Watch
 from modeldyno.interfaces.session import CanCall, CanSend, HasDevice, HasDoubts, HasServerStats, Session
 from modeldyno.interfaces.store import OpensStores, Store
 from modeldyno.interfaces.strategy import Strategy

@@ -13,7 +13,6 @@ from modeldyno import codec
 from modeldyno.codec import comparison as codec_comparison
 from modeldyno.codec import study as codec_study
 from modeldyno.core.comparison.comparison import (
-    Agreement,
     CandidateComparison,
     Cause,
     CausePart,
@@ -25,6 +24,7 @@ from modeldyno.core.comparison.comparison import (
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import Query
+from modeldyno.core.result.output_agreement import OutputAgreement
 from modeldyno.errors import RequestError, UnreadableDocument
 from modeldyno.testing.sample_results import a_result, an_inspection
 from modeldyno.testing.sample_studies import a_study
@@ -54,7 +54,7 @@ WHOLE = Comparison(
             settings=(SettingDiff(name="threads", baseline=2, candidate=None),),
             software=(SettingDiff(name="torch", baseline="2.1", candidate="2.2"),),
             hardware=(SettingDiff(name="cores", baseline=2, candidate=8),),
-            outputs=(Agreement(output="y", largest=inf, relative=0.5, cosine=0.9),),
+            outputs=(OutputAgreement(output="y", largest=inf, relative=0.5, cosine=0.9),),
             causes=(
                 Cause(
                     query=P50,

@@ -1,4 +1,4 @@
-"""Agreement between the outputs of two models."""
+"""OutputAgreement between the outputs of two models."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from modeldyno.data.outputs import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from modeldyno.core.comparison.comparison import Agreement
+    from modeldyno.core.result.output_agreement import OutputAgreement
 
 ONE = np.array([[1.0, -4.0], [2.0, 0.5]], np.float32)
 
 
-def agreed(one: object, other: object) -> Agreement:
+def agreed(one: object, other: object) -> OutputAgreement:
     """Compare two arrays."""
     (result,) = agreement({"y": np.asarray(one)}, {"y": np.asarray(other)})
     return result

@@ -7,7 +7,7 @@ import pytest
 from modeldyno.interfaces.load_stages import describing, importing, loading
 
 if TYPE_CHECKING:
-    from modeldyno.interfaces.sampler import WatchStage
+    from modeldyno.interfaces.load_stages import WatchStage
 
 
 def test_describing_is_no_part_of_loading() -> None:

@@ -18,11 +18,12 @@ import numpy as np
 
 from modeldyno.adapters.probes import load as probe
 from modeldyno.adapters.probes import load_monitor
-from modeldyno.core.load.request_log import COLUMNS, Records, RequestOutcome, empty_records, join_records
+from modeldyno.core.load.request_log import COLUMNS, Records, empty_records, join_records
 from modeldyno.core.load.request_target import Target, Transport
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.interfaces.probe import Subject

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from modeldyno.adapters.clients import http, openai
-from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import Endpoint
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.testing.server import serve_in_subprocess
 from modeldyno.testing.server_dialects import DIALECTS

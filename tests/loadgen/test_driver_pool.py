@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from modeldyno.core.load.request_log import RequestOutcome, join_records
+from modeldyno.core.load.request_log import join_records
 from modeldyno.core.load.request_target import Target, Tls, Transport
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.environment.process_tree import list_process_tree
 from modeldyno.errors import RequestError, RunFailed

@@ -12,8 +12,8 @@ import grpc
 import numpy as np
 import pytest
 
-from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import COMPRESSIONS, Target, Tls, Transport, compress
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.loadgen.single_request import send_once
 from modeldyno.testing.server import serve_in_subprocess

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import Target, Transport
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.spec.load_spec import Load
 
 if TYPE_CHECKING:

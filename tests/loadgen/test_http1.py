@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import Target, Transport
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.loadgen.http1 import Http1Connection
 from modeldyno.loadgen.request import Call, make_reply
 

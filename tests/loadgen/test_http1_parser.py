@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeldyno.core.load.request_log import RequestOutcome
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.loadgen.http1_parser import (
     CHUNKED,
     TO_THE_END,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import Target, Transport
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.loadgen import http2
 from modeldyno.loadgen import http2_frames as frames
 from modeldyno.loadgen.hpack import Decoder, encode_literal

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno.core.load.request_log import RequestOutcome, join_records
+from modeldyno.core.load.request_log import join_records
 from modeldyno.core.load.request_target import BrokenStream
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.loadgen import load_loop as drive
 from modeldyno.loadgen import record_frames

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from modeldyno.core.load.request_log import COLUMNS, Records, RequestOutcome, empty_records, join_records
+from modeldyno.core.load.request_log import COLUMNS, Records, empty_records, join_records
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.errors import RunFailed
 from modeldyno.loadgen import record_spool
 from modeldyno.loadgen.record_spool import RecordSpool, write_records

@@ -7,7 +7,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from modeldyno.core.load.request_log import RequestOutcome
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.loadgen.retry import pause_before_retry, retry_after
 
 DATE = b"Date: Wed, 01 Jan 2020 00:00:00 GMT\r\n"

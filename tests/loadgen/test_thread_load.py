@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from modeldyno.core.load.request_log import Records, RequestOutcome, join_records
+from modeldyno.core.load.request_log import Records, join_records
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.loadgen.thread_load import run_threads
 

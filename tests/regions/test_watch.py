@@ -12,7 +12,7 @@ from modeldyno.api.watch import WatchedBlock
 from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.report.blocks import Notice, Table
 from modeldyno.errors import RequestError
-from modeldyno.interfaces.sampler import WatchStage
+from modeldyno.interfaces.load_stages import WatchStage
 from modeldyno.views.rerun_command import rerun_command_line
 
 if TYPE_CHECKING:

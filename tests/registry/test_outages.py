@@ -17,8 +17,9 @@ from tests.support.worker_machine import Machine, on
 
 import modeldyno
 from modeldyno import plugins
+from modeldyno.core.registry.names import SOURCE
 from modeldyno.core.registry.policy import Policy
-from modeldyno.core.registry.records import SOURCE, TaskState
+from modeldyno.core.registry.records import TaskState
 from modeldyno.errors import StoreError, StoreUnavailable
 from modeldyno.registry import execute
 from modeldyno.registry.figures import current_figures

@@ -15,7 +15,8 @@ from modeldyno.comparison.baseline import measure_checkout, possible_names
 from modeldyno.comparison.history import trend_of
 from modeldyno.conversion.request import ConversionRequest
 from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.registry.records import SOURCE, Measure
+from modeldyno.core.registry.names import SOURCE
+from modeldyno.core.registry.records import Measure
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.documents.yaml_file import parse_yaml_text
 from modeldyno.errors import RequestError, StoreError, UnknownName
@@ -29,7 +30,8 @@ from modeldyno.runtime.session import RunSession
 from modeldyno.sweeps.build import build_study
 from modeldyno.testing.sample_results import a_result
 from modeldyno.views.job_text import job_text
-from modeldyno.views.rerun_command import rerun_command_line, sweep_command
+from modeldyno.views.rerun_command import rerun_command_line
+from modeldyno.views.study.sweep_command import sweep_command
 
 if TYPE_CHECKING:
     from modeldyno.core.registry.records import Version

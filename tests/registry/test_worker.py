@@ -11,20 +11,12 @@ from tests.support.registry import DIGEST, ONCE, a_measurement
 from tests.support.sample_registry import a_worker
 
 from modeldyno import plugins
-from modeldyno.codec import series
+from modeldyno.codec import plain
 from modeldyno.core.agreement.conversion import Converted
 from modeldyno.core.metrics.doubt import Doubt
-from modeldyno.core.registry.names import VersionName
+from modeldyno.core.registry.names import SOURCE, VersionName
 from modeldyno.core.registry.policy import DEFAULT, Window, profile_tasks
-from modeldyno.core.registry.records import (
-    SOURCE,
-    FigureState,
-    Measure,
-    TaskKind,
-    TaskState,
-    Variant,
-    VariantState,
-)
+from modeldyno.core.registry.records import FigureState, Measure, TaskKind, TaskState, Variant, VariantState
 from modeldyno.core.registry.webhooks import Webhook
 from modeldyno.core.result.result import Failure, FailureKind, SecondPassed
 from modeldyno.core.result.trace_data import LiveSecond
@@ -497,7 +489,7 @@ def test_a_variant_is_measured_with_the_inputs_of_its_source(
     variant = Variant(
         model="net", number=1, recipe=recipe, state=VariantState.AGREES, reference=converter.loader,
         backend=converter.backend, digest=DIGEST, files=version.files, entry=version.entry,
-        conversion=series.encode("conversion", replace(a_conversion(), converted=(made,))).decode(),
+        conversion=plain.encode(replace(a_conversion(), converted=(made,))).decode(),
     )  # fmt: skip
     registered.put_variant(variant, "me")
     registered.enqueue(tuple(profile_tasks(variant, DEFAULT, target_here().id)))

@@ -26,7 +26,7 @@ from modeldyno.core.spec.knob import configure
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.spec.static_options import Inspection
 from modeldyno.data import outputs
-from modeldyno.errors import RequestError, Unloadable
+from modeldyno.errors import RequestError, ServerFailed, Unloadable
 from modeldyno.interfaces.probe import Pass, Subject
 from modeldyno.profiling.run import run_replicated
 from modeldyno.runtime import engine
@@ -35,7 +35,6 @@ from modeldyno.runtime.events import empty_result
 from modeldyno.runtime.failures import failure_of
 from modeldyno.runtime.inline import run_inline
 from modeldyno.runtime.sampling import start_samplers
-from modeldyno.servers.server_process import ServerFailed
 from modeldyno.testing import known_latency
 from modeldyno.testing.fakes import a_model
 from modeldyno.testing.sample_results import an_outline

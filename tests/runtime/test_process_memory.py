@@ -12,7 +12,7 @@ import pytest
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.result.result import Result
 from modeldyno.environment import peaks
-from modeldyno.interfaces.sampler import WatchStage
+from modeldyno.interfaces.load_stages import WatchStage
 from modeldyno.profiling.request import Request
 from modeldyno.runtime import sampling
 from modeldyno.runtime.child_process import subprocess_executor

@@ -15,7 +15,7 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.errors import InputRefused, RequestError
 from modeldyno.runtime.inline import run_inline
 from modeldyno.sweeps.point_to_job import job_at_point
-from modeldyno.views.rerun_command import sweep_command
+from modeldyno.views.study.sweep_command import sweep_command
 
 if TYPE_CHECKING:
     from modeldyno import Result

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from modeldyno.environment.process_tree import list_process_tree
-from modeldyno.servers.server_process import Launch, ServerFailed, describe_exit_code, read_tail, run_server
+from modeldyno.errors import ServerFailed
+from modeldyno.servers.server_process import Launch, describe_exit_code, read_tail, run_server
 from modeldyno.servers.tcp_ports import free_ports
 
 Make = Callable[..., Launch]

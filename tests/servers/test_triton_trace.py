@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from modeldyno.core.load.request_stages import RequestStage, RequestStamps
+from modeldyno.core.load.request_stages import RequestStage
+from modeldyno.core.load.server_stats import RequestStamps
 from modeldyno.servers import triton_trace
 from modeldyno.servers.admin_client import AdminClient
 from modeldyno.servers.triton_trace import TritonTrace, parse_trace, trace_flags

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from modeldyno.core.registry.names import SOURCE
 from modeldyno.core.registry.policy import profile_task, task_key
 from modeldyno.core.registry.records import (
-    SOURCE,
     FigureState,
     HardwareTarget,
     Measure,

@@ -13,7 +13,8 @@ from heapq import heapify, heappop, heappush, heapreplace
 from itertools import count
 from typing import Any
 
-from modeldyno.core.load.request_log import COLUMNS, Column, Records, RequestOutcome
+from modeldyno.core.load.request_log import COLUMNS, Column, Records
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.stats.statistics import load_numpy
 from modeldyno.errors import RequestError

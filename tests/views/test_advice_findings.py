@@ -8,11 +8,12 @@ from modeldyno.adapters.reporters import terminal
 from modeldyno.core.advice.advice import Advice, CandidateSettings, TriedSetting
 from modeldyno.core.advice.bottleneck import Bottleneck, Limit
 from modeldyno.core.advice.finding import Finding, Saving
-from modeldyno.core.comparison.comparison import Agreement, Change, ChangeVerdict
+from modeldyno.core.comparison.comparison import Change, ChangeVerdict
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Interval, observed_number
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.report.blocks import Notice, Severity, Table
+from modeldyno.core.result.output_agreement import OutputAgreement
 from modeldyno.core.result.static_data import Operator, StaticReport
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.knob import BATCH_SIZE, Knob, KnobValue
@@ -167,7 +168,7 @@ def tried(difference: float, outcome: ChangeVerdict, rounds: int = 5, **settings
     )
 
 
-AGREED = Agreement(output="y", largest=0.1, relative=0.002, cosine=0.9999)
+AGREED = OutputAgreement(output="y", largest=0.1, relative=0.002, cosine=0.9999)
 ADVICE = Advice(
     id="0123456789ab", created="", query=Query.parse("throughput"), tolerance=0.01,
     baseline=a_small_result(name="net", measurements=(observed_number("throughput", 100.0),)),

@@ -10,7 +10,6 @@ import pytest
 
 from modeldyno.adapters.reporters import terminal
 from modeldyno.core.comparison.comparison import (
-    Agreement,
     CandidateComparison,
     Cause,
     CausePart,
@@ -23,6 +22,7 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Interval, Measurement
 from modeldyno.core.metrics.metric import Query
 from modeldyno.core.report.blocks import Notice, Severity, Table
+from modeldyno.core.result.output_agreement import OutputAgreement
 from modeldyno.core.result.result import Failure, FailureKind
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.testing.reporters import HOSTILE
@@ -363,9 +363,9 @@ def test_outputs_are_told_by_their_differences() -> None:
     comparison = compared(
         SAME,
         outputs=(
-            Agreement(output="y", largest=0.0, relative=0.0, cosine=1.0),
-            Agreement(output="z", largest=0.00123, relative=0.0456, cosine=0.999),
-            Agreement(output="w", largest=inf, relative=inf, cosine=0.5),
+            OutputAgreement(output="y", largest=0.0, relative=0.0, cosine=1.0),
+            OutputAgreement(output="z", largest=0.00123, relative=0.0456, cosine=0.999),
+            OutputAgreement(output="w", largest=inf, relative=inf, cosine=0.5),
         ),
     )
 
@@ -635,7 +635,7 @@ def test_it_fits_eighty_columns_and_nothing_is_obeyed() -> None:
                 candidate=a_result(name=text),
                 changes=(WORSE, change("load_time", ChangeVerdict.WORSE, why=text)),
                 settings=(SettingDiff(name=text, baseline=text, candidate=None),),
-                outputs=(Agreement(output=text, largest=0.1, relative=0.1, cosine=0.9),),
+                outputs=(OutputAgreement(output=text, largest=0.1, relative=0.1, cosine=0.9),),
                 causes=(Cause(query=P50, by="layers", total=1e-3, parts=(part,)),),
             ),
             baseline=a_result(name=text),

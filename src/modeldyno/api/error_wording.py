@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from modeldyno import plugins
 from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.registry.records import Version
 from modeldyno.document import Document
-from modeldyno.environment.containers import Container
-from modeldyno.environment.running_servers import ServerRecord
 from modeldyno.errors import RequestError, RunFailed, UnknownName
 from modeldyno.views.python_wording import use_python_words
 
@@ -117,7 +114,7 @@ def _check_no_document(function: str, annotations: Mapping[str, str], arguments:
         if isinstance(value, Document) and annotation.split(" | ")[:2] in (["str", "Path"], ["str"]):
             kind = type(value).__name__
             taken = {*annotation.split(" | ")}
-            if not {kind, "Stored"} & taken:
+            if not {kind, "Document", "StoredDocument"} & taken:
                 asks = (
                     "give a path or a reference of a model" if name == "model" else "give its file or its id"
                 )
@@ -131,10 +128,7 @@ _INSTEAD = {"gate": "it measures a model, and check judges a Result that was mea
 
 def as_reference(value: Any) -> Any:
     """Return the URL of a server, or the name of a registered version; anything else as it is."""
-    if isinstance(value, Version):
-        return value.name
-    record = getattr(value, "record", value)
-    return record.url if isinstance(record, ServerRecord | Container) else value
+    return getattr(getattr(value, "record", value), "reference_text", value)
 
 
 def reference_of(model: Any) -> str:

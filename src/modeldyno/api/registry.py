@@ -11,9 +11,9 @@ from modeldyno import plugins
 from modeldyno.api.convert import convert as convert_model
 from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.profile import as_tuple
-from modeldyno.core.registry.names import VersionName
+from modeldyno.core.registry.names import SOURCE, VersionName
 from modeldyno.core.registry.policy import Window
-from modeldyno.core.registry.records import OPEN, SOURCE, TaskState
+from modeldyno.core.registry.records import OPEN, TaskState
 from modeldyno.documents.catalog import store_document
 from modeldyno.documents.lookup import find_any
 from modeldyno.environment.idle import IdleRule

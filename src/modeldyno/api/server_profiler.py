@@ -25,12 +25,12 @@ from modeldyno.api.result_dict import Section
 from modeldyno.api.serve import Server, serve
 from modeldyno.clock import monotonic
 from modeldyno.core.load.endpoint_url import format_endpoint, parse_endpoint
-from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import Endpoint
 from modeldyno.core.metrics.constraints import Verdict
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.registry.records import Version
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.stats import statistics
 from modeldyno.core.stats.units import read_time

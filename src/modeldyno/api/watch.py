@@ -14,7 +14,7 @@ from modeldyno.core.result.result import fold
 from modeldyno.core.trace.regions import WATCHED
 from modeldyno.environment import machine
 from modeldyno.errors import RequestError
-from modeldyno.interfaces.sampler import WatchStage
+from modeldyno.interfaces.load_stages import WatchStage
 from modeldyno.regions.summary import script_job
 from modeldyno.runtime.events import empty_result, event_of
 from modeldyno.runtime.sampling import start_samplers

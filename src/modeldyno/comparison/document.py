@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec
 from modeldyno.codec import comparison as codec_comparison
+from modeldyno.comparison.recompute import check_comparison
 from modeldyno.core.advice.advice import Advice
 from modeldyno.core.comparison.comparison import Comparison
 from modeldyno.core.comparison.gate_report import GateReport
 from modeldyno.core.comparison.trend import Trend
-from modeldyno.core.recompute.others import check_comparison
 from modeldyno.interfaces.document import DocumentKind, plain_kind
 from modeldyno.views.advice import blocks as advice_blocks
 from modeldyno.views.comparison import blocks, gate, page, trend

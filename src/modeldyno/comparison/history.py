@@ -19,10 +19,10 @@ from modeldyno.core.comparison.trend import (
     trend,
 )
 from modeldyno.core.metrics.metric import Query
+from modeldyno.core.registry.names import parse_registered
 from modeldyno.core.spec.model_ref import ModelRef, names_of_file
 from modeldyno.errors import ModelDynoError, RequestError
 from modeldyno.interfaces.store import KeepsHeads
-from modeldyno.profiling.registered_version import parse_registered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.codec import series as codec_series
+from modeldyno.codec import plain
 from modeldyno.core.agreement.conversion import Conversion
 from modeldyno.core.recompute.checks import kept
 from modeldyno.interfaces.document import DocumentKind
@@ -27,7 +27,7 @@ def _checks(
 
 
 CONVERSION = DocumentKind(
-    name="conversion", document=Conversion, encode=partial(codec_series.encode, "conversion"),
-    decode=partial(codec_series.decode, Conversion), checks=_checks, headline=blocks.headline,
+    name="conversion", document=Conversion, encode=plain.encode,
+    decode=partial(plain.decode, Conversion), checks=_checks, headline=blocks.headline,
     blocks=blocks.blocks, page=blocks.page, numbers=blocks.numbers, title=blocks.title, brief=blocks.brief,
 )  # fmt: skip

@@ -24,7 +24,7 @@ from modeldyno.core.agreement.inner_values import (
     match_layers,
     most_values,
 )
-from modeldyno.interfaces.converter import SourceKind, source_kind
+from modeldyno.interfaces.loader import SourceKind, source_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -27,8 +27,8 @@ from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.knob import configure
 from modeldyno.core.spec.model_ref import ModelIdentity
 from modeldyno.errors import RequestError
-from modeldyno.interfaces.converter import ConversionSource, source_kind
-from modeldyno.interfaces.loader import Feed, Form
+from modeldyno.interfaces.converter import ConversionSource
+from modeldyno.interfaces.loader import Feed, Form, source_kind
 from modeldyno.interfaces.session import CanCall
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.records import SOURCE, AttachedDocument, Version
+from modeldyno.core.registry.names import SOURCE, VersionName
+from modeldyno.core.registry.records import AttachedDocument, Version
 from modeldyno.dashboard import registry_writes
 from modeldyno.dashboard.page import PageRequest
 from modeldyno.errors import RequestError, UnknownName

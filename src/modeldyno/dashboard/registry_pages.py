@@ -6,8 +6,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.records import OPEN, SOURCE, TaskKind, TaskState
+from modeldyno.core.registry.names import SOURCE, VersionName
+from modeldyno.core.registry.records import OPEN, TaskKind, TaskState
 from modeldyno.core.report.blocks import Notice, Severity, make_table, note
 from modeldyno.dashboard import network_page, registry_writes
 from modeldyno.dashboard.lineage_part import find_lineage, lineage_part

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
-from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.records import SOURCE, Measure
+from modeldyno.core.registry.names import SOURCE, VersionName
+from modeldyno.core.registry.records import Measure
 from modeldyno.core.spec.model_ref import LIVE
 from modeldyno.core.trace.regions import SCRIPT
 from modeldyno.dashboard.page import FormField, PageForm, PageText, address, as_number

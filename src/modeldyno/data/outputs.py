@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.comparison.comparison import Agreement
+from modeldyno.core.result.output_agreement import OutputAgreement
 from modeldyno.data.request_data import decode_values
 from modeldyno.interfaces.loader import ExpectedOutputs, Feed
 
@@ -209,7 +209,7 @@ def _batch(fed: Feed) -> int:
     return batch_sizes.pop() if len(batch_sizes) == 1 else 0
 
 
-def agreement(baseline: Feed, candidate: Feed) -> tuple[Agreement, ...]:
+def agreement(baseline: Feed, candidate: Feed) -> tuple[OutputAgreement, ...]:
     """Return how far two outputs agree, by array; matched by name where names are equal, else in order.
 
     Raises ValueError, with a phrase, where they cannot be compared.
@@ -226,13 +226,13 @@ def agreement(baseline: Feed, candidate: Feed) -> tuple[Agreement, ...]:
     return tuple(_agreement(name, baseline[name], candidate[other]) for name, other in names.items())
 
 
-def _agreement(name: str, one: ndarray, other: ndarray) -> Agreement:
+def _agreement(name: str, one: ndarray, other: ndarray) -> OutputAgreement:
     """Compare two arrays of one shape; where both have the same NaN or infinity, they agree."""
     import numpy as np  # noqa: PLC0415 - slow to import
 
     if one.dtype.kind not in "biufc" or other.dtype.kind not in "biufc":
         all_equal = bool((one == other).all())
-        return Agreement(
+        return OutputAgreement(
             output=name,
             largest=0.0 if all_equal else inf,
             relative=0.0 if all_equal else inf,
@@ -246,7 +246,7 @@ def _agreement(name: str, one: ndarray, other: ndarray) -> Agreement:
     largest = float(np.where(np.isnan(differences), inf, differences).max(initial=0.0))
     is_finite = np.isfinite(first) & np.isfinite(second)
     size = float(np.abs(first[is_finite]).max(initial=0.0))
-    return Agreement(
+    return OutputAgreement(
         output=name,
         largest=largest,
         relative=0.0 if not largest else largest / size if size and isfinite(largest) else inf,

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from modeldyno import plugins, views
+from modeldyno import plugins
 from modeldyno.core.result.result import Result
 from modeldyno.core.result.where import CreatedSince
 from modeldyno.core.result.where_text import parse
@@ -186,7 +186,7 @@ def store_results(results: Iterable[Result], tags: Sequence[str] = ()) -> None:
     """
     with plugins.store() as store:
         for result in results:
-            store.put(result, headline=views.brief(result))
+            store.put(result, headline=kind_of(result).brief(result))
             if tags:
                 store.tag(result.id, add=tuple(tags))
         store.expire(datetime.now(UTC))

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import codec, plugins, views
+from modeldyno import codec, plugins
 from modeldyno.core.metrics.queries import list_numbers
 from modeldyno.core.report.blocks import shorten
 from modeldyno.core.result.result import Result
@@ -44,7 +44,7 @@ def fragment(document: Any) -> str:
 def _blocks(document: Any) -> Iterable[Block]:
     """Return what the terminal shows of a document."""
     if isinstance(document, Result):
-        return views.blocks(_with_python_wording(document))
+        return kind_of(document).blocks(_with_python_wording(document))
     if document.KIND:
         return kind_of(document).blocks(document)
     blocks: Iterable[Block] = document.blocks()  # the answer of a use case lays itself out
@@ -61,7 +61,7 @@ def show(result: Result) -> None:
     from rich.console import Console  # noqa: PLC0415 - slow at start-up
 
     plugins.terminal().print_blocks(
-        views.blocks(_with_python_wording(result)), console=Console(highlight=False)
+        kind_of(result).blocks(_with_python_wording(result)), console=Console(highlight=False)
     )
 
 

@@ -14,15 +14,12 @@ from modeldyno.core.report.blocks import Block, Heading, Notice, Severity, choos
 from modeldyno.core.report.charts import Picture
 from modeldyno.core.report.chosen_plot import parse_plot
 from modeldyno.core.result.result import Result
-from modeldyno.core.study.study import Study
 from modeldyno.documents.catalog import caching_reader
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.interfaces.reporter import DrawsCharts, LaysOut, Tabulates
 from modeldyno.kinds import kind_of
-from modeldyno.views import PLAIN, ViewOptions, numbers
-from modeldyno.views.study.configurations import configurations_title
-from modeldyno.views.study.tables import USUAL_COLUMNS
 from modeldyno.views.text import count
+from modeldyno.views.view_options import PLAIN, ViewOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -62,8 +59,8 @@ def write(
     if fields:
         if not isinstance(reporter, Tabulates):
             raise RequestError(f"`fields` are columns of a .csv file; a {path.suffix} file has others.")
-        table = numbers(document) if isinstance(document, Result) else kind_of(document).numbers(document)
-        save_file(path, reporter.table(_chosen(table, fields)))
+        kind = kind_of(document)
+        save_file(path, reporter.table(_chosen(kind.numbers(document), fields, kind.columns)))
         return
     if isinstance(document, Result):
         save_file(path, reporter.render(document, judgements=judgements))
@@ -78,7 +75,7 @@ def write(
         save_file(path, reporter.table(kind_of(document).numbers(document)))
 
 
-def _chosen(table: Table, fields: Sequence[str]) -> Table:
+def _chosen(table: Table, fields: Sequence[str], usual: Sequence[str]) -> Table:
     """Choose columns; that of a metric that was not measured, or of a usual one, may be empty.
 
     Raises:
@@ -87,7 +84,7 @@ def _chosen(table: Table, fields: Sequence[str]) -> Table:
     titles = [column.title for column in table.columns]
     names = []
     for field in fields:
-        name = field if field in {*titles, *USUAL_COLUMNS} else _query_name(field)
+        name = field if field in {*titles, *usual} else _query_name(field)
         if name is None:
             known = [title for title in titles if not title.endswith((".low", ".high"))]
             raise UnknownName.among("column", field, known)
@@ -121,7 +118,7 @@ def write_several(documents: Sequence[Document], path: Path) -> None:
         page_layout = combine_pages([lay_out_document(document) for document in documents])
         save_file(path, reporter.lay_out(page_layout.blocks, title=page_layout.title))
     elif isinstance(reporter, Tabulates) and len(results) == len(documents):
-        save_file(path, reporter.table(numbers(*results)))
+        save_file(path, reporter.table(kind_of(results[0]).numbers(*results)))
     else:
         raise RequestError(
             f"A {path.suffix} file holds only results, and these are documents of several kinds; write them "
@@ -173,7 +170,7 @@ def write_report(  # noqa: PLR0913 - one parameter per option
         write_several(documents, path)
         return
     (document,) = documents
-    if (configurations or plots) and not isinstance(document, Study):
+    if (configurations or plots) and kind_of(document).configurations_title is None:
         raise RequestError("`configurations` and `plots` choose what is shown of a study, and this is none.")
     if require and not isinstance(document, Result):
         raise RequestError("--require applies to a result; studies and load series have bounds of their own.")
@@ -262,8 +259,8 @@ def lay_out_document(document: Document, options: ViewOptions = PLAIN) -> Page:
     options = replace(options, load_result=caching_reader(), knobs=plugins.knobs)
     kind = kind_of(document)
     title = kind.title(document)
-    if isinstance(document, Study) and options.configurations:
-        title = configurations_title(document, options.configurations)
+    if kind.configurations_title is not None and options.configurations:
+        title = kind.configurations_title(document, options.configurations)
     return Page(title=title, blocks=tuple(kind.page(document, options)))
 
 

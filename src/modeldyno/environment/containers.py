@@ -45,6 +45,11 @@ class Container:
     """Time in UTC, in ISO 8601."""
 
     @property
+    def reference_text(self) -> str | None:
+        """What stands for it where a model is taken; None if it publishes no port."""
+        return self.url
+
+    @property
     def url(self) -> str | None:
         """The URL of its server, as `load` takes it; None if it publishes no port.
 

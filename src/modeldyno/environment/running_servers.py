@@ -63,6 +63,11 @@ class ServerRecord:
     """What the model takes, as ``--input`` has it, if the server does not tell by itself."""
 
     @property
+    def reference_text(self) -> str:
+        """What stands for it where a model is taken."""
+        return self.url
+
+    @property
     def runs(self) -> bool:
         """Whether its process is there, and is no other with the same number."""
         try:

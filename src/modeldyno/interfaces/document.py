@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -42,12 +42,16 @@ class DocumentKind:
     """What a terminal shows of a document, by ViewOptions."""
     page: Callable[..., Iterable[Block]]
     """The same in sections and with charts, by ViewOptions."""
-    numbers: Callable[[Any], Table]
-    """Every number, in base units and unrounded."""
+    numbers: Callable[..., Table]
+    """Every number, in base units and unrounded; of Results also those of several."""
     title: Callable[[Any], str]
     """The title of its page."""
     brief: Callable[[Any], str]
     """Its line in a list."""
+    columns: tuple[str, ...] = ()
+    """Columns that `numbers` may lack, as not every document of this kind has them."""
+    configurations_title: Callable[[Any, Sequence[str]], str] | None = None
+    """The title of a page of configurations that were chosen by name; None of a kind that has none."""
 
 
 def plain_kind(

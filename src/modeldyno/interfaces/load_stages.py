@@ -10,13 +10,34 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from modeldyno.clock import perf_counter
-from modeldyno.interfaces.sampler import WatchStage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+class WatchStage(StrEnum):
+    """The current stage of a run, as reported to samplers."""
+
+    IDLE = "idle"
+    """Nothing runs: the power of a device is its idle power."""
+    BASELINE = "baseline"
+    """Frameworks are imported, and nothing is loaded: the baseline of memory."""
+    IMPORT = "import"
+    """Libraries are imported that only the model needs; their memory counts to the baseline."""
+    LOAD = "load"
+    """The model is loaded, opened, and called once."""
+    OURS = "ours"
+    """ModelDyno's own work: analysis, payloads, statistics. Its memory is not the model's."""
+    TIMED = "timed"
+    """Calls of the timed pass."""
+    WAITING = "waiting"
+    """Another process has its turn."""
+    SECOND = "second"
+    """The second pass, whose calls are profiled; its memory and noise are not reported."""
 
 
 @dataclass(slots=True, kw_only=True)

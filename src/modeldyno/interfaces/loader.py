@@ -215,3 +215,30 @@ class OffersObjects(Protocol):
 
 ModuleFilter = Callable[[str, str], bool]
 """Returns whether to profile a module, given its path and class."""
+
+
+class SourceKind:
+    """The kinds of models that converters start from."""
+
+    ONNX = "onnx"
+    TORCH = "torch"
+    """A torch.nn.Module with its code."""
+    TORCHSCRIPT = "torchscript"
+    EXPORTED = "exported"
+    """The module of a program of torch.export."""
+    KERAS = "keras"
+    TENSORFLOW = "tensorflow"
+    """A signature of a SavedModel."""
+
+
+def source_kind(model: Model) -> str:
+    """Return the kind of a loaded model: one of `SourceKind`, or its framework, such as ``sklearn``."""
+    framework = model.identity.framework
+    if framework == SourceKind.KERAS:
+        return SourceKind.KERAS
+    if model.form != Form.TORCH:
+        return {Form.ONNX: SourceKind.ONNX, Form.TENSORFLOW: SourceKind.TENSORFLOW}.get(model.form, framework)
+    names = {kind.__name__ for kind in type(model.value).__mro__}
+    if "ScriptModule" in names:
+        return SourceKind.TORCHSCRIPT
+    return SourceKind.EXPORTED if "GraphModule" in names else SourceKind.TORCH

@@ -17,8 +17,8 @@ from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.core.spec.static_options import Inspection
+from modeldyno.interfaces.load_stages import WatchStage
 from modeldyno.interfaces.loader import Feed, Model, RequestStreams
-from modeldyno.interfaces.sampler import WatchStage
 from modeldyno.interfaces.session import Session
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -10,27 +9,6 @@ if TYPE_CHECKING:
 
     from modeldyno.core.metrics.doubt import Doubt
     from modeldyno.core.metrics.measurement import Measurement
-
-
-class WatchStage(StrEnum):
-    """The current stage of a run, as reported to samplers."""
-
-    IDLE = "idle"
-    """Nothing runs: the power of a device is its idle power."""
-    BASELINE = "baseline"
-    """Frameworks are imported, and nothing is loaded: the baseline of memory."""
-    IMPORT = "import"
-    """Libraries are imported that only the model needs; their memory counts to the baseline."""
-    LOAD = "load"
-    """The model is loaded, opened, and called once."""
-    OURS = "ours"
-    """ModelDyno's own work: analysis, payloads, statistics. Its memory is not the model's."""
-    TIMED = "timed"
-    """Calls of the timed pass."""
-    WAITING = "waiting"
-    """Another process has its turn."""
-    SECOND = "second"
-    """The second pass, whose calls are profiled; its memory and noise are not reported."""
 
 
 class Watch(Protocol):

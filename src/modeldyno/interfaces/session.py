@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from modeldyno.core.load.request_stages import RequestStamps
     from modeldyno.core.load.request_target import Reply, Target
-    from modeldyno.core.load.server_stats import ServerCounters
+    from modeldyno.core.load.server_stats import RequestStamps, ServerCounters
     from modeldyno.core.spec.load_spec import Load
     from modeldyno.core.trace.allocations import AllocationRecord, AllocationRecorder
     from modeldyno.core.trace.dataflow import DataFlow

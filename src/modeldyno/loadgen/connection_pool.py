@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.clock import monotonic_ns
-from modeldyno.core.load.request_log import RequestOutcome
+from modeldyno.core.result.request_outcome import RequestOutcome
 
 if TYPE_CHECKING:
     import asyncio

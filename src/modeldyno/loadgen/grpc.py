@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from modeldyno.core.load.request_log import RequestOutcome
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.loadgen.http1_parser import Malformed, outcome_of_status
 from modeldyno.loadgen.request import Compressed
 

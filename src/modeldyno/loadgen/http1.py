@@ -11,8 +11,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from modeldyno.clock import monotonic_ns
-from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import request_id
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.loadgen.event_stream import PieceCounter
 from modeldyno.loadgen.http1_parser import (
     CHUNKED,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from modeldyno.core.load.request_log import RequestOutcome
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.loadgen.event_stream import decoder_of
 
 if TYPE_CHECKING:

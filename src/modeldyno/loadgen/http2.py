@@ -10,8 +10,8 @@ import asyncio
 from typing import TYPE_CHECKING, ClassVar
 
 from modeldyno.clock import monotonic_ns
-from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import request_id
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.loadgen import hpack
 from modeldyno.loadgen.grpc import NO_TRAILERS, PartialAnswer, parse_headers
 from modeldyno.loadgen.http1_parser import Malformed

@@ -14,8 +14,8 @@ from itertools import cycle, tee
 from typing import TYPE_CHECKING
 
 from modeldyno.clock import monotonic_ns, process_time_ns
-from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import BrokenStream
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.spec.load_spec import pause_after
 from modeldyno.loadgen.arrivals import due_times
 from modeldyno.loadgen.record_frames import ROW, RecordBlock

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from modeldyno.core.load.request_log import COLUMNS, Records, RequestOutcome, join_records
+from modeldyno.core.load.request_log import COLUMNS, Records, join_records
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.result.result import Artifact
 from modeldyno.core.stats.statistics import load_numpy
 from modeldyno.errors import RunFailed

@@ -9,7 +9,7 @@ from modeldyno.core.load.request_target import Reply, decompress
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from modeldyno.core.load.request_log import RequestOutcome
+    from modeldyno.core.result.request_outcome import RequestOutcome
 
     Raw = tuple[int, bytes, bytes | tuple[bytes, ...]]
     """Status, head and body of a reply; converted to a Reply only when needed."""

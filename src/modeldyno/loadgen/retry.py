@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from modeldyno.core.load.request_log import RequestOutcome
+from modeldyno.core.result.request_outcome import RequestOutcome
 
 REST = 0.05
 """Seconds before a slot or a retry connects again after a refused connection."""

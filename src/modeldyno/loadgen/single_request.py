@@ -6,8 +6,8 @@ import socket
 from typing import TYPE_CHECKING
 
 from modeldyno.clock import monotonic, monotonic_ns
-from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import Transport
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.environment.timed_answer import MOST, TimedSocket
 from modeldyno.errors import RequestError
 from modeldyno.loadgen import tls

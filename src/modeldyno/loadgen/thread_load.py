@@ -12,7 +12,8 @@ from threading import Condition, Thread
 from typing import TYPE_CHECKING
 
 from modeldyno.clock import monotonic_ns
-from modeldyno.core.load.request_log import RequestOutcome, join_records
+from modeldyno.core.load.request_log import join_records
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.spec.load_spec import pause_after
 from modeldyno.loadgen import DriverUsage, LoadEnd, LoadProgress
 from modeldyno.loadgen.arrivals import due_times

@@ -5,16 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import codec
 from modeldyno.codec import explanation as codec_explanation
-from modeldyno.codec import series as codec_series
+from modeldyno.codec import plain
 from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.explanation import Explanation
 from modeldyno.core.load.load_curve import LoadCurve
-from modeldyno.core.load.reconciliation import Reconciliation
-from modeldyno.core.recompute.others import check_explanation, check_series
-from modeldyno.interfaces.document import DocumentKind, plain_kind
-from modeldyno.views.load import explanation, page, reconciliation
+from modeldyno.interfaces.document import DocumentKind
+from modeldyno.loadtest.recompute import check_explanation, check_series
+from modeldyno.views.load import explanation, page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,9 +23,9 @@ if TYPE_CHECKING:
 
 def _series_kind(name: str, series: type[LoadCurve | Capacity]) -> DocumentKind:
     return DocumentKind(
-        name=name, document=series, encode=partial(codec_series.encode, name),
-        decode=partial(codec_series.decode, series), checks=check_series, headline=page.headline,
-        blocks=page.blocks, page=page.page, numbers=page.numbers, title=page.headline, brief=page.headline,
+        name=name, document=series, encode=plain.encode, decode=partial(plain.decode, series),
+        checks=check_series, headline=page.headline, blocks=page.blocks, page=page.page,
+        numbers=page.numbers, title=page.headline, brief=page.headline,
     )  # fmt: skip
 
 
@@ -46,6 +44,3 @@ EXPLANATION = DocumentKind(
     blocks=explanation.blocks, page=explanation.page, numbers=explanation.numbers, title=explanation.title,
     brief=explanation.brief,
 )  # fmt: skip
-RECONCILIATION = plain_kind(
-    "reconciliation", Reconciliation, reconciliation.blocks, encode=codec.encode_document, command="reconcile"
-)

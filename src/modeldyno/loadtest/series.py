@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.clock import monotonic
-from modeldyno.core.load import request_log
 from modeldyno.core.load.capacity import Capacity
 from modeldyno.core.load.capacity_steps import CONCURRENCY, RATE, CapacitySearch, SearchEnd
 from modeldyno.core.load.endpoint_url import HEADERS_VARIABLE
@@ -25,6 +24,7 @@ from modeldyno.core.load.series_steps import (
     next_load,
     step_within,
 )
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.result.result import Progressed
 from modeldyno.core.study.resume_guard import ConsistencyGuard
 from modeldyno.core.trace.carbon import with_carbon
@@ -241,7 +241,7 @@ def _describe_step(series: LoadCurve | Capacity, step: NextLoad) -> str:
 def _all_refused(result: Result) -> bool:
     """Return whether the server refused every request as wrong, as for a model it does not have."""
     ends = {m.scope for m in result.measurements if m.metric == "requests"}
-    return ends == {request_log.RequestOutcome.CLIENT_ERROR.word}
+    return ends == {RequestOutcome.CLIENT_ERROR.word}
 
 
 @contextmanager

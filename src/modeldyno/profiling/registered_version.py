@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modeldyno import plugins
-from modeldyno.codec import series
+from modeldyno.codec import plain
 from modeldyno.core.agreement.conversion import Conversion
-from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.records import SOURCE, Version
+from modeldyno.core.registry.names import SOURCE, parse_registered
+from modeldyno.core.registry.records import Version
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.errors import RequestError, UnknownName
+from modeldyno.errors import UnknownName
 from modeldyno.profiling import weights
 
 if TYPE_CHECKING:
     from modeldyno.core.registry.records import Variant
     from modeldyno.interfaces.registry import Registry
-
-_NAME = re.compile(r"(?P<version>[^/@:]+(?:/[0-9]{1,9}|@[^/@\s]+)?)(?:(?<=[0-9]) (?P<recipe>[\w-]+))?")
-"""A recipe follows a number, as a model's name may have spaces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,14 +33,6 @@ class RegisteredModel:
     """Of the model."""
     registered: str
     """That of the version or variant, which goes on meaning it: ``digits/3``, ``digits/3 onnx``."""
-
-
-def parse_registered(text: str) -> tuple[VersionName, str] | None:
-    """Read the name of a version and of one of its variants; None if it cannot be one."""
-    if match := _NAME.fullmatch(text):
-        with suppress(RequestError):  # such words name nothing that is registered
-            return VersionName.parse(match["version"]), match["recipe"] or SOURCE
-    return None
 
 
 def find_registered(text: str) -> RegisteredModel | None:
@@ -109,7 +96,7 @@ def inputs_of(registered: Version | Variant, reference: str) -> tuple[InputSpec,
     if not registered.conversion:
         return ()
     document = registered.conversion.encode()
-    made = series.decode(Conversion, document, origin=registered.name)[registered.recipe]
+    made = plain.decode(Conversion, document, origin=registered.name)[registered.recipe]
     folder = Path(ModelRef.parse(reference).locator).parent
     return tuple(
         spec if spec.source is None else replace(spec, source=str(folder / spec.source))

@@ -6,9 +6,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.comparison.operands import FEWEST
-from modeldyno.core.registry.names import VersionName, check_alias, check_description, check_model_name
+from modeldyno.core.registry.names import (
+    SOURCE,
+    VersionName,
+    check_alias,
+    check_description,
+    check_model_name,
+)
 from modeldyno.core.registry.policy import DEFAULT, FIRST, compare_task, profile_task
-from modeldyno.core.registry.records import OPEN, SOURCE, Task, TaskKind, TaskState
+from modeldyno.core.registry.records import OPEN, Task, TaskKind, TaskState
 from modeldyno.core.registry.webhooks import Webhook, check_webhook
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.identity import actor

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
-from modeldyno.codec import series
+from modeldyno.codec import plain
 from modeldyno.conversion.request import ConversionRequest
 from modeldyno.conversion.run import convert
 from modeldyno.core.agreement.conversion import Conversion, ConversionFailureKind
@@ -88,7 +88,7 @@ def convert_version(
             variant,
             state=_state(made),
             why=_why(made),
-            conversion=series.encode("conversion", conversion).decode(),
+            conversion=plain.encode(conversion).decode(),
             conversion_id=conversion.id,
         )
         if variant.usable:

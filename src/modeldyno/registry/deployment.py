@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno import codec, plugins
-from modeldyno.core.registry.names import VersionName
-from modeldyno.core.registry.records import SOURCE
+from modeldyno.core.registry.names import SOURCE, VersionName
 from modeldyno.core.spec.job import Job
 from modeldyno.errors import MissingExtra, RequestError, UnknownName
 from modeldyno.profiling import weights

@@ -11,15 +11,9 @@ from modeldyno.conversion.reference import STEADY
 from modeldyno.core.comparison.build import CompareOptions
 from modeldyno.core.comparison.schedule import PLAN, RoundSchedule
 from modeldyno.core.metrics.measurement_plan import Plan
-from modeldyno.core.registry.names import VersionName
+from modeldyno.core.registry.names import SOURCE, VersionName
 from modeldyno.core.registry.policy import profile_tasks
-from modeldyno.core.registry.records import (
-    SOURCE,
-    FigureState,
-    TaskState,
-    Variant,
-    VariantState,
-)
+from modeldyno.core.registry.records import FigureState, TaskState, Variant, VariantState
 from modeldyno.core.registry.staleness import confirmation
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.spec.probe_options import Observation

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.codec.numbers import check_numbers
 from modeldyno.core.registry.names import (
+    SOURCE,
     ModelCiPath,
     VersionName,
     check_description,
@@ -19,7 +20,7 @@ from modeldyno.core.registry.names import (
     task_name,
 )
 from modeldyno.core.registry.policy import conversion_tasks, profile_tasks
-from modeldyno.core.registry.records import SOURCE, Variant, VariantState, Version
+from modeldyno.core.registry.records import Variant, VariantState, Version
 from modeldyno.core.spec.input_spec import BATCH, InputSpec, parse_input
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.documents import yaml_file

@@ -27,10 +27,9 @@ from modeldyno.environment import machine
 from modeldyno.environment.process_tree import list_process_tree, tree_memory
 from modeldyno.errors import ModelDynoError, PredictedOutOfMemory, RequestError
 from modeldyno.interfaces.backend import ChoosesDevice, ConfiguresProcess, TakesOtherInputs
-from modeldyno.interfaces.load_stages import loading
+from modeldyno.interfaces.load_stages import WatchStage, loading
 from modeldyno.interfaces.loader import Form, HasTools, Looks, Model
 from modeldyno.interfaces.probe import NO_TURNS, ChecksFirst, Pass, Subject
-from modeldyno.interfaces.sampler import WatchStage
 from modeldyno.runtime.cohosted import CoHostedModels, load_cohosted
 from modeldyno.runtime.events import INTERRUPTED, RunStage, empty_result, event_of, record_measurements
 from modeldyno.runtime.failures import failure_of

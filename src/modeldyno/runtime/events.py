@@ -14,8 +14,8 @@ from modeldyno.core.metrics.metric import METRICS
 from modeldyno.core.result.result import Event, Progressed, Result
 from modeldyno.errors import RequestError
 from modeldyno.identity import new_identity
+from modeldyno.interfaces.load_stages import WatchStage
 from modeldyno.interfaces.probe import ProbeOutput
-from modeldyno.interfaces.sampler import WatchStage
 from modeldyno.loadgen.deadline import answered_by
 from modeldyno.runtime import forked_analysis
 from modeldyno.runtime.measured_region import Region

@@ -12,8 +12,7 @@ from modeldyno import plugins
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity, ModelRef
 from modeldyno.errors import RequestError
-from modeldyno.interfaces.converter import source_kind
-from modeldyno.interfaces.loader import Executes, ListsFiles
+from modeldyno.interfaces.loader import Executes, ListsFiles, source_kind
 from modeldyno.runtime.order import answer, carry_out
 
 if TYPE_CHECKING:

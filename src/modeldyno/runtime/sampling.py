@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno import plugins
 from modeldyno.environment.process_tree import ancestors, release_free_memory
-from modeldyno.interfaces.sampler import ReadsServerMetrics, Watch, WatchStage
+from modeldyno.interfaces.load_stages import WatchStage
+from modeldyno.interfaces.sampler import ReadsServerMetrics, Watch
 from modeldyno.interfaces.session import CanCall, ReportsDevices, Session
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from modeldyno.environment import machine
 from modeldyno.errors import ModelDynoError, RequestError, Unloadable, short_reason
 from modeldyno.interfaces.backend import NeedsTorch, RecallsModels, TakesOtherInputs
 from modeldyno.interfaces.client import CountsPrompts, TakesRequests
+from modeldyno.interfaces.load_stages import WatchStage
 from modeldyno.interfaces.loader import ComesFromFiles, Form
-from modeldyno.interfaces.sampler import WatchStage
 from modeldyno.interfaces.session import (
     CanCall,
     CanDrive,

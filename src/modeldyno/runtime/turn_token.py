@@ -18,7 +18,7 @@ from time import sleep
 from typing import TYPE_CHECKING, Self
 
 from modeldyno.clock import monotonic, perf_counter, process_time
-from modeldyno.interfaces.sampler import WatchStage
+from modeldyno.interfaces.load_stages import WatchStage
 
 if TYPE_CHECKING:
     from modeldyno.core.metrics.stop_rule import Phase

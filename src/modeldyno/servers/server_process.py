@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from modeldyno.clock import monotonic
 from modeldyno.environment.process_tree import list_process_tree, start_ticks
 from modeldyno.environment.timed_answer import exchange
+from modeldyno.errors import ServerFailed
 from modeldyno.servers.paths import new_log_file
 from modeldyno.servers.tcp_ports import LOOPBACK, free_ports, ports_in_use
 
@@ -87,20 +88,6 @@ _CONTINUED = {
     re.compile(r"during initialization of VM$"): 1,
 }
 """Lines whose details are in the lines below, and how many of those."""
-
-
-class ServerFailed(Exception):
-    """A server did not start, or exited: an outcome, not a wrong request. Its text is one sentence."""
-
-    def __init__(self, sentence: str, log: str = "") -> None:
-        """Create the error.
-
-        Args:
-            sentence: how it ended, the cause, and where the whole log is.
-            log: the log's lines about a failure.
-        """
-        super().__init__(sentence)
-        self.log = log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

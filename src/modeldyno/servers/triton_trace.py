@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.clock import monotonic
-from modeldyno.core.load.request_stages import RequestStamps
+from modeldyno.core.load.server_stats import RequestStamps
 from modeldyno.servers.admin_client import AdminClient
 
 if TYPE_CHECKING:

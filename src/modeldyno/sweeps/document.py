@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from modeldyno.codec import study as codec_study
-from modeldyno.core.recompute.others import check_study
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.study import Study
 from modeldyno.interfaces.document import DocumentKind
+from modeldyno.sweeps.recompute import check_study
 from modeldyno.views.study import blocks, page, tables
+from modeldyno.views.study.configurations import configurations_title
 
 
 def _encode(study: Study, **derived: Any) -> bytes:
@@ -20,4 +21,5 @@ STUDY = DocumentKind(
     name=codec_study.KIND, document=Study, encode=_encode, decode=codec_study.decode, checks=check_study,
     headline=blocks.headline, blocks=blocks.blocks, page=page.page, numbers=tables.numbers,
     title=blocks.title, brief=blocks.brief,
+    columns=tables.USUAL_COLUMNS, configurations_title=configurations_title,
 )  # fmt: skip

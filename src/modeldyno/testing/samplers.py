@@ -22,7 +22,7 @@ from modeldyno import plugins
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.metric import METRICS
-from modeldyno.interfaces.sampler import WatchStage
+from modeldyno.interfaces.load_stages import WatchStage
 from modeldyno.testing.loaders import imported_frameworks
 
 if TYPE_CHECKING:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.job import Job
     from modeldyno.core.spec.knob import KnobValue
-    from modeldyno.core.study.study import Study
     from modeldyno.options import Option
 
 
@@ -48,7 +47,7 @@ def rerun_command_line(result: Result, bounds: Sequence[Constraint] = ()) -> str
 def rerun_words(result: Result, bounds: Sequence[Constraint] = ()) -> list[str]:
     """Return the words of that command line after ``modeldyno``: the command, the model, options."""
     options = _options(result.job, inspected=is_inspection(result))
-    return [_subcommand(result), result.job.model.argument, *options, *_repeated("--require", bounds)]
+    return [_subcommand(result), result.job.model.argument, *options, *repeated_options("--require", bounds)]
 
 
 def _python_call(job: Job) -> str:
@@ -58,21 +57,6 @@ def _python_call(job: Job) -> str:
     mode = {} if job.inspection.mode is Mode.INFERENCE else {"mode": str(job.inspection.mode)}
     words = [f"{name}={value!r}" for name, value in {**given, **job.config, **probes, **mode}.items()]
     return f"modeldyno.profile({', '.join(['model', *([] if given else ['example=...']), *words])})"
-
-
-def sweep_command(study: Study) -> str:
-    """Return the command line that repeats a study from its beginning."""
-    job = study.job
-    command = ["modeldyno", "sweep", job.model.argument, "--backend", job.backend]
-    command += _repeated("--space", study.space.axes)
-    command += _setting_options(study.settings)
-    command += _input_options(job)
-    command += _observation_options(job.observation)
-    for objective in study.goal.objectives:
-        command += ["--maximize" if objective.maximize else "--minimize", str(objective.query)]
-    command += _repeated("--require", study.goal.constraints)
-    command += ["--strategy", study.strategy, "--seed", str(study.seed)]
-    return shlex.join(command)
 
 
 def advise_command_line(job: Job, usual_backend: str) -> str:
@@ -86,9 +70,9 @@ def advise_command_line(job: Job, usual_backend: str) -> str:
     if job.backend != usual_backend:
         command += ["--backend", job.backend]
     command += [
-        *_setting_options(job.config),
-        *_input_options(job),
-        *_observation_options(job.observation, ("evaluate", "data")),
+        *setting_options(job.config),
+        *input_options(job),
+        *observation_options(job.observation, ("evaluate", "data")),
     ]
     return shlex.join([*command, *_name_and_trust(job)])
 
@@ -103,8 +87,8 @@ def _options(job: Job, *, inspected: bool) -> Iterator[str]:
     """Yield the options that differ from the defaults."""
     if not inspected:
         yield from ("--backend", job.backend)
-        yield from _setting_options(job.config)
-    yield from _input_options(job)
+        yield from setting_options(job.config)
+    yield from input_options(job)
     defaults = default_probes(job.inspection.mode, served=job.load is not None)
     if not inspected and job.probes != defaults:
         yield from ("--probe", ",".join(job.probes))
@@ -112,23 +96,25 @@ def _options(job: Job, *, inspected: bool) -> Iterator[str]:
         yield from _load_options(job.load)
     yield from _inspection_options(job.inspection, inspected=inspected)
     if not inspected:
-        yield from _observation_options(job.observation)
+        yield from observation_options(job.observation)
         yield from _changed_options(job.plan, Plan(), options.PLAN)
     yield from _name_and_trust(job)
 
 
-def _repeated(option: str, values: Iterable[object]) -> Iterator[str]:
+def repeated_options(option: str, values: Iterable[object]) -> Iterator[str]:
     """Yield an option once for each value."""
     for value in values:
         yield from (option, str(value))
 
 
-def _setting_options(config: Mapping[str, KnobValue]) -> Iterator[str]:
-    return _repeated("--set", (f"{name}={format_knob_value(value)}" for name, value in config.items()))
+def setting_options(config: Mapping[str, KnobValue]) -> Iterator[str]:
+    """Yield the options that set knobs."""
+    return repeated_options("--set", (f"{name}={format_knob_value(value)}" for name, value in config.items()))
 
 
-def _input_options(job: Job) -> Iterator[str]:
-    return _repeated("--input", map(format_input_option, inputs_to_give(job)))
+def input_options(job: Job) -> Iterator[str]:
+    """Yield the options of the inputs that a model does not get by itself."""
+    return repeated_options("--input", map(format_input_option, inputs_to_give(job)))
 
 
 def inputs_to_give(job: Job) -> list[InputSpec]:
@@ -190,7 +176,7 @@ def _inspection_options(inspection: Inspection, *, inspected: bool) -> Iterator[
         return
     for name, sizes in inspection.vary.items():
         yield from ("--vary", f"{name}={','.join(map(str, sizes))}")
-    yield from _repeated("--device", inspection.devices)
+    yield from repeated_options("--device", inspection.devices)
     if inspection.memory is not None:
         yield from ("--memory", format_quantity(inspection.memory, BYTES, None).replace(" ", ""))
 
@@ -202,7 +188,7 @@ _OBSERVED = {
 """Field of what is observed to its option."""
 
 
-def _observation_options(observation: Observation, fields: Iterable[str] = _OBSERVED) -> Iterator[str]:
+def observation_options(observation: Observation, fields: Iterable[str] = _OBSERVED) -> Iterator[str]:
     """Yield the options of the fields that differ from the defaults."""
     for name in fields:
         value = getattr(observation, name)

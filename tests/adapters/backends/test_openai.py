@@ -13,11 +13,10 @@ from modeldyno.adapters.backends import openai
 from modeldyno.core.load.server_stats import ServerCounters
 from modeldyno.core.spec.knob import KnobValue, configure
 from modeldyno.core.spec.model_ref import ModelIdentity
-from modeldyno.errors import MissingExtra, RequestError
+from modeldyno.errors import MissingExtra, RequestError, ServerFailed
 from modeldyno.interfaces.loader import Form, Model
 from modeldyno.interfaces.session import CanSend, HasServerStats
 from modeldyno.loadgen.single_request import send_once
-from modeldyno.servers.server_process import ServerFailed
 from modeldyno.testing.backends import DeclaredSuite
 
 if TYPE_CHECKING:

@@ -26,11 +26,11 @@ from modeldyno.core.load.request_target import Transport
 from modeldyno.core.load.server_stats import ServerCounters
 from modeldyno.core.spec.knob import KnobValue, configure
 from modeldyno.core.spec.model_ref import ModelRef
-from modeldyno.errors import MissingExtra, RequestError, UnknownName
+from modeldyno.errors import MissingExtra, RequestError, ServerFailed, UnknownName
 from modeldyno.interfaces.session import CanSend, HasServerStats, TracesRequests
 from modeldyno.loadgen.single_request import send_once
 from modeldyno.servers import triton as engine
-from modeldyno.servers.server_process import ServerFailed, http_ready
+from modeldyno.servers.server_process import http_ready
 from modeldyno.testing.backends import DeclaredSuite, ServingSuite
 
 if TYPE_CHECKING:

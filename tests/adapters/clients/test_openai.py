@@ -10,8 +10,8 @@ import pytest
 from tests.zoo.protocols import recorded, reply
 
 from modeldyno.adapters.clients import openai
-from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import BrokenStream, Endpoint, ServerInfo
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.interfaces.client import Streams
 from modeldyno.testing.clients import ClientSuite

@@ -14,8 +14,8 @@ from modeldyno.adapters.probes.checked_calls import ROUNDS, CheckedCalls
 from modeldyno.core.metrics.call_checks import FEWEST
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.interfaces.load_stages import WatchStage
 from modeldyno.interfaces.probe import Subject
-from modeldyno.interfaces.sampler import WatchStage
 from modeldyno.testing.fakes import a_model
 
 if TYPE_CHECKING:

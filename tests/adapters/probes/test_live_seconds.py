@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from modeldyno.adapters.probes.live_seconds import LiveSeconds
-from modeldyno.core.load.request_log import COLUMNS, Records, RequestOutcome, empty_records
+from modeldyno.core.load.request_log import COLUMNS, Records, empty_records
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.loadgen import LoadProgress
 
 if TYPE_CHECKING:

@@ -13,14 +13,14 @@ import pytest
 
 from modeldyno.adapters.probes import load as probe
 from modeldyno.adapters.probes import load_monitor
-from modeldyno.core.load.request_log import COLUMNS, Records, RequestOutcome, empty_records
-from modeldyno.core.load.request_stages import RequestStamps
+from modeldyno.core.load.request_log import COLUMNS, Records, empty_records
 from modeldyno.core.load.request_target import Target, Transport
-from modeldyno.core.load.server_stats import ServerCounters
+from modeldyno.core.load.server_stats import RequestStamps, ServerCounters
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.measurement_plan import Plan
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.result.result import Failure, SecondPassed
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.interfaces.probe import Subject

@@ -19,9 +19,10 @@ from modeldyno.core.advice.advice import (
     worth_rounds,
 )
 from modeldyno.core.advice.finding import Finding
-from modeldyno.core.comparison.comparison import Agreement, Change, ChangeVerdict
+from modeldyno.core.comparison.comparison import Change, ChangeVerdict
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import Query
+from modeldyno.core.result.output_agreement import OutputAgreement
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.study.search_space import parse_axis
 from modeldyno.testing.sample_results import a_result
@@ -52,8 +53,8 @@ def tried(
     return TriedSetting(candidate=candidate, change=change(difference, outcome), rounds=rounds)
 
 
-def agreeing(error: float) -> Agreement:
-    return Agreement(output="y", largest=error, relative=error, cosine=1.0)
+def agreeing(error: float) -> OutputAgreement:
+    return OutputAgreement(output="y", largest=error, relative=error, cosine=1.0)
 
 
 class TestCandidates:

@@ -21,7 +21,6 @@ from modeldyno.core.comparison.build import (
 )
 from modeldyno.core.comparison.comparison import ChangeVerdict, SettingDiff, differing_facts
 from modeldyno.core.comparison.default_metrics import ALL, SMALLEST
-from modeldyno.core.load.foreign_load import BACKEND
 from modeldyno.core.metrics.doubt import CODES, Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.metrics.metric import Query
@@ -29,6 +28,7 @@ from modeldyno.core.result.result import Environment
 from modeldyno.core.result.static_data import StaticReport
 from modeldyno.core.result.trace_data import Layer, TraceReport
 from modeldyno.core.spec.input_spec import InputSpec
+from modeldyno.core.spec.job import IMPORTED
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.spec.static_options import Inspection, Mode
 from modeldyno.errors import RequestError
@@ -150,7 +150,7 @@ def test_counts_are_the_same_whenever_they_are_taken() -> None:
 
 def test_what_another_tool_measured_was_measured_somewhere() -> None:
     """That nothing is known of the machine is doubted; where unlike machines are known, that is told."""
-    foreign = replace(AFTER, job=replace(AFTER.job, backend=BACKEND))
+    foreign = replace(AFTER, job=replace(AFTER.job, backend=IMPORTED))
 
     (doubt,) = compare_results(BEFORE, foreign, PLAIN, in_turns=True).doubts
 

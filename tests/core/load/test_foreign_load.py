@@ -17,10 +17,10 @@ from modeldyno.core.load.foreign_load import (
     outcome_of_error,
     reported_value,
 )
-from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.metrics.constraints import Answer
 from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.metrics.metric import Query
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.result.result import Environment
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.errors import RequestError

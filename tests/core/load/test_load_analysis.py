@@ -13,7 +13,6 @@ from modeldyno.core.load import latency_breakdown, load_analysis
 from modeldyno.core.load.request_log import (
     COLUMNS,
     Records,
-    RequestOutcome,
     empty_records,
     join_records,
     sample_records,
@@ -22,6 +21,7 @@ from modeldyno.core.load.request_log import (
 from modeldyno.core.load.server_stats import CounterReading, ServedWindow, ServerCounters
 from modeldyno.core.load.steady_window import SteadyWindow
 from modeldyno.core.metrics.measurement import CLIENT_LIMITED, SATURATED, Distribution, Measurement
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.spec.load_spec import Arrivals, Load
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ import pytest
 from tests.support.simulated_load import in_lock_step, simulate
 
 from modeldyno.core.load.load_rates import mean_in_flight, rate_doubts, rates
-from modeldyno.core.load.request_log import Records, RequestOutcome, empty_records, join_records
+from modeldyno.core.load.request_log import Records, empty_records, join_records
 from modeldyno.core.load.steady_window import SteadyWindow
 from modeldyno.core.metrics.measurement import LITTLE_LAW, SATURATED, SHORT_LOAD, Interval, Measurement
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.testing.service_model import Service, exponential, lognormal
 

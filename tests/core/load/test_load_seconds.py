@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from modeldyno.core.load.load_seconds import load_seconds
-from modeldyno.core.load.request_log import COLUMNS, Records, RequestOutcome, empty_records, join_records
+from modeldyno.core.load.request_log import COLUMNS, Records, empty_records, join_records
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.result.trace_data import LoadSecond
 
 SECOND = 1_000_000_000

@@ -7,18 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from modeldyno.core.load.request_log import COLUMNS, Records, RequestOutcome, empty_records
+from modeldyno.core.load.request_log import COLUMNS, Records, empty_records
 from modeldyno.core.load.request_stages import (
     STAGE_TIME,
     UNTRACED,
     RequestStage,
-    RequestStamps,
     has_stages,
     measurements,
     tracing_step,
 )
+from modeldyno.core.load.server_stats import RequestStamps
 from modeldyno.core.load.steady_window import SteadyWindow
 from modeldyno.core.metrics.measurement import Measurement
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.testing.sample_results import a_small_result
 

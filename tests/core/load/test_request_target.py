@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import BrokenStream, request_id
+from modeldyno.core.result.request_outcome import RequestOutcome
 
 
 def test_a_broken_stream_says_how_its_request_ended() -> None:

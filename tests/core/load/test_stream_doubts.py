@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from tests.core.load.test_load_analysis import records, window
 
-from modeldyno.core.load.request_log import Records, RequestOutcome
 from modeldyno.core.load.stream_doubts import TextRequest, stream_doubts
 from modeldyno.core.metrics.doubt import CODES, Doubt
+from modeldyno.core.result.request_outcome import RequestOutcome
+
+if TYPE_CHECKING:
+    from modeldyno.core.load.request_log import Records
 
 MILLI = 1_000_000
 

@@ -12,8 +12,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.clients import messages as clients_messages
-from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import BrokenStream
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.loadgen.event_stream import decode_stream, decoder_of, last_part
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.clients import generated_text, tensors
 from modeldyno.adapters.clients import messages as clients_messages
-from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.request_target import BrokenStream, ServerInfo, Transport
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.data import text_requests
 from modeldyno.errors import RequestError, UnknownName

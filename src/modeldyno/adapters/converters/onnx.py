@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.converters import estimator_to_onnx, torch_program
-from modeldyno.interfaces.converter import ConvertedFile, SourceKind
-from modeldyno.interfaces.loader import Form
+from modeldyno.interfaces.converter import ConvertedFile
+from modeldyno.interfaces.loader import Form, SourceKind
 
 if TYPE_CHECKING:
     from pathlib import Path

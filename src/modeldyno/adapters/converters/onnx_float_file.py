@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.converters import onnx as to_onnx
-from modeldyno.interfaces.converter import SourceKind
+from modeldyno.interfaces.loader import SourceKind
 
 if TYPE_CHECKING:
     from modeldyno.interfaces.converter import ConversionSource

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from modeldyno.adapters.converters import torch_program
 from modeldyno.environment.variables import without_telemetry
-from modeldyno.interfaces.converter import ConvertedFile, SourceKind
+from modeldyno.interfaces.converter import ConvertedFile
+from modeldyno.interfaces.loader import SourceKind
 
 if TYPE_CHECKING:
     from pathlib import Path

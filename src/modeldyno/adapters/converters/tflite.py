@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno.interfaces.converter import ConvertedFile, SourceKind
+from modeldyno.interfaces.converter import ConvertedFile
+from modeldyno.interfaces.loader import SourceKind
 
 if TYPE_CHECKING:
     from pathlib import Path

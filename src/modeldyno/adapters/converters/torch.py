@@ -13,8 +13,8 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.adapters.converters import torchscript
-from modeldyno.interfaces.converter import ConvertedFile, SourceKind
-from modeldyno.interfaces.loader import Form
+from modeldyno.interfaces.converter import ConvertedFile
+from modeldyno.interfaces.loader import Form, SourceKind
 
 if TYPE_CHECKING:
     from pathlib import Path

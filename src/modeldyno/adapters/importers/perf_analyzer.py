@@ -21,9 +21,9 @@ from modeldyno.core.load.foreign_load import (
     definition_doubt,
     reported_value,
 )
-from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.steady_window import NANO
 from modeldyno.core.metrics.doubt import Doubt
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.spec.load_spec import Arrivals, Load
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from modeldyno.core.load.foreign_load import (
     outcome_of_error,
     reported_value,
 )
-from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.metrics.measurement import Distribution, Measurement
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.spec.load_spec import Arrivals, Load
 
 if TYPE_CHECKING:

@@ -20,11 +20,11 @@ from modeldyno.clock import perf_counter
 from modeldyno.core.load import latency_breakdown, load_analysis, request_stages, stream_doubts
 from modeldyno.core.load.load_seconds import load_seconds
 from modeldyno.core.load.multi_model import with_model_scope
-from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.load.stream_doubts import TextRequest
 from modeldyno.core.metrics.doubt import Doubt, distribution_doubts
 from modeldyno.core.metrics.measurement import SATURATED, Distribution, Measurement, observed_number
 from modeldyno.core.metrics.stop_rule import StopRuleResult
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.result.result import Artifact, Failure, FailureKind
 from modeldyno.core.result.trace_data import TraceReport
 from modeldyno.core.spec.load_spec import Load

@@ -14,12 +14,13 @@ from modeldyno.adapters.probes import timing_loop
 from modeldyno.adapters.probes.live_seconds import LiveSeconds
 from modeldyno.clock import monotonic, monotonic_ns, perf_counter
 from modeldyno.core.load.open_bounds import is_on_times, next_look, open_bounds, seconds_to_decide
-from modeldyno.core.load.request_log import MOST, FilteredRecords, RequestOutcome
-from modeldyno.core.load.request_stages import RequestStamps, tracing_step
-from modeldyno.core.load.server_stats import CounterReading, ServerCounters
+from modeldyno.core.load.request_log import MOST, FilteredRecords
+from modeldyno.core.load.request_stages import tracing_step
+from modeldyno.core.load.server_stats import CounterReading, RequestStamps, ServerCounters
 from modeldyno.core.load.steady_window import NANO, DriverSums, SteadyWindow
 from modeldyno.core.metrics.constraints import Constraint
 from modeldyno.core.metrics.stop_rule import Stop, measure_until_stable
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.result.result import Event, SecondPassed
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.stats import statistics

@@ -15,7 +15,7 @@ from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement
 from modeldyno.core.metrics.stop_rule import measure_until_stable
 from modeldyno.core.result.result import Progressed
-from modeldyno.interfaces.sampler import WatchStage
+from modeldyno.interfaces.load_stages import WatchStage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

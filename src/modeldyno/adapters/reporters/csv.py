@@ -7,8 +7,8 @@ import io
 import re
 from typing import TYPE_CHECKING
 
-from modeldyno import views
 from modeldyno.core.report.blocks import Align
+from modeldyno.kinds import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf|nan)")
 def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
     """Write the numbers of a Result."""
     del judgements
-    return table(views.numbers(document))
+    return table(kind_of(document).numbers(document))
 
 
 def table(block: Table) -> str:

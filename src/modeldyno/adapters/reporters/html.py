@@ -16,10 +16,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modeldyno import plugins, views
+from modeldyno import plugins
 from modeldyno.adapters.reporters import chart_json, html_elements
 from modeldyno.core.report.blocks import Block, Heading
 from modeldyno.interfaces.reporter import HtmlBody, TableLinks
+from modeldyno.kinds import kind_of
+from modeldyno.views.view_options import ViewOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,9 +48,9 @@ def fragment_of(blocks: Iterable[Block]) -> str:
 
 def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
     """Write a Result as a page."""
-    options = views.ViewOptions(judgements=tuple(judgements), knobs=plugins.knobs)
-    blocks = views.page(document, options)
-    return lay_out(blocks, title=views.headline(document))
+    kind = kind_of(document)
+    options = ViewOptions(judgements=tuple(judgements), knobs=plugins.knobs)
+    return lay_out(kind.page(document, options), title=kind.headline(document))
 
 
 def write_body(blocks: Iterable[Block], links: TableLinks = _UNLINKED) -> HtmlBody:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from modeldyno import views
 from modeldyno.adapters.reporters import terminal
 from modeldyno.core.report.blocks import Align, Block, Heading, Notice, Severity, Table
 from modeldyno.core.report.charts import Bins
+from modeldyno.kinds import kind_of
 from modeldyno.views.chart_text import chart_numbers, describe_chart
+from modeldyno.views.view_options import ViewOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -35,8 +36,9 @@ _LINK = re.compile(r"(?i)\b(https?|ftp|www)(?=[:.])")
 
 def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
     """Write a Result."""
-    options = views.ViewOptions(judgements=tuple(judgements))
-    return lay_out(views.blocks(document, options), title=views.headline(document))
+    kind = kind_of(document)
+    options = ViewOptions(judgements=tuple(judgements))
+    return lay_out(kind.blocks(document, options), title=kind.headline(document))
 
 
 def lay_out(blocks: Iterable[Block], *, title: str) -> str:

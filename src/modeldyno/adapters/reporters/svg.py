@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modeldyno import plugins, views
+from modeldyno import plugins
 from modeldyno.adapters.reporters import drawing
+from modeldyno.kinds import kind_of
+from modeldyno.views.view_options import ViewOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,9 +22,9 @@ suffix = ".svg"
 
 def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> bytes:
     """Draw the first chart of a Result; its first sentence if it has none."""
-    options = views.ViewOptions(judgements=tuple(judgements), knobs=plugins.knobs)
-    blocks = views.page(document, options)
-    return lay_out(blocks, title=views.headline(document))
+    kind = kind_of(document)
+    options = ViewOptions(judgements=tuple(judgements), knobs=plugins.knobs)
+    return lay_out(kind.page(document, options), title=kind.headline(document))
 
 
 def lay_out(blocks: Iterable[Block], *, title: str) -> bytes:

@@ -11,11 +11,12 @@ import unicodedata
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno import views
 from modeldyno.core.report.blocks import Align, Block, Heading, Notice, Severity, Table
 from modeldyno.core.report.charts import Bins, Waterfall
 from modeldyno.core.stats.units import format_axis, join_units_unbroken
+from modeldyno.kinds import kind_of
 from modeldyno.views.chart_text import describe_chart, step_texts
+from modeldyno.views.view_options import ViewOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -65,7 +66,7 @@ _ASCII = str.maketrans({
 
 def render(document: Result, *, judgements: Sequence[Judgement] = ()) -> str:
     """Write plain text of 80 columns."""
-    return text(views.blocks(document, views.ViewOptions(judgements=tuple(judgements))), width=WIDTH)
+    return text(kind_of(document).blocks(document, ViewOptions(judgements=tuple(judgements))), width=WIDTH)
 
 
 def print_blocks(blocks: Iterable[Block], *, console: Console) -> None:

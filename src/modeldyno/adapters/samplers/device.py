@@ -19,7 +19,7 @@ from modeldyno.core.trace import energy
 from modeldyno.core.trace.energy import EnergyMeter, MeterSample
 from modeldyno.environment.nvidia import hides_all_devices
 from modeldyno.environment.process_tree import describe_process
-from modeldyno.interfaces.sampler import WatchStage
+from modeldyno.interfaces.load_stages import WatchStage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -23,7 +23,7 @@ from modeldyno.core.metrics.measurement import (
     ratio_number,
 )
 from modeldyno.environment.process_tree import stat_fields
-from modeldyno.interfaces.sampler import WatchStage
+from modeldyno.interfaces.load_stages import WatchStage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -7,7 +7,7 @@ from typing import Any
 
 from modeldyno.cli.actions.options import split_list
 from modeldyno.cli.actions.output_options import OutputTargets
-from modeldyno.codec import series
+from modeldyno.codec import plain
 from modeldyno.conversion import ConversionRequest, convert
 from modeldyno.core.result.result import Progressed
 from modeldyno.profiling.run import BROKEN, OK
@@ -29,7 +29,7 @@ def run(**options: Any) -> int:
 
         conversion = convert(request, watch=tell)
     targets.store_conclusion(conversion)
-    targets.write(series.encode("conversion", conversion))
+    targets.write(plain.encode(conversion))
     targets.print_report(
         blocks(conversion, ViewOptions(verbose=options["verbose"])),
         headline(conversion) if options["quiet"] else "",

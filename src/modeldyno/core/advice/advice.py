@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from modeldyno.core.advice.bottleneck import Bottleneck
 from modeldyno.core.advice.finding import Finding
-from modeldyno.core.comparison.comparison import Agreement, Change, ChangeVerdict
+from modeldyno.core.comparison.comparison import Change, ChangeVerdict
 from modeldyno.core.metrics.metric import METRICS, Better, Query
+from modeldyno.core.result.output_agreement import OutputAgreement
 from modeldyno.core.result.result import Result
 from modeldyno.core.result.where import as_text
 from modeldyno.core.spec.knob import KnobValue
@@ -48,8 +49,8 @@ class TriedSetting:
     """Of the metric to improve; None if it failed."""
     beside: tuple[Change, ...] = ()
     """Of the metrics shown along with it."""
-    outputs: tuple[Agreement, ...] = ()
-    """Agreement with the outputs of the baseline on the same inputs."""
+    outputs: tuple[OutputAgreement, ...] = ()
+    """OutputAgreement with the outputs of the baseline on the same inputs."""
     unlike: str = ""
     """Why the outputs could not be compared."""
     failure: str = ""
@@ -205,7 +206,7 @@ def best_finalist(finalists: Sequence[TriedSetting], tolerance: float) -> TriedS
     return next(iter(which_helped(finalists, tolerance)), None)
 
 
-def with_outputs(tried: TriedSetting, outputs: tuple[Agreement, ...], unlike: str = "") -> TriedSetting:
+def with_outputs(tried: TriedSetting, outputs: tuple[OutputAgreement, ...], unlike: str = "") -> TriedSetting:
     """Add how far the outputs agree, or why that is unknown."""
     return replace(tried, outputs=outputs, unlike=unlike)
 

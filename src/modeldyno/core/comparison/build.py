@@ -19,9 +19,9 @@ from modeldyno.core.comparison.default_metrics import (
     shared_queries,
 )
 from modeldyno.core.comparison.other_times import OtherTimes
-from modeldyno.core.load.foreign_load import BACKEND
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.metric import METRICS, Query
+from modeldyno.core.spec.job import IMPORTED
 from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.stats.units import FRACTION, parse_quantity
 from modeldyno.errors import RequestError, UnlikeHardware
@@ -278,7 +278,7 @@ def _doubts(
             "need not be alike",
             advice="measure both with the same `pin`",
         )
-    imported = [result for result in (baseline, candidate) if result.job.backend == BACKEND]
+    imported = [result for result in (baseline, candidate) if result.job.backend == IMPORTED]
     if imported and not hardware:
         yield Doubt(
             code="imported",

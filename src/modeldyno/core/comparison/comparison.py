@@ -13,25 +13,13 @@ from typing import TYPE_CHECKING
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Interval
 from modeldyno.core.metrics.metric import Query
+from modeldyno.core.result.output_agreement import OutputAgreement
 from modeldyno.core.result.result import Fact, Result
 from modeldyno.core.stats.units import FRACTION, format_percent
 from modeldyno.document import Conclusion, MeasuredAt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
-    """How far the outputs of the two models agree on the same inputs."""
-
-    output: str
-    largest: float
-    """Largest absolute difference of two elements."""
-    relative: float
-    """Largest difference, relative to the largest element of the baseline."""
-    cosine: float
-    """Cosine similarity of the two outputs as vectors."""
 
 
 SCHEMA = 1
@@ -150,7 +138,7 @@ class CandidateComparison:
     software: tuple[SettingDiff, ...] = ()
     hardware: tuple[SettingDiff, ...] = ()
     """Not empty only if the comparison was forced."""
-    outputs: tuple[Agreement, ...] = ()
+    outputs: tuple[OutputAgreement, ...] = ()
     causes: tuple[Cause, ...] = ()
     doubts: tuple[Doubt, ...] = ()
 

@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modeldyno.core.load import load_analysis
-from modeldyno.core.load.request_log import COLUMNS, Records, RequestOutcome
+from modeldyno.core.load.request_log import COLUMNS, Records
 from modeldyno.core.load.steady_window import NANO, SteadyWindow
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement, observed_number
 from modeldyno.core.metrics.metric import METRICS
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.result.result import Environment, Fact, Failure, FailureKind, Result
-from modeldyno.core.spec.job import Job
+from modeldyno.core.spec.job import IMPORTED, Job
 from modeldyno.core.spec.knob import KnobValue
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.spec.model_ref import ModelRef
@@ -34,8 +35,6 @@ from modeldyno.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-BACKEND = "imported"
-"""The backend of a Result that was measured by another tool."""
 MICRO, MILLI = 1e-6, 1e-3
 """In seconds: units of time in other tools' reports."""
 _LATEST = 2**62
@@ -132,7 +131,7 @@ def foreign_result(report: ForeignLoad, *, id: str, origin: str, digest: str) ->
             model=ModelRef(
                 scheme="url" if report.url else "", locator=url if report.url else report.model or origin
             ),
-            backend=BACKEND,
+            backend=IMPORTED,
             config=dict(report.config),
             probes=("load",),
             load=report.load,
@@ -241,7 +240,7 @@ def _window(report: ForeignLoad) -> SteadyWindow | None:
         end=end,
         load=report.load,
         samples=report.samples,
-        how={"stop": BACKEND, "clock": report.tool},
+        how={"stop": IMPORTED, "clock": report.tool},
     )
 
 

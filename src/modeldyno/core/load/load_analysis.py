@@ -14,7 +14,6 @@ from modeldyno.core.load.request_log import (
     FilteredRecords,
     RecordParts,
     Records,
-    RequestOutcome,
     sample_records,
     sampling_step,
 )
@@ -30,6 +29,7 @@ from modeldyno.core.metrics.measurement import (
     observed_number,
     ratio_number,
 )
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.stats import statistics
 from modeldyno.core.stats.drift import find_drift
 from modeldyno.core.stats.units import CORES, RATE, SECONDS, format_quantity

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from modeldyno.core.load.request_log import RequestOutcome, sample_records
+from modeldyno.core.load.request_log import sample_records
 from modeldyno.core.load.steady_window import NANO
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import (
@@ -24,6 +24,7 @@ from modeldyno.core.metrics.measurement import (
     observed_number,
     ratio_number,
 )
+from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.stats import statistics
 from modeldyno.core.stats.statistics import Samples
 from modeldyno.core.stats.units import RATE, SECONDS, format_percent, format_quantity

@@ -8,7 +8,6 @@ tracing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil, gcd
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from modeldyno.core.load.request_log import Column
+    from modeldyno.core.load.server_stats import RequestStamps
     from modeldyno.core.load.steady_window import SteadyWindow
     from modeldyno.core.metrics.measurement import Measurement
     from modeldyno.core.result.result import Result
@@ -51,16 +51,6 @@ class RequestStage(StrEnum):
     """Until the server begins to write the answer."""
     BACK = "way to the client"
     """Until the client has read all of it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestStamps:
-    """What a server's trace has of one request, in nanoseconds of the monotonic clock."""
-
-    sent: int
-    """When the client sent it: its id."""
-    ends: tuple[int, ...]
-    """When each stage ended, except for the last, whose end only the client knows."""
 
 
 def has_stages(result: Result) -> bool:

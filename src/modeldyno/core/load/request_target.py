@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from modeldyno.core.load.request_log import RequestOutcome
+    from modeldyno.core.result.request_outcome import RequestOutcome
 
 
 class Transport(StrEnum):

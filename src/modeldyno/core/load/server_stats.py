@@ -95,3 +95,13 @@ class ServedWindow:
 
 def _sum(one: float | None, other: float | None) -> float | None:
     return None if one is None or other is None else one + other
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestStamps:
+    """What a server's trace has of one request, in nanoseconds of the monotonic clock."""
+
+    sent: int
+    """When the client sent it: its id."""
+    ends: tuple[int, ...]
+    """When each stage ended, except for the last, whose end only the client knows."""

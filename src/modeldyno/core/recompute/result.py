@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.load.foreign_load import BACKEND
-from modeldyno.core.load.request_log import RequestOutcome
 from modeldyno.core.metrics import doubt
-from modeldyno.core.metrics.constraints import Answer, Constraint
+from modeldyno.core.metrics.constraints import Answer, Constraint, Judgement
 from modeldyno.core.metrics.measurement import (
     CLIENT_LIMITED,
     INTERRUPTED,
@@ -29,7 +27,10 @@ from modeldyno.core.recompute.checks import (
     kept,
     missing,
     objects,
+    to_plain,
 )
+from modeldyno.core.result.request_outcome import RequestOutcome
+from modeldyno.core.spec.job import IMPORTED
 from modeldyno.core.stats.evaluation import is_share
 from modeldyno.core.stats.statistics import load_numpy, mean_interval, share_interval, unpack_samples
 from modeldyno.core.trace.energy import energy_per_call
@@ -145,7 +146,7 @@ def _number(
 
 def _derived_measurements(result: Result) -> dict[tuple[str, str], Measurement]:
     """Return the measurements of one process that follow from others."""
-    if result.job.backend == BACKEND:
+    if result.job.backend == IMPORTED:
         return {}
     measurements = [m for m in energy_per_call(result.measurements) if isinstance(m, Measurement)]
     measurements += _error_rate(result)
@@ -259,7 +260,7 @@ def _timed_latency(result: Result) -> Distribution | None:
     """Return the latency of a timed pass or load of ours that came to its end; its doubts follow from it."""
     latency = result.find("latency")
     ours = (
-        result.job.backend != BACKEND and not result.failures and {"latency", "load"} & {*result.job.probes}
+        result.job.backend != IMPORTED and not result.failures and {"latency", "load"} & {*result.job.probes}
     )
     return latency.value if ours and latency and isinstance(latency.value, Distribution) else None
 
@@ -359,3 +360,30 @@ def check_judgement(place: str, constraint: Constraint, answer: Answer, verdict:
         recomputed=str(judged.verdict),
         why="the answer that it was judged by",
     )
+
+
+ELSEWHERE = "its figures, as its result {} is not at hand"
+
+
+def within(place: str, checks: Iterator[FigureCheck]) -> Iterator[FigureCheck]:
+    """Return the checks with the part of the document that they are of."""
+    return (replace(check, place=f"{place}: {check.place}") for check in checks)
+
+
+def check_parts(place: str, written: object, again: object, names: Sequence[str]) -> Iterator[FigureCheck]:
+    """Yield a check of parts of what is written, by the same parts of what was made again."""
+    for name in names:
+        plain = to_plain(getattr(written, name))
+        yield from compare(f"{place} {name}", plain, getattr(again, name), "its result")
+
+
+def check_judgement_list(place: str, judgements: Sequence[Judgement]) -> Iterator[FigureCheck]:
+    """Yield a check of each judgement, by its bound and its answer."""
+    for judgement in judgements:
+        yield check_judgement(place, judgement.constraint, judgement.answer, judgement.verdict)
+
+
+def keep_answers(place: str, answers: Sequence[Answer], result: str) -> Iterator[FigureCheck]:
+    """Yield figures that are kept as they are, because their Result is not at hand."""
+    why = ELSEWHERE.format(result[:12]) if result else "its figures, without a result"
+    yield from (kept(f"{place} {answer.query}", answer.value, why) for answer in answers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -172,3 +173,17 @@ class ModelCiPath:
             task=task_name(task.replace("_", " ")),
             version=int(name.stem),
         )
+
+
+SOURCE = "source"
+"""The recipe of the variant that is the registered model itself."""
+_NAME = re.compile(r"(?P<version>[^/@:]+(?:/[0-9]{1,9}|@[^/@\s]+)?)(?:(?<=[0-9]) (?P<recipe>[\w-]+))?")
+"""A recipe follows a number, as a model's name may have spaces."""
+
+
+def parse_registered(text: str) -> tuple[VersionName, str] | None:
+    """Read the name of a version and of one of its variants; None if it cannot be one."""
+    if match := _NAME.fullmatch(text):
+        with suppress(RequestError):  # such words name nothing that is registered
+            return VersionName.parse(match["version"]), match["recipe"] or SOURCE
+    return None

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from modeldyno.core.registry.records import SOURCE, Measure, Task, TaskKind
+from modeldyno.core.registry.names import SOURCE
+from modeldyno.core.registry.records import Measure, Task, TaskKind
 from modeldyno.core.spec.input_spec import fixed_batch as fixed_batch_of
 from modeldyno.core.stats.units import check_time_limit
 from modeldyno.errors import RequestError

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from modeldyno.core.registry.names import engine_name
+from modeldyno.core.registry.names import SOURCE, engine_name
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.knob import KnobValue
 from modeldyno.document import MeasuredAt
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 Fact = str | int | float | bool
-
-SOURCE = "source"
-"""The recipe of the variant that is the registered model itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +99,11 @@ class Version:
     policy: str = "default"
     trust: bool = False
     """Whether files that run code on loading may be loaded."""
+
+    @property
+    def reference_text(self) -> str:
+        """What stands for it where a model is taken."""
+        return self.name
 
     @property
     def name(self) -> str:

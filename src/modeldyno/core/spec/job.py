@@ -28,6 +28,10 @@ def default_probes(mode: Mode, *, served: bool = False) -> tuple[str, ...]:
     return TRAINING_PROBES if mode is Mode.TRAIN else DEFAULT_PROBES
 
 
+IMPORTED = "imported"
+"""The backend of what another tool measured."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """What to measure, with which settings and how precisely."""

@@ -38,7 +38,8 @@ from modeldyno.views.view_options import PLAIN, ViewOptions
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from modeldyno.core.comparison.comparison import Agreement, CandidateComparison, Comparison
+    from modeldyno.core.comparison.comparison import CandidateComparison, Comparison
+    from modeldyno.core.result.output_agreement import OutputAgreement
     from modeldyno.core.result.result import Fact, Failure, Result
 
 _VALUE, _SETTINGS, _FAILURE = 26, 14, 160
@@ -195,7 +196,7 @@ def _fact(value: Fact | None) -> str:
     return "—" if value is None else shorten_text(str(value), _VALUE)
 
 
-def _agreements(agreements: Sequence[Agreement]) -> Iterator[Notice]:
+def _agreements(agreements: Sequence[OutputAgreement]) -> Iterator[Notice]:
     for agreement in agreements:
         name = shorten_name(agreement.output)
         if not agreement.largest:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from modeldyno.core.registry.records import SOURCE
+from modeldyno.core.registry.names import SOURCE
 from modeldyno.core.report.blocks import Column, Table, shorten
 
 if TYPE_CHECKING:

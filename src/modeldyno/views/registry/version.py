@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from modeldyno.core.agreement.conversion import ConversionFailureKind
-from modeldyno.core.registry.records import SOURCE, FigureState, TaskState, VariantState
+from modeldyno.core.registry.names import SOURCE
+from modeldyno.core.registry.records import FigureState, TaskState, VariantState
 from modeldyno.core.report.blocks import Heading, Notice, Severity, Table, make_table, note, shorten
 from modeldyno.core.stats.units import RATE, SECONDS, format_quantity
 from modeldyno.views.text import about, count, format_utc, shorten_ids

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modeldyno.core.load import multi_model
-from modeldyno.core.load.foreign_load import BACKEND
 from modeldyno.core.load.latency_breakdown import STAGES
 from modeldyno.core.metrics.measurement import Distribution
 from modeldyno.core.metrics.metric import METRICS, ReportSection
 from modeldyno.core.report.blocks import Block, Table, make_table, note
+from modeldyno.core.spec.job import IMPORTED
 from modeldyno.core.stats.units import CORES, RATE, SECONDS, format_quantity
 from modeldyno.views.text import (
     count,
@@ -176,7 +176,7 @@ def redundant_metrics(result: Result) -> frozenset[str]:
     """Return the metrics that add nothing: (nearly) equal to another row, or without errors."""
     rates = [rate.value for name in ("throughput", "request_rate") if (rate := result.find(name))]
     errors, load = result.find("error_rate"), result.job.load
-    closed = load is not None and load.closed and result.job.backend != BACKEND
+    closed = load is not None and load.closed and result.job.backend != IMPORTED
     return frozenset((
         *(("first_token_service_time",) if closed else ()),
         *(("request_rate",) if len(rates) == 2 and rates[0] == rates[1] else ()),  # noqa: PLR2004 - both

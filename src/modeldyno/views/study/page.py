@@ -15,7 +15,6 @@ from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.core.study.pooled_estimate import shown_value
 from modeldyno.core.study.ranking import ranking
 from modeldyno.core.study.search_space import key
-from modeldyno.views.rerun_command import sweep_command
 from modeldyno.views.result import page as result_page
 from modeldyno.views.result.charts import draw_request_stages
 from modeldyno.views.result.provenance import join_facts
@@ -23,6 +22,7 @@ from modeldyno.views.result.served import STAGE_NAMES
 from modeldyno.views.study import blocks as study_blocks
 from modeldyno.views.study.charts import best_and_default, candidates_by_load, charts, configuration_name
 from modeldyno.views.study.configurations import configuration_page, configuration_rows, load_table, plots_of
+from modeldyno.views.study.sweep_command import sweep_command
 from modeldyno.views.study.tables import (
     BOUNDS,
     INSTANCES,

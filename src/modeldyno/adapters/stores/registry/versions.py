@@ -22,9 +22,15 @@ from modeldyno.adapters.stores.schema import (
     VARIANTS,
     VERSIONS,
 )
-from modeldyno.core.registry.names import LARGEST_NUMBER, VersionName, check_alias, framework_name, task_name
-from modeldyno.core.registry.records import (
+from modeldyno.core.registry.names import (
+    LARGEST_NUMBER,
     SOURCE,
+    VersionName,
+    check_alias,
+    framework_name,
+    task_name,
+)
+from modeldyno.core.registry.records import (
     UNFINISHED,
     USABLE,
     AliasMove,
