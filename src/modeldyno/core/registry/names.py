@@ -177,13 +177,13 @@ class ModelCiPath:
 
 SOURCE = "source"
 """The recipe of the variant that is the registered model itself."""
-_NAME = re.compile(r"(?P<version>[^/@:]+(?:/[0-9]{1,9}|@[^/@\s]+)?)(?:(?<=[0-9]) (?P<recipe>[\w-]+))?")
+_REGISTERED = re.compile(r"(?P<version>[^/@:]+(?:/[0-9]{1,9}|@[^/@\s]+)?)(?:(?<=[0-9]) (?P<recipe>[\w-]+))?")
 """A recipe follows a number, as a model's name may have spaces."""
 
 
 def parse_registered(text: str) -> tuple[VersionName, str] | None:
     """Read the name of a version and of one of its variants; None if it cannot be one."""
-    if match := _NAME.fullmatch(text):
+    if match := _REGISTERED.fullmatch(text):
         with suppress(RequestError):  # such words name nothing that is registered
             return VersionName.parse(match["version"]), match["recipe"] or SOURCE
     return None
