@@ -26,7 +26,7 @@ from modeldyno.core.load.load_seconds import SECONDS_KEPT, LiveLoad
 from modeldyno.core.load.request_log import COLUMNS, Records
 from modeldyno.core.result.trace_data import LiveSecond
 from modeldyno.identity import new_identity
-from modeldyno.loadgen import LoadProgress
+from modeldyno.loadgen.running_load import LoadProgress
 from modeldyno.testing.server import serve_in_subprocess
 
 BLOCKS = 10

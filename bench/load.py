@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from modeldyno.core.load.request_log import Records
-    from modeldyno.loadgen import DriverUsage
+    from modeldyno.loadgen.running_load import DriverUsage
 
 Cost = tuple[float, float]
 """Requests a second; seconds of processor time a request."""

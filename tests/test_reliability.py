@@ -25,7 +25,7 @@ from modeldyno.core.result.result import Failure, FailureKind
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.dashboard.server import HOST
-from modeldyno.data import Payload
+from modeldyno.data.batches import Payload
 from modeldyno.errors import RequestError
 from modeldyno.runtime.events import RunStage
 from modeldyno.runtime.output_checks import check_outputs

@@ -30,8 +30,8 @@ from modeldyno.core.metrics.measurement_plan import Plan
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.stats import statistics
 from modeldyno.interfaces.probe import Subject
-from modeldyno.loadgen import DriverUsage, LoadEnd, LoadProgress
 from modeldyno.loadgen.driver_pool import run_load_drivers
+from modeldyno.loadgen.running_load import DriverUsage, LoadEnd, LoadProgress
 from modeldyno.testing.fakes import a_model
 from modeldyno.testing.server import serve_in_subprocess
 from modeldyno.testing.service_model import Service, Stall, constant, exponential

@@ -12,7 +12,8 @@ import pytest
 
 import modeldyno
 from modeldyno import plugins
-from modeldyno.conversion import ConversionRequest, convert
+from modeldyno.conversion.request import ConversionRequest
+from modeldyno.conversion.run import convert
 from modeldyno.core.agreement.conversion import Conversion
 from modeldyno.core.agreement.conversion import ConversionFailureKind as Kind
 from modeldyno.core.agreement.rule import Tolerance

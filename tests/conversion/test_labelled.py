@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import modeldyno
-from modeldyno.conversion import ConversionRequest, convert
+from modeldyno.conversion.request import ConversionRequest
+from modeldyno.conversion.run import convert
 from modeldyno.errors import RequestError
 
 if TYPE_CHECKING:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from modeldyno import data, plugins
-from modeldyno.conversion import ConversionRequest, convert
+from modeldyno import plugins
 from modeldyno.conversion.check_inputs import example_samples, measured_inputs, with_names_of
+from modeldyno.conversion.request import ConversionRequest
+from modeldyno.conversion.run import convert
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.data.batches import build_payloads
 from modeldyno.testing.fakes import a_model
 
 if TYPE_CHECKING:
@@ -34,8 +36,8 @@ def test_a_model_that_declares_nothing_is_called_with_the_very_same_arrays() -> 
     bare = a_model(inputs=(InputSpec(name="a"), InputSpec(name="b")))
     own = with_names_of(measured_inputs(source, ()), bare.inputs)
 
-    used = data.build_payloads(source, (), batch_size=8, seed=0).used
-    again = data.build_payloads(bare, own, batch_size=8, seed=0).used
+    used = build_payloads(source, (), batch_size=8, seed=0).used
+    again = build_payloads(bare, own, batch_size=8, seed=0).used
     assert [spec.digest for spec in again] == [spec.digest for spec in used]
     assert [spec.name for spec in again] == ["a", "b"]
 
@@ -115,8 +117,8 @@ def test_torchscript_of_a_model_of_two_inputs_is_called_with_its_samples(tmp_pat
         ModelRef(scheme="torchscript", locator=made.path), seed=0, trust=True
     )
     for batch in (1, 3, 8):
-        used = data.build_payloads(source, (), batch_size=batch, seed=0).used
-        again = data.build_payloads(
+        used = build_payloads(source, (), batch_size=batch, seed=0).used
+        again = build_payloads(
             script, made.inputs, batch_size=batch, seed=0, base=tmp_path / "made" / "torchscript"
         ).used
         specs = [(spec.name, spec.shape, spec.dtype, spec.digest, spec.distinct) for spec in used]

@@ -11,7 +11,7 @@ import pytest
 
 from modeldyno.core.spec.input_spec import InputSpec
 from modeldyno.core.spec.model_ref import ModelIdentity
-from modeldyno.data import build_payloads
+from modeldyno.data.batches import build_payloads
 from modeldyno.data.outputs import describe_difference
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.loader import Form, Model
@@ -19,7 +19,7 @@ from modeldyno.interfaces.loader import Form, Model
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from modeldyno.data import Payload
+    from modeldyno.data.batches import Payload
 
 IDS = InputSpec(name="IDS", shape=("batch", "n"), dtype="int32")
 TEXT = InputSpec(name="TEXT", shape=("batch", 1), dtype="string")

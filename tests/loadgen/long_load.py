@@ -27,7 +27,8 @@ from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.core.spec.probe_options import Observation
 from modeldyno.interfaces.probe import Subject
-from modeldyno.loadgen import LoadEnd, LoadProgress, driver_pool
+from modeldyno.loadgen import driver_pool
+from modeldyno.loadgen.running_load import LoadEnd, LoadProgress
 from modeldyno.testing.fakes import a_model
 
 if TYPE_CHECKING:

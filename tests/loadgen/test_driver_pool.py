@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.core.load.request_log import Records
-    from modeldyno.loadgen import LoadEnd
+    from modeldyno.loadgen.running_load import LoadEnd
     from modeldyno.testing.server import RunningServer
 
 

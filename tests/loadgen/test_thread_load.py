@@ -14,7 +14,7 @@ from modeldyno.loadgen.thread_load import run_threads
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from modeldyno.loadgen import LoadEnd
+    from modeldyno.loadgen.running_load import LoadEnd
 
 
 def driven(calls: Sequence[Callable[[], object]], load: Load) -> tuple[Records, LoadEnd]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from modeldyno.conversion import ConversionRequest
+    from modeldyno.conversion.request import ConversionRequest
     from modeldyno.core.registry.records import Version
     from modeldyno.core.result.result import Result
     from modeldyno.interfaces.registry import Registry

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from modeldyno.api.arrays import with_batches
 from modeldyno.api.error_wording import reword_errors
 from modeldyno.api.profile import as_tuple, offered, parse_names, store_conclusion_if
-from modeldyno.conversion import ConversionRequest
-from modeldyno.conversion import convert as run_conversion
-from modeldyno.conversion.request import MAX_TIME
+from modeldyno.conversion.request import MAX_TIME, ConversionRequest
+from modeldyno.conversion.run import convert as run_conversion
 from modeldyno.core.stats.units import read_time
 
 if TYPE_CHECKING:

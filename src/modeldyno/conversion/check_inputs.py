@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from modeldyno import data
 from modeldyno.core.spec.dimension_expression import names_in
 from modeldyno.core.spec.input_spec import BATCH, InputSpec, is_sequence, resolve_dimension
+from modeldyno.data.assumed_sizes import assume_sizes
+from modeldyno.data.batches import build_payloads, given_sizes, resolve_inputs
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.loader import Feed, Model
 
@@ -81,9 +82,9 @@ class CheckPlan:
         if model.example is not None and not requested and not nested:
             varied = tuple(_varied(spec, model.example) for spec in model.inputs)
             model = replace(model, inputs=varied, example=None)
-        assumed = data.assume_sizes(model, requested, batch_size=None, sizes={}, prove=False)
-        resolved = data.resolve_inputs(assumed, requested, batch_size=None, sizes={})
-        _, given = data.given_sizes(assumed, requested, batch_size=None, sizes={})
+        assumed = assume_sizes(model, requested, batch_size=None, sizes={}, prove=False)
+        resolved = resolve_inputs(assumed, requested, batch_size=None, sizes={})
+        _, given = given_sizes(assumed, requested, batch_size=None, sizes={})
         known_sizes = {*assumed.assumed, *given, *(size for spec in requested for size in spec.shape or ())}
         usual = {
             name: min(size, _USUAL_LENGTH) if is_sequence(name) and not {name, size} & known_sizes else size
@@ -172,7 +173,7 @@ class CheckPlan:
         import numpy as np  # noqa: PLC0415 - slow to import
 
         files = () if random else self.files
-        payload = data.build_payloads(
+        payload = build_payloads(
             self.model,
             files,
             batch_size=batch,
@@ -256,8 +257,8 @@ def measured_inputs(model: Model, requested: tuple[InputSpec, ...]) -> tuple[Inp
     if any(spec.source for spec in requested) or any(spec.dtype == "object" for spec in model.inputs):
         return ()
     try:
-        sized = data.assume_sizes(model, requested, batch_size=None, sizes={})
-        resolved = data.resolve_inputs(sized, requested, batch_size=None, sizes={})
+        sized = assume_sizes(model, requested, batch_size=None, sizes={})
+        resolved = resolve_inputs(sized, requested, batch_size=None, sizes={})
     except RequestError:
         return ()
     samples = example_samples(model, requested)

@@ -12,15 +12,9 @@ from typing import TYPE_CHECKING
 from modeldyno.clock import monotonic, monotonic_ns
 from modeldyno.core.load.request_log import join_records
 from modeldyno.errors import RunFailed
-from modeldyno.loadgen import (
-    DriverUsage,
-    LoadEnd,
-    LoadProgress,
-    driver_process,
-    driver_protocol,
-    record_frames,
-)
+from modeldyno.loadgen import driver_process, driver_protocol, record_frames
 from modeldyno.loadgen.arrivals import LoadShare, read_trace
+from modeldyno.loadgen.running_load import DriverUsage, LoadEnd, LoadProgress
 from modeldyno.loadgen.single_request import resolve_address, send_once
 
 if TYPE_CHECKING:

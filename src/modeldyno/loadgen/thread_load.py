@@ -15,9 +15,9 @@ from modeldyno.clock import monotonic_ns
 from modeldyno.core.load.request_log import join_records
 from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.spec.load_spec import pause_after
-from modeldyno.loadgen import DriverUsage, LoadEnd, LoadProgress
 from modeldyno.loadgen.arrivals import due_times
 from modeldyno.loadgen.record_frames import ROW, decode_rows
+from modeldyno.loadgen.running_load import DriverUsage, LoadEnd, LoadProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
-from modeldyno import data, plugins
+from modeldyno import plugins
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Distribution, Measurement, pack
 from modeldyno.core.metrics.metric import CallStage
@@ -22,7 +22,9 @@ from modeldyno.core.spec.devices import is_cpu
 from modeldyno.core.spec.knob import KnobValue
 from modeldyno.core.stats.units import BYTES, format_quantity
 from modeldyno.core.trace import energy
+from modeldyno.data.batches import assumption_doubts, resolve_inputs
 from modeldyno.data.random_arrays import DEFAULT_DTYPE
+from modeldyno.data.requested_inputs import with_requested_inputs
 from modeldyno.environment import machine
 from modeldyno.environment.process_tree import list_process_tree, tree_memory
 from modeldyno.errors import ModelDynoError, PredictedOutOfMemory, RequestError
@@ -361,7 +363,7 @@ def _load_and_inspect(
         with stage(CallStage.PREPROCESS):
             model = with_first_feed(functions.preprocess, job, model)
     else:
-        model = data.with_requested_inputs(model, job.inputs)
+        model = with_requested_inputs(model, job.inputs)
     yield from record(describe_model(job, model))
     static_probes = {name: probe for name, probe in probes.items() if probe.needs is None}
     callable_probes = {name: probe for name, probe in probes.items() if probe.needs is not None}
@@ -393,7 +395,7 @@ def _load_and_inspect(
         )
     else:
         check_known(model)
-        yield from record(data.assumption_doubts(model))
+        yield from record(assumption_doubts(model))
         yield from record(_resolved_inputs(job, subject_so_far))
         yield from record(_run_probes(static_probes, tuple(Pass), subject_so_far, job, stage))
     subject = replace(subject_so_far, known=tuple(measurements))
@@ -459,7 +461,7 @@ def _resolved_inputs(job: Job, subject: Subject) -> Iterator[Event]:
     if all(spec.shape is not None for spec in subject.model.inputs):
         return
     try:
-        shaped = data.resolve_inputs(
+        shaped = resolve_inputs(
             subject.model, subject.inputs, batch_size=subject.batch_size, sizes=subject.sizes
         )
     except RequestError:

@@ -11,7 +11,7 @@ from modeldyno.clock import perf_counter
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import observed_number
 from modeldyno.core.result.result import Event, Failure, FailureKind
-from modeldyno.data import Payload
+from modeldyno.data.batches import Payload
 from modeldyno.data.outputs import Sketch, sketch_output
 from modeldyno.errors import ProbeUnsupported, RequestError
 from modeldyno.interfaces.loader import Model

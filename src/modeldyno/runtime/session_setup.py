@@ -10,7 +10,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import data, plugins
+from modeldyno import plugins
 from modeldyno.clock import perf_counter
 from modeldyno.core.metrics import doubt
 from modeldyno.core.metrics.measurement import observed_number
@@ -18,6 +18,8 @@ from modeldyno.core.result.result import Artifact, Environment, Event, Loaded
 from modeldyno.core.spec.input_spec import BATCH
 from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.static.weights import CONVERTED_DTYPES
+from modeldyno.data.assumed_sizes import assume_sizes
+from modeldyno.data.batches import build_payloads
 from modeldyno.data.outputs import sketch_output
 from modeldyno.environment import machine
 from modeldyno.errors import ModelDynoError, RequestError, Unloadable, short_reason
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
     from modeldyno.core.spec.input_spec import InputSpec
     from modeldyno.core.spec.job import Job
     from modeldyno.core.spec.model_ref import ModelIdentity
-    from modeldyno.data import Payload
+    from modeldyno.data.batches import Payload
     from modeldyno.interfaces.backend import Backend
     from modeldyno.interfaces.loader import Model
     from modeldyno.runtime.events import RunStage
@@ -161,9 +163,9 @@ def assume_input_sizes(
     inputs: tuple[InputSpec, ...],
     refused: Sequence[tuple[Mapping[str, int], str]] = (),
 ) -> Model:
-    """Assume input sizes that are not known; see `data.assume_sizes`."""
+    """Assume input sizes that are not known; see `assume_sizes`."""
     varied = {name: sizes[0] for name, sizes in job.inspection.vary.items()}
-    return data.assume_sizes(
+    return assume_sizes(
         model,
         inputs,
         batch_size=varied.get(BATCH, batch_size_of(job)),
@@ -255,7 +257,7 @@ def payload_of(job: Job, model: Model, backend: Backend, preprocess: Model | Non
             example=None,
             assumed_input="",
         )
-    return data.build_payloads(
+    return build_payloads(
         model, job.inputs, batch_size=batch_size_of(job), seed=job.plan.seed, sizes=job.sizes
     )
 

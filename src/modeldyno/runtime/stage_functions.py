@@ -11,9 +11,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import data, plugins
+from modeldyno import plugins
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.core.spec.model_ref import LIVE, ModelRef
+from modeldyno.data.batches import build_payloads, resolve_inputs
+from modeldyno.data.requested_inputs import with_named_inputs
 from modeldyno.errors import InputRefused, RequestError, UnknownName
 from modeldyno.interfaces.loader import Feed, Model
 from modeldyno.interfaces.session import CanCall
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from modeldyno.core.spec.job import Job
-    from modeldyno.data import Payload
+    from modeldyno.data.batches import Payload
 
 _LIVE = "object:"
 """Beginning of the reference to a function of this process."""
@@ -79,7 +81,7 @@ def preprocessed_payload(function: Model, job: Job, model: Model) -> Payload:
     feeds = [make() for make in makers]
     with _naming_line(function):
         payloads = [
-            data.build_payloads(
+            build_payloads(
                 _with_example(model, feed, job), (), batch_size=_batch_of(feed, model), seed=job.plan.seed
             )
             for feed in feeds
@@ -98,7 +100,7 @@ def with_first_feed(function: Model, job: Job, model: Model) -> Model:
     feed = next(_feed_makers(function, job, model))()
     with _naming_line(function):
         example = _with_example(model, feed, job)
-        data.resolve_inputs(example, (), batch_size=None, sizes={})
+        resolve_inputs(example, (), batch_size=None, sizes={})
     return example
 
 
@@ -123,7 +125,7 @@ def _raw_feeds(function: Model, job: Job) -> tuple[Feed, ...]:
         )
     single = function.inputs[0].name if len(function.inputs) == 1 else None
     batch = job.config.get("batch_size")
-    return data.build_payloads(
+    return build_payloads(
         replace(function, encode=None if single is None else partial(_name_texts, single)),
         job.inputs,
         batch_size=None if batch is None else int(batch),
@@ -180,7 +182,7 @@ def _with_example(model: Model, feed: Feed, job: Job) -> Model:
     Raises:
         InputRefused: it has others, or they have another dtype or batch size; `data` checks the shapes.
     """
-    model = data.with_named_inputs(model, feed)
+    model = with_named_inputs(model, feed)
     declared = {spec.name: spec for spec in model.inputs or [InputSpec(name=name) for name in feed]}
     for name in feed:
         if name not in declared:

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from tests.zoo import canary, configs
 
-from modeldyno import data
 from modeldyno.adapters.loaders import hf, hf_config, transformers_model
 from modeldyno.core.spec.input_spec import parse_input
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.static.weights import weight_measurements
+from modeldyno.data.batches import build_payloads
 from modeldyno.errors import RequestError, TrustRequired
 from modeldyno.testing.loaders import LoaderSuite, is_one_sentence
 
@@ -174,9 +174,9 @@ class TestInputs:
 
         assert model.inputs[0].shape == ("batch", "seq")
         assert model.limits["seq"] == 24
-        assert data.build_payloads(model, (), batch_size=2, seed=0).feeds[0]["input_ids"].shape == (2, 24)
+        assert build_payloads(model, (), batch_size=2, seed=0).feeds[0]["input_ids"].shape == (2, 24)
         requested = (parse_input("input_ids=2x6"), parse_input("attention_mask=2x6"))
-        assert data.build_payloads(model, requested, batch_size=2, seed=0).feeds[0]["input_ids"].shape == (
+        assert build_payloads(model, requested, batch_size=2, seed=0).feeds[0]["input_ids"].shape == (
             2,
             6,
         )

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from tests.support import tiny_onnx as models
 
-from modeldyno import data
 from modeldyno.adapters.loaders import onnx as loader
 from modeldyno.adapters.loaders.onnx_tracing.free_sizes import compared_constants, expected_sizes
 from modeldyno.core.spec.input_spec import parse_input
 from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.data.assumed_sizes import assume_sizes
+from modeldyno.data.batches import build_payloads, resolve_inputs
 from modeldyno.errors import RequestError, SizesRefused
 from modeldyno.interfaces.loader import Tracing
 
@@ -32,15 +33,15 @@ def read_model(path: Path) -> Model:
 def assumed(path: Path, *requests: str, refused: Any = ()) -> Mapping[str, int]:
     """Return the sizes that are assumed for a file."""
     requested = tuple(map(parse_input, requests))
-    return data.assume_sizes(read_model(path), requested, batch_size=None, sizes={}, refused=refused).assumed
+    return assume_sizes(read_model(path), requested, batch_size=None, sizes={}, refused=refused).assumed
 
 
 def at(path: Path, *requests: str) -> Graph:
     """Analyse a file at the requested sizes."""
     model = read_model(path)
     requested = tuple(map(parse_input, requests))
-    payload = data.build_payloads(model, requested, batch_size=None, seed=0)
-    declared = data.resolve_inputs(model, requested, batch_size=None, sizes={})
+    payload = build_payloads(model, requested, batch_size=None, seed=0)
+    declared = resolve_inputs(model, requested, batch_size=None, sizes={})
     assert model.graph is not None
     values = zip(declared.inputs, payload.used, strict=True)
     shaped = tuple(spec.__class__(name=spec.name, shape=used.shape, dtype=spec.dtype, low=spec.low,
@@ -120,9 +121,9 @@ def test_sizes_that_the_exporter_noted_come_first(tmp_path: Path) -> None:
 def test_what_was_given_is_kept(tmp_path: Path) -> None:
     """With all sizes given nothing is assumed; with some, only the others."""
     assert assumed(detector(tmp_path), "images=1x3x64x32") == {}
-    model = data.assume_sizes(read_model(detector(tmp_path)), (), batch_size=2, sizes={"height": 48})
+    model = assume_sizes(read_model(detector(tmp_path)), (), batch_size=2, sizes={"height": 48})
     assert model.assumed == {"width": 320}
-    payload = data.build_payloads(model, (), batch_size=2, seed=0, sizes={"height": 48})
+    payload = build_payloads(model, (), batch_size=2, seed=0, sizes={"height": 48})
     assert payload.used[0].shape == (2, 3, 48, 320)
     (doubt,) = payload.doubts
     assert doubt.code == "assumed-sizes"
@@ -145,7 +146,7 @@ def test_default_lengths_are_reported_only_where_they_are_rejected(tmp_path: Pat
     shape = ("FLOAT", ["batch", "sequence"])
     path = models.save(tmp_path / "w.onnx", nodes, {"x": shape}, {"y": ("FLOAT", None)}, weights)
     assert assumed(path) == {"sequence": 512}
-    assert data.assume_sizes(read_model(path), (), batch_size=None, sizes={}, prove=False).assumed == {}
+    assert assume_sizes(read_model(path), (), batch_size=None, sizes={}, prove=False).assumed == {}
 
 
 def test_all_missing_sizes_are_named_when_no_guess_works(tmp_path: Path) -> None:
@@ -192,7 +193,7 @@ def test_a_value_out_of_a_file_chooses_the_branch(tmp_path: Path) -> None:
     np.savez(
         file, input=np.zeros((1, 512), np.float32), state=np.zeros((2, 1, 4), np.float32), sr=np.array(8000)
     )
-    declared = data.resolve_inputs(read_model(path), (parse_input(str(file)),), batch_size=None, sizes={})
+    declared = resolve_inputs(read_model(path), (parse_input(str(file)),), batch_size=None, sizes={})
     assert {spec.name: (spec.low, spec.high) for spec in declared.inputs}["sr"] == (8000, 8000)
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno import data
 from modeldyno.adapters.backends import tensorflow as backend
 from modeldyno.adapters.loaders import savedmodel as loader
 from modeldyno.core.spec.knob import configure
@@ -17,6 +16,7 @@ from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.static.analysis import total_measurements
 from modeldyno.core.static.flops.registry import formulas
 from modeldyno.core.static.totals import AnalysedGraph
+from modeldyno.data.assumed_sizes import assume_sizes
 from modeldyno.errors import RequestError, UnknownName
 from modeldyno.interfaces.loader import Form, Model, Tracing
 from modeldyno.profiling.resolve_model import resolve_reference
@@ -240,6 +240,6 @@ def test_free_sizes_are_assumed_that_the_model_accepts(tmp_path: Path) -> None:
     """A window of 400 over free steps takes what its refusal says; images are squares, with channels last."""
     layers = L.Conv1D(4, 400, strides=160), L.GlobalAveragePooling1D()
     sound = load(exported(tmp_path / "sound", *layers, shape=(None, 1)))
-    assert data.assume_sizes(sound, (), batch_size=None, sizes={}).assumed == {"x_dim1": 400}
+    assert assume_sizes(sound, (), batch_size=None, sizes={}).assumed == {"x_dim1": 400}
     image = load(exported(tmp_path / "image", L.Conv2D(4, 3), shape=(None, None, 8)))
-    assert data.assume_sizes(image, (), batch_size=None, sizes={}).assumed == {"x_dim1": 224, "x_dim2": 224}
+    assert assume_sizes(image, (), batch_size=None, sizes={}).assumed == {"x_dim1": 224, "x_dim2": 224}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from modeldyno import data, plugins
+from modeldyno import plugins
 from modeldyno.adapters.backends import tflite as backend
 from modeldyno.adapters.loaders import keras_model
 from modeldyno.adapters.loaders import tflite as loader
@@ -23,6 +23,7 @@ from modeldyno.core.static.analysis import total_measurements
 from modeldyno.core.static.flops.registry import formulas
 from modeldyno.core.static.totals import AnalysedGraph
 from modeldyno.core.static.weights import weight_measurements
+from modeldyno.data.assumed_sizes import assume_sizes
 from modeldyno.errors import MissingExtra, RequestError, SizesRefused
 from modeldyno.interfaces.loader import Form, Model, Tracing
 from modeldyno.profiling.resolve_model import resolve_reference
@@ -367,7 +368,7 @@ def test_a_window_that_leaves_nothing_is_refused(tmp_path: Path) -> None:
         ]
     )
     model = convert(network, tmp_path / "m.tflite")
-    assert data.assume_sizes(model, (), batch_size=None, sizes={}).assumed == {"x_dim1": 400}
+    assert assume_sizes(model, (), batch_size=None, sizes={}).assumed == {"x_dim1": 400}
     assert model.graph is not None
     with pytest.raises(SizesRefused, match="CONV_2D cannot slide a window of 4x1x400x1 over 1x1x128x1"):
         model.graph(Tracing(inputs=(replace(model.inputs[0], shape=(1, 128, 1)),)))

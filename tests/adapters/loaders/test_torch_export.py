@@ -7,9 +7,9 @@ import pytest
 import torch
 from tests.zoo import canary, modules
 
-from modeldyno import data
 from modeldyno.adapters.loaders import torch_export as loader
 from modeldyno.core.spec.model_ref import ModelRef
+from modeldyno.data.assumed_sizes import assume_sizes
 from modeldyno.errors import RequestError, TrustRequired
 from modeldyno.testing.loaders import LoaderSuite
 
@@ -92,7 +92,7 @@ class TestFiles:
         torch.export.save(program, tmp_path / "image.pt2")
         model = loader.load(ref(tmp_path / "image.pt2"), seed=0, trust=True)
 
-        assumed = data.assume_sizes(model, (), batch_size=None, sizes={}).assumed
+        assumed = assume_sizes(model, (), batch_size=None, sizes={}).assumed
 
         assert list(assumed.values()) == [100, 96]
 

@@ -9,7 +9,7 @@ import numpy as np
 from modeldyno.adapters.probes.live_seconds import LiveSeconds
 from modeldyno.core.load.request_log import COLUMNS, Records, empty_records
 from modeldyno.core.result.request_outcome import RequestOutcome
-from modeldyno.loadgen import LoadProgress
+from modeldyno.loadgen.running_load import LoadProgress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -24,7 +24,7 @@ from modeldyno.core.result.request_outcome import RequestOutcome
 from modeldyno.core.result.result import Failure, SecondPassed
 from modeldyno.core.spec.load_spec import Arrivals, Load
 from modeldyno.interfaces.probe import Subject
-from modeldyno.loadgen import DriverUsage, LoadEnd, LoadProgress
+from modeldyno.loadgen.running_load import DriverUsage, LoadEnd, LoadProgress
 from modeldyno.testing.fakes import a_model
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from modeldyno import data
 from modeldyno.adapters.probes import static
 from modeldyno.clock import perf_counter
 from modeldyno.core.metrics.doubt import Doubt
@@ -24,6 +23,7 @@ from modeldyno.core.spec.static_options import Mode
 from modeldyno.core.stats.units import BYTES, format_quantity
 from modeldyno.core.trace.allocations import find_allocated_peak
 from modeldyno.core.trace.memory_category import ROOM, Category
+from modeldyno.data.batches import build_payloads
 from modeldyno.environment import machine
 from modeldyno.errors import RequestError, is_out_of_memory
 from modeldyno.interfaces.probe import Pass
@@ -200,7 +200,7 @@ class BatchTrials:
 def _record_run(subject: Subject, plan: Plan, batch: int) -> AllocationRecord:
     """Record the allocations of one call, or one training step, with a batch."""
     session: object = subject.session  # whose type does not show all of its capabilities
-    payload = data.build_payloads(
+    payload = build_payloads(
         subject.model, subject.inputs, batch_size=batch, seed=plan.seed, sizes=subject.sizes
     )
     if subject.inspection.mode is Mode.TRAIN:

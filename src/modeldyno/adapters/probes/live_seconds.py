@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from modeldyno.core.load.request_log import Records
     from modeldyno.core.stats.statistics import Samples
-    from modeldyno.loadgen import LoadProgress
+    from modeldyno.loadgen.running_load import LoadProgress
 
 _LATE = 250_000_000
 """Nanoseconds for which records of a second that has passed may still arrive; drivers report ten times a

@@ -43,9 +43,9 @@ from modeldyno.interfaces.session import (
     TracesRequests,
     load_target,
 )
-from modeldyno.loadgen import LoadEnd
 from modeldyno.loadgen.arrivals import unused_trace_fields
 from modeldyno.loadgen.record_spool import RecordSpool
+from modeldyno.loadgen.running_load import LoadEnd
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from modeldyno.core.load.steady_window import SteadyWindow
     from modeldyno.core.metrics.measurement_plan import Plan
     from modeldyno.interfaces.probe import Subject
-    from modeldyno.loadgen import RunningLoad
+    from modeldyno.loadgen.running_load import RunningLoad
 
 needs = IsServed
 pass_ = Pass.TIMED

@@ -26,9 +26,9 @@ from modeldyno.core.spec.load_spec import Load
 from modeldyno.core.stats import statistics
 from modeldyno.core.stats.units import SECONDS, format_quantity
 from modeldyno.interfaces.session import CanDrive, CanSend, HasServerStats, RequestTrace
-from modeldyno.loadgen import DriverUsage, RunningLoad
 from modeldyno.loadgen.deadline import answered_by
 from modeldyno.loadgen.record_spool import RecordSpool
+from modeldyno.loadgen.running_load import DriverUsage, RunningLoad
 
 if TYPE_CHECKING:
     from modeldyno.core.load.request_log import Records
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from modeldyno.core.metrics.stop_rule import MeasurementProgress, StopRuleResult
     from modeldyno.core.stats.statistics import Samples
     from modeldyno.interfaces.probe import Subject
-    from modeldyno.loadgen import LoadEnd, LoadProgress
+    from modeldyno.loadgen.running_load import LoadEnd, LoadProgress
 
 _WAIT = 0.1
 """Seconds to wait for finished requests at a time."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from modeldyno import data, plugins
+from modeldyno import plugins
 from modeldyno.core.metrics.doubt import Doubt
 from modeldyno.core.metrics.measurement import Measurement
 from modeldyno.core.result.static_data import StaticReport
@@ -17,6 +17,7 @@ from modeldyno.core.static.weights import (
     module_weight_measurements,
     weight_measurements,
 )
+from modeldyno.data.batches import resolve_inputs
 from modeldyno.environment import peaks
 from modeldyno.interfaces.loader import Tracing
 from modeldyno.interfaces.probe import Pass
@@ -102,7 +103,7 @@ def tracer(subject: Subject, graph: Callable[[Tracing], Graph]) -> Callable[[Map
     """
     inspection = subject.inspection
     first = {name: sizes[0] for name, sizes in inspection.vary.items()}
-    shaped = data.resolve_inputs(
+    shaped = resolve_inputs(
         subject.model,
         subject.inputs,
         batch_size=first.get(BATCH, subject.batch_size),

@@ -8,7 +8,8 @@ from typing import Any
 from modeldyno.cli.actions.options import split_list
 from modeldyno.cli.actions.output_options import OutputTargets
 from modeldyno.codec import plain
-from modeldyno.conversion import ConversionRequest, convert
+from modeldyno.conversion.request import ConversionRequest
+from modeldyno.conversion.run import convert
 from modeldyno.core.result.result import Progressed
 from modeldyno.profiling.run import BROKEN, OK
 from modeldyno.progress import Progress

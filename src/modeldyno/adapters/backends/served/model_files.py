@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modeldyno import data
 from modeldyno.adapters.backends.output_leaves import leaves
 from modeldyno.adapters.backends.served import export_cache
 from modeldyno.core.spec.input_spec import BATCH, InputSpec
 from modeldyno.core.trace.source_line import PADDED_INSTEAD, describe_packed_layer
+from modeldyno.data.batches import build_payloads
 from modeldyno.data.torch_signature import Forward
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.loader import Form
@@ -174,7 +174,7 @@ def _example_inputs(model: Model, samples: int) -> Feed:
             "one that takes each tensor as an input of its own."
         )
     fixed = any(spec.shape and spec.shape[0] != BATCH for spec in model.inputs)
-    return data.build_payloads(model, (), batch_size=None if fixed else samples, seed=0).feeds[0]
+    return build_payloads(model, (), batch_size=None if fixed else samples, seed=0).feeds[0]
 
 
 def _input_specs(model: Model, example: Feed) -> tuple[InputSpec, ...]:
