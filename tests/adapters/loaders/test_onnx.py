@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from tests.support import tiny_onnx as models
 
-from modeldyno import data as modeldyno_data
 from modeldyno.adapters.loaders import onnx as loader
 from modeldyno.core.spec.input_spec import parse_input
 from modeldyno.core.spec.model_ref import ModelRef
 from modeldyno.core.static.weights import module_weight_measurements, weight_measurements
+from modeldyno.data.batches import build_payloads
 from modeldyno.errors import RequestError
 from modeldyno.interfaces.loader import Form, Model
 from modeldyno.testing.loaders import LoaderSuite
@@ -94,7 +94,7 @@ def test_a_placeholder_is_a_size_of_its_own_wherever_it_stands(tmp_path: Path, n
     path = models.save(tmp_path / "m.onnx", [("Relu", ["x"], ["y"])], {"x": value}, {"y": value}, {})
     model = load(path)
     assert shapes(model) == {"x": ("batch", 3, "x_dim2", "x_dim3")}
-    payload = modeldyno_data.build_payloads(model, (parse_input("x=1x3x48x192"),), batch_size=None, seed=0)
+    payload = build_payloads(model, (parse_input("x=1x3x48x192"),), batch_size=None, seed=0)
     assert payload.used[0].shape == (1, 3, 48, 192)
 
 
