@@ -71,6 +71,7 @@ def sweep_command(study: Study) -> str:
     for objective in study.goal.objectives:
         command += ["--maximize" if objective.maximize else "--minimize", str(objective.query)]
     command += _repeated("--require", study.goal.constraints)
+    command += [] if study.goal.price is None else ["--price", str(study.goal.price)]
     command += ["--strategy", study.strategy, "--seed", str(study.seed)]
     return shlex.join(command)
 
