@@ -123,7 +123,12 @@ def parts(result: Result, judgements: Sequence[Judgement] = (), *, level: int = 
     )
     yield from _section(
         "Where the memory goes",
-        (*charts.memory_chart(result), *memory.sizes(result), *memory.contents(result)),
+        (
+            *charts.memory_chart(result),
+            *memory.sizes(result),
+            *memory.contents(result),
+            *memory.allocations(result),
+        ),
         level,
     )
     yield from _section(
